@@ -26,21 +26,27 @@ _FLAT, _FLAT_SHARE = 0.005, 0.02
 class Lookups:
     """The lookups of a trace in their order, and how far each is from the last one of its row.
 
-    Those of rows in local memory, whose device is -1, reach no cache and are not read.
+    Those of rows in local memory, whose device is -1, reach no cache and are not read. A sample is a query here.
+    Where rows of tables differ in size, distances and caches of all tables are of the trace's units.
     """
 
     def __init__(self, trace: AccessTrace, keys: Ids, tables: Ids, samples: Ids, devices: Ids) -> None:
         is_remote = devices >= 0
-        self.num_tables, self.num_samples = len(trace.num_rows), trace.num_bags
+        per_query = trace.samples_per_query
+        self.num_tables, self.num_samples = len(trace.num_rows), trace.num_bags // per_query
+        self.num_bags = self.num_tables * per_query
         self.keys, self.tables, self.samples, self.devices = (
-            each[is_remote] for each in (keys, tables, samples, devices)
+            each[is_remote] for each in (keys, tables, samples // per_query, devices)
         )
-        self._of_tables = np.diff(trace.offsets).reshape(self.num_tables, self.num_samples)
+        self.bags = samples[is_remote] % per_query * self.num_tables + self.tables
+        self.units = np.array(trace.row_units)[self.tables]
+        self._of_tables = np.diff(trace.offsets).reshape(self.num_tables, self.num_samples, per_query).sum(axis=2)
 
     @cached_property
     def distances(self) -> Floats:
         """Stack distances of one cache of the rows of all tables [lookups]."""
-        return StackDistances().update(self.keys, np.ones(len(self.keys)))
+        distances = StackDistances().update(self.keys, self.units.astype(np.float64))
+        return np.asarray(distances + (self.units - 1))
 
     @cached_property
     def own_distances(self) -> Floats:
@@ -99,6 +105,7 @@ class Cache:
     """An LRU cache of the rows of all tables, or one of each table that share its rows."""
 
     num_rows: int
+    """Rows, or units where rows differ in size."""
     share: float | None
     """Its size, as a share of all rows; None without one."""
     words: str = ""
@@ -145,13 +152,19 @@ def fit_sizes(
 
 
 def fit_caches(
-    curves: Sequence[MissRatioCurve], num_rows: Sequence[int], max_rows: int
+    curves: Sequence[MissRatioCurve], num_rows: Sequence[int], max_rows: int, units: Sequence[int] | None = None
 ) -> tuple[tuple[int, ...], ...]:
-    """Return two choices of cache rows per table, `max_rows` in all: the fewest misses, and one load factor."""
-    factor = min(1.0, max_rows / sum(num_rows))
+    """Return two choices of cache rows per table, `max_rows` in all: the fewest misses, and one load factor.
+
+    With `units` [tables], how large a row of each is, `max_rows` is of units.
+    """
+    sizes_of = [1] * len(num_rows) if units is None else units
+    factor = min(1.0, max_rows / sum(num * size for num, size in zip(num_rows, sizes_of, strict=True)))
     uniform = tuple(int(factor * num) for num in num_rows)
     sizes = [grid_sizes(num, factor) for num in num_rows]
-    fitted = fit_sizes(sizes, [curve.misses(each) for curve, each in zip(curves, sizes, strict=True)], max_rows)
+    misses = [curve.misses(each) for curve, each in zip(curves, sizes, strict=True)]
+    in_units = fit_sizes([each * size for each, size in zip(sizes, sizes_of, strict=True)], misses, max_rows)
+    fitted = tuple(each // size for each, size in zip(in_units, sizes_of, strict=True))
     return min(fitted, uniform, key=lambda chosen: count_misses(curves, chosen)), uniform
 
 

@@ -97,13 +97,17 @@ def _say_setter(setup: Setup, gain: float) -> str:
     return f"set most by {number} ({2 * value:g}: {doubled:.2f}x)"
 
 
-def count_fleets(fleet: Fleet, setups: Sequence[Setup], num_rows: int) -> list[FleetRow]:
-    """Count the fleet with all rows in DRAM, and with each tier and cache: at the highest rate of their best pool."""
+def count_fleets(fleet: Fleet, setups: Sequence[Setup], num_rows: int, kept_bytes: int = 0) -> list[FleetRow]:
+    """Count the fleet with all rows in DRAM, and with each tier and cache: at the highest rate of their best pool.
+
+    `kept_bytes` are those of tables that stay in DRAM whole.
+    """
     question = setups[0].question
     before = count_hosts(fleet, num_rows * question.row_bytes, fleet.host_rate, 0)
     found = [FleetRow("all in DRAM", before, None, "the host")]
     for setup in setups:
-        in_dram = min(num_rows * question.row_bytes, question.local_bytes + setup.cache.num_rows * question.row_bytes)
+        below = kept_bytes + question.local_bytes + setup.cache.num_rows * question.row_bytes
+        in_dram = min(num_rows * question.row_bytes, below)
         limit = setup.limit
         highest = fleet.host_rate if limit is None else 1 / limit.busy_s
         hosts = count_hosts(fleet, in_dram, min(highest, fleet.host_rate), question.num_devices)

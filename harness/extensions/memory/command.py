@@ -147,7 +147,9 @@ def trace(
 @verb(
     "dlrmbench tiers --trace t --tier nand,3dxp --cache 5%,20% --rate 200",
     "dlrmbench tiers --trace t --fit-cache 1GB",
-    headings={"Memories": ("num_devices", "pools", "placement", "local_bytes", "fleet", "watts", "row_bytes")},
+    headings={
+        "Memories": ("num_devices", "pools", "placement", "local_bytes", "side", "fleet", "watts", "row_bytes")
+    },
 )
 @click.argument("benchmark", required=False, shell_complete=completing(trainable))
 @click.option("--trace", "folder", type=click.Path(path_type=Path), required=True, help="What 'trace' made.")
@@ -162,7 +164,11 @@ def trace(
     help="Memories below DRAM: nand, 3dxp, cxl, or a FILE.toml in their form.",
 )
 @click.option(
-    "--cache", "caches", type=several(share), metavar="SHARE,…", help="LRU caches in DRAM, as shares of all rows."
+    "--cache",
+    "caches",
+    type=several(share),
+    metavar="SHARE,…",
+    help="LRU caches in DRAM, as shares of all rows.",
 )
 @click.option("--rate", type=amount, metavar="NUMBER", help="Queries a second.  [default: none waits]")
 @click.option("--fit-cache", "fit_bytes", type=SizeParam(), help="Share so much memory among the tables.")
@@ -191,6 +197,11 @@ def trace(
     help="Which rows are in --local: spread over all, or those that the trace looks up most, an oracle.",
 )
 @click.option("--local", "local_bytes", type=SizeParam(), default=0, help="DRAM for rows that stay.  [default: none]")
+@click.option(
+    "--side",
+    type=click.Choice(["user", "item"]),
+    help="Put tables of one side alone below DRAM; those of the other stay in it.  [default: all are below]",
+)
 @click.option(
     "--fleet",
     type=(amount, SizeParam(), amount),
@@ -233,7 +244,7 @@ def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: P
         fleet = Fleet(rate=rate, host_dram_bytes=dram_bytes, host_rate=host_rate, watts=parts)
     found = {name: find_tier(name) for name in names}
     definition = None if benchmark is None else load_benchmark(benchmark)
-    trace, given["row_bytes"], place = read_traced(folder, definition, given["row_bytes"])
+    trace, given["row_bytes"], place = read_traced(folder, definition, given["row_bytes"], given["side"])
     question = TierQuestion(tiers=found, fleet=fleet, **{**given, "caches": given["caches"] or (None,)})
     study = tiers_study(trace, question, definition, place)
     asks_more = question.hit_rate or question.fit_bytes or question.fleet  # its table is the last one

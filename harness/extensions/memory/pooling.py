@@ -75,31 +75,51 @@ class Resource(NamedTuple):
     unit: str
 
 
-def place_rows(keys: Ids, num_rows: int, num_local: int, num_devices: int, placement: Placement) -> Ids:
+def place_rows(
+    keys: Ids, num_rows: int, num_local: int, num_devices: int, placement: Placement, units: Ids | None = None
+) -> Ids:
     """Return the device of the row of each access, -1 for one of the `num_local` in local DRAM.
 
-    `hot-local` keeps the rows there that the trace accesses most; `interleave` spreads them over all rows.
+    `hot-local` keeps the rows there that the trace accesses most; `interleave` spreads them over all rows. With
+    `units` [accesses], how large each row is, both numbers are of units; `hot-local` is then by accesses a unit.
     """
     if placement == "hot-local":
-        _, row, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        _, at, row, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+        sizes = np.ones(len(counts), np.int64) if units is None else units[at]
+        order = np.argsort(-counts / sizes, kind="stable")
         is_local = np.zeros(len(counts), dtype=bool)
-        is_local[np.argsort(-counts, kind="stable")[:num_local]] = True
+        is_local[order[np.cumsum(sizes[order]) <= num_local]] = True
         return np.where(is_local[row], -1, keys % num_devices)
     before, after = (np.floor(each * (num_local / num_rows)).astype(np.int64) for each in (keys, keys + 1))
     return np.where(after > before, -1, (keys - before) % num_devices)
 
 
 def count_reads(
-    samples: Ids, tables: Ids, devices: Ids, *, num_samples: int, num_tables: int, num_devices: int
+    samples: Ids,
+    tables: Ids,
+    devices: Ids,
+    *,
+    num_samples: int,
+    num_tables: int,
+    num_devices: int,
+    granules: Ids | None = None,
 ) -> RemoteReads:
-    """Count what each sample reads from each device, and for how many of its bags."""
+    """Count what each sample reads from each device, and for how many of its bags.
+
+    Rows are counted, and sums of rows; with `granules` [tables], where rows of tables differ in size, those of each.
+    """
     bags, shape = samples * num_tables + tables, (num_samples, num_devices)
-    pairs = np.unique(bags * num_devices + devices)
+    pairs, whole = np.unique(bags * num_devices + devices), np.unique(bags)
     owners = pairs // (num_tables * num_devices) * num_devices + pairs % num_devices
+    of_each = np.ones(num_tables, np.int64) if granules is None else granules
+
+    def count(at: Ids, of_tables: Ids, number: int) -> Ids:
+        return np.bincount(at, of_each[of_tables], number).astype(np.int64)
+
     return RemoteReads(
-        rows=np.bincount(samples * num_devices + devices, minlength=num_samples * num_devices).reshape(shape),
-        partials=np.bincount(owners, minlength=num_samples * num_devices).reshape(shape),
-        bags=np.bincount(np.unique(bags) // num_tables, minlength=num_samples),
+        rows=count(samples * num_devices + devices, tables, num_samples * num_devices).reshape(shape),
+        partials=count(owners, pairs // num_devices % num_tables, num_samples * num_devices).reshape(shape),
+        bags=count(whole // num_tables, whole % num_tables, num_samples),
     )
 
 

@@ -9,6 +9,7 @@ from harness.extensions.memory.caches import Cache
 from harness.extensions.memory.fleet import Fleet
 from harness.extensions.memory.pooling import Placement, Pool, RemoteReads, Resource, Waits, busiest, simulate_waits
 from harness.extensions.memory.tier import Tier
+from reference_models.data.table_file import Side
 from reference_models.process.errors import ConfigError
 from rules.records.study import Cell
 
@@ -23,6 +24,7 @@ class TierQuestion:
 
     tiers: dict[str, Tier]
     row_bytes: int
+    """Bytes of a row, or of the trace's unit where rows differ in size."""
     caches: tuple[float | None, ...]
     """Shares of all rows in an LRU cache in DRAM; None: no cache."""
     rate: float | None
@@ -32,6 +34,8 @@ class TierQuestion:
     placement: Placement
     local_bytes: int
     """DRAM for rows that stay in it."""
+    side: Side | None = None
+    """Tables that are below DRAM: those of one side, all others in it; None: all."""
     fit_bytes: int | None
     hit_rate: float | None
     warm_up: float | None = None
@@ -58,6 +62,13 @@ class Setup:
     from_empty: float
     """Miss ratio of the whole trace, of a cache that is empty at first."""
     cold_ratio: float | None
+    granule_share_bytes: int | None = None
+    """Where rows differ in size, and `reads` are of granules: bytes of rows in each that is read, on average."""
+
+    @property
+    def row_bytes(self) -> int:
+        """Return the bytes of rows that each of `reads` brings."""
+        return self.question.row_bytes if self.granule_share_bytes is None else self.granule_share_bytes
 
     @property
     def label(self) -> str:
@@ -66,7 +77,7 @@ class Setup:
 
     def busiest(self, pool: Pool) -> Resource:
         """Return what a query occupies longest on average."""
-        return busiest(self.reads, self.tier, pool, self.question.row_bytes)
+        return busiest(self.reads, self.tier, pool, self.row_bytes)
 
     @property
     def limit(self) -> Resource | None:
@@ -80,7 +91,7 @@ class Setup:
 
     def waits(self, pool: Pool) -> Waits:
         asked = self.question
-        return simulate_waits(self.reads, self.tier, pool, asked.row_bytes, rate=asked.rate, seed=asked.seed)
+        return simulate_waits(self.reads, self.tier, pool, self.row_bytes, rate=asked.rate, seed=asked.seed)
 
     def speed_up(self, pool: Pool, over: Pool = "host") -> float | None:
         """Return the mean that pooling by `over` adds over what `pool` adds; None where one is impossible, or 0."""

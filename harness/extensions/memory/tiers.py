@@ -1,5 +1,6 @@
 """`tiers`: what a memory slower than DRAM below a row cache costs in reads, bytes and latency: simulated."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -9,15 +10,22 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from harness.extensions.memory.caches import TENTHS, Cache, Lookups, count_misses, find_size, fit_caches
-from harness.extensions.memory.claims import OVER_BEACON, SPEEDUP, close, count_fleets, show_fleets
-from harness.extensions.memory.pooling import Pool, count_reads, link_bytes, place_rows
+from harness.extensions.memory.caches import TENTHS, Cache, Flags, Ids, Lookups, count_misses, find_size, fit_caches
+from harness.extensions.memory.claims import OVER_BEACON, SPEEDUP, FleetRow, close, count_fleets, show_fleets
+from harness.extensions.memory.pooling import (
+    Pool,
+    RemoteReads,
+    count_reads,
+    link_bytes,
+    place_rows,
+)
 from harness.extensions.memory.setups import PoolResult, Row, Setup, TierQuestion
 from harness.extensions.memory.tier import list_parameters
-from harness.extensions.memory.trace import read_trace, say_cold, say_least
+from harness.extensions.memory.trace import is_unlike, name_units, read_trace, say_cold, say_least
 from harness.foundation.errors import HarnessError
 from harness.foundation.study import Columns, make_study, make_table
 from harness.foundation.virtual_clock import percentile_of
+from reference_models.data.table_file import Side
 from reference_models.data.traces.trace import AccessTrace
 from reports.text.formatting import duration, num_bytes, percent, si
 from rules.benchmarks.loader import Benchmark
@@ -57,10 +65,13 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
     lookups = _place(trace, question)
     caches, first = _warm_up(trace, lookups, question)
     counted = [_count_misses(lookups, question, cache, first) for cache in caches.simulated]
-    setups = [replace(each, name=name, tier=tier) for (name, tier), each in product(question.tiers.items(), counted)]
+    setups = [
+        _count_granules(trace, lookups, replace(each, name=name, tier=tier), first)
+        for (name, tier), each in product(question.tiers.items(), counted)
+    ]
     said = [_say_wait(setup, pool) for setup, pool in product(setups, question.pools)]
     tables = [
-        make_table("What has to be read from the tier", _NEEDS, map(_say_need, setups)),
+        make_table("What has to be read from the tier", _list_needs(trace), map(_say_need, setups)),
         make_table("What a query waits for", _WAITS, [each.row for each in said]),
     ]
     tables += [] if question.rate is None else [_vary_rate(setups)]
@@ -75,7 +86,7 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
         cache = setups[0].cache if best is None else best.setup.cache
         tables.append(_solve([setup for setup in setups if setup.cache == cache]))
     tables += caches.tables
-    fleets = [] if question.fleet is None else count_fleets(question.fleet, setups, sum(trace.num_rows))
+    fleets = _count_fleets(trace, question, setups)
     tables += [] if question.fleet is None else [show_fleets(question.fleet, fleets)]
     if question.placement == "hot-local" and question.local_bytes:
         findings.append(_ORACLE)
@@ -89,19 +100,34 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
     )
 
 
-def read_traced(folder: Path, benchmark: Benchmark | None, row_bytes: int | None) -> tuple[AccessTrace, int, str]:
-    """Read a trace, the bytes of its rows where they are not given, and what was traced.
+def read_traced(
+    folder: Path, benchmark: Benchmark | None, row_bytes: int | None, side: Side | None = None
+) -> tuple[AccessTrace, int, str]:
+    """Read a trace, the bytes of its rows, or of the unit of rows that differ in size, and what was traced.
 
-    Raises HarnessError where it is of another definition or no row size is known (exit 2), and as `read_trace`.
+    Raises HarnessError where it is of another definition, or no row size is known or no table of a `side` that is
+    asked for (exit 2), and as `read_trace`.
     """
     manifest, trace = read_trace(folder)
+    if side is not None and not any(table.side == side for table in trace.tables):
+        raise HarnessError(
+            f"--side {side}: {folder} says of no table that it is of the {side}'s side. Trace tables with a column "
+            "'side': 'dlrmbench trace FILE.csv', or '--tables FILE.csv' of a file of lookups."
+        )
     if benchmark is not None and manifest.definition_sha256 not in (None, benchmark.definition_sha256):
         raise HarnessError(
             f"{folder}: a trace of another definition ({manifest.benchmark}, {str(manifest.definition_sha256)[:12]}) "
             f"than {benchmark.name} ({benchmark.definition_sha256[:12]}). Trace that, or leave it out."
         )
-    if (found := row_bytes or manifest.row_bytes) is None:
-        raise HarnessError(f"{folder}: a trace of a file, which does not say how large rows are. Give --row-size.")
+    if row_bytes is not None:  # of all tables alike, whatever they were traced with
+        trace = replace(trace, tables=tuple(each._replace(row_bytes=row_bytes) for each in trace.tables))
+    known = [each.row_bytes for each in trace.tables if each.row_bytes is not None]
+    own = math.gcd(*known) if known and len(known) == len(trace.num_rows) else None
+    if (found := row_bytes or own or manifest.row_bytes) is None:
+        raise HarnessError(
+            f"{folder}: a trace of a file, which does not say how large rows are. Give --row-size, or widths by "
+            "'dlrmbench trace --tables'."
+        )
     return trace, found, manifest.source
 
 
@@ -115,11 +141,35 @@ class _Caches(NamedTuple):
 
 def _place(trace: AccessTrace, question: TierQuestion) -> Lookups:
     """Say where the row of each lookup is: in local memory, or on which device."""
-    num_rows = sum(trace.num_rows)
     keys, tables, samples = (np.concatenate(each) for each in zip(*trace.in_order(), strict=True))
-    num_local = min(num_rows, question.local_bytes // question.row_bytes)
-    devices = place_rows(keys, num_rows, num_local, question.num_devices, question.placement)
+    num_units = trace.num_units - _count_kept(trace, question)
+    num_local = min(num_units, question.local_bytes // question.row_bytes)
+    is_below, devices = np.array(_are_below(trace, question))[tables], np.full(len(keys), -1)
+    units = np.array(trace.row_units)[tables[is_below]]
+    devices[is_below] = place_rows(
+        keys[is_below], num_units, num_local, question.num_devices, question.placement, units
+    )
     return Lookups(trace, keys, tables, samples, devices)
+
+
+def _are_below(trace: AccessTrace, question: TierQuestion) -> list[bool]:
+    """Return of each table whether its rows are below DRAM: those of the side that is asked for, or all."""
+    if question.side is None:
+        return [True] * len(trace.num_rows)
+    return [table.side == question.side for table in trace.tables]
+
+
+def _count_kept(trace: AccessTrace, question: TierQuestion) -> int:
+    """Return how many units the tables have that stay in DRAM whole."""
+    of_each = zip(_are_below(trace, question), trace.num_rows, trace.row_units, strict=True)
+    return sum(0 if is_below else rows * units for is_below, rows, units in of_each)
+
+
+def _count_fleets(trace: AccessTrace, question: TierQuestion, setups: Sequence[Setup]) -> list[FleetRow]:
+    if question.fleet is None:
+        return []
+    kept_bytes = _count_kept(trace, question) * question.row_bytes
+    return count_fleets(question.fleet, setups, trace.num_units, kept_bytes)
 
 
 def _warm_up(trace: AccessTrace, lookups: Lookups, question: TierQuestion) -> tuple[_Caches, int]:
@@ -141,22 +191,25 @@ def _warm_up(trace: AccessTrace, lookups: Lookups, question: TierQuestion) -> tu
 
 def _choose_caches(trace: AccessTrace, lookups: Lookups, question: TierQuestion, first: int) -> _Caches:
     """Return the caches, those that are to be found after the misses from sample `first` on."""
-    num_rows, found, tables, findings = sum(trace.num_rows), list[Cache](), list[StudyTable](), list[str]()
+    num_rows, found, tables, findings = trace.num_units, list[Cache](), list[StudyTable](), list[str]()
     if (hit_rate := question.hit_rate) is not None:
-        table, size, most = _find_size(lookups, question, hit_rate, first, num_rows)
+        table, size, most = _find_size(trace, lookups, question, hit_rate, first)
         tables.append(table)
         cache = num_rows if size is None else size
         share, memory = percent(cache / num_rows), num_bytes(cache * question.row_bytes)
         words = f"cache of {share}, which hits {percent(hit_rate if size is not None else most)}"
         found.append(Cache(num_rows=cache, share=cache / num_rows, words=words))
-        smallest = f"{share} of the rows, {memory}, are the smallest LRU cache that hits {percent(hit_rate)}"
+        smallest = (
+            f"{share} of the {name_units(trace)}, {memory}, are the smallest LRU cache that hits {percent(hit_rate)}"
+        )
         none = f"no LRU cache hits {percent(hit_rate)}: one of all rows hits {percent(most)}, all but first lookups"
         findings.append(f"{none if size is None else smallest} (computed).")
     if question.fit_bytes is not None:
         table, sizes, (ratio, at_one) = _share_memory(trace, lookups, question.fit_bytes // question.row_bytes, first)
         tables.append(table)
         memory = num_bytes(question.fit_bytes)
-        words, total = f"{memory} shared among the tables", sum(sizes)
+        words = f"{memory} shared among the tables"
+        total = sum(size * units for size, units in zip(sizes, trace.row_units, strict=True))
         found.append(Cache(num_rows=total, share=total / num_rows, words=words, of_tables=sizes))
         misses = f"{memory} of cache shared among the tables miss {percent(ratio)} of the lookups"
         findings.append(f"{misses}, at one load factor for all {percent(at_one)} (computed).")
@@ -173,14 +226,7 @@ def _count_misses(lookups: Lookups, question: TierQuestion, cache: Cache, first:
     name, tier = next(iter(question.tiers.items()))
     missed = lookups.missed(cache.num_rows, cache.of_tables)
     is_read = missed & (lookups.samples >= first)
-    reads = count_reads(
-        lookups.samples[is_read] - first,
-        lookups.tables[is_read],
-        lookups.devices[is_read],
-        num_samples=lookups.num_samples - first,
-        num_tables=lookups.num_tables,
-        num_devices=question.num_devices,
-    )
+    reads = _count_reads(lookups, question, is_read, first)
     return Setup(
         question=question,
         name=name,
@@ -190,6 +236,38 @@ def _count_misses(lookups: Lookups, question: TierQuestion, cache: Cache, first:
         miss_ratio=lookups.miss_ratio(missed, first),
         from_empty=lookups.miss_ratio(missed),
         cold_ratio=lookups.miss_ratio(np.isinf(lookups.distances), first) if cache.words else None,
+    )
+
+
+def _count_reads(
+    lookups: Lookups, question: TierQuestion, is_read: Flags, first: int, granules: Ids | None = None
+) -> RemoteReads:
+    return count_reads(
+        lookups.samples[is_read] - first,
+        lookups.bags[is_read],
+        lookups.devices[is_read],
+        num_samples=lookups.num_samples - first,
+        num_tables=lookups.num_bags,
+        num_devices=question.num_devices,
+        granules=granules,
+    )
+
+
+def _count_granules(trace: AccessTrace, lookups: Lookups, setup: Setup, first: int) -> Setup:
+    """Count reads in granules of the tier, where rows of tables differ in size."""
+    if not is_unlike(trace):
+        return setup
+    question, cache = setup.question, setup.cache
+    row_bytes = [units * question.row_bytes for units in trace.row_units]
+    of_tables = np.array([setup.tier.granules(each) for each in row_bytes])
+    is_read = lookups.missed(cache.num_rows, cache.of_tables) & (lookups.samples >= first)
+    granules = np.tile(of_tables, trace.samples_per_query)
+    tables = lookups.tables[is_read]
+    useful, num_read = np.array(row_bytes)[tables].sum(), max(1, int(of_tables[tables].sum()))
+    return replace(
+        setup,
+        reads=_count_reads(lookups, question, is_read, first, granules),
+        granule_share_bytes=max(1, round(useful / num_read)),
     )
 
 
@@ -218,13 +296,20 @@ _WAITS: Columns = (
 )  # fmt: skip
 
 
+def _list_needs(trace: AccessTrace) -> Columns:
+    """Return the columns of what has to be read; a cache of rows that differ in size has bytes."""
+    memory: Columns = (("Cache memory", "B", "computed"),)
+    return (*_NEEDS[:2], *(memory if is_unlike(trace) else _NEEDS[2:3]), *_NEEDS[3:])
+
+
 def _say_need(setup: Setup) -> Row:
     question, tier = setup.question, setup.tier
-    granules, available = tier.granules(question.row_bytes), tier.reads_per_s.value * question.num_devices
+    granules, available = tier.granules(setup.row_bytes), tier.reads_per_s.value * question.num_devices
     rate = question.rate
     needed = None if rate is None else float(setup.reads.rows.sum(axis=1).mean()) * granules * rate
-    amplification = granules * tier.granule_bytes.value / question.row_bytes
-    sizes = (setup.name, setup.cache.share, setup.cache.num_rows)
+    amplification = granules * tier.granule_bytes.value / setup.row_bytes
+    unit = 1 if setup.granule_share_bytes is None else question.row_bytes
+    sizes = (setup.name, setup.cache.share, setup.cache.num_rows * unit)
     ratios = (setup.miss_ratio, setup.from_empty, setup.cold_ratio)
     limit = setup.limit
     load = None if rate is None else rate * limit.busy_s if limit is not None else 0.0
@@ -235,7 +320,7 @@ def _say_need(setup: Setup) -> Row:
 def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
     """Simulate one pool, or say that the rate is too high for it. Speed-ups are over pooling by the host."""
     tier, question, load, most = setup.tier, setup.question, setup.load(pool), setup.busiest(pool)
-    sizes = [float(each.sum()) / len(each) for each in link_bytes(setup.reads, tier, pool, question.row_bytes)]
+    sizes = [float(each.sum()) / len(each) for each in link_bytes(setup.reads, tier, pool, setup.row_bytes)]
     label = f"{setup.label}, pooled by the {pool}"
     busy = (most.name if most.busy_s else None, None if question.rate is None else load)
     head = (setup.name, setup.cache.share, pool, *sizes, *busy)
@@ -419,12 +504,13 @@ def _solve_one(setup: Setup, member: str) -> tuple[float | None, float | None]:
 
 
 def _find_size(
-    lookups: Lookups, question: TierQuestion, hit_rate: float, first: int, num_rows: int
+    trace: AccessTrace, lookups: Lookups, question: TierQuestion, hit_rate: float, first: int
 ) -> tuple[StudyTable, int | None, float]:
     """Return the table of the smallest cache that hits so often, its rows, None of none, and the highest hit rate."""
     curve = lookups.curve(first)
     size = find_size(curve, hit_rate)
-    sizes = (None,) * 3 if size is None else (size, size / num_rows, size * question.row_bytes)
+    rows = None if is_unlike(trace) else size
+    sizes = (None,) * 3 if size is None else (rows, size / trace.num_units, size * question.row_bytes)
     columns: Columns = (
         ("Hit rate", "share", "given"),
         ("Cache rows", None, "computed"),
@@ -442,7 +528,7 @@ def _share_memory(
 ) -> tuple[StudyTable, tuple[int, ...], Sequence[float]]:
     """Return the table of each table's cache, their rows, and two miss ratios: theirs, and at one load factor."""
     curves = [lookups.curve(first, table) for table in range(len(trace.num_rows))]
-    fitted, uniform = fit_caches(curves, trace.num_rows, max_rows)
+    fitted, uniform = fit_caches(curves, trace.num_rows, max_rows, trace.row_units)
     columns: Columns = (
         ("Table", None, "given"),
         ("Rows", None, "given"),
@@ -456,18 +542,22 @@ def _share_memory(
     rows: list[Row] = [("all", sum(trace.num_rows), sum(fitted), ratios[0], sum(uniform), ratios[1])]
     for table, (curve, one, other) in enumerate(zip(curves, fitted, uniform, strict=True)):
         at = (one, curve.miss_ratio(one), other, curve.miss_ratio(other))
-        rows.append((str(table), trace.num_rows[table], *at))
+        rows.append((trace.names[table], trace.num_rows[table], *at))
     title = "Memory shared among tables: fewest misses, and one load factor for all"
     return make_table(title, columns, rows), fitted, ratios
 
 
 def _list_parameters(trace: AccessTrace, question: TierQuestion, first: int, place: str) -> list[Parameter]:
     least = ", at least" if trace.are_rows_least else ""
-    of_trace = [(f"rows of all tables{least}", sum(trace.num_rows)), ("queries of the trace", trace.num_bags)]
+    of_trace = [
+        (f"rows of all tables{least}", sum(trace.num_rows)),
+        ("queries of the trace", trace.num_queries),
+    ]
     given: list[tuple[str, int | float | str, str | None]] = [
         ("query rate", question.rate or "none: no query waits for another", "queries/s" if question.rate else None),
         ("devices", question.num_devices, None),
         ("local memory", question.local_bytes, "B"),
+        ("tables below DRAM", "all" if question.side is None else f"those of the {question.side}'s side", None),
         ("fleet power", "in its table" if question.fleet else "not given", None),
     ]
     is_hot = question.placement == "hot-local"
@@ -483,11 +573,17 @@ def _list_parameters(trace: AccessTrace, question: TierQuestion, first: int, pla
         given += [(name, value, "W") for name, value in zip(names, fleet.watts or (), strict=False)]
     return [
         *(Parameter(name=name, value=value, unit=None, source="measured", note=place) for name, value in of_trace),
-        Parameter(name="row size", value=question.row_bytes, unit="B", source="given", note=_OF_ROWS),
+        Parameter(
+            name="row size" if not is_unlike(trace) else "unit of rows, which differ in size",
+            value=question.row_bytes,
+            unit="B",
+            source="given",
+            note=_OF_ROWS,
+        ),
         Parameter(name="placement", value=question.placement, unit=None, source="given", note=oracle),
         Parameter(
             name="warm-up",
-            value=first / trace.num_bags,
+            value=first / trace.num_queries,
             unit="share",
             source="measured" if question.warm_up is None else "given",
             note=how,

@@ -30,7 +30,6 @@ from reference_models.data.traces.sources import (
     read_profile,
     trace_split,
 )
-from reference_models.data.traces.stack_distances import MissRatioCurve, measure_curve
 from reference_models.data.traces.trace import AccessTrace, Ids, TracedTable
 from reference_models.process.errors import DatasetError
 from reference_models.serving.weight_bytes import row_bytes
@@ -243,14 +242,14 @@ def keys_in_order(trace: AccessTrace) -> Ids:
     return np.concatenate([part.keys for part in trace.in_order()])
 
 
-def merged_curve(trace: AccessTrace) -> MissRatioCurve:
-    """Measure what one cache of the rows of all tables misses."""
-    return measure_curve(part.keys for part in trace.in_order())
+def is_unlike(trace: AccessTrace) -> bool:
+    """Return whether rows of tables differ in size, so that shares and caches are of bytes, not of rows."""
+    return len({*trace.row_units}) > 1
 
 
-def table_curve(trace: AccessTrace, table: int) -> MissRatioCurve:
-    """Measure what a cache of one table's rows misses."""
-    return measure_curve([trace.rows_of(table)])
+def name_units(trace: AccessTrace) -> str:
+    """Return the word for what shares and caches are of."""
+    return "bytes" if is_unlike(trace) else "rows"
 
 
 def say_cold(misses: str, num_lookups: int) -> str:

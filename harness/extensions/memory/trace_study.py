@@ -7,7 +7,7 @@ import numpy as np
 
 from harness.extensions.memory.estimated import LEAST_SAMPLED, NUM_SAMPLES, EstimatedCurve, estimate_curve
 from harness.extensions.memory.policies import POLICIES, miss_ratios
-from harness.extensions.memory.trace import KeptTrace, keys_in_order, say_cold, say_least
+from harness.extensions.memory.trace import KeptTrace, is_unlike, keys_in_order, name_units, say_cold, say_least
 from harness.foundation.study import Columns, make_check, make_study, make_table
 from reference_models.data.traces.sources import expect_touched
 from reference_models.data.traces.stack_distances import LEAST_OF_GROUP
@@ -57,7 +57,7 @@ def trace_study(
     share, ratio, words = _choose_ratio(merged, trace.num_units)
     cold = touched[0] / len(lookups[0])
     least = "at least " if trace.are_rows_least else ""
-    cached = f"{percent(share, 0)} of the {_name_units(trace)}"
+    cached = f"{percent(share, 0)} of the {name_units(trace)}"
     remarks = [
         f"{place}: {len(lookups[0]):,} lookups touch {touched[0]:,} of {least}{rows[0]:,} rows; an LRU cache of "
         f"{cached} misses {words} of the lookups; {percent(cold)} are a row's first ({how})."
@@ -94,15 +94,6 @@ def trace_study(
         ),
         checks=_check_touched(kept, touched[0]),
     )
-
-
-def is_unlike(trace: AccessTrace) -> bool:
-    """Return whether rows of tables differ in size, so that shares and caches are of bytes, not of rows."""
-    return len({*trace.row_units}) > 1
-
-
-def _name_units(trace: AccessTrace) -> str:
-    return "bytes" if is_unlike(trace) else "rows"
 
 
 def _unit_bytes(trace: AccessTrace) -> int:
@@ -186,7 +177,7 @@ def _say_best(trace: AccessTrace, misses: Misses) -> str:
     remarks = [*beside, f"least at {num_least} of {len(_POLICY_SHARES)} sizes"] if others else []
     figures, remark = misses.ratios[best], ", ".join([*remarks, "simulated"])
     return (
-        f"With {percent(_SHARE_TOLD, 0)} of the {_name_units(trace)} {POLICIES[best].title} misses{least} "
+        f"With {percent(_SHARE_TOLD, 0)} of the {name_units(trace)} {POLICIES[best].title} misses{least} "
         f"{percent(figures[told])} of the second half's lookups ({remark}), and with {percent(_PUBLISHED_SHARE)}, "
         f"published as enough for a decent training speed (Fang et al., 2022), {percent(figures[published])}: how "
         "unequal rows are sets the difference, so many of the hottest have "

@@ -62,6 +62,11 @@ class AccessTrace:
         return np.concatenate(([0], np.cumsum(self.num_rows, dtype=np.int64)))
 
     @property
+    def num_queries(self) -> int:
+        """Return how many queries there are, each of several samples, or of one."""
+        return self.num_bags // self.samples_per_query
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Return the name of each table [T]: its number where it has none."""
         return tuple(table.name for table in self.tables) or tuple(map(str, range(len(self.num_rows))))
