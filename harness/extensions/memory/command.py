@@ -56,7 +56,7 @@ def _tiers() -> Iterable[str]:
     metavar="SHARE",
     default="100%",
     show_default=True,
-    help="Estimate miss ratios from so many of the rows, chosen by hash: for long traces.",
+    help="Estimate miss ratios from eight samples of the rows: for tens of millions of lookups.",
 )
 @click.option(
     "--policy",
@@ -141,7 +141,7 @@ def trace(
     inputs = [Path(benchmark), *([] if tables is None else [tables])]
     study = with_making(trace_study(kept, sample_rate, seed, policies), inputs)
     keep_trace(kept, output, lambda draft: write_study(study, draft))
-    show_written(study, output, form)
+    show_written(study, output, form, closes=True)
 
 
 @verb(

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reference_models.data.traces.stack_distances import MissRatioCurve, measure_curve, sample_rows
+import numpy as np
+
+from reference_models.data.traces.stack_distances import MissRatioCurve, find_rows, measure_curve, sample_rows
 from reference_models.data.traces.trace import Ids
 
 NUM_SAMPLES = 8
@@ -45,8 +47,17 @@ def estimate_curve(
     Where a sample has all rows, the curve is exact. Other seeds give other samples. `units_of` is as `measure_curve`
     takes it.
     """
-    if sample_rate == 1 or not len(keys) or (sample := sample_rows(keys, sample_rate, seed * NUM_SAMPLES)).share == 1:
+    if sample_rate == 1 or not len(keys):
         return EstimatedCurve(curves=(measure_curve([keys], None, units_of),), sampled=1.0)
-    others = (sample_rows(keys, sample_rate, seed * NUM_SAMPLES + number) for number in range(1, NUM_SAMPLES))
-    curves = tuple(measure_curve([keys], each, units_of) for each in (sample, *others))
+    touched = find_rows(keys)
+    seeds = range(seed * NUM_SAMPLES, (seed + 1) * NUM_SAMPLES)
+    sample = sample_rows(touched, sample_rate, seeds[0])
+    if sample.share == 1:
+        return EstimatedCurve(curves=(measure_curve([keys], None, units_of),), sampled=1.0)
+
+    def units_of_numbers(numbers: Ids) -> Ids:
+        return np.ones(len(numbers), np.int64) if units_of is None else units_of(touched.keys[numbers])
+
+    samples = [sample, *(sample_rows(touched, sample_rate, each) for each in seeds[1:])]
+    curves = tuple(measure_curve([touched.numbers], each, units_of_numbers) for each in samples)
     return EstimatedCurve(curves=curves, sampled=sample.share)

@@ -80,7 +80,7 @@ def trace_study(
         f"{place}: an LRU cache of {cached} misses {percent(ratio)} of the lookups, {how}",
         kept.benchmark,
         seed=seed,
-        findings=[" ".join(remarks), _say_best(trace, misses)],
+        findings=[*remarks, _say_best(trace, misses)],
         tables=(
             _list_misses(trace, merged, how),
             _list_policies(trace, misses),

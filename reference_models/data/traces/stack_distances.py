@@ -97,49 +97,60 @@ class MissRatioCurve:
         return float(self.misses(np.array([num_rows]))[0]) / max(1, self.num_lookups)
 
 
-class RowSample(NamedTuple):
-    """Rows that stand for all rows of a trace, and for their lookups."""
+class TouchedRows(NamedTuple):
+    """The rows that a trace looks up, numbered from 0."""
 
     keys: Ids
     """[rows], rising."""
+    counts: Ids
+    """[rows]: lookups of each."""
+    numbers: Ids
+    """[lookups]: the number of the row of each lookup."""
+
+
+class RowSample(NamedTuple):
+    """Rows that stand for all rows of a trace, and for their lookups: 0 for those that are not taken."""
+
     rows: Floats
-    """[rows]: how many rows each stands for; they sum to `num_touched`."""
+    """[rows]: how many rows each stands for; they sum to all."""
     lookups: Floats
     """[rows]: how many lookups each of its lookups but the first stands for."""
-    num_touched: int
-    """Rows that the trace looks up."""
 
     @property
     def share(self) -> float:
-        """Return the share of the rows that the trace looks up."""
-        return len(self.keys) / self.num_touched
+        """Return the share of the rows that are taken."""
+        return float((self.rows > 0).mean())
 
 
-def sample_rows(keys: Ids, rate: float, seed: int) -> RowSample:
-    """Choose rows of a trace of `keys` [lookups] that stand for all: those of the least hash in each of groups.
+def find_rows(keys: Ids) -> TouchedRows:
+    """Number the rows of a trace of `keys` [lookups], and count their lookups."""
+    rows, numbers, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    return TouchedRows(rows, counts, numbers)
+
+
+def sample_rows(touched: TouchedRows, rate: float, seed: int) -> RowSample:
+    """Choose rows that stand for all: those of the least hash in each of groups.
 
     A group has the rows that are looked up once, 2, 3 to 4, 5 to 8 times, and so on. Of each `rate` is taken, and at
     least LEAST_OF_GROUP rows. Since the rows and lookups of each group are known, what is estimated from the sample
     is never more than there are.
     """
-    rows, counts = np.unique(keys, return_counts=True)
-    groups = np.ceil(np.log2(counts)).astype(np.int64)
-    stand_for, lookups, is_taken = np.ones(len(rows)), np.ones(len(rows)), np.zeros(len(rows), dtype=bool)
-    hashes = hash_keys(rows, seed)
+    counts, groups = touched.counts, np.ceil(np.log2(touched.counts)).astype(np.int64)
+    rows, lookups = np.zeros(len(counts)), np.zeros(len(counts))
+    hashes = hash_keys(touched.keys, seed)
     for group in np.unique(groups):
         members = np.flatnonzero(groups == group)
         number = min(len(members), max(LEAST_OF_GROUP, round(rate * len(members))))
-        taken = members[np.argsort(hashes[members], kind="stable")[:number]]
-        is_taken[taken] = True
-        stand_for[taken] = len(members) / number
+        taken = members[np.argpartition(hashes[members], number - 1)[:number]]
+        rows[taken] = len(members) / number
         lookups[taken] = (counts[members] - 1).sum() / max(1, (counts[taken] - 1).sum())
-    return RowSample(rows[is_taken], stand_for[is_taken], lookups[is_taken], len(rows))
+    return RowSample(rows, lookups)
 
 
 def measure_curve(
     stream: Iterable[Ids], sample: RowSample | None = None, units_of: Callable[[Ids], Ids] | None = None
 ) -> MissRatioCurve:
-    """Measure the miss-ratio curve of a stream of keys: exactly, or as the rows of a sample say.
+    """Measure the miss-ratio curve of a stream of keys: exactly, or as a sample says, of numbers of rows as keys.
 
     Rows are of one size, or of the sizes that `units_of` gives for keys: then caches are of so many units, and a row
     is hit where it and the rows that were looked up since fit together.
@@ -151,10 +162,8 @@ def measure_curve(
         rows = lookups = np.ones(len(keys))
         own: Ids | int = 1
         if sample is not None:
-            at = np.minimum(np.searchsorted(sample.keys, keys), len(sample.keys) - 1)
-            is_taken = sample.keys[at] == keys
-            keys, at = keys[is_taken], at[is_taken]
-            rows, lookups = sample.rows[at], sample.lookups[at]
+            keys = keys[sample.rows[keys] > 0]
+            rows, lookups = sample.rows[keys], sample.lookups[keys]
         if units_of is not None:
             own = units_of(keys)
         distances = stack.update(keys, rows * own) + (own - 1)
