@@ -15,7 +15,7 @@ class TraceTable(Record, frozen=True, kw_only=True):
     """Rows that the table has; the highest that was looked up, and one, where the source does not say it."""
     num_lookups: Count
     name: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
-    row_bytes: PositiveCount | None = None
+    row_bytes: Annotated[int, Meta(ge=1, le=1 << 22)] | None = None
     """Bytes of a row as it is stored; None where the source does not say it of this table alone."""
     side: Literal["user", "item"] | None = None
     """Whether a query looks it up once, for its user, or for each item that is ranked."""

@@ -1,6 +1,5 @@
 """`tiers`: what a memory slower than DRAM below a row cache costs in reads, bytes and latency: simulated."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -121,9 +120,7 @@ def read_traced(
         )
     if row_bytes is not None:  # of all tables alike, whatever they were traced with
         trace = replace(trace, tables=tuple(each._replace(row_bytes=row_bytes) for each in trace.tables))
-    known = [each.row_bytes for each in trace.tables if each.row_bytes is not None]
-    own = math.gcd(*known) if known and len(known) == len(trace.num_rows) else None
-    if (found := row_bytes or own or manifest.row_bytes) is None:
+    if (found := row_bytes or trace.unit_bytes or manifest.row_bytes) is None:
         raise HarnessError(
             f"{folder}: a trace of a file, which does not say how large rows are. Give --row-size, or widths by "
             "'dlrmbench trace --tables'."
@@ -258,12 +255,11 @@ def _count_granules(trace: AccessTrace, lookups: Lookups, setup: Setup, first: i
     if not is_unlike(trace):
         return setup
     question, cache = setup.question, setup.cache
-    row_bytes = [units * question.row_bytes for units in trace.row_units]
-    of_tables = np.array([setup.tier.granules(each) for each in row_bytes])
+    of_tables = np.array([setup.tier.granules(each) for each in trace.row_bytes])
     is_read = lookups.missed(cache.num_rows, cache.of_tables) & (lookups.samples >= first)
     granules = np.tile(of_tables, trace.samples_per_query)
     tables = lookups.tables[is_read]
-    useful, num_read = np.array(row_bytes)[tables].sum(), max(1, int(of_tables[tables].sum()))
+    useful, num_read = np.array(trace.row_bytes)[tables].sum(), max(1, int(of_tables[tables].sum()))
     return replace(
         setup,
         reads=_count_reads(lookups, question, is_read, first, granules),

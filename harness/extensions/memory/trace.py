@@ -209,6 +209,12 @@ def read_trace(folder: Path) -> tuple[TraceManifest, AccessTrace]:
     if not folder.exists():
         raise HarnessError(f"{folder}: no such folder. Give one that 'dlrmbench trace' made by -o.", ExitCode.INPUT)
     manifest = read_record(folder / MANIFEST_FILE, TraceManifest)
+    if manifest.num_bags % manifest.samples_per_query:
+        raise HarnessError(
+            f"{folder / MANIFEST_FILE}: samples_per_query: found {manifest.samples_per_query}, expected a divisor of "
+            f"the {manifest.num_bags} bags. {_AGAIN}",
+            ExitCode.INPUT,
+        )
     num_tables, num_lookups = len(manifest.tables), sum(table.num_lookups for table in manifest.tables)
     expected = {"indices": ("int64", (num_lookups,)), "offsets": ("int64", (num_tables * manifest.num_bags + 1,))}
     if {name: (array.dtype, array.shape) for name, array in manifest.arrays.items()} != expected:

@@ -96,11 +96,6 @@ def trace_study(
     )
 
 
-def _unit_bytes(trace: AccessTrace) -> int:
-    """Return the bytes of a unit of rows that differ in size."""
-    return (trace.tables[0].row_bytes or 0) // trace.row_units[0]
-
-
 def _size_column(trace: AccessTrace) -> tuple[str, str | None, Origin]:
     return ("Memory", "B", "computed") if is_unlike(trace) else ("Rows", None, "computed")
 
@@ -125,7 +120,7 @@ def _list_misses(trace: AccessTrace, curve: EstimatedCurve, how: Origin) -> Stud
         *ends,
     )
     sizes = [(share, round(share * trace.num_units)) for share in _SHARES]
-    bytes_of = _unit_bytes(trace) if is_unlike(trace) else 1
+    bytes_of = (trace.unit_bytes or 1) if is_unlike(trace) else 1
     cells = [(share, size * bytes_of, *curve.ratios(size)[: 1 + len(ends)]) for share, size in sizes]
     title = "Misses of one LRU cache of the rows of all tables, by its size"
     return make_table(title, columns, [row for row in cells if row[2] is not None])
@@ -138,7 +133,7 @@ def _simulate(trace: AccessTrace, keys: Ids, policies: Sequence[str]) -> Misses:
     units = trace.units_of(rows)
     order = np.argsort(-counts / units, kind="stable")
     is_kept = np.cumsum(units[order]) <= sizes[_POLICY_SHARES.index(_PUBLISHED_SHARE)]
-    bytes_of = _unit_bytes(trace) if is_unlike(trace) else 1
+    bytes_of = (trace.unit_bytes or 1) if is_unlike(trace) else 1
     return Misses(
         sizes=tuple(size * bytes_of for size in sizes),
         ratios=miss_ratios(keys, trace.units_of(keys), sizes, policies),
@@ -173,7 +168,8 @@ def _say_best(trace: AccessTrace, misses: Misses) -> str:
         misses.ratios[best][at] <= min(each[at] for each in misses.ratios.values())
         for at in range(len(_POLICY_SHARES))
     )
-    least = f" least of {len(ranked)} policies," if others else ""
+    is_least = bool(others) and misses.ratios[best][told] < misses.ratios[others[0]][told]
+    least = f" {'least' if is_least else 'no more than any'} of {len(ranked)} policies," if others else ""
     remarks = [*beside, f"least at {num_least} of {len(_POLICY_SHARES)} sizes"] if others else []
     figures, remark = misses.ratios[best], ", ".join([*remarks, "simulated"])
     return (

@@ -239,9 +239,27 @@ def test_queries_of_several_samples_look_the_user_up_once() -> None:
     assert (made.num_bags, made.samples_per_query) == (4, 2)
     assert (made.rows_of(0).tolist(), made.rows_of(1).tolist()) == ([0, 1, 3], [0, 1, 2, 3])
     assert np.diff(made.offsets).tolist() == [2, 0, 1, 0, 1, 1, 1, 1]
-    assert (made.row_units, made.num_units) == ((2, 3), 45)
+    assert (made.unit_bytes, made.row_units, made.num_units) == (4, (2, 3), 45)
     with pytest.raises(ValueError, match="5 samples are less than one query of 6"):
         trace.with_queries(6)
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "num_lookups", "unit", "units"),
+    [
+        ((72, 128, 32), 3_000, 8, (9, 16, 4)),
+        ((64, 64, 64), 3_000, 64, (1, 1, 1)),
+        ((1, 1 << 18, 255), 1 << 20, 1 << 10, (1, 256, 1)),
+        ((64, None, 64), 3_000, None, (1, 1, 1)),
+    ],
+)
+def test_units_divide_rows_unless_there_would_be_too_many(
+    row_bytes: tuple[int | None, ...], num_lookups: int, unit: int | None, units: tuple[int, ...]
+) -> None:
+    tables = tuple(TracedTable(name, size) for name, size in zip("abc", row_bytes, strict=True))
+    indices, offsets = np.zeros(num_lookups, np.int64), np.array([0, num_lookups, num_lookups, num_lookups])
+    trace = AccessTrace(num_rows=(1, 1, 1), num_bags=1, indices=indices, offsets=offsets, tables=tables)
+    assert (trace.unit_bytes, trace.row_units) == (unit, units)
 
 
 INDICES, LENGTHS = torch.tensor([3, 0, 1, 1, 2]), torch.tensor([[1, 2], [0, 2]])

@@ -65,6 +65,8 @@ def test_nothing_that_is_there_gives_way_to_a_trace(kept: Path) -> None:
         ("arrays", {}, "arrays"),
         ("source", 7, "source"),
         ("num_bags", -1, "num_bags"),
+        ("samples_per_query", 3, "expected a divisor of the 2 bags"),
+        ("tables", [{"num_rows": 4, "num_lookups": 2, "row_bytes": 1 << 40}] * 2, "row_bytes"),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused(member: str, value: object, said: str, kept: Path) -> None:
