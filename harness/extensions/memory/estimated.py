@@ -9,7 +9,7 @@ from reference_models.data.traces.stack_distances import MissRatioCurve, find_ro
 from reference_models.data.traces.trace import Ids
 
 NUM_SAMPLES = 8
-"""Samples of the rows, each of another seed: all estimates above, or all below, have a chance of 1 in 128."""
+"""Samples of the rows, each of another seed."""
 LEAST_SAMPLED = 200
 """Rows of a sample that a cache holds at least, on average, for its miss ratio to be estimated."""
 
@@ -29,14 +29,17 @@ class EstimatedCurve:
         return len(self.curves) == 1
 
     def ratios(self, num_rows: int) -> tuple[float | None, float | None, float | None]:
-        """Return the miss ratio of a cache of so many rows, and its lowest and highest estimate.
+        """Return the miss ratio of a cache of so many rows, and the ends of the range in which the exact one is.
 
-        All are the same where the curve is exact, and None where too few rows of a sample are in such a cache.
+        The range is that of the samples, and a half of it more on either side: distances that are estimated from few
+        rows shift all samples alike. All are the same where the curve is exact, and None where too few rows of a
+        sample are in such a cache.
         """
         if not self.is_exact and num_rows * self.sampled < LEAST_SAMPLED:
             return None, None, None
         found = [curve.miss_ratio(num_rows) for curve in self.curves]
-        return sum(found) / len(found), min(found), max(found)
+        margin = (max(found) - min(found)) / 2
+        return sum(found) / len(found), max(0.0, min(found) - margin), min(1.0, max(found) + margin)
 
 
 def estimate_curve(

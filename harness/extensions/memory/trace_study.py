@@ -66,7 +66,7 @@ def trace_study(
         remarks.append(say_least(trace.num_rows))
     if how == "modelled":
         remarks.append(
-            f"Miss ratios are means of {NUM_SAMPLES} samples of the rows, with the lowest and the highest: each has "
+            f"Miss ratios are means of {NUM_SAMPLES} samples of the rows, in a range twice as wide. Each sample has "
             f"{percent(sample_rate)} of the rows that are looked up about as often, at least {LEAST_OF_GROUP:,}, "
             f"chosen by hash (as SHARDS). Caches of less than {LEAST_SAMPLED} sampled rows are left out."
         )
