@@ -37,10 +37,10 @@ def naive_lfu(keys: list[int], num_rows: int, start: int) -> int:
     return misses
 
 
-@pytest.mark.parametrize("size", [1, 7, 60, 400])
+@pytest.mark.parametrize("size", [1, 60])
 def test_lfu_gives_up_the_row_of_the_least_priority(size: int) -> None:
-    keys = np.concatenate([zipf(1_500, 600), zipf(1_500, 600, 1) + 300]).tolist()
-    assert count_lfu(keys, ALIKE, size, 1_000) == naive_lfu(keys, size, 1_000)
+    keys = np.concatenate([zipf(900, 400), zipf(900, 400, 1) + 200]).tolist()
+    assert count_lfu(keys, ALIKE, size, 600) == naive_lfu(keys, size, 600)
 
 
 def test_lfu_by_hand() -> None:
@@ -49,7 +49,7 @@ def test_lfu_by_hand() -> None:
     assert count_lfu([1, 1, 2, 3, 4, 5, 1], ALIKE, 2, 0) == 6
 
 
-@pytest.mark.parametrize("size", [1, 50, 900, 5_000])
+@pytest.mark.parametrize("size", [1, 900])
 def test_lru_misses_as_stack_distances_say(size: int) -> None:
     keys = zipf(20_000, 4_000)
     distances = StackDistances().update(keys, np.ones(len(keys)))

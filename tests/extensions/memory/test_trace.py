@@ -193,7 +193,7 @@ ad,3000,16,2,item,fp16
 """Of 72, 128 and 32 bytes a row."""
 
 
-@pytest.mark.parametrize("name", ["model.csv", "model.json"])
+@pytest.mark.parametrize("name", ["model.csv", pytest.param("model.json", marks=pytest.mark.slow)])
 def test_tables_of_unlike_widths_and_sides_are_drawn_and_traced(name: str, inside: Command, tmp_path: Path) -> None:
     header, *lines = TABLES.splitlines()
     as_json = [dict(zip(header.split(","), line.split(","), strict=True)) for line in lines]

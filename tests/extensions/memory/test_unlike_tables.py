@@ -137,6 +137,7 @@ def test_tables_of_one_side_alone_are_below_dram() -> None:
     assert nothing.findings[0].startswith("Nothing is remote")
 
 
+@pytest.mark.slow
 def test_tables_that_are_alike_are_as_those_that_nobody_describes() -> None:
     alike = made_trace((64, 64, 64), items=1)
     asked = question(caches=(0.05, 0.3), local_bytes=64 * 60, num_devices=2)
@@ -144,6 +145,7 @@ def test_tables_that_are_alike_are_as_those_that_nobody_describes() -> None:
     assert tiers_study(alike, asked, None, "x").tables == plain.tables
 
 
+@pytest.mark.slow
 def test_a_larger_cache_of_bytes_never_misses_more_and_findings_are_of_bytes() -> None:
     study = tiers_study(made_trace(), question(caches=(0.01, 0.1, 0.5, 1.0)), None, "x")
     needs = rows_of(study, "What has to be read")
