@@ -23,7 +23,6 @@ from harness.system.resources import read_resources
 from reference_models.data.registry import open_dataset
 from reference_models.data.synthetic.config import SYNTHETIC_KINDS, ZIPF_EXPONENT
 from reference_models.data.table_file import FORMS, TableEntry, read_tables
-from reference_models.data.traces.drawn import count_lookups, draw_lookups
 from reference_models.data.traces.sources import (
     generate_reuse,
     read_lookups,
@@ -101,6 +100,8 @@ def trace_tables(path: Path, num_lookups: int, items: int, seed: int) -> KeptTra
 
     Raises DatasetError, HarnessError (exit 9 for more than the memory holds), OSError.
     """
+    from reference_models.data.traces.drawn import count_lookups, draw_lookups  # loads torch
+
     entries = read_tables(path, ("width", "pooling"))
     of_query = count_lookups(entries, items)
     num_queries = max(1, int(num_lookups / of_query))
