@@ -8,6 +8,7 @@ nodes of most residual alone take less time and are less precise; no subgraph is
 """
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ STEPS = (3, 3)
 """Steps of the first stage and of the second: L is their sum. They and ALPHA are MeLoPPR's."""
 ALPHA = 0.95
 GENERATED_NODES, _RING, _SHORTCUTS = 20_000, 3, 2
+_JOINED, _COMMUNITY, _OWN_SHARE = 4, 50, 0.95
 MAX_EDGES, MAX_BYTES, _TIE = 5_000_000, 256 << 20, 1e-12
 """MeLoPPR's largest graph, com-Youtube, has 2,987,624 edges; so many more take less than 1 GB."""
 _BLOCK_BYTES, _MAX_LINE_BYTES = 1 << 20, 1 << 12
@@ -51,14 +53,22 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diffusion:
-    """Scores float64 [N] of all nodes, and the bytes of the largest subgraph: its matrix, its nodes, two vectors."""
+    """Scores float64 [K] of the K nodes that were reached, int64 [K], rising; all else of `num_nodes` has 0.
 
+    Nothing of it is as large as the graph, unless so many nodes are reached.
+    """
+
+    nodes: Nodes
     scores: Scores
-    peak_bytes: int
+    num_nodes: int
 
     def top(self, k: int) -> Nodes:
         """Return the `k` nodes of highest score, the lower node first where scores are equal."""
-        return np.argsort(-self.scores, kind="stable")[:k]
+        best = self.nodes[np.argsort(-self.scores, kind="stable")[:k]]
+        if len(best) < min(k, self.num_nodes):
+            others = np.setdiff1d(np.arange(min(k + len(best), self.num_nodes)), best, assume_unique=True)
+            best = np.concatenate([best, others])[:k]
+        return best
 
 
 def make_graph(edges: NDArray[np.int64]) -> Graph:
@@ -73,13 +83,46 @@ def make_graph(edges: NDArray[np.int64]) -> Graph:
     return Graph(walk=adjacency, names=names)
 
 
-def generate_graph(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
+def generate_small_world(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
     """Generate a small world of degree 8 at most: a ring, each node joined to its 3 next on both sides, and two
     random matchings, which give every node a shortcut each."""
     nodes, rng = np.arange(num_nodes), np.random.default_rng(seed)
     ring = [np.stack([nodes, (nodes + far) % num_nodes], axis=1) for far in range(1, _RING + 1)]
     matchings = [rng.permutation(num_nodes)[: num_nodes // 2 * 2].reshape(-1, 2) for _ in range(_SHORTCUTS)]
     return make_graph(np.concatenate([*ring, *matchings]))
+
+
+def generate_power_law(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
+    """Generate a graph of preferential attachment: each node joins 4 earlier ones, drawn by their degree.
+
+    Barabási and Albert 1999; drawn as Batagelj and Brandes 2005 do, "Efficient generation of large random networks".
+    """
+    ends = np.repeat(np.arange(num_nodes), 2 * _JOINED).tolist()
+    drawn = np.random.default_rng(seed).integers(0, np.arange(1, len(ends), 2)).tolist()
+    for edge, place in enumerate(drawn):
+        ends[2 * edge + 1] = ends[place]
+    edges = np.array(ends).reshape(-1, 2)
+    return make_graph(edges[edges[:, 0] != edges[:, 1]])
+
+
+def generate_communities(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
+    """Generate communities of 50 nodes: each node joins 4 drawn ones, 19 of 20 times of its own community.
+
+    A planted partition (Condon and Karp 2001).
+    """
+    nodes, rng = np.repeat(np.arange(num_nodes), _JOINED), np.random.default_rng(seed)
+    near = np.minimum(nodes // _COMMUNITY * _COMMUNITY + rng.integers(0, _COMMUNITY, len(nodes)), num_nodes - 1)
+    is_near = rng.random(len(nodes)) < _OWN_SHARE
+    edges = np.stack([nodes, np.where(is_near, near, rng.integers(0, num_nodes, len(nodes)))], axis=1)
+    return make_graph(edges[edges[:, 0] != edges[:, 1]])
+
+
+GENERATED: Mapping[str, Callable[..., Graph]] = {
+    "small_world": generate_small_world,
+    "power_law": generate_power_law,
+    "communities": generate_communities,
+}
+"""What makes a graph from a seed, of GENERATED_NODES nodes or of so many as are given, by its name."""
 
 
 def read_graph(path: Path) -> Graph:
@@ -133,14 +176,18 @@ def _edges_from(graph: Graph, nodes: Nodes) -> tuple[Nodes, Nodes]:
 
 def find_ball(graph: Graph, source: int, num_hops: int) -> Nodes:
     """Return the nodes within so many hops of `source`, rising, by breadth-first search."""
-    is_seen = np.zeros(len(graph.names), dtype=bool)
-    is_seen[source] = True
-    levels = [np.array([source])]
+    level = seen = np.array([source])
     for _ in range(num_hops):
-        reached = np.unique(graph.walk.indices[_edges_from(graph, levels[-1])[0]]).astype(np.int64)
-        levels.append(reached[~is_seen[reached]])
-        is_seen[levels[-1]] = True
-    return np.sort(np.concatenate(levels))
+        reached = np.unique(graph.walk.indices[_edges_from(graph, level)[0]]).astype(np.int64)
+        level = reached[~_look_up(seen, reached)[1]]
+        seen = np.sort(np.concatenate([seen, level]))
+    return seen
+
+
+def _look_up(nodes: Nodes, wanted: NDArray[np.int32] | Nodes) -> tuple[Nodes, NDArray[np.bool]]:
+    """Return where in rising `nodes` each wanted one is, and whether it is there; the place is a valid one if not."""
+    places = np.minimum(np.searchsorted(nodes, wanted), len(nodes) - 1)
+    return places, nodes[places] == wanted
 
 
 def _diffuse(walk: csr_array, source: int, num_steps: int) -> tuple[Scores, Scores]:
@@ -153,17 +200,17 @@ def _diffuse(walk: csr_array, source: int, num_steps: int) -> tuple[Scores, Scor
     return left, moved
 
 
-def _diffuse_near(graph: Graph, source: int, num_steps: int) -> tuple[Nodes, Scores, Scores, int]:
-    """Diffuse on the subgraph of the nodes within `num_steps` hops, and count its bytes."""
+def _diffuse_near(graph: Graph, source: int, num_steps: int) -> tuple[Nodes, Scores, Scores]:
+    """Diffuse on the subgraph of the nodes within `num_steps` hops: these, and what `_diffuse` finds of each."""
     nodes = find_ball(graph, source, num_steps)
     edges, counts = _edges_from(graph, nodes)
-    places = np.minimum(np.searchsorted(nodes, graph.walk.indices[edges]), len(nodes) - 1)
-    is_inside = nodes[places] == graph.walk.indices[edges]
+    places, is_inside = _look_up(nodes, graph.walk.indices[edges])
     rows = np.repeat(np.arange(len(nodes)), counts)[is_inside]
     starts = np.searchsorted(rows, np.arange(len(nodes) + 1))
     parts = (graph.walk.data[edges[is_inside]], places[is_inside].astype(np.int32), starts.astype(np.int32))
-    left, moved = _diffuse(csr_array(parts, shape=(len(nodes),) * 2), int(np.searchsorted(nodes, source)), num_steps)
-    return nodes, left, moved, sum(part.nbytes for part in (*parts, nodes, left, moved))
+    del edges, counts, places, is_inside, rows  # so that they are no part of the peak
+    walk = csr_array(parts, shape=(len(nodes),) * 2)
+    return nodes, *_diffuse(walk, int(np.searchsorted(nodes, source)), num_steps)
 
 
 def diffuse_globally(graph: Graph, source: int, num_steps: int = sum(STEPS)) -> Scores:
@@ -174,10 +221,8 @@ def diffuse_globally(graph: Graph, source: int, num_steps: int = sum(STEPS)) -> 
 
 def diffuse_at_once(graph: Graph, source: int) -> Diffusion:
     """Diffuse all L steps in one stage, on the subgraph of the nodes within L hops."""
-    nodes, left, moved, num_bytes = _diffuse_near(graph, source, sum(STEPS))
-    scores = np.zeros(len(graph.names))
-    scores[nodes] = left + ALPHA ** sum(STEPS) * moved
-    return Diffusion(scores=scores, peak_bytes=num_bytes)
+    nodes, left, moved = _diffuse_near(graph, source, sum(STEPS))
+    return Diffusion(nodes=nodes, scores=left + ALPHA ** sum(STEPS) * moved, num_nodes=len(graph.names))
 
 
 def diffuse_in_stages(graph: Graph, source: int, num_subgraphs: int | None) -> Diffusion:
@@ -185,15 +230,24 @@ def diffuse_in_stages(graph: Graph, source: int, num_subgraphs: int | None) -> D
 
     What the others would pass on is left out, as in MeLoPPR's released code.
     """
-    nodes, left, residuals, peak_bytes = _diffuse_near(graph, source, STEPS[0])
-    scores = np.zeros(len(graph.names))
-    scores[nodes] = left
+    nodes, left, residuals = _diffuse_near(graph, source, STEPS[0])
+    sums, parts, num_waiting = (nodes, left), list[tuple[Nodes, Scores]](), 0
     for place in np.argsort(-residuals, kind="stable")[:num_subgraphs].tolist():
         if (weight := ALPHA ** STEPS[0] * residuals[place]) > 0:
-            near, its_left, moved, num_bytes = _diffuse_near(graph, int(nodes[place]), STEPS[1])
-            scores[near] += weight * (its_left + ALPHA ** STEPS[1] * moved)
-            peak_bytes = max(peak_bytes, num_bytes)
-    return Diffusion(scores=scores, peak_bytes=peak_bytes)
+            near, its_left, moved = _diffuse_near(graph, int(nodes[place]), STEPS[1])
+            parts.append((near, weight * (its_left + ALPHA ** STEPS[1] * moved)))
+            num_waiting += len(near)
+            if num_waiting > len(sums[0]):  # so that neither many small sums nor many parts are made
+                sums, parts, num_waiting = _add_up([sums, *parts]), [], 0
+    found, scores = _add_up([sums, *parts])
+    return Diffusion(nodes=found, scores=scores, num_nodes=len(graph.names))
+
+
+def _add_up(parts: Sequence[tuple[Nodes, Scores]]) -> tuple[Nodes, Scores]:
+    """Add scores of the same node, in the order of the parts; the nodes rise."""
+    nodes, places = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
+    sums = np.bincount(places, weights=np.concatenate([part[1] for part in parts]))
+    return nodes, sums.astype(np.float64, copy=False)
 
 
 def precision(found: Nodes, exact: Scores) -> float:

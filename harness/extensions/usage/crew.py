@@ -3,6 +3,7 @@
 import heapq
 import multiprocessing
 import time
+import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -31,13 +32,21 @@ Models = dict[str, tuple[Any, Answer]]
 
 
 class RetrievalTrial(NamedTuple):
-    """Candidates of one node, in two stages and in one."""
+    """Candidates of one node, in two stages with so many subgraphs in the second, and in one."""
 
+    node: int
+    subgraphs: str
+    """A number, or all."""
     precision: float
     staged_s: float
     at_once_s: float
     staged_bytes: int
+    """Most bytes at a time of all arrays that were made, the graph aside."""
     at_once_bytes: int
+    num_near: int
+    """Nodes within the steps of the first stage."""
+    num_far: int
+    """Nodes within all steps."""
 
 
 def open_retrieval(model: AskedModel, seed: int) -> tuple[pagerank.Graph, list[int]]:
@@ -45,8 +54,8 @@ def open_retrieval(model: AskedModel, seed: int) -> tuple[pagerank.Graph, list[i
 
     Raises DatasetError with the line, OSError, ConfigError for a node outside the graph.
     """
-    is_made = model.graph == "generated"
-    graph = pagerank.generate_graph(seed) if is_made else pagerank.read_graph(Path(model.graph))
+    make = pagerank.GENERATED.get(model.graph)
+    graph = pagerank.read_graph(Path(model.graph)) if make is None else make(seed)
     drawn = np.random.default_rng(seed).permutation(len(graph.names))[:NUM_QUERY_NODES].tolist()
     return graph, [graph.find(name) for name in model.query_nodes] or drawn
 
@@ -64,9 +73,7 @@ def _build(model: AskedModel, served: Mapping[str, Any] | None, seed: int) -> An
     items, top_k = model.items or 1, model.top_k or 1
     if model.source == RETRIEVAL:
         graph, nodes = open_retrieval(model, seed)
-        return lambda number: pagerank.diffuse_in_stages(graph, nodes[number % len(nodes)], model.subgraphs).top(
-            top_k
-        )
+        return lambda number: _find_in_stages(graph, nodes[number % len(nodes)], model.subgraphs, top_k)
     if model.source == STAND_IN:
         import torch
 
@@ -100,21 +107,54 @@ def answer_frame(models: Models, name: str, number: int) -> tuple[float, float]:
     return begin_s, time.monotonic()
 
 
-def try_retrieval(models: Models, model: AskedModel, seed: int, share: tuple[int, int]) -> list[RetrievalTrial]:
-    """Hold the candidates of nodes against exact ones; `share` is which of how many shares of the nodes."""
+def try_retrieval(
+    models: Models, model: AskedModel, seed: int, numbers: Sequence[int | None], share: tuple[int, int]
+) -> list[RetrievalTrial]:
+    """Hold the candidates of nodes, by each number of subgraphs (None: all), against exact ones.
+
+    `share` is which of how many shares of the nodes. A call is timed, and made again for its memory.
+    """
     trials, (graph, nodes) = list[RetrievalTrial](), open_retrieval(model, seed)
+    top_k = model.top_k or 1
     for node in nodes[share[0] :: share[1]]:
-        moments_s = [time.perf_counter()]
-        staged = pagerank.diffuse_in_stages(graph, node, model.subgraphs)
-        found = staged.top(model.top_k or 1)
-        moments_s.append(time.perf_counter())
-        at_once = pagerank.diffuse_at_once(graph, node)
-        at_once.top(model.top_k or 1)
-        moments_s.append(time.perf_counter())
-        precision = pagerank.precision(found, pagerank.diffuse_globally(graph, node))
-        staged_s, at_once_s = np.diff(moments_s).tolist()
-        trials.append(RetrievalTrial(precision, staged_s, at_once_s, staged.peak_bytes, at_once.peak_bytes))
+        if not trials:
+            pagerank.diffuse_at_once(graph, node)  # the first call of a process takes longer
+        exact = pagerank.diffuse_globally(graph, node)
+        balls = [len(pagerank.find_ball(graph, node, steps)) for steps in (pagerank.STEPS[0], sum(pagerank.STEPS))]
+        _, at_once_s, at_once_bytes = _observe(partial(_find_at_once, graph, node, top_k))
+        for number in numbers:
+            found, staged_s, staged_bytes = _observe(partial(_find_in_stages, graph, node, number, top_k))
+            trials.append(
+                RetrievalTrial(
+                    node, str(number or "all"), pagerank.precision(found, exact), staged_s, at_once_s, staged_bytes,
+                    at_once_bytes, *balls,
+                )
+            )  # fmt: skip
     return trials
+
+
+def _find_at_once(graph: pagerank.Graph, node: int, top_k: int) -> pagerank.Nodes:
+    return pagerank.diffuse_at_once(graph, node).top(top_k)
+
+
+def _find_in_stages(graph: pagerank.Graph, node: int, num_subgraphs: int | None, top_k: int) -> pagerank.Nodes:
+    return pagerank.diffuse_in_stages(graph, node, num_subgraphs).top(top_k)
+
+
+def _observe(call: Callable[[], T]) -> tuple[T, float, int]:
+    """Return what a call returns, its seconds, and its peak of memory in bytes, which a second call is traced for.
+
+    numpy and scipy tell tracemalloc of every array, temporary ones too.
+    """
+    began_s = time.perf_counter()
+    found = call()
+    took_s = time.perf_counter() - began_s
+    tracemalloc.start()
+    try:
+        call()
+        return found, took_s, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 class Crew:

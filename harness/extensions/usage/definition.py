@@ -18,7 +18,15 @@ USAGE = "usage"
 """The table of a file that is of all models."""
 MAX_FRAMES = 100_000
 _Rate = Annotated[float, Meta(gt=0, le=1e6)]
-_OF_ONE = {"widths": STAND_IN, "graph": RETRIEVAL, "num_subgraphs": RETRIEVAL, "query_nodes": RETRIEVAL}
+CURVE = (1, 2, 5, 10, 20, 50)
+"""Numbers of subgraphs that a retrieval is tried with beside its own."""
+_OF_ONE = {
+    "widths": STAND_IN,
+    "graph": RETRIEVAL,
+    "num_subgraphs": RETRIEVAL,
+    "wanted_precision": RETRIEVAL,
+    "query_nodes": RETRIEVAL,
+}
 """Keys of a model, and the source that alone has them."""
 
 
@@ -41,9 +49,11 @@ class AskedModel:
     top_k: PositiveCount | None = None
     """Items handed on. Left out: all; of a retrieval, 100."""
     widths: Counts | None = None
-    graph: str = "generated"
-    """A file of edges, two nodes a line; or a small world that is generated from the seed."""
+    graph: str = "small_world"
+    """`small_world`, `power_law` or `communities`, generated from the seed; or a file of edges, two nodes a line."""
     num_subgraphs: PositiveCount | Literal["all"] = 10
+    wanted_precision: Annotated[float, Meta(gt=0, le=1)] = 0.8
+    """The fewest subgraphs that are so precise are named; precision is the share of the exact candidates."""
     query_nodes: tuple[int, ...] = ()
     """Nodes whose candidates are retrieved, in turn. Left out: 200 of the graph, drawn from the seed."""
 
@@ -51,6 +61,11 @@ class AskedModel:
     def subgraphs(self) -> int | None:
         """The number of subgraphs; None for all."""
         return None if self.num_subgraphs == "all" else self.num_subgraphs
+
+    def curve(self) -> tuple[int | None, ...]:
+        """Return numbers of subgraphs for a curve of precision, time and memory, rising; None, for all, is last."""
+        numbers = sorted({*CURVE, self.subgraphs or CURVE[0]})
+        return (*numbers, *([None] if self.subgraphs is None else []))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

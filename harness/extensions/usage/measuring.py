@@ -94,6 +94,7 @@ def measure_usage(
     seeds: Seeds,
     share: Share,
     *,
+    axis: str | None = None,
     is_simulated: bool,
 ) -> MeasuredUsage:
     """Time frames of all models on all workers at once, then schedule those of the usage on the virtual clock, and,
@@ -117,7 +118,9 @@ def measure_usage(
     trials: dict[str, list[RetrievalTrial]] = {}
     for name, model in usage.models.items():
         if model.source == RETRIEVAL:
-            ask = partial(try_retrieval, model=model, seed=seeds.base)
+            is_varied = axis == f"{name}.num_subgraphs"  # then the axis is the curve
+            numbers = (model.subgraphs,) if is_varied else model.curve()
+            ask = partial(try_retrieval, model=model, seed=seeds.base, numbers=numbers)
             shares = [(share.number * count + worker, share.of * count) for worker in range(count)]
             trials[name] = [*chain(*crew.ask([partial(ask, share=each) for each in shares]))]
     highest, failed = find_highest_factor(usage, seed, service_s)

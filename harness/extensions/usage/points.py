@@ -77,7 +77,9 @@ def study_usage(
                 line.show(f"{at}: timing models, then scheduling frames{left}", now=True)
                 num_done += 1
                 share, drawn = Share(number, num_processes), Seeds(seed, arrivals)
-                measured.append(measure_usage(crew, text, usage, its, drawn, share, is_simulated=is_simulated))
+                measured.append(
+                    measure_usage(crew, text, usage, its, drawn, share, axis=axis, is_simulated=is_simulated)
+                )
                 watch.look()
     line.finish()
     study = make_usage_study(found, axis, counting, seed, environment.loads, num_threads=threads)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
+from harness.extensions.usage.curve import CURVE_COLUMNS, Curve, hold_against_published, join_varied, make_curve
 from harness.extensions.usage.definition import STAND_IN
 from harness.extensions.usage.measuring import MeasuredUsage
 from harness.extensions.usage.schedule import GRID
@@ -19,8 +19,7 @@ from reports.text.formatting import percent, plural
 from rules.records.load import LoadRecord
 from rules.records.study import TIMELINE, Cell, Origin, Parameter, Scalar, Source, StudyRecord
 
-PUBLISHED_MEMORY = "1.5 to 13.4 times less, published by MeLoPPR for a CPU, of six other graphs"
-LEAST_PRECISION, LEAST_SAVING, TIMELINE_S = 0.8, 1.5, 1.0
+TIMELINE_S = 1.0
 Point = Sequence[MeasuredUsage]
 """What all processes found of one usage, in their order: at least one."""
 Columns = tuple[tuple[str, str | None, Origin], ...]
@@ -46,22 +45,27 @@ def make_usage_study(
     note = f"; stand-ins, MLPs of ours: {', '.join(stand_ins)}" if stand_ins else ""
     head: Columns = () if axis is None else ((axis, None, "given"),)
     scores, processes, findings = list[tuple[Cell, ...]](), list[tuple[Cell, ...]](), list[str]()
-    models, retrievals = list[tuple[Cell, ...]](), list[tuple[Cell, ...]]()
+    models, retrievals = list[tuple[Cell, ...]](), list[tuple[str, Curve]]()
     for point in points:
         key = () if axis is None else (point[0].text,)
         scores.append((*key, *_list_score(point, counting)))
         processes += [(*key, *row) for row in _list_processes(point, counting, loads)]
         models += [(*key, *_list_model(point, name, counting, origin)) for name in point[0].usage.models]
-        retrievals += [(*key, *_list_retrieval(point, name)) for name in point[0].trials]
+        for name in point[0].trials:
+            trials = [*chain.from_iterable(each.trials[name] for each in point)]
+            retrievals.append((point[0].text, make_curve(name, point[0].usage.models[name], trials)))
         findings.append((f"{axis}={point[0].text}: " if axis else "") + _say_point(point, counting, origin))
     tables = [
         make_table(f"Score{note}", (*head, *_score_columns(origin)), scores),
         make_table(f"Models{note}", (*head, *_model_columns(origin)), models),
     ]
     if retrievals:
-        tables.append(make_table(f"Retrieval{note}", (*head, *_RETRIEVAL), retrievals))
-        said = _say_retrieval([row[len(head) :] for row in retrievals])
-        findings = [*findings, *said] if axis is None else [*said, *findings]  # what holds of all values comes first
+        rows = [((text,) if axis else ()) + row for text, curve in retrievals for row in curve.rows()]
+        tables.append(make_table(f"Retrieval{note}", (*head, *CURVE_COLUMNS), rows))
+    curves = join_varied(retrievals, axis)
+    said = [" ".join(curve.advice(where) for where, curve in curves)] if curves else []
+    findings = [*findings, *said] if axis is None else [*said, *findings]  # what holds of all values comes first
+    findings.append(f"Numbers of the usage: {first.usage.source}")
     tables.append(make_table(f"Processes{note}", (*head, *_process_columns(origin)), processes))
     where = f", {axis}={first.text}" if axis else ""
     tables.append(make_table(f"{TIMELINE}{where}{note}", _timeline_columns(origin), _list_timeline(first)))
@@ -72,8 +76,19 @@ def make_usage_study(
         seed=seed,
         parameters=_list_parameters(points[0], counting, num_threads, stand_ins),
         tables=tables,
-        findings=[*findings, f"Numbers of the usage: {first.usage.source}"],
+        findings=[*findings, *_hold_against_published(curves, stand_ins)],
     )
+
+
+def _hold_against_published(curves: Sequence[tuple[str, Curve]], stand_ins: Sequence[str]) -> Iterator[str]:
+    """Say in one sentence how far the study is from what was published; nothing of a usage without such a figure."""
+    if curves:
+        yield hold_against_published(curves)
+    elif stand_ins:
+        yield (
+            "The score says how this machine schedules MLPs of ours, and is held against no published one: those are "
+            "of the networks that they stand in for."
+        )
 
 
 def _answer(points: Sequence[Point], axis: str | None, counting: Counting) -> str:
@@ -216,37 +231,6 @@ def _say_point(point: Point, counting: Counting, origin: Origin) -> str:
         f"{words}The highest rates that meet all{every} are {least.highest_factor:.2f} times all rates; above, "
         f"{least.failed.model} fails first (simulated)."
     )
-
-
-_RETRIEVAL: Columns = (
-    ("Retrieval", None, "given"),
-    ("Subgraphs", None, "given"),
-    ("Precision", "share", "measured"),
-    ("Mean", "s", "measured"),
-    ("p99", "s", "measured"),
-    ("Peak of a subgraph", "B", "computed"),
-    ("Peak of one stage", "B", "computed"),
-    ("Less memory", None, "computed"),
-    ("Speed-up over one stage", None, "measured"),
-)
-
-
-def _list_retrieval(point: Point, name: str) -> tuple[Cell, ...]:
-    trials = [*chain.from_iterable(each.trials[name] for each in point)]
-    precision, mean_s, at_once_s = np.mean([trial[:3] for trial in trials], axis=0).tolist()
-    peaks = max(trial.staged_bytes for trial in trials), max(trial.at_once_bytes for trial in trials)
-    p99_s = _percentile([trial.staged_s for trial in trials], 0.99)
-    subgraphs = str(point[0].usage.models[name].num_subgraphs)
-    return (name, subgraphs, precision, mean_s, p99_s, *peaks, peaks[1] / peaks[0], at_once_s / mean_s)
-
-
-def _say_retrieval(rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
-    """Say which settings save memory and are precise, or that none is."""
-    goal = f"at least {percent(LEAST_PRECISION)} precise, at least {LEAST_SAVING:g} times less memory than one stage"
-    for name in dict.fromkeys(row[0] for row in rows):
-        good = [row[1] for row in rows if row[0] == name and row[2] >= LEAST_PRECISION and row[7] >= LEAST_SAVING]
-        found = f"with {', '.join(good)} subgraphs" if good else "no setting of these has it"
-        yield f"{name}: {goal}: {found} ({PUBLISHED_MEMORY})."
 
 
 def _timeline_columns(origin: Origin) -> Columns:

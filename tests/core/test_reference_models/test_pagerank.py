@@ -1,15 +1,26 @@
 """Candidates by personalised PageRank: exact where all residuals are diffused, and as networkx says in the limit."""
 
+import tracemalloc
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
 from bounded_command import bounded_memory
+from numpy.typing import NDArray
 
 from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.serving import pagerank
-from reference_models.serving.pagerank import Graph, diffuse_at_once, diffuse_globally, diffuse_in_stages, find_ball
+from reference_models.serving.pagerank import (
+    Diffusion,
+    Graph,
+    diffuse_at_once,
+    diffuse_globally,
+    diffuse_in_stages,
+    find_ball,
+)
 
 pytestmark = pytest.mark.numeric
 
@@ -22,7 +33,22 @@ def star(num_leaves: int) -> Graph:
     return pagerank.make_graph(np.array([(0, leaf) for leaf in range(1, num_leaves + 1)]))
 
 
-GRAPHS = (pagerank.generate_graph(3, 2_000), power_law(1), star(40))
+GRAPHS = (pagerank.generate_small_world(3, 2_000), power_law(1), star(40))
+
+
+def scores_of(found: Diffusion) -> NDArray[np.float64]:
+    whole = np.zeros(found.num_nodes)
+    whole[found.nodes] = found.scores
+    return whole
+
+
+def peak_of(call: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=("small world", "power law", "star"))
@@ -31,7 +57,7 @@ def test_all_residuals_make_the_exact_steps_on_the_whole_graph(graph: Graph) -> 
         exact = diffuse_globally(graph, source)
         assert exact.sum() == pytest.approx(1)
         for found in (diffuse_in_stages(graph, source, None), diffuse_at_once(graph, source)):
-            assert np.abs(found.scores - exact).max() <= 1e-12
+            assert np.abs(scores_of(found) - exact).max() <= 1e-12
             assert pagerank.precision(found.top(30), exact) == 1
 
 
@@ -63,19 +89,19 @@ def test_fewer_subgraphs_leave_out_what_the_others_would_pass_on() -> None:
 
 @pytest.mark.slow
 def test_the_shipped_graph_is_more_precise_with_more_subgraphs_and_saves_memory() -> None:
-    graph = pagerank.generate_graph(0)
+    graph = pagerank.generate_small_world(0)
     degrees = np.diff(graph.walk.indptr)
     assert len(graph.names) == 20_000 and degrees.max() == 8
     sources = np.random.default_rng(1).permutation(20_000)[:200].tolist()
     exact = [diffuse_globally(graph, source) for source in sources]
-    at_once = max(diffuse_at_once(graph, source).peak_bytes for source in sources[:20])
+    at_once = max(peak_of(partial(diffuse_at_once, graph, source)) for source in sources[:20])
     precisions, savings = [], []
     for num, count in ((1, 200), (10, 200), (50, 200), (None, 20)):
         found = [diffuse_in_stages(graph, source, num) for source in sources[:count]]
         precisions.append(
             np.mean([pagerank.precision(each.top(100), its) for each, its in zip(found, exact, strict=False)])
         )
-        savings.append(at_once / max(each.peak_bytes for each in found))
+        savings.append(at_once / max(peak_of(partial(diffuse_in_stages, graph, each, num)) for each in sources[:20]))
     assert precisions == sorted(set(precisions)) and precisions[-1] == 1
     assert any(mean >= 0.8 and saving >= 1.5 for mean, saving in zip(precisions, savings, strict=True))
 
@@ -83,7 +109,33 @@ def test_the_shipped_graph_is_more_precise_with_more_subgraphs_and_saves_memory(
 def test_on_a_star_no_subgraph_is_smaller_than_that_of_all_steps() -> None:
     graph = star(500)
     for num in (1, 10, None):
-        assert diffuse_in_stages(graph, 7, num).peak_bytes >= diffuse_at_once(graph, 7).peak_bytes
+        assert peak_of(partial(diffuse_in_stages, graph, 7, num)) >= peak_of(partial(diffuse_at_once, graph, 7))
+
+
+def test_memory_is_that_of_the_nodes_that_are_near_however_large_the_graph() -> None:
+    peaks = [
+        peak_of(lambda graph=graph: diffuse_in_stages(graph, 7, 5).top(20))  # type: ignore[misc]
+        for graph in (pagerank.generate_small_world(0, 2_000), pagerank.generate_small_world(0, 50_000))
+    ]
+    assert peaks[1] < 1.5 * peaks[0] < 50_000 * 8, "an array as long as the graph takes more"
+
+
+def test_the_best_are_filled_up_where_fewer_nodes_are_reached() -> None:
+    found = Diffusion(nodes=np.array([1, 4, 5]), scores=np.array([0.2, 0.5, 0.2]), num_nodes=7)
+    assert found.top(2).tolist() == [4, 1] and found.top(5).tolist() == [4, 1, 5, 0, 2]
+    assert found.top(9).tolist() == [4, 1, 5, 0, 2, 3, 6]
+
+
+def test_generated_graphs_are_what_they_are_called() -> None:
+    made = {name: make(5, 3_000) for name, make in pagerank.GENERATED.items()}
+    degrees = {name: np.diff(graph.walk.indptr) for name, graph in made.items()}
+    assert all(len(graph.names) == 3_000 for graph in made.values())
+    assert degrees["small_world"].max() == 8 and degrees["communities"].max() < 30
+    assert degrees["power_law"].max() > 100 and 4 <= np.median(degrees["power_law"]) <= 6
+    rows = made["communities"].walk.tocoo()
+    assert 0.9 < np.mean(rows.coords[0] // 50 == rows.coords[1] // 50) < 0.98
+    again = pagerank.GENERATED["power_law"](5, 3_000)
+    assert (again.walk != made["power_law"].walk).nnz == 0
 
 
 def test_nodes_of_equal_score_are_as_good_as_one_another() -> None:

@@ -8,7 +8,7 @@ import pytest
 from scripted_crew import ScriptedCrew
 
 from harness.extensions.usage import measuring, study
-from harness.extensions.usage.definition import Usage, parse_usage
+from harness.extensions.usage.definition import CURVE, Usage, parse_usage
 from harness.extensions.usage.measuring import MeasuredUsage, Seeds, Share
 from harness.extensions.usage.schedule import Frame, Span
 from harness.extensions.usage.score import MAX_ENERGY_J, score_frame, score_model, score_usage
@@ -146,4 +146,5 @@ def test_processes_share_the_nodes_of_a_retrieval(tmp_path: Path) -> None:
     usage = parse_usage({"usage": head, "find": model}, "u.toml")
     whole = measure(usage, 3).trials["find"]
     shares = [measure(usage, 3, Share(number, 4)).trials["find"] for number in range(4)]
-    assert sorted(trial for share in shares for trial in share) == sorted(whole) and len(whole) == 30
+    assert sorted(trial for share in shares for trial in share) == sorted(whole)
+    assert len({trial.node for trial in whole}) == 30 and len(whole) == 30 * len(CURVE)

@@ -1,0 +1,199 @@
+"""Precision, time and memory of a retrieval over its number of subgraphs, and how many to take."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+
+from harness.extensions.usage.crew import RetrievalTrial
+from harness.extensions.usage.definition import AskedModel
+from harness.foundation.virtual_clock import percentile_of
+from reference_models.serving.pagerank import STEPS
+from reports.statistics.intervals import Interval, mean_interval
+from reports.text.formatting import names, percent
+from rules.records.study import Cell, Origin
+
+PUBLISHED = (
+    "1.5 to 13.4 times less memory, and at 80 % precision up to 15 times as fast, that MeLoPPR published for a CPU "
+    "and six other graphs"
+)
+CURVE_COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
+    ("Retrieval", None, "given"),
+    ("Graph", None, "given"),
+    ("Subgraphs", None, "given"),
+    ("Nodes asked for", None, "given"),
+    ("Precision", "share", "measured"),
+    ("Mean", "s", "measured"),
+    ("p99", "s", "measured"),
+    ("Peak memory", "B", "measured"),
+    ("Peak of one stage", "B", "measured"),
+    ("Less memory", None, "computed"),
+    ("Speed-up over one stage", None, "measured"),
+    ("From", None, "measured"),
+    ("To", None, "measured"),
+    (f"Nodes within {STEPS[0]} steps", None, "computed"),
+    (f"Nodes within {sum(STEPS)} steps", None, "computed"),
+)
+
+
+class CurvePoint(NamedTuple):
+    """What one number of subgraphs gives, over all nodes that were asked for.
+
+    `speed_up` is the geometric mean of one stage's time over that of two, node by node; its interval is at 95 %,
+    Student's t on the logarithms, None for one node. `less_memory` is of the largest peaks of all nodes.
+    """
+
+    subgraphs: str
+    precision: float
+    mean_s: float
+    p99_s: float
+    staged_bytes: int
+    at_once_bytes: int
+    speed_up: float
+    interval: Interval | None
+
+    @property
+    def less_memory(self) -> float:
+        return self.at_once_bytes / self.staged_bytes
+
+    def words(self) -> str:
+        """'With 5 subgraphs: precision 83.0 %, 5.04 times as fast as one stage (4.8 to 5.2), no less memory'"""
+        low, high = self.bounds
+        between = "" if self.interval is None else f" ({low:.2f} to {high:.2f})"
+        memory = f"{self.less_memory:.1f} times less memory" if self.less_memory > 1 else "no less memory"
+        many = "1 subgraph" if self.subgraphs == "1" else f"{self.subgraphs} subgraphs"
+        return (
+            f"With {many}: precision {percent(self.precision)}, {self.speed_up:.2f} times as fast as one stage"
+            f"{between}, {memory}"
+        )
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The interval of the speed-up; without one, nothing is known of it."""
+        return (0.0, math.inf) if self.interval is None else (self.interval.low, self.interval.high)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
+    """A retrieval by its number of subgraphs, rising."""
+
+    name: str
+    graph: str
+    wanted: float
+    """The precision that is wanted."""
+    points: Sequence[CurvePoint]
+    num_nodes: int
+    """Nodes that were asked for."""
+    num_near: float
+    """Nodes within the steps of the first stage, the mean."""
+    num_far: float
+    """Nodes within all steps."""
+
+    def rows(self) -> list[tuple[Cell, ...]]:
+        """Return the rows of the study's table, in the order of CURVE_COLUMNS."""
+        bounds = [(None, None) if each.interval is None else each.bounds for each in self.points]
+        return [
+            (
+                self.name, self.graph, each.subgraphs, self.num_nodes, *each[1:6], each.less_memory, each.speed_up,
+                *its, self.num_near, self.num_far,
+            )
+            for each, its in zip(self.points, bounds, strict=True)
+        ]  # fmt: skip
+
+    def chosen(self) -> CurvePoint | None:
+        """Return the fewest subgraphs that have the precision that is wanted; None where none has."""
+        # rounded: a mean of shares that are all what is wanted may be a last digit below it
+        return next((each for each in self.points if round(each.precision, 9) >= self.wanted), None)
+
+    def advice(self, where: str) -> str:
+        """Say which number to take for the precision that is wanted, or that one stage is better.
+
+        It begins with `where`, the value of an axis or nothing.
+        """
+        found, start = self.chosen(), f"{where}{self.name}, for a precision of {percent(self.wanted, 0)}"
+        measured = f"(measured, over {self.num_nodes} nodes)"
+        if found is None:
+            tried = names([each.subgraphs for each in self.points], 12)
+            return f"{start}: none of {tried} subgraphs has it; one stage is exact: take that {measured}."
+        low, high = found.bounds
+        if high < 1:
+            saved = "" if found.less_memory <= 1 else ", unless memory is what is short"
+            return f"{start}: one stage is faster, and exact: take that{saved}. {found.words()} {measured}."
+        sure = "" if low > 1 else " No difference in speed is shown."
+        return f"{start}: take {found.subgraphs}. {found.words()} {measured}.{sure}"
+
+
+def make_curve(name: str, model: AskedModel, trials: Sequence[RetrievalTrial]) -> Curve:
+    """Make the curve of one retrieval of what all processes found of it."""
+    numbers = dict.fromkeys(trial.subgraphs for trial in trials)
+    by_number = [[trial for trial in trials if trial.subgraphs == number] for number in numbers]
+    return Curve(
+        name=name,
+        graph=model.graph,
+        wanted=model.wanted_precision,
+        points=[_sum_up(number, its) for number, its in zip(numbers, by_number, strict=True)],
+        num_nodes=len(by_number[0]),
+        num_near=fmean(trial.num_near for trial in by_number[0]),
+        num_far=fmean(trial.num_far for trial in by_number[0]),
+    )
+
+
+def _sum_up(number: str, trials: Sequence[RetrievalTrial]) -> CurvePoint:
+    times_s = np.array([trial.staged_s for trial in trials])
+    logs = np.log([trial.at_once_s for trial in trials]) - np.log(times_s)
+    found = mean_interval(logs)
+    return CurvePoint(
+        subgraphs=number,
+        precision=fmean(trial.precision for trial in trials),
+        mean_s=float(times_s.mean()),
+        p99_s=percentile_of(times_s, 0.99),
+        staged_bytes=max(trial.staged_bytes for trial in trials),
+        at_once_bytes=max(trial.at_once_bytes for trial in trials),
+        speed_up=math.exp(float(logs.mean())),
+        interval=None if found is None else replace(found, low=math.exp(found.low), high=math.exp(found.high)),
+    )
+
+
+def join_varied(retrievals: Sequence[tuple[str, Curve]], axis: str | None) -> list[tuple[str, Curve]]:
+    """Return each curve behind the value of the axis that it is of; where its numbers are the axis, one of all."""
+    if axis is None:
+        return [("", curve) for _, curve in retrievals]
+    if not axis.endswith(".num_subgraphs"):
+        return [(f"{axis}={text}: ", curve) for text, curve in retrievals]
+    joined = dict[str, Curve]()
+    for _, curve in retrievals:
+        before = joined.get(curve.name, replace(curve, points=()))
+        points = {point.subgraphs: point for point in (*before.points, *curve.points)}
+        joined[curve.name] = replace(curve, points=sorted(points.values(), key=_number))
+    return [("", curve) for curve in joined.values()]
+
+
+def _number(point: CurvePoint) -> float:
+    return math.inf if point.subgraphs == "all" else int(point.subgraphs)
+
+
+def hold_against_published(curves: Sequence[tuple[str, Curve]]) -> str:
+    """Say in one sentence how far what was measured is from what MeLoPPR published, and what sets it."""
+    shown, missed = list[str](), list[str]()
+    for _, curve in curves:
+        place, found = f"{curve.name} on {curve.graph}", curve.chosen()
+        if found is not None and found.less_memory > 1 and found.bounds[0] > 1:
+            shown.append(f"{place}, {found.less_memory:.1f} and {found.speed_up:.2f} times")
+        else:
+            missed.append(place)
+    held = [f"shown of {'; '.join(shown)}"] if shown else []
+    held += [f"not shown of {', '.join(missed)}"] if missed else []
+    balls = "; ".join(
+        f"{near:,.0f} of {far:,.0f} on {graph}" for graph, (near, far) in _balls(curve for _, curve in curves).items()
+    )
+    return (
+        f"Less memory and more speed at once, as the {PUBLISHED}: {'; '.join(held)} (measured); the graph sets it, "
+        f"by how many of the nodes within {sum(STEPS)} steps are within {STEPS[0]}: {balls} (computed, means)."
+    )
+
+
+def _balls(curves: Iterable[Curve]) -> Mapping[str, tuple[float, float]]:
+    return {curve.graph: (curve.num_near, curve.num_far) for curve in curves}
