@@ -16,7 +16,7 @@ from harness.measure.weights import as_array, refuse_foreign
 from harness.system.resources import read_resources
 from reference_models.config.checkpoint import CheckpointConfig
 from reference_models.process.artifact import npy_header
-from reference_models.process.atomic_write import remove
+from reference_models.process.atomic_write import draft_of, remove, sync_folder
 from reference_models.process.errors import ArtifactError, ConfigError
 from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.checkpoint import CHECKPOINTS_FOLDER, CheckpointManifest
@@ -40,11 +40,20 @@ class CheckpointFolder:
 
     def write(
         self, chain: Sequence[int], samples_count: int, tensors: Mapping[str, "torch.Tensor"]
-    ) -> Mapping[str, int]:
+    ) -> tuple[Mapping[str, int], int]:
         about = {**self.about, "chain": tuple(chain), "samples_count": samples_count}
         arrays = {name: as_array(tensor) for name, tensor in tensors.items()}
-        written = write_kept(self.root / str(chain[-1]), arrays, CheckpointManifest, about, "tensors")
-        return {name: array.num_bytes for name, array in written.items()}
+        folder = self.root / str(chain[-1])
+        written = write_kept(folder, arrays, CheckpointManifest, about, "tensors")
+        sizes = {name: array.num_bytes for name, array in written.items()}
+        return sizes, (folder / MANIFEST_FILE).stat().st_size
+
+    def remove(self, index: int) -> None:
+        folder = self.root / str(index)
+        draft = draft_of(folder)
+        folder.rename(draft)
+        sync_folder(self.root)
+        remove(draft)
 
     def read(self, index: int) -> Mapping[str, "torch.Tensor"]:
         return read_checkpoint(self.root / str(index), self.about["definition_sha256"], self.about["id_map_sha256"])

@@ -11,7 +11,8 @@ from reference_models.config.records import Count, read_section
 from reference_models.process.errors import ConfigError
 
 _EVERY = "a number of samples, a share of the epoch above 0% such as 5%, or never"
-NEVER = "never"
+_KEEP = "all, or a whole number of at least 1"
+NEVER, ALL = "never", "all"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +29,9 @@ class CheckpointConfig:
     """Bits of a value of a row; optimizer state and all other weights are kept as they are."""
     rounding: Literal["plain", "adaptive"] = "plain"
     """`adaptive` searches each row's range for the least squared error; of 4 and 2 bits alone."""
+    keep: Annotated[int | str, Meta(extra_json_schema={"description": _KEEP})] = ALL
+    """How many of the newest stay on disk, with those that they rest on; the others are removed once a newer one is
+    whole. Of `consecutive` each rests on all before it."""
     restores: Count = 0
     """How many times, evenly over a measurement of quality, training goes on from what a checkpoint restores."""
 
@@ -45,6 +49,8 @@ def parse_checkpoint(table: Mapping[str, Any]) -> CheckpointConfig | None:
     is_known = every == NEVER or (float(str(every)[:-1]) > 0 if is_share else isinstance(every, int) and every > 0)
     if not is_known or (is_share and float(str(every)[:-1]) > 100):
         raise ConfigError(f"checkpoint.every is {every!r}, expected {_EVERY}.")
+    if config.keep != ALL and not (isinstance(config.keep, int) and config.keep > 0):
+        raise ConfigError(f"checkpoint.keep is {config.keep!r}, expected {_KEEP}.")
     if config.rounding == "adaptive" and config.bits > 4:
         raise ConfigError(f"checkpoint.rounding is 'adaptive', which {config.bits} bits have not. Give 4 or 2 bits.")
     return config if table and every != NEVER else None

@@ -34,11 +34,14 @@ _PIECE = 1 << 16
 class CheckpointStore(Protocol):
     """Where checkpoints are kept; they are numbered from 0."""
 
-    def write(self, chain: Sequence[int], samples_count: int, tensors: Tensors) -> Mapping[str, int]:
-        """Keep the last checkpoint of `chain`, which restores it, whole or not at all; return each tensor's bytes.
+    def write(self, chain: Sequence[int], samples_count: int, tensors: Tensors) -> tuple[Mapping[str, int], int]:
+        """Keep the last checkpoint of `chain`, which restores it, whole or not at all.
 
-        Raises OSError.
+        Returns each tensor's bytes, and those of what says what is kept. Raises OSError.
         """
+
+    def remove(self, index: int) -> None:
+        """Remove a checkpoint that no other one rests on: in one moment it is none any more. Raises OSError."""
 
     def read(self, index: int) -> Tensors:
         """Return the whole state that a checkpoint restores."""
@@ -175,6 +178,10 @@ class Checkpoints:
         self._pending: Future[None] | None = None
         self._samples, self._chain = 0, list[int]()
         self._shares: list[float] = []
+        self._chains: list[list[int]] = []
+        """Those of all that were written, by which each is restored."""
+        self._kept_bytes: dict[int, int] = {}
+        """Bytes of each that is on disk, by its number."""
         self.error: Exception | None = None
         self.taken: list[dict[str, Any]] = []
         """What is recorded of each checkpoint, by member."""
@@ -260,13 +267,36 @@ class Checkpoints:
                 "training has diverged, or values exceed 65504. Give checkpoint.bits=32."
             )
         kept = {name: tensor for name, tensor in tensors.items() if tensor.numel()}
-        sizes = self._store.write(chain, entry["samples_count"], kept)
+        sizes, manifest_bytes = self._store.write(chain, entry["samples_count"], kept)
+        if chain == [0]:
+            self.full_bytes += manifest_bytes  # one of all rows in 32 bits has as many tensors
         entry["num_rows"] = num_rows = sum(map(len, tables.values()))
         entry["embedding_bytes"] = sum(size for name, size in sizes.items() if name.startswith(("codes.", "rows.")))
-        entry["num_bytes"] = sum(sizes.values())
+        entry["num_bytes"] = sum(sizes.values()) + manifest_bytes
         entry["restore_bytes"] = sum(self.taken[each]["num_bytes"] for each in chain)
         entry["mean_l2"] = error / max(num_rows, 1) if bits < 32 else None
+        entry["disk_bytes"] = sum(self._kept_bytes.values()) + entry["num_bytes"]
+        self._kept_bytes[chain[-1]] = entry["num_bytes"]
+        self._remove_superseded(chain)
+        entry["kept_bytes"] = sum(self._kept_bytes.values())
         entry["write_s"] = perf_counter() - began_s
+
+    def _remove_superseded(self, chain: list[int]) -> None:
+        """Remove what none of the newest checkpoints rests on, each before those that it rests on itself.
+
+        So whoever is killed meanwhile leaves no checkpoint without its base. Where that fails, no more are made.
+        """
+        self._chains.append(chain)
+        keep = self._config.keep
+        if not isinstance(keep, int):
+            return
+        needed = {index for each in self._chains[-keep:] for index in each}
+        try:
+            for index in sorted(self._kept_bytes.keys() - needed, reverse=True):
+                self._store.remove(index)
+                del self._kept_bytes[index]
+        except OSError as error:
+            self.error = error
 
     def _wait(self) -> None:
         """Wait until nothing is being written; what failed is no checkpoint."""

@@ -6,20 +6,25 @@ from statistics import fmean, median
 from typing import Any
 
 from reports.results.result import Result
-from reports.text.formatting import duration, percent, printable
+from reports.text.formatting import duration, num_bytes, percent, printable
 from rules.records.run import CheckpointsRecord
 from rules.records.study import Origin, Parameter, StudyColumn, StudyRecord, StudyTable
 
 Row = Mapping[str, Any]
 """The values of one configuration, by the names of the study's columns."""
-_PUBLISHED = "6 to 17 × fewer written, 2.5 to 8 × less to restore (Check-N-Run, other models)"
+_PUBLISHED = "6 to 17 × fewer bytes written, 2.5 to 8 × less capacity"
+_PUBLISHED_OF = "of models of its own, whose tables are more than 99 % of all bytes"
+_WRITTEN, _CAPACITY = 6.0, 2.5
+"""What was published at least."""
 _COLUMNS: Mapping[str, tuple[str | None, Origin]] = {
     "Configuration": (None, "given"), "Bits": (None, "given"), "Policy": (None, "given"),
-    "Rounding": (None, "given"), "Checkpoints": (None, "measured"), "Embeddings written": ("B", "measured"),
+    "Rounding": (None, "given"), "Kept": (None, "given"), "Checkpoints": (None, "measured"),
+    "Rows changed": ("share", "measured"), "Embeddings written": ("B", "measured"),
     "Embeddings, × fewer": (None, "computed"), "All written": ("B", "measured"), "All, × fewer": (None, "computed"),
-    "To restore": ("B", "measured"), "To restore, × less": (None, "computed"), "Stall": ("s", "measured"),
-    "Waiting": ("s", "measured"), "Writing": ("s", "measured"), "Writing 1,000 rows": ("s", "measured"),
-    "Restoring": ("s", "measured"), "Mean L2": (None, "measured"), "Published": (None, "published"),
+    "To restore": ("B", "measured"), "To restore, × less": (None, "computed"), "On disk": ("B", "measured"),
+    "Stall": ("s", "measured"), "Waiting": ("s", "measured"), "Writing": ("s", "measured"),
+    "Restoring": ("s", "measured"), "Writing 1,000 rows": ("s", "measured"), "Mean L2": (None, "measured"),
+    "Published": (None, "published"),
 }  # fmt: skip
 _MODELLED: Mapping[str, tuple[str | None, Origin]] = {
     "Best interval": ("s", "modelled"),
@@ -37,8 +42,15 @@ def read_checkpoints(results: Sequence[Result]) -> list[Row]:
         bits = config.get("checkpoint.bits")
         if processes and isinstance(bits, int):
             policy, rounding = (printable(config.get(f"checkpoint.{key}"), 40) for key in ("policy", "rounding"))
-            given = {"Configuration": result.label, "Bits": bits, "Policy": policy, "Rounding": rounding}
-            rows.append({**given, **_describe(processes), "Published": _PUBLISHED})
+            keep = printable(config.get("checkpoint.keep", "all"), 40)
+            given = {
+                "Configuration": result.label,
+                "Bits": bits,
+                "Policy": policy,
+                "Rounding": rounding,
+                "Kept": keep,
+            }
+            rows.append({**given, **_describe(processes), "Published": f"{_PUBLISHED}, {_PUBLISHED_OF}"})
     return sorted(rows, key=lambda row: -row["Bits"])
 
 
@@ -51,14 +63,19 @@ def _describe(processes: Sequence[CheckpointsRecord]) -> Row:
     restore_bytes = max(each.restore_bytes for each in taken)
     losses = [(each.mean_l2 * each.num_rows, each.num_rows) for each in taken if each.mean_l2 is not None]
     num_rows = sum(rows for _, rows in losses)
+    base_rows = max((each.num_rows for each in taken if each.is_base), default=0)
+    increments = [each.num_rows / base_rows for each in taken if not each.is_base and base_rows]
+    on_disk = [each.disk_bytes for each in taken if each.disk_bytes is not None]
     return {
         "Checkpoints": len(taken),
+        "Rows changed": fmean(increments) if increments else None,
         "Embeddings written": embeddings,
         "Embeddings, × fewer": full_embeddings / max(embeddings, 1),
         "All written": written,
         "All, × fewer": full / max(written, 1),
         "To restore": restore_bytes,
         "To restore, × less": processes[0].full_bytes / max(restore_bytes, 1),
+        "On disk": max(on_disk) if on_disk else None,
         "Stall": median(each.stall_s for each in taken),
         "Waiting": fmean(each.wait_s for each in taken),
         "Writing": median(each.write_s for each in taken),
@@ -69,12 +86,17 @@ def _describe(processes: Sequence[CheckpointsRecord]) -> Row:
 
 
 def checkpoint_words(rows: Sequence[Row]) -> str:
-    """Say in a sentence how many times fewer bytes are written, and why not fewer; empty without checkpoints."""
+    """Say in a sentence how many times fewer bytes are written and kept, why not fewer, and what was published.
+
+    Capacity is what must be kept so that the newest can be restored, the most that it ever was. Empty without
+    checkpoints.
+    """
     if not rows:
         return ""
     labels = [printable(row["Configuration"], 80) if len(rows) > 1 else f"{row['Bits']} bits" for row in rows]
     parts = [
-        f"{label} {row['All, × fewer']:.1f} × (embeddings alone {row['Embeddings, × fewer']:.1f} ×)"
+        f"{label} {row['All, × fewer']:.1f} × (embeddings alone {row['Embeddings, × fewer']:.1f} ×) and "
+        f"{row['To restore, × less']:.1f} × less capacity"
         for label, row in zip(labels, rows, strict=True)
     ]
     last, why = rows[-1], ""
@@ -84,8 +106,37 @@ def checkpoint_words(rows: Sequence[Row]) -> str:
             f", since optimizer sums and all other state stay in 32 bits: {percent(rest, 0)} of what is written last"
         )
     if all(row["All, × fewer"] < 1.05 for row in rows):
-        return "As many bytes are written as by checkpoints of all rows in 32 bits."
-    return f"Fewer bytes written than by checkpoints of all rows in 32 bits: {'; '.join(parts)}{why}."
+        return "As many bytes are written and kept as by checkpoints of all rows in 32 bits."
+    return (
+        f"Fewer bytes written than by checkpoints of all rows in 32 bits, and less capacity to restore the newest: "
+        f"{'; '.join(parts)}{why} (Check-N-Run published {_PUBLISHED})."
+    )
+
+
+def cost_words(rows: Sequence[Row]) -> str:
+    """Say in a sentence what restoring costs beside writing."""
+    parts = [
+        f"{printable(row['Configuration'], 80)} {duration(row['Writing'])} to write one, which holds training up for "
+        f"{duration(row['Stall'] + row['Waiting'])}, and {duration(row['Restoring'])} to restore from "
+        f"{num_bytes(row['To restore'])}"
+        for row in rows
+    ]
+    return f"Writing beside restoring: {'; '.join(parts)} (measured; what was just written is read)."
+
+
+def hold_against_published(rows: Sequence[Row]) -> str:
+    """Say in one sentence how far the checkpoints are from what Check-N-Run published, and what sets that."""
+    best = max(rows, key=lambda row: row["All, × fewer"])
+    is_shown = best["All, × fewer"] >= _WRITTEN and best["To restore, × less"] >= _CAPACITY
+    rest = 1 - best["Embeddings written"] / max(best["All written"], 1)
+    changed = best["Rows changed"]
+    rows_changed = "" if changed is None else f", the rows that change ({percent(changed)} of all in an increment)"
+    return (
+        f"Check-N-Run published {_PUBLISHED}, {_PUBLISHED_OF}; here {printable(best['Configuration'], 80)} has "
+        f"{best['All, × fewer']:.1f} × and {best['To restore, × less']:.1f} × (bytes measured), so that is "
+        f"{'shown' if is_shown else 'not shown'}; bits{rows_changed} and what stays in 32 bits "
+        f"({percent(rest)} of what is written) set it."
+    )
 
 
 def best_interval(row: Row, mtbf_s: float) -> tuple[float, float]:
@@ -108,7 +159,7 @@ def checkpoint_study(results: Sequence[Result], mtbf_s: float | None = None) -> 
     rows = read_checkpoints(results)
     if not rows:
         return None
-    findings, columns = [checkpoint_words(rows)], _COLUMNS
+    findings, columns = [checkpoint_words(rows), cost_words(rows)], _COLUMNS
     parameters: tuple[Parameter, ...] = ()
     if mtbf_s is not None:
         columns = {**_COLUMNS, **_MODELLED}
@@ -120,6 +171,7 @@ def checkpoint_study(results: Sequence[Result], mtbf_s: float | None = None) -> 
             f"{duration(row['Best interval'])} loses least time, {percent(row['Time lost at it'], 2)} (Young/Daly)."
             for row in rows
         ]
+    findings.append(hold_against_published(rows))
     benchmarks = {result.benchmark for result in results}
     made = tuple(StudyColumn(name=name, unit=unit, origin=origin) for name, (unit, origin) in columns.items())
     table = StudyTable(

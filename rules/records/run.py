@@ -231,7 +231,7 @@ Seconds = Annotated[float, Meta(ge=0, le=1e12)]
 
 
 class CheckpointRecord(Record, frozen=True, kw_only=True):
-    """One checkpoint as it was written; bytes are of files, without the manifest."""
+    """One checkpoint as it was written; bytes are of files, its manifest among them."""
 
     index: Index
     samples_count: Count
@@ -250,9 +250,14 @@ class CheckpointRecord(Record, frozen=True, kw_only=True):
     wait_s: Seconds
     """How long it stood still before that, until the checkpoint before was written."""
     write_s: Seconds
-    """How long a thread beside training took for quantising, writing and syncing to disk."""
+    """How long a thread beside training took for quantising, writing, syncing to disk, and removing."""
     mean_l2: Annotated[float, Meta(ge=0, le=1e40)] | None
     """Mean over its rows of the distance to what their codes stand for; None in 32 bits, which lose nothing."""
+    disk_bytes: Count | None = None
+    """Bytes of all checkpoints on disk when it was whole, before those that it supersedes were removed; None where
+    that was not recorded."""
+    kept_bytes: Count | None = None
+    """Bytes of all that stayed, by `checkpoint.keep`; None likewise."""
 
 
 class CheckpointsRecord(Record, frozen=True, kw_only=True):
@@ -261,7 +266,7 @@ class CheckpointsRecord(Record, frozen=True, kw_only=True):
     full_embedding_bytes: Count
     """Computed: bytes of the tables in 32 bits, which a checkpoint of all rows takes for them."""
     full_bytes: Count
-    """Computed: bytes of a checkpoint of all rows in 32 bits, with optimizer state and all else."""
+    """Computed: bytes of a checkpoint of all rows in 32 bits, with optimizer state, all else and a manifest."""
     taken: tuple[CheckpointRecord, ...]
     restore_s: Seconds | None
     """After the run: how long reading the last one and what it rests on takes, files just written; None without one.

@@ -1,6 +1,7 @@
 """Workloads on toy data that make checkpoints, and what keeps these without a disk.
 
-As a script, `checkpointing.py FOLDER NUM`: NUM children train and are killed, each at another moment, in FOLDER/<i>.
+As a script, `checkpointing.py FOLDER NUM`: NUM children train and are killed, each at another moment, in FOLDER/<i>;
+they keep all checkpoints, the newest, and the newest two, in turn.
 """
 
 import os
@@ -44,11 +45,14 @@ class MemoryStore:
     chains: list[tuple[int, ...]] = field(default_factory=list)
     kept: list[dict[str, torch.Tensor]] = field(default_factory=list)
 
-    def write(self, chain: Sequence[int], samples_count: int, tensors: Tensors) -> Mapping[str, int]:
+    def write(self, chain: Sequence[int], samples_count: int, tensors: Tensors) -> tuple[Mapping[str, int], int]:
         assert chain[-1] == len(self.kept)
         self.chains.append(tuple(chain))
         self.kept.append({name: tensor.clone() for name, tensor in tensors.items()})
-        return {name: self.count_bytes(tensor) for name, tensor in tensors.items()}
+        return {name: self.count_bytes(tensor) for name, tensor in tensors.items()}, 0
+
+    def remove(self, index: int) -> None:
+        self.kept[index].clear()
 
     def read(self, index: int) -> Tensors:
         chain = ({name: tensor.clone() for name, tensor in self.kept[each].items()} for each in self.chains[index])
@@ -76,11 +80,12 @@ def begin(
     return loop, made
 
 
-def train_and_be_killed(data: Path, folder: Path, after_s: float) -> None:
+def train_and_be_killed(data: Path, folder: Path, after_s: float, keep: int | str) -> None:
     """Let a child make checkpoints in `folder`, one a step, and kill it after so long, wherever it is then."""
     folder.mkdir()
     if (child := os.fork()) == 0:
-        loop, _ = begin(spec_maker(data)(), CheckpointFolder(root=folder, about=ABOUT), policy="intermittent")
+        store = CheckpointFolder(root=folder, about=ABOUT)
+        loop, _ = begin(spec_maker(data)(), store, policy="intermittent", keep=keep)
         loop.train(50)
         os._exit(0)
     time.sleep(after_s)
@@ -95,5 +100,5 @@ if __name__ == "__main__":
     write_dataset(root / "data")
     draw = random.Random(7)
     for number in range(num_killed):
-        train_and_be_killed(root / "data", root / str(number), draw.uniform(0.2, 2.0))
+        train_and_be_killed(root / "data", root / str(number), draw.uniform(0.2, 2.0), ("all", 1, 2)[number % 3])
     assert BATCH

@@ -186,7 +186,14 @@ def test_the_study_of_a_set_adds_up_what_its_run_recorded(run_folder: Path, tmp_
         "modelled",
         "published",
     )
-    assert "optimizer sums" in study.findings[0] and "Young/Daly" in study.findings[1]
+    assert row["On disk"] == sum(each.num_bytes for each in taken), "all are kept"
+    on_disk = sum(path.stat().st_size for path in (run_folder / "extra/run_0/checkpoints").rglob("*.*"))
+    assert written == on_disk, "manifests too"
+    assert "optimizer sums" in study.findings[0] and "Young/Daly" in study.findings[2]
+    fewer, less = (f"{row[name]:.1f} ×" for name in ("All, × fewer", "To restore, × less"))
+    assert f"8 bits {fewer}" in study.findings[0] and f"{less} less capacity" in study.findings[0]
+    assert "to write one" in study.findings[1] and "to restore from" in study.findings[1]
+    assert f"{fewer} and {less} (bytes measured), so that is not shown" in study.findings[-1]
     done = run_inside(tmp_path, "report", run_folder, "-o", "page.html", "--mtbf", "12h", "--no-second-opinion")
     assert done.returncode == 0, done.stderr
     assert "Young/Daly" in (tmp_path / "page.html").read_text() and "6 to 17" in (tmp_path / "page.html").read_text()

@@ -55,6 +55,10 @@ def is_equal(restored: Any, expected: Any) -> bool:
     )
 
 
+def bytes_in(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
 def file_bytes(dtype: str, *shape: int) -> int:
     return len(npy_header(dtype, shape)) + int(np.prod(shape)) * np.dtype(dtype).itemsize if np.prod(shape) else 0
 
@@ -94,15 +98,50 @@ def test_bytes_are_those_of_the_closed_form(
             touched.is_touched[:] = False
         chain = [] if is_base else chain if policy == "consecutive" else chain[:1]
         chain = [*chain, index]
-        sizes.append(embeddings + total + dense)
+        place = tmp_path / "c" / str(index)
+        sizes.append(embeddings + total + dense + (place / "manifest.json").stat().st_size)
         found = made.taken[index]
-        on_disk = sum(path.stat().st_size for path in (tmp_path / "c" / str(index)).glob("*.npy"))
+        on_disk = bytes_in(place)
         assert found["embedding_bytes"] == embeddings and found["num_bytes"] == on_disk == sizes[-1]
         assert found["restore_bytes"] == sum(sizes[part] for part in chain)
         manifest = decode(tmp_path / "c" / str(index) / "manifest.json", CheckpointManifest)
         assert isinstance(manifest, CheckpointManifest) and manifest.chain == tuple(chain)
+        assert found["disk_bytes"] == found["kept_bytes"] == sum(sizes)
     full = sum(file_bytes("float32", rows, 4) for rows in NUM_EMBEDDINGS)
-    assert (made.full_embedding_bytes, made.full_bytes) == (full, 2 * full + dense)
+    manifest_bytes = (tmp_path / "c/0/manifest.json").stat().st_size
+    assert (made.full_embedding_bytes, made.full_bytes) == (full, 2 * full + dense + manifest_bytes)
+
+
+@pytest.mark.parametrize(
+    ("policy", "keep", "expected"),
+    [
+        ("one_shot", 1, [{0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}]),
+        pytest.param("one_shot", 2, [{0}, {0, 1}, {0, 1, 2}, {0, 2, 3}, {0, 3, 4}], marks=pytest.mark.slow),
+        pytest.param("full", 2, [{0}, {0, 1}, {1, 2}, {2, 3}, {3, 4}], marks=pytest.mark.slow),
+        pytest.param("consecutive", 1, [{*range(each + 1)} for each in range(5)], marks=pytest.mark.slow),
+        pytest.param("intermittent", 1, None, marks=pytest.mark.slow),
+    ],
+)
+def test_what_none_of_the_newest_rests_on_is_removed(
+    policy: str, keep: int, expected: list[set[int]] | None, toy: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "c"
+    loop, made = begin(spec_maker(toy)(), store_in(root, bits=32, policy=policy), policy=policy, keep=keep)
+    for at in range(5):
+        loop.train(1)
+        made._wait()
+        present = {int(path.name) for path in root.iterdir()}
+        if expected is None:
+            manifest = decode(root / str(at) / "manifest.json", CheckpointManifest)
+            assert isinstance(manifest, CheckpointManifest) and present == set(manifest.chain)
+        else:
+            assert present == expected[at]
+        assert made.taken[-1]["kept_bytes"] == sum(bytes_in(root / str(each)) for each in present)
+        before = made.taken[-2]["kept_bytes"] if at else 0
+        assert made.taken[-1]["disk_bytes"] == before + made.taken[-1]["num_bytes"]
+        assert is_equal(read_checkpoint(root / str(at), DIGEST), state_of(loop))
+    made.finish()
+    assert made.error is None and made.restore_s is not None
 
 
 @pytest.mark.slow
@@ -120,8 +159,8 @@ def test_after_a_kill_the_newest_whole_checkpoint_restores(num_killed: int, tmp_
     num_restored = 0
     for number in range(num_killed):
         whole = sorted(int(path.name) for path in (tmp_path / str(number)).iterdir() if path.name.isdigit())
-        assert whole == list(range(len(whole)))
-        for index in whole[-2:]:
+        assert number % 3 or whole == list(range(len(whole))), "all of them are kept"
+        for index in whole:
             assert is_equal(read_checkpoint(tmp_path / str(number) / str(index), DIGEST), states[index])
             num_restored += 1
     assert num_restored or num_killed < 50, "no child lived long enough to make one"
@@ -199,6 +238,8 @@ def asked(**values: Any) -> list[Override]:
         ("quality", "d2nn_small", {"every": "5%"}, "d2nn has no embedding tables"),
         ("profile", "dlrm_tiny", {"every": "5%"}, "is for what trains"),
         ("quality", "dlrm_tiny", {"every": "5"}, "checkpoint.every is '5', expected a number of samples"),
+        ("quality", "dlrm_tiny", {"keep": 0}, "checkpoint.keep is 0, expected"),
+        ("quality", "dlrm_tiny", {"keep": "newest"}, "checkpoint.keep is 'newest', expected"),
     ],
 )
 def test_what_has_no_checkpoints_refuses_them(kind: str, benchmark: str, values: Any, words: str) -> None:
@@ -226,6 +267,7 @@ def test_they_are_no_part_of_the_problem_and_all_on_record() -> None:
         "checkpoint.policy": "intermittent",
         "checkpoint.bits": 4,
         "checkpoint.rounding": "plain",
+        "checkpoint.keep": "all",
         "checkpoint.restores": 0,
     }
     assert not any(key.startswith("checkpoint.") for key in plain.values())

@@ -215,6 +215,20 @@ def test_a_failure_to_write_ends_checkpoints_and_not_training(make_spec: MakeSpe
     assert made.restore_s is not None
 
 
+def test_a_failure_to_remove_ends_checkpoints_and_keeps_the_newest(make_spec: MakeSpec) -> None:
+    store = MemoryStore(32)
+    loop, made = begin(make_spec(), store, policy="full", keep=1)
+
+    def fail(index: int) -> None:
+        raise OSError(30, "Read-only file system")
+
+    store.remove = fail  # type: ignore[method-assign]
+    assert loop.train(5).num_steps == 5
+    made.finish()
+    assert isinstance(made.error, OSError) and [each["index"] for each in made.taken] == [0, 1]
+    assert store.read(1).keys() == store.read(0).keys()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
