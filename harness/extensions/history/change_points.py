@@ -1,8 +1,9 @@
 """Where the mean of a line of values changed: steps are held against lines that drift, by their likelihoods.
 
 A line is explained by steps between levels with independent noise, or without a step: by neighbours that resemble
-each other (an AR(1), each of CORRELATIONS as likely as another) or by a steady trend, all of them together. The
-likelihood of each is integrated over the level, over steps and slopes in units of the noise, and over the noise,
+each other (an AR(1), each of CORRELATIONS as likely as another) or by a steady trend. Steps must do better than all
+of these together, each as likely as another, and than the trend where it has a third of what is likely beforehand.
+The likelihood of each is integrated over the level, over steps and slopes in units of the noise, and over the noise,
 whose logarithm is uniform (Jeffreys' prior; Kass and Raftery 1995, "Bayes factors"). Steps are at the best of all
 places (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval"), each choice of places as
 likely as another; as many are shown as gain `worth` each. Shi, Gallagher, Lund and Killick 2022, "A comparison of
@@ -69,7 +70,7 @@ def _find(values: Floats, num_lines: int) -> Changes:
     if float(np.square(values).sum()) <= floor:  # all are equal
         return Changes()
     level, trend = level_likelihoods(values, floor), _trend_likelihood(values, floor)
-    unchanged = float(np.logaddexp.reduce([*level, trend]) - log(len(level) + 1))
+    unchanged = max(float(np.logaddexp.reduce([*level, trend]) - log(len(level) + 1)), trend - log(3.0))
     steps = partition(values)
     gains = [
         _step_likelihood(residual, places, number, floor) - least * len(places)

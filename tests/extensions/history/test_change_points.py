@@ -108,6 +108,22 @@ def test_a_steady_trend_is_no_change_and_called_one(size: int) -> None:
     assert np.mean([each.is_trend for each in found]) >= 0.75
 
 
+@pytest.mark.slow
+@PAGES
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize(("size", "correlation"), [(8, 0.0), (8, 0.5), (12, 0.0), (20, 0.0), (20, 0.5), (40, 0.5)])
+@pytest.mark.parametrize("rise", [3.0, 10.0, 60.0])
+@pytest.mark.parametrize("is_straight", [True, False])
+def test_pages_of_sets_that_drift_show_few(
+    number: int, size: int, num_lines: int, rise: float, is_straight: bool, correlation: float
+) -> None:
+    """Straight, or less and less, as where a machine warms up; `rise` is in standard deviations."""
+    at = np.linspace(0.0, 1.0, size)
+    drift = at if is_straight else 1.0 - np.exp(-3.0 * at)
+    lines = draw(number * num_lines, (size, 0.0), correlation=correlation) + rise * NOISE * drift
+    assert pages_shown(lines, num_lines) <= ceiling(0.2 if (size, num_lines) == (12, 4) else 0.1, number)
+
+
 def test_the_steps_are_the_best_of_all_places() -> None:
     values = draw(1, (11, 0.0), seed=5)[0]
     values -= values.mean()
