@@ -25,7 +25,7 @@ from reference_models.data.traces.sources import expect_touched
 from reference_models.process.errors import ConfigError
 from reference_models.registry import label_of
 from reports.parts.load import load_words
-from reports.text.formatting import duration, num_bytes, percent, throughput_text
+from reports.text.formatting import duration, num_bytes, percent, significant, throughput_text
 from rules.benchmarks.loader import Benchmark
 from rules.benchmarks.rounds import OFFICIAL_ROUNDS
 from rules.logs import keys
@@ -179,7 +179,8 @@ def system_study(
 
     `environment` is that of `THIS`, which has been checked; a file says how its own system was measured. `prices` are
     of an hour, by system. `known_s` are seconds of a step that were measured on some of them. Where `is_ranked`, the
-    systems are in the order of what training costs, else takes. Raises ConfigError, DatasetError.
+    systems are in the order of what training costs, else takes. A run that does not fit has neither time nor cost.
+    Raises ConfigError, DatasetError.
     """
     workload, benchmark = config.workload, config.benchmark
     train_samples, eval_samples, num_embeddings = require_sizes(config, data_root)
@@ -204,26 +205,27 @@ def system_study(
             sum(each.time_s for phase, each in phases.items() if phase.endswith(end)) for end in ("", "_forward")
         )
         train_s, memory, trained = None, system.find("memory"), f"no time to train: {why}"
-        if epochs is not None:
+        if needed > memory:
+            trained = f"but no run fits: it needs {num_bytes(needed)} of memory (modelled) of {num_bytes(memory)}"
+        elif epochs is not None:
             num_steps = epochs * train_samples / batch_size
             eval_s = forward_s * eval_samples / batch_size
             train_s = num_steps * step_s + num_steps / schedule.steps_between_evals * eval_s
-            trained = f"a run takes {duration(train_s)}"
+            trained = f"a run takes {duration(train_s)} (modelled)"
         cost = None if price is None or train_s is None else train_s / 3600 * price
+        if cost is not None:
+            trained += f" and costs {significant(cost)} (modelled)"
         timed_s = measured.run_s if measured is not None and name == THIS else known_s.get(name)
         ratio = None if timed_s is None else step_s / timed_s
         whole.append((name, step_s, batch_size / step_s, train_s, needed, memory, price, cost, timed_s, ratio))
         parts += [
             (name, label, *phases[phase]) for phase, label in workload.model_spec.phases.items() if phase in phases
         ]
-        lacking = "" if needed <= memory else f"; {num_bytes(needed)} of memory are needed, which it does not have"
-        findings.append(
-            f"{name} ({system.title}): {throughput_text(batch_size / step_s)}, {trained}{lacking} (modelled)."
-        )
+        findings.append(f"{name} ({system.title}): {throughput_text(batch_size / step_s)} (modelled), {trained}.")
     if is_ranked:
         findings = [*_rank(whole, known_s), *findings]
     kept = [place for place in range(len(_WHOLE)) if place < 6 or any(row[place] is not None for row in whole)]
-    title = f"{benchmark.name} ({label_of(workload.runtime.implementation)}) on systems by their rates"
+    title = f"{benchmark.name} ({label_of(workload.runtime.implementation)}) on systems by their rates, modelled"
     shown = [[row[place] for place in kept] for row in whole]
     study = make_study(
         "system",
@@ -240,15 +242,24 @@ def system_study(
 
 
 def _rank(rows: list[tuple[Cell, ...]], known_s: Mapping[str, float]) -> tuple[str, str]:
-    """Sort the rows of systems, the least first, and say by what, and how far the model is off."""
+    """Sort the rows of systems, the least first, and say by what, and how far the model is off.
+
+    Those where a run does not fit are behind all others, and are not ranked.
+    """
+    fitting = [row for row in rows if _fits(row)]
     by, place = next(
         (name, place)
         for name, place in (("cost to train", 7), ("time to train", 3), ("time of a step", 1))
-        if all(row[place] is not None for row in rows)
+        if all(row[place] is not None for row in fitting)
     )
-    rows.sort(key=lambda row: _as_number(row[place]))
+    rows.sort(key=lambda row: (not _fits(row), _as_number(row[place]) if _fits(row) else 0.0))
     steps_s = {str(row[0]): _as_number(row[1]) for row in rows}
-    return describe_ranking([*steps_s], by), describe_error(steps_s, known_s)
+    order, unfit = [str(row[0]) for row in rows if _fits(row)], [str(row[0]) for row in rows if not _fits(row)]
+    return describe_ranking(order, by, unfit), describe_error(steps_s, known_s)
+
+
+def _fits(row: tuple[Cell, ...]) -> bool:
+    return _as_number(row[4]) <= _as_number(row[5])
 
 
 def _as_number(cell: Cell) -> float:

@@ -206,10 +206,9 @@ def test_epochs_are_those_of_the_reference_at_the_batch_size(name: str) -> None:
 
 
 def test_no_time_to_train_without_a_reference_point(tmp_path: Path) -> None:
-    text = write_system(made_system(memory=1e12))
-    (tmp_path / "a.toml").write_text(text)
     batch = Override(key="train.global_batch_size", value=64, source="here")
-    study = system_study(resolve("dlrm_tiny", [batch]), {"a": made_system()}, {}, tmp_path, measure=False)
+    systems = {"a": made_system(memory=1e12)}
+    study = system_study(resolve("dlrm_tiny", [batch]), systems, {}, tmp_path, measure=False)
     assert study.tables[0].rows[0][3] is None
     assert "no reference convergence point at or around batch size 64" in study.findings[0]
 
@@ -224,7 +223,7 @@ def of(study: StudyRecord, name: str, row: int = 0) -> float:
 def test_a_study_is_the_sum_of_its_phases_and_names_every_source(tmp_path: Path) -> None:
     config = resolve("dlrm_small", [Override(key="runtime.implementation", value="optimized", source="here")])
     systems = {
-        "slow": made_system(memory=1.0, fp32=1e10, copy=1e10, rows=1e9, other=1e10, operator=4e-6),
+        "slow": made_system(memory=1e12, fp32=1e10, copy=1e10, rows=1e9, other=1e10, operator=4e-6),
         "fast": made_system(memory=1e12, fp32=2e10, copy=2e10, rows=2e9, other=2e10, operator=2e-6),
     }
     study = system_study(config, systems, dict(zip(systems, (3.0, 5.0), strict=True)), tmp_path, measure=True)
@@ -239,10 +238,25 @@ def test_a_study_is_the_sum_of_its_phases_and_names_every_source(tmp_path: Path)
     assert of(study, "Step") == 2 * of(study, "Step", 1)
     steps = 0.7528 * 960
     assert of(study, "Time to train") == pytest.approx(steps * of(study, "Step"), rel=0.1)
-    assert "which it does not have" in study.findings[0] and "which it does not have" not in study.findings[1]
+    assert "samples/s (modelled), a run takes" in study.findings[0] and "and costs " in study.findings[0]
     noted = [each for each in study.parameters if each.name.startswith(("slow", "fast"))]
     assert len(noted) == 2 * len(KINDS) and {(each.source, each.note) for each in noted} == {("file", "a test")}
     assert "Measured step" not in [column.name for column in whole.columns]
+
+
+def test_where_no_run_fits_nothing_is_said_of_one(tmp_path: Path) -> None:
+    systems = {"small": made_system(memory=1e6), "large": made_system(memory=1e12)}
+    prices = dict.fromkeys(systems, 2.0)
+    study = system_study(resolve("dlrm_tiny", []), systems, prices, tmp_path, measure=False, is_ranked=True)
+    names = [column.name for column in study.tables[0].columns]
+    rows = [dict(zip(names, row, strict=True)) for row in study.tables[0].rows]
+    assert [row["System"] for row in rows] == ["large", "small"]
+    assert [row["Cost to train"] is None for row in rows] == [row["Time to train"] is None for row in rows]
+    assert rows[0]["Cost to train"] is not None and rows[1]["Cost to train"] is None
+    assert study.findings[0] == (
+        "By modelled cost to train, the least first: large. Not ranked, since no run fits there: small."
+    )
+    assert "(modelled), but no run fits: it needs" in study.findings[2] and "costs" not in study.findings[2]
 
 
 def test_several_ranks_are_refused() -> None:
