@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 """The values of one configuration, by the names of the study's columns."""
 _PUBLISHED = "6 to 17 × fewer bytes written, 2.5 to 8 × less capacity"
 _PUBLISHED_OF = "of models of its own, whose tables are more than 99 % of all bytes"
-_WRITTEN, _CAPACITY = 6.0, 2.5
+_WRITTEN, _LEAST_CAPACITY = 6.0, 2.5
 """What was published at least."""
 _COLUMNS: Mapping[str, tuple[str | None, Origin]] = {
     "Configuration": (None, "given"), "Bits": (None, "given"), "Policy": (None, "given"),
@@ -95,8 +95,8 @@ def checkpoint_words(rows: Sequence[Row]) -> str:
         return ""
     labels = [printable(row["Configuration"], 80) if len(rows) > 1 else f"{row['Bits']} bits" for row in rows]
     parts = [
-        f"{label} {row['All, × fewer']:.1f} × (embeddings alone {row['Embeddings, × fewer']:.1f} ×) and "
-        f"{row['To restore, × less']:.1f} × less capacity"
+        f"{label} {row['All, × fewer']:.1f} × fewer bytes (embeddings alone {row['Embeddings, × fewer']:.1f} ×), "
+        f"{_capacity(row['To restore, × less'])}"
         for label, row in zip(labels, rows, strict=True)
     ]
     last, why = rows[-1], ""
@@ -106,36 +106,42 @@ def checkpoint_words(rows: Sequence[Row]) -> str:
             f", since optimizer sums and all other state stay in 32 bits: {percent(rest, 0)} of what is written last"
         )
     if all(row["All, × fewer"] < 1.05 for row in rows):
-        return "As many bytes are written and kept as by checkpoints of all rows in 32 bits."
+        return "As many bytes are written as by checkpoints of all rows in 32 bits."
     return (
-        f"Fewer bytes written than by checkpoints of all rows in 32 bits, and less capacity to restore the newest: "
-        f"{'; '.join(parts)}{why} (Check-N-Run published {_PUBLISHED})."
+        f"Written, and kept to restore the newest, against checkpoints of all rows in 32 bits: {'; '.join(parts)}"
+        f"{why} (Check-N-Run published {_PUBLISHED})."
     )
 
 
-def cost_words(rows: Sequence[Row]) -> str:
-    """Say in a sentence what restoring costs beside writing."""
-    parts = [
-        f"{printable(row['Configuration'], 80)} {duration(row['Writing'])} to write one, which holds training up for "
-        f"{duration(row['Stall'] + row['Waiting'])}, and {duration(row['Restoring'])} to restore from "
-        f"{num_bytes(row['To restore'])}"
-        for row in rows
-    ]
-    return f"Writing beside restoring: {'; '.join(parts)} (measured; what was just written is read)."
+def _capacity(times_less: float) -> str:
+    """'4.3 × less capacity'; a base of all rows in 32 bits and an increment take more than all rows."""
+    if times_less >= 1:
+        return f"{times_less:.1f} × less capacity"
+    return f"{1 / max(times_less, 1e-9):.1f} × the capacity"  # a file may say that all rows have no bytes
+
+
+def row_words(row: Row) -> str:
+    """Say in a sentence what one configuration writes and keeps, and what restoring costs beside writing."""
+    return (
+        f"{printable(row['Configuration'], 40)}: {row['All, × fewer']:.1f} × fewer bytes written than by checkpoints "
+        f"of all rows in 32 bits (embeddings alone {row['Embeddings, × fewer']:.1f} ×), "
+        f"{_capacity(row['To restore, × less'])}; writing one takes {duration(row['Writing'])}, while training "
+        f"stands still for {duration(row['Stall'] + row['Waiting'])}, and restoring one {duration(row['Restoring'])}"
+        f", of {num_bytes(row['To restore'])} (measured; files just written)."
+    )
 
 
 def hold_against_published(rows: Sequence[Row]) -> str:
     """Say in one sentence how far the checkpoints are from what Check-N-Run published, and what sets that."""
     best = max(rows, key=lambda row: row["All, × fewer"])
-    is_shown = best["All, × fewer"] >= _WRITTEN and best["To restore, × less"] >= _CAPACITY
+    is_shown = best["All, × fewer"] >= _WRITTEN and best["To restore, × less"] >= _LEAST_CAPACITY
     rest = 1 - best["Embeddings written"] / max(best["All written"], 1)
-    changed = best["Rows changed"]
-    rows_changed = "" if changed is None else f", the rows that change ({percent(changed)} of all in an increment)"
+    changed = "" if best["Rows changed"] is None else f", rows that change ({percent(best['Rows changed'])} of all)"
     return (
-        f"Check-N-Run published {_PUBLISHED}, {_PUBLISHED_OF}; here {printable(best['Configuration'], 80)} has "
+        f"Check-N-Run published {_PUBLISHED}, {_PUBLISHED_OF}; here {printable(best['Configuration'], 24)} has "
         f"{best['All, × fewer']:.1f} × and {best['To restore, × less']:.1f} × (bytes measured), so that is "
-        f"{'shown' if is_shown else 'not shown'}; bits{rows_changed} and what stays in 32 bits "
-        f"({percent(rest)} of what is written) set it."
+        f"{'' if is_shown else 'not '}shown, as set by bits{changed} and what stays in 32 bits, optimizer sums above "
+        f"all ({percent(rest)} of what is written)."
     )
 
 
@@ -159,7 +165,7 @@ def checkpoint_study(results: Sequence[Result], mtbf_s: float | None = None) -> 
     rows = read_checkpoints(results)
     if not rows:
         return None
-    findings, columns = [checkpoint_words(rows), cost_words(rows)], _COLUMNS
+    findings, columns = [row_words(row) for row in rows], _COLUMNS
     parameters: tuple[Parameter, ...] = ()
     if mtbf_s is not None:
         columns = {**_COLUMNS, **_MODELLED}

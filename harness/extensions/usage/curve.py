@@ -1,8 +1,9 @@
 """Precision, time and memory of a retrieval over its number of subgraphs, and how many to take."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
@@ -13,13 +14,10 @@ from harness.extensions.usage.definition import AskedModel
 from harness.foundation.virtual_clock import percentile_of
 from reference_models.serving.pagerank import STEPS
 from reports.statistics.intervals import Interval, mean_interval
-from reports.text.formatting import names, percent
+from reports.text.formatting import names, percent, printable
 from rules.records.study import Cell, Origin
 
-PUBLISHED = (
-    "1.5 to 13.4 times less memory, and at 80 % precision up to 15 times as fast, that MeLoPPR published for a CPU "
-    "and six other graphs"
-)
+PUBLISHED = "1.5 to 13.4 times less memory and up to 15 times the speed at 80 % precision (a CPU, six other graphs)"
 CURVE_COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
     ("Retrieval", None, "given"),
     ("Graph", None, "given"),
@@ -179,21 +177,19 @@ def hold_against_published(curves: Sequence[tuple[str, Curve]]) -> str:
     """Say in one sentence how far what was measured is from what MeLoPPR published, and what sets it."""
     shown, missed = list[str](), list[str]()
     for _, curve in curves:
-        place, found = f"{curve.name} on {curve.graph}", curve.chosen()
+        found, place = curve.chosen(), printable(Path(curve.graph).name, 22)
         if found is not None and found.less_memory > 1 and found.bounds[0] > 1:
-            shown.append(f"{place}, {found.less_memory:.1f} and {found.speed_up:.2f} times")
+            shown.append(f"{found.less_memory:.1f} and {found.speed_up:.1f} on {place}")
         else:
             missed.append(place)
-    held = [f"shown of {'; '.join(shown)}"] if shown else []
-    held += [f"not shown of {', '.join(missed)}"] if missed else []
-    balls = "; ".join(
-        f"{near:,.0f} of {far:,.0f} on {graph}" for graph, (near, far) in _balls(curve for _, curve in curves).items()
-    )
+    held = [names(shown)] if shown else []
+    held += [f"not both on {names(missed)}"] if missed else []
+    balls = [f"{near:,.0f} of {far:,.0f}" for near, far in _balls(curve for _, curve in curves)]
     return (
-        f"Less memory and more speed at once, as the {PUBLISHED}: {'; '.join(held)} (measured); the graph sets it, "
-        f"by how many of the nodes within {sum(STEPS)} steps are within {STEPS[0]}: {balls} (computed, means)."
+        f"MeLoPPR published {PUBLISHED}; here {', '.join(held)} (measured), set by how many of the nodes within "
+        f"{sum(STEPS)} steps are within {STEPS[0]}: {names(balls)} (computed)."
     )
 
 
-def _balls(curves: Iterable[Curve]) -> Mapping[str, tuple[float, float]]:
-    return {curve.graph: (curve.num_near, curve.num_far) for curve in curves}
+def _balls(curves: Iterable[Curve]) -> list[tuple[float, float]]:
+    return list({curve.graph: (curve.num_near, curve.num_far) for curve in curves}.values())

@@ -63,7 +63,7 @@ def make_usage_study(
         rows = [((text,) if axis else ()) + row for text, curve in retrievals for row in curve.rows()]
         tables.append(make_table(f"Retrieval{note}", (*head, *CURVE_COLUMNS), rows))
     curves = join_varied(retrievals, axis)
-    said = [" ".join(curve.advice(where) for where, curve in curves)] if curves else []
+    said = [curve.advice(where) for where, curve in curves]
     findings = [*findings, *said] if axis is None else [*said, *findings]  # what holds of all values comes first
     findings.append(f"Numbers of the usage: {first.usage.source}")
     tables.append(make_table(f"Processes{note}", (*head, *_process_columns(origin)), processes))

@@ -18,6 +18,7 @@ from harness.measure.checkpoints import read_checkpoint
 from harness.run_sets.dataset import ensure_dataset
 from harness.run_sets.names import find_weights
 from reference_models.process.world import SingleProcess
+from reports.text.formatting import MAX_TEXT
 from rules.records.codec import decode
 from rules.records.run import RunRecord
 
@@ -189,17 +190,29 @@ def test_the_study_of_a_set_adds_up_what_its_run_recorded(run_folder: Path, tmp_
     assert row["On disk"] == sum(each.num_bytes for each in taken), "all are kept"
     on_disk = sum(path.stat().st_size for path in (run_folder / "extra/run_0/checkpoints").rglob("*.*"))
     assert written == on_disk, "manifests too"
-    assert "optimizer sums" in study.findings[0] and "Young/Daly" in study.findings[2]
+    assert "optimizer sums" in study.findings[-1] and "Young/Daly" in study.findings[1]
     fewer, less = (f"{row[name]:.1f} ×" for name in ("All, × fewer", "To restore, × less"))
-    assert f"8 bits {fewer}" in study.findings[0] and f"{less} less capacity" in study.findings[0]
-    assert "to write one" in study.findings[1] and "to restore from" in study.findings[1]
+    assert f"{fewer} fewer bytes written" in study.findings[0]
+    assert f", {1 / row['To restore, × less']:.1f} × the capacity" in study.findings[0]
+    assert "writing one takes" in study.findings[0] and "restoring one" in study.findings[0]
     assert f"{fewer} and {less} (bytes measured), so that is not shown" in study.findings[-1]
+    assert all(len(each) <= MAX_TEXT for each in study.findings)
     done = run_inside(tmp_path, "report", run_folder, "-o", "page.html", "--mtbf", "12h", "--no-second-opinion")
     assert done.returncode == 0, done.stderr
     assert "Young/Daly" in (tmp_path / "page.html").read_text() and "6 to 17" in (tmp_path / "page.html").read_text()
     for text in ("12", "0h", "soon"):
         done = run_inside(tmp_path, "report", run_folder, "--mtbf", text)
         assert done.returncode == ExitCode.USAGE and "--mtbf" in done.stderr
+
+
+def test_a_base_and_an_increment_in_32_bits_take_more_capacity_than_all_rows() -> None:
+    from reports.facts.checkpoints import checkpoint_words
+
+    row = {"Bits": 32, "All, × fewer": 2.0, "Embeddings, × fewer": 2.0, "All written": 9, "Embeddings written": 8}
+    assert "less capacity" in checkpoint_words([{**row, "To restore, × less": 2.5}])
+    words = checkpoint_words([{**row, "To restore, × less": 0.8}])
+    assert "× the capacity" in checkpoint_words([{**row, "To restore, × less": 0.0}]), "as a stranger's file may say"
+    assert ", 1.2 × the capacity" in words and "2.5 to 8 × less capacity" in words
 
 
 @pytest.mark.parametrize(("stall_s", "mtbf_s"), [(0.01, 3600.0), (1.0, 43_200.0), (30.0, 3600.0)])

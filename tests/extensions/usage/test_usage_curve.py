@@ -2,6 +2,7 @@
 
 import math
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from harness.extensions.usage.crew import RetrievalTrial, try_retrieval
 from harness.extensions.usage.curve import Curve, hold_against_published, join_varied, make_curve
 from harness.extensions.usage.definition import AskedModel
 from reference_models.serving import pagerank
+from reports.text.formatting import MAX_TEXT
 
 pytestmark = pytest.mark.numeric
 
@@ -63,8 +65,17 @@ def test_where_one_stage_is_faster_or_nothing_is_saved_that_is_said(
     curve = curve_of(*[trial(node, "5", 0.9, each, saving) for node, each in enumerate(speed_up)])
     assert words in curve.advice("")
     held = hold_against_published([("", curve)])
-    assert ("not shown of find on small" in held) != is_shown and "1.5 to 13.4 times" in held
-    assert "20 of 300 on small" in held and held.endswith(".") and ". " not in held, "one sentence"
+    assert ("not both on small" in held) != is_shown and "1.5 to 13.4 times" in held
+    assert "20 of 300" in held and held.endswith(".") and ". " not in held, "one sentence"
+
+
+def test_what_is_said_is_never_too_long_for_a_page() -> None:
+    one = curve_of(*[trial(node, "5", 0.9, 2.0 + 0.1 * node) for node in range(3)])
+    one = replace(one, num_near=19_999.0, num_far=20_000.0)
+    many = [("", replace(one, graph=f"a/long/path/{number}-amazon.ungraph.txt")) for number in range(9)]
+    for text in (hold_against_published(many), hold_against_published(many[:1]), one.advice("find.graph=small: ")):
+        assert len(text) <= MAX_TEXT
+    assert "and 6 more" in hold_against_published(many)
 
 
 def test_numbers_that_are_the_axis_are_one_curve() -> None:
