@@ -18,7 +18,7 @@ USAGE = "usage"
 """The table of a file that is of all models."""
 MAX_FRAMES = 100_000
 _Rate = Annotated[float, Meta(gt=0, le=1e6)]
-CURVE = (1, 2, 5, 10, 20, 50)
+CURVE = (1, 2, 5, 10, 20)
 """Numbers of subgraphs that a retrieval is tried with beside its own."""
 _OF_ONE = {
     "widths": STAND_IN,
