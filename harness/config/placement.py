@@ -18,7 +18,8 @@ from rules.records.kept.placement import PlanRecord
 
 def record_plan(task: Task, plan: Plan, **found: Any) -> PlanRecord:
     """Make the record of a plan; `found` are the members that say how it was found, and of which benchmark."""
-    content = {**asdict(task), **asdict(plan), "task": task.name, "task_sha256": task.digest, **found}
+    shards = [asdict(shard) for shard in plan.shards]
+    content = {**asdict(task), "shards": shards, "task": task.name, "task_sha256": task.digest, **found}
     del content["name"]
     return convert({"schema_version": VERSION, **content}, PlanRecord)
 

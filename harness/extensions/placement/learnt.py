@@ -79,14 +79,14 @@ def learn_costs(
     keeper: Keeper, bandwidth: Bandwidth, measured: SetCost, tables: Sequence[Table], num_measured: int | None
 ) -> Any:
     """Return a cost net of sets of the tables, by `bandwidth`, then by so many sets that are `measured` here."""
-    from reference_models.distributed.search.net import NUM_SETS, net_of, train_net
+    from reference_models.distributed.search.net import NUM_RESAMPLED, NUM_SETS, net_of, train_net
 
     def learn(cost: SetCost, num_sets: int, start: Any, *begun: str) -> tuple[Any, str]:
-        digest = _digest(cost, *tables, bandwidth.batch_size, keeper.seed, num_sets, *begun)
+        digest = _digest(cost, *tables, bandwidth.batch_size, keeper.seed, num_sets, NUM_RESAMPLED, *begun)
 
         def train() -> tuple[Arrays, Accuracy]:
             net = train_net(cost, tables, bandwidth.batch_size, seed=keeper.seed, num_sets=num_sets, start=start)
-            return net.arrays(), {"tau": net.tau, "additive_tau": net.additive_tau}
+            return net.arrays(), {"tau": net.tau, "additive_tau": net.additive_tau, "gain_low": net.gain[0]}
 
         return keeper.keep("cost_net", digest, train, net_of), digest
 

@@ -9,7 +9,8 @@ from msgspec.structs import replace as change
 from scipy.stats import kendalltau
 
 from harness.config.placement import write_sharding
-from harness.extensions.placement.plans import FoundPlan, Placement, PlacementQuestion, judge_plans
+from harness.extensions.placement.compared import FoundPlan, judge_plans
+from harness.extensions.placement.plans import Placement, PlacementQuestion
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.study import make_table
 from reference_models.distributed.search.registry import find_search

@@ -58,9 +58,10 @@ def _searches() -> Iterable[str]:
 
 _SEARCHING = (
     click.option(
-        "--by", type=several(str), default="lookup,size_lookup,greedy,neuroshard", show_default=True,
+        "--by", type=several(str), default="lookup,size_lookup,greedy,local,neuroshard", show_default=True,
         metavar="SEARCH,…", shell_complete=completing_several(_searches),
-        help="random, dim, lookup, size_lookup, greedy, neuroshard, autoshard, optimal, torchrec.",
+        help="random, dim, lookup, size_lookup, greedy, local, neuroshard, autoshard, optimal, torchrec; greedy and "
+        "local stand in every study.",
     ),
     click.option(
         "--cost", type=click.Choice(["bandwidth", "torchrec", "measured", "net"]), default="bandwidth",
@@ -115,6 +116,7 @@ def read_question(given: dict[str, Any], **asked: Any) -> "PlacementQuestion":
         devices=Devices(**{name: given[name] for name in Devices.__dataclass_fields__}),
         given=[each for each in _MEMBERS if context.get_parameter_source(each) is ParameterSource.COMMANDLINE],
         num_measured=values.get("num_measured"),
+        has_baselines=values.get("has_baselines", True),
         keeper=Keeper(
             data_root=given["data_root"], seed=values.get("seed", 0), retrain=values.get("retrain", False), say=say
         ),

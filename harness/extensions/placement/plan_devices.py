@@ -31,5 +31,5 @@ def plan_devices(benchmark: str, form: str, **given: Any) -> None:
 
     config = resolve(benchmark, collect_overrides(given), given["name"])
     config.workload.implementation.require_installed()
-    question = read_question(given, by=(TORCHREC,))
+    question = read_question(given, by=(TORCHREC,), has_baselines=False)
     show_study(search_plans(question, [task_of_benchmark(config, question, None)], config).study, form)

@@ -1,20 +1,25 @@
 """Where searches put embedding tables, and what their plans cost the slowest device."""
 
-import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import kendalltau
-
 from harness.config.catalog import refuse_without_bags
 from harness.config.placement import record_plan, write_sharding
 from harness.config.run_config import RunConfig
+from harness.extensions.placement.compared import (
+    BASELINES,
+    TIMED,
+    Costs,
+    FoundPlan,
+    as_clause,
+    compare_searches,
+    judge_plans,
+    list_cheapest,
+)
 from harness.extensions.placement.devices import (
     list_device_parameters,
     make_devices_plan,
@@ -22,9 +27,9 @@ from harness.extensions.placement.devices import (
     torchrec_tables,
 )
 from harness.extensions.placement.learnt import Keeper, learn_costs, learn_policy
-from harness.extensions.placement.shown import SAME, find_cheapest
+from harness.extensions.placement.shown import find_cheapest
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.study import Columns, make_study, make_table
+from harness.foundation.study import make_study
 from harness.planning.plan import require_table_rows, source_of
 from harness.run_sets.environment import Environment
 from harness.system.resources import read_resources
@@ -33,25 +38,17 @@ from reference_models.distributed.placement import Devices, PlannerEstimate
 from reference_models.distributed.search.costs import DEVICE_S, TABLE_S, Additive, Bandwidth, Exchange, SetCost, Sum
 from reference_models.distributed.search.optimal import MAX_ENUMERATED, lower_bound
 from reference_models.distributed.search.registry import TORCHREC, find_search
-from reference_models.distributed.search.task import Plan, Table, Task
+from reference_models.distributed.search.task import Task
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks, read_tasks, task_of
 from reference_models.process.errors import ConfigError
 from reference_models.registry import find_model
-from reports.statistics.intervals import mean_interval
-from reports.text.formatting import duration, percent
 from rules.records.kept.placement import PlanRecord
-from rules.records.study import Parameter, Scalar, Source, StudyRecord, StudyTable
+from rules.records.study import Parameter, Scalar, Source, StudyRecord
 
 if TYPE_CHECKING:
     from reference_models.distributed.search.measured import MeasuredCost
 
 NUM_GENERATED = 10
-HEURISTICS = ("random", "dim", "lookup", "size_lookup", "greedy")
-PUBLISHED = "up to 23.8 %, other tasks"
-"""NeuroShard's abstract (MLSys'23): improvement of the embedding cost over the best baseline."""
-MOST_EVEN = 1.1
-"""Balance up to which nothing is said of it."""
-_TIMED = "timed on one thread of this CPU; the exchange is modelled"
 _OPTIMUM = "optimum"
 
 
@@ -60,6 +57,7 @@ class PlacementQuestion:
     """What is asked: which searches, by which cost, for which devices."""
 
     by: tuple[str, ...]
+    """Searches that are asked for; BASELINES stand beside them."""
     devices: Devices
     given: Collection[str]
     """Members of `devices` that the user gave."""
@@ -67,46 +65,13 @@ class PlacementQuestion:
     cost: Literal["bandwidth", "torchrec", "measured", "net"] = "bandwidth"
     num_measured: int | None = None
     """Sets of tables that a net is trained on after those of the bandwidths; None: none is measured."""
+    has_baselines: bool = True
     on_progress: Callable[[int, int], None] = lambda done, total: None
 
     @property
     def is_measured(self) -> bool:
         """Whether sets of tables are measured here."""
         return self.cost == "measured" or self.num_measured is not None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Costs:
-    """What searches minimise, what plans are judged by, and what is shown beside that."""
-
-    make_search: Callable[[], SetCost]
-    """Makes what is minimised, for each search anew: none knows, or holds in memory, what another has measured."""
-    judge: SetCost
-    modelled: SetCost
-    """By the bandwidths, which AutoShard's policy is trained by."""
-    predicted: SetCost | None = None
-    origin: Literal["measured", "modelled"] = "modelled"
-    """Origin of what plans are judged by."""
-    spread_of: Callable[[Collection[Table]], float | None] = lambda tables: None
-    """How far apart the rounds lay in which a set of tables was measured, as a fraction of their median."""
-    findings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FoundPlan:
-    """A plan that one search found for one task, and what it costs; or why there is none."""
-
-    search: str
-    plan: Plan | None = None
-    cost_s: float | None = None
-    balance: float | None = None
-    predicted_s: float | None = None
-    took_s: float | None = None
-    spread: float | None = None
-    """How far apart the rounds lay in which the slowest device's tables were measured."""
-    fault: Exception | None = None
-    note: str | None = None
-    """What must be known of the plan beside its cost."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,39 +156,27 @@ def _search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Ru
         if name != TORCHREC:
             find_search(name)
     costs = _make_costs(question, tasks)
-    policy = None
-    if "autoshard" in question.by:
-        policy = learn_policy(question.keeper, costs.modelled, tasks[0].batch_size)
-    estimate: PlannerEstimate | None = None
-    found: dict[str, list[FoundPlan]] = {}
-    for name in question.by:
-        if name == TORCHREC:
-            each, estimate = _ask_torchrec(question, tasks[0], config)
-            found[name] = [each] * len(tasks)
-        else:
-            found[name] = [_search(question, costs, name, task, policy) for task in tasks]
-    faults = [each.fault for of in found.values() for each in of]
-    if None not in faults and estimate is None:
-        raise next(fault for fault in faults if fault is not None)
+    found, estimate = _find_plans(question, costs, tasks, config)
     is_small = all(len(task.tables) <= MAX_ENUMERATED for task in tasks) and costs.origin == "modelled"
     if is_small:
         exact = replace(costs, make_search=lambda: costs.judge)
         found[_OPTIMUM] = [_search(question, exact, "optimal", task, None) for task in tasks]
     found = judge_plans(costs, tasks, found)
-    bounds = [each.cost_s for each in found.pop(_OPTIMUM, ())] or [lower_bound(task, costs.judge) for task in tasks]
-    table, closing = _compare(question, costs, found, bounds, is_small=is_small)
+    optima = [each.cost_s for each in found.pop(_OPTIMUM, ())]
+    bounds = optima or [_find_bound(costs, found, tasks, number) for number in range(len(tasks))]
+    compared = compare_searches(costs, found, bounds, is_small=is_small)
     notes = dict.fromkeys(f"{each.search}: {each.note}" for of in found.values() for each in of if each.note)
-    tables = [table, *(_list_cheapest(tasks[0], found, costs, estimate) if len(tasks) == 1 else ())]
-    findings, checks = [closing, *notes, *costs.findings], []
+    tables = [compared.table, *(list_cheapest(tasks[0], found, costs, estimate) if len(tasks) == 1 else ())]
+    findings, checks = [compared.closing, *notes, *costs.findings], []
     if estimate is not None and config is not None:
         more, said, check = torchrec_tables(config, estimate)
         tables, findings, checks = [*tables, *more], [*findings, *said], [check]
     study = make_study(
         "place",
         f"{config.benchmark.name if config else f'{len(tasks)} tasks'} on {question.devices.num_devices} "
-        f"{question.devices.device_type} devices: {_as_clause(closing)}",
+        f"{question.devices.device_type} devices: {as_clause(compared.closing)}",
         config.benchmark if config else None,
-        findings=findings,
+        findings=[*findings, *([compared.claim] if question.has_baselines else [])],
         tables=tables,
         parameters=[
             *list_device_parameters(question.devices, question.given),
@@ -233,6 +186,39 @@ def _search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Ru
         seed=question.keeper.seed,
     )
     return Placement(tasks=tuple(tasks), found=found, costs=costs, study=study)
+
+
+def _find_plans(
+    question: PlacementQuestion, costs: Costs, tasks: Sequence[Task], config: RunConfig | None
+) -> tuple[dict[str, list[FoundPlan]], PlannerEstimate | None]:
+    """Find plans by what is asked and by the baselines, with what TorchRec estimates of its own.
+
+    Raises the first search's error where none has a plan, or where TorchRec's is the only one asked for and has none.
+    """
+    policy = None
+    if "autoshard" in question.by:
+        policy = learn_policy(question.keeper, costs.modelled, tasks[0].batch_size)
+    estimate: PlannerEstimate | None = None
+    found: dict[str, list[FoundPlan]] = {}
+    for name in dict.fromkeys((*question.by, *(BASELINES if question.has_baselines else ()))):
+        if name == TORCHREC:
+            each, estimate = _ask_torchrec(question, tasks[0], config)
+            found[name] = [each] * len(tasks)
+            if each.fault is not None and question.by == (TORCHREC,):
+                raise each.fault
+        else:
+            found[name] = [_search(question, costs, name, task, policy) for task in tasks]
+    faults = [each.fault for of in found.values() for each in of]
+    if None not in faults and estimate is None:
+        raise next(fault for fault in faults if fault is not None)
+    return found, estimate
+
+
+def _find_bound(costs: Costs, found: dict[str, list[FoundPlan]], tasks: Sequence[Task], number: int) -> float | None:
+    """Return the highest bound that is known of plans of whole tables for one of the tasks."""
+    proved = [of[number].bound_s for of in found.values()]
+    known = [bound for bound in (lower_bound(tasks[number], costs.judge), *proved) if bound is not None]
+    return max(known, default=None)
 
 
 def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
@@ -261,16 +247,17 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
 
     tables = [*dict.fromkeys(table for task in tasks for table in task.tables)]
     net = learn_costs(question.keeper, memory, make_true(), tables, question.num_measured)
-    used = "the net is" if choose(net, memory) is net else "the sum is"
+    used = "the net is used" if net.is_better else "no gain is shown, so the sums are used and the net is not"
     finding = (
         f"On sets of tables that it was not trained on the cost net ranks with Kendall's tau {net.tau:.3f}, adding "
-        f"single tables up with {net.additive_tau:.3f}: {used} used."
+        f"single tables up with {net.additive_tau:.3f}; the difference is from {net.gain[0]:.3f} to "
+        f"{net.gain[1]:.3f} (95 %, bootstrap): {used}."
     )
 
     def make_search() -> SetCost:
         return Sum((choose(net, make_true()), exchange))
 
-    return judged(make_search=make_search, predicted=make_search(), findings=(finding,))
+    return judged(make_search=make_search, predicted=make_search(), has_net=net.is_better, findings=(finding,))
 
 
 def _measure_sets(question: PlacementQuestion, batch_size: int) -> "MeasuredCost":
@@ -288,32 +275,8 @@ def _search(question: PlacementQuestion, costs: Costs, name: str, task: Task, po
         plan = search(task, costs.make_search(), question.keeper.seed, **more)
     except ConfigError as error:
         return FoundPlan(search=name, fault=error)
-    return FoundPlan(search=name, plan=plan, took_s=time.perf_counter() - start_s)
-
-
-def judge_plans(costs: Costs, tasks: Sequence[Task], found: dict[str, list[FoundPlan]]) -> dict[str, list[FoundPlan]]:
-    """Say what each plan costs. What is measured is measured anew, of all plans in turns."""
-    sets = {
-        (name, at): each.plan.sets(tasks[at])
-        for name, of in found.items()
-        for at, each in enumerate(of)
-        if each.plan is not None and each.cost_s is None
-    }
-    together = [tables for each in sets.values() for tables in each]
-    seconds = [costs.judge(together), *([] if costs.predicted is None else [costs.predicted(together)])]
-    done = {name: [*of] for name, of in found.items()}
-    ends = np.cumsum([len(each) for each in sets.values()], dtype=int)[:-1]
-    for (name, at), device_s, *predicted in zip(sets, *(np.split(each, ends) for each in seconds), strict=False):
-        slowest_s, mean_s = float(device_s.max()), float(device_s.mean())
-        predicted_s = float(predicted[0].max()) if predicted else None
-        done[name][at] = replace(
-            done[name][at],
-            cost_s=slowest_s,
-            balance=slowest_s / mean_s,
-            predicted_s=predicted_s,
-            spread=costs.spread_of(sets[name, at][int(device_s.argmax())]),
-        )
-    return done
+    bound_s = plan.bound_s if costs.predicted is None else None  # else it is of another cost than that of the row
+    return FoundPlan(search=name, plan=plan, took_s=time.perf_counter() - start_s, bound_s=bound_s)
 
 
 def _ask_torchrec(
@@ -362,153 +325,8 @@ def _list_parameters(question: PlacementQuestion, task: Task, config: RunConfig 
         rows.append(("fixed time of a device that holds tables, assumed", DEVICE_S, "s", "default"))
         rows.append(("fixed time of a table, assumed", TABLE_S, "s", "default"))
     if question.is_measured:
-        rows.append(("lookups and updates", _TIMED, None, "measured"))
+        rows.append(("lookups and updates", TIMED, None, "measured"))
     if config is not None and TORCHREC in question.by:
         sharding = config.workload.runtime.sharding
         rows.append(("sharding asked of TorchRec", sharding, None, source_of(config, "runtime.sharding")))
     return [Parameter(name=name, value=value, unit=unit, source=of, note=None) for name, value, unit, of in rows]
-
-
-def _compare(
-    question: PlacementQuestion,
-    costs: Costs,
-    found: dict[str, list[FoundPlan]],
-    bounds: Sequence[float | None],
-    *,
-    is_small: bool,
-) -> tuple[StudyTable, str]:
-    """Compare the searches over all tasks, in a table and in a sentence; `bounds` are optima, or lower bounds."""
-    origin = costs.origin
-    least = np.array(bounds, np.float64)
-    cost = {name: np.array([each.cost_s for each in of], np.float64) for name, of in found.items()}
-    whole = {name: float(of.mean()) for name, of in cost.items() if not np.isnan(of).any()}
-    base = next(iter(find_cheapest({name: whole[name] for name in whole if name in HEURISTICS})), None)
-    rows = []
-    for name, of in found.items():
-        placed = ~np.isnan(cost[name])
-        gain = _share_over(cost[base][placed], cost[name][placed]) if base else np.array([])
-        interval = None if name == base else mean_interval(gain)
-        rows.append(
-            (
-                name,
-                int(placed.sum()),
-                whole.get(name),
-                _mean([each.balance for each in of]),
-                _mean(_share_over(cost[name], least)),
-                _mean([each.took_s for each in of]),
-                any(each.plan is not None and each.plan.is_cut for each in of),
-                _mean(gain),
-                *((interval.low, interval.high) if interval else (None, None)),
-                PUBLISHED if name == "neuroshard" else None,
-                _mean([each.predicted_s for each in of]),
-                max((each.spread for each in of if each.spread is not None), default=None),
-                next((str(each.fault) for each in of if each.fault is not None), None),
-            )
-        )
-    columns: Columns = (
-        ("Search", None, "given"), ("Tasks", None, "computed"), ("Cost", "s", origin), ("Balance", None, origin),
-        ("Over the optimum" if is_small else "Over the bound of whole tables", "share", origin),
-        ("Search time", "s", "measured"), ("Cuts tables", None, "computed"),
-        (f"Faster than {base or 'a heuristic'}", "share", origin), ("From", "share", origin), ("To", "share", origin),
-        ("Published", None, "published"), ("Predicted cost", "s", "modelled"),
-        ("Spread of rounds", "share", "measured"), ("Why it has none", None, "computed"),
-    )  # fmt: skip
-    kept = [at for at in range(len(columns)) if at < 6 or any(row[at] is not None for row in rows)]
-    table = make_table(
-        "Plans: the slowest device's embeddings per step" + (", means over the tasks" if len(bounds) > 1 else ""),
-        [columns[at] for at in kept],
-        [[row[at] for at in kept] for row in rows],
-    )
-    by_task = zip(*found.values(), strict=True)
-    pairs = [{(each.predicted_s, each.cost_s) for each in of if each.predicted_s} for of in by_task]
-    taus = [float(kendalltau(*zip(*each, strict=True)).statistic) for each in pairs if len(each) > 2]
-    tau, over = _mean(taus), f", the mean over {len(taus)} tasks" if len(taus) > 1 else ""
-    of_plans = f"Predicted and {origin} costs of {sum(map(len, pairs))} plans"
-    said = "" if tau is None else f" {of_plans}: Kendall's tau {tau:.2f}{over}."
-    reached = [name for name in whole if not _share_over(cost[name], least).any()]
-    bound = "optimum" if is_small else "bound"
-    balance = {name: _mean([each.balance for each in of]) for name, of in found.items()}
-    return table, _close(whole, base, origin, dict.fromkeys(reached, bound), balance) + said
-
-
-def _list_cheapest(
-    task: Task, found: Mapping[str, Sequence[FoundPlan]], costs: Costs, estimate: PlannerEstimate | None
-) -> list[StudyTable]:
-    """List where the plan that is called the cheapest has each table, and what each device holds by it.
-
-    There is none of TorchRec's own plan, which has tables of its own, nor where no plan is known.
-    """
-    known = {name: of[0].cost_s for name, of in found.items() if of[0].cost_s is not None}
-    name = next(iter(find_cheapest(known)), "")
-    plan = found[name][0].plan if name else None
-    if plan is None or (estimate is not None and plan == plan_of_estimate(estimate)):
-        return []
-    shards = [[shard for shard in plan.shards if shard.table == number] for number in range(len(task.tables))]
-    places: Columns = (
-        ("Table", None, "given"), ("Rows", None, "given"), ("Columns", None, "given"), ("Shards", None, "computed"),
-        ("Shard columns", None, "computed"), ("Devices", None, "computed"),
-    )  # fmt: skip
-    of_tables = [
-        (number, table.num_embeddings, table.dim, len(of), max(shard.num_columns for shard in of),
-         tuple(shard.device for shard in of))
-        for number, (table, of) in enumerate(zip(task.tables, shards, strict=True))
-    ]  # fmt: skip
-    sets = plan.sets(task)
-    device_s = costs.judge(sets).tolist() if costs.origin == "modelled" else [None] * len(sets)
-    loads: Columns = (
-        ("Device", None, "given"), ("Tables", None, "computed"), ("Memory", "B", "computed"),
-        ("Of its memory", "share", "computed"), ("Embeddings per step", "s", "modelled"),
-    )  # fmt: skip
-    of_devices = []
-    for device, (tables, seconds) in enumerate(zip(sets, device_s, strict=True)):
-        memory = sum(table.memory_bytes for table in tables)
-        numbers = tuple(sorted({shard.table for shard in plan.shards if shard.device == device}))
-        of_devices.append((device, numbers or None, memory, memory / task.memory_bytes, seconds))
-    return [
-        make_table(f"The plan by {name}: where each table would be", places, of_tables),
-        make_table(f"The plan by {name}: what each device would hold", loads, of_devices),
-    ]
-
-
-def _share_over(costs: NDArray[np.float64], least: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return by what share costs are above others, 0 where they differ by no more than rounding."""
-    over = costs / least - 1
-    return np.where(np.abs(over) <= SAME, 0.0, over)
-
-
-def _as_clause(closing: str) -> str:
-    """Return what a closing sentence says first, as the end of a title."""
-    first = re.split(r"[.;] |\.$", closing, maxsplit=1)[0]
-    return first[:1].lower() + first[1:]
-
-
-def _mean(values: Sequence[float | None] | NDArray[np.float64]) -> float | None:
-    known = np.array([value for value in values if value is not None], np.float64)
-    return float(np.nanmean(known)) if known.size and not np.isnan(known).all() else None
-
-
-def _close(
-    whole: Mapping[str, float],
-    base: str | None,
-    origin: str,
-    reached: Mapping[str, str],
-    balance: Mapping[str, float | None],
-) -> str:
-    """Say in a sentence whose plans are the cheapest, of the searches that placed all tasks, and how even they are.
-
-    `reached` are the searches whose plans cost what no plan of whole tables is below, with the name of that.
-    """
-    if not whole:
-        return "No search has a plan of every task whose cost is known."
-    name, *alike = find_cheapest(whole)
-    also = f" (as by {', '.join(alike)})" if alike else ""
-    is_less = base is not None and base not in (name, *alike)
-    than = f", {percent(1 - whole[name] / whole[base])} less than by {base}" if is_less and base else ""
-    how = f"{origin}: {_TIMED}" if origin == "measured" else origin
-    found = f"{name}{also}: {duration(whole[name])} a step on the slowest device ({how}){than}"
-    if (times := balance[name] or 1.0) > MOST_EVEN:
-        found += f"; that is {times:.2f} times the mean of all devices"
-    if origin == "measured":
-        return f"Lowest by {found}; sets were measured once more, which is no verdict: --run measures steps."
-    limit = f"; it is the {reached[name]}, so no plan of whole tables is cheaper" if name in reached else ""
-    return f"Cheapest by {found}{limit}."

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from reference_models.distributed.search.costs import SetCost
-from reference_models.distributed.search.heuristics import PieceCosts, Pieces, plan_of, whole_tables
 from reference_models.distributed.search.net import load_finite, repeatable
+from reference_models.distributed.search.pieces import PieceCosts, Pieces, whole_tables
+from reference_models.distributed.search.repair import plan_of
 from reference_models.distributed.search.task import NUM_REUSE_BINS, Plan, Task
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks
 
@@ -26,6 +27,8 @@ NUM_UPDATES, NUM_TASKS, NUM_PLANS, LEARNING_RATE = 400, 8, 8, 1e-3
 """Updates, tasks in each, and plans of each task."""
 NUM_TABLES, NUM_DEVICES, SLACK = (6, 10), (2, 4), (1.1, 2.0)
 """Ranges, of the tasks that a policy learns from; slack is the memory of all devices over the bytes of the tables."""
+NUM_DRAWN = 16
+"""Plans that are drawn of a task beside the likeliest."""
 _NUM_FEATURES, _POOL_SIZE = 4 + NUM_REUSE_BINS, 256
 
 
@@ -168,13 +171,18 @@ def train_policy(cost: SetCost, batch_size: int, seed: int, num_updates: int = N
 
 
 def autoshard(task: Task, cost: SetCost, seed: int, policy: Policy | None = None) -> Plan:
-    """Place the tables as a policy says, which is trained for the cost where none is given.
+    """Place the tables as a policy says, which is trained for the cost where none is given: on the likeliest devices,
+    and NUM_DRAWN times on drawn ones, of which the cheapest plan is taken.
 
-    Raises ConfigError where a table finds no room.
+    A policy learns from tasks of NUM_TABLES: draws make up for some of what it lacks on larger ones. Where no plan
+    has room, the likeliest is repaired. Raises ConfigError where that finds none.
     """
     policy, costs = policy or train_policy(cost, task.batch_size, seed), PieceCosts(task, cost)
     with repeatable(seed), torch.no_grad():
-        held, rewards, _ = _roll_out(
-            policy, costs, [whole_tables(task)], [task.memory_bytes], (1, task.num_devices), is_drawn=False
-        )
-    return plan_of(task, (math.inf if rewards.item() < 0 else 0.0, tuple(held[0])), "autoshard")
+        asked = (policy, costs, [whole_tables(task)], [task.memory_bytes])
+        likeliest, of_likeliest, _ = _roll_out(*asked, (1, task.num_devices), is_drawn=False)
+        drawn, rewards, _ = _roll_out(*asked, (NUM_DRAWN, task.num_devices), is_drawn=True)
+    pairs = zip((*likeliest, *drawn), (*of_likeliest[0], *rewards[0]), strict=True)
+    found = [held for held, reward in pairs if reward >= 0]
+    best = min(found, key=lambda held: float(costs(held).max()), default=likeliest[0])
+    return plan_of(costs, tuple(best), "autoshard")

@@ -113,3 +113,16 @@ class Additive:
 
     def __call__(self, sets: Sets, /) -> Seconds:
         return over_sets(sets, lambda tables: self.cost([[table] for table in tables]))
+
+
+def add_up(cost: SetCost, tables: Sequence[Table]) -> tuple[Seconds, float] | None:
+    """Return seconds of each table and of a device with any, if a set costs their sum; else None."""
+    if isinstance(cost, Sum):
+        found = [add_up(part, tables) for part in cost.parts]
+        parts = [part for part in found if part is not None]
+        alone, of_device = np.sum([part[0] for part in parts], axis=0), sum(part[1] for part in parts)
+        return (np.asarray(alone), of_device) if len(parts) == len(found) else None
+    if not isinstance(cost, Additive | Exchange | Bandwidth):
+        return None
+    of_device = cost.device_s if isinstance(cost, Bandwidth) else 0.0
+    return cost([[table] for table in tables]) - of_device, of_device

@@ -21,6 +21,8 @@ MIN_DIM = 4
 """Columns of the narrowest part of a table that the net learns; cuts are halves."""
 NUM_SETS = 4000
 """Sets that a net is trained on whose costs need not be measured."""
+NUM_RESAMPLED = 400
+"""Draws of the sets held out, for the interval of what a net gains over sums."""
 _MAX_TABLES = 15
 _NUM_STEPS, _BATCH_SETS, _LEARNING_RATE = 800, 256, 3e-3
 
@@ -83,6 +85,13 @@ class Net:
     tau: float = math.nan
     additive_tau: float = math.nan
     """Rank correlation of the added costs of single tables, with the same."""
+    gain: tuple[float, float] = (math.nan, math.nan)
+    """95 % interval of the net's rank correlation less that of the sums, by bootstrap over the sets held out."""
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the net is shown to rank sets better than the sums do: the interval of its gain is above 0."""
+        return self.gain[0] > 0
 
     @torch.no_grad()
     def __call__(self, sets: Sets, /) -> Seconds:
@@ -96,7 +105,7 @@ class Net:
         """Return all that `net_of` needs, by name."""
         return {
             **{name: value.numpy() for name, value in self.layers.state_dict().items()},
-            "about": np.array([self.batch_size, self.tau, self.additive_tau]),
+            "about": np.array([self.batch_size, self.tau, self.additive_tau, *self.gain]),
         }
 
 
@@ -114,9 +123,10 @@ def net_of(arrays: Mapping[str, NDArray[Any]]) -> Net:
     """Return the net that `Net.arrays` is of. Raises ArtifactError for what is of no such net."""
     layers, about = CostLayers(), np.asarray(arrays.get("about"))
     load_finite(layers, {name: value for name, value in arrays.items() if name != "about"}, "cost net")
-    if about.shape != (3,) or not 1 <= about[0] < 2**63:
+    if about.shape != (5,) or not 1 <= about[0] < 2**63:
         raise ArtifactError("the arrays of a cost net are not those that this version keeps.")
-    return Net(layers=layers, batch_size=int(about[0]), tau=float(about[1]), additive_tau=float(about[2]))
+    batch_size, tau, additive_tau, *gain = about.tolist()
+    return Net(layers=layers, batch_size=int(batch_size), tau=tau, additive_tau=additive_tau, gain=(gain[0], gain[1]))
 
 
 def train_net(
@@ -148,7 +158,19 @@ def train_net(
     net = Net(layers=layers, batch_size=batch_size)
     known = (net(sets[:num_held]), Additive(cost)(sets[:num_held]))
     taus = [float(kendalltau(each, logs[:num_held]).statistic) for each in known]
-    return replace(net, tau=taus[0], additive_tau=taus[1])
+    return replace(net, tau=taus[0], additive_tau=taus[1], gain=_bound_gain(known, logs[:num_held], seed))
+
+
+def _bound_gain(known: tuple[Seconds, Seconds], logs: Seconds, seed: int) -> tuple[float, float]:
+    """Return the 95 % percentile interval of the first one's rank correlation with `logs` less the second's, over
+    NUM_RESAMPLED draws of the sets with replacement."""
+    rng, gains = np.random.default_rng(seed), []
+    for _ in range(NUM_RESAMPLED):
+        drawn = rng.integers(len(logs), size=len(logs))
+        taus = [float(kendalltau(each[drawn], logs[drawn]).statistic) for each in known]
+        gains.append(taus[0] - taus[1])
+    low, high = np.quantile(gains, (0.025, 0.975))
+    return float(low), float(high)
 
 
 def _fit(layers: CostLayers, described: torch.Tensor, members: torch.Tensor, logs: torch.Tensor) -> None:
@@ -164,5 +186,6 @@ def _fit(layers: CostLayers, described: torch.Tensor, members: torch.Tensor, log
 
 
 def choose(net: Net, cost: SetCost) -> SetCost:
-    """Return the net where it ranks held-out sets better than the added costs of single tables, else those."""
-    return net if net.tau > net.additive_tau else Additive(cost)
+    """Return the net where it is shown to rank held-out sets better than the added costs of single tables, else
+    those."""
+    return net if net.is_better else Additive(cost)

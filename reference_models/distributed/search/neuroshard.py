@@ -1,4 +1,7 @@
-"""NeuroShard's search (Zha et al., MLSys 2023): a beam over cuts of columns, around a grid of greedy placements."""
+"""NeuroShard's search (Zha et al., MLSys 2023): a beam over cuts of columns, around a grid of greedy placements.
+
+Other than as published, a cut halves all parts of a table, and no table of row-wise Adagrad, as a run needs it.
+"""
 
 import math
 from collections.abc import Sequence
@@ -7,28 +10,30 @@ from operator import itemgetter
 import numpy as np
 
 from reference_models.distributed.search.costs import SetCost
-from reference_models.distributed.search.heuristics import (
+from reference_models.distributed.search.pieces import (
     Filling,
     PieceCosts,
     Pieces,
     fill_devices,
-    plan_of,
+    halve,
+    may_be_halved,
     whole_tables,
 )
+from reference_models.distributed.search.repair import plan_of
 from reference_models.distributed.search.task import Plan, Task
+from reference_models.process.errors import ConfigError
 
 BEAM_WIDTH, NUM_CANDIDATES, NUM_CUTS = 3, 10, 10
 """k, n and L of the paper: lists of pieces that are kept, pieces that are cut of each, cuts one after another."""
 CAPS = (*np.linspace(1.0, 1.5, 11).tolist(), math.inf)
 """Columns of a device over their mean. The last is ours: without it, few tables have no plan within any cap."""
-_COLUMN_STEP = 4
-"""A piece has a multiple of so many columns, which is what FBGEMM's kernels load at once."""
 
 
 def neuroshard(task: Task, cost: SetCost, seed: int) -> Plan:
     """Search plans that cut tables into halves, by columns. Nothing is random.
 
-    Raises ConfigError where no list of pieces finds room.
+    Where no list of pieces finds room, the whole tables are repaired, then the last lists of the beam. Raises
+    ConfigError where that finds none.
     """
     costs = PieceCosts(task, cost)
     beam = [whole_tables(task)]
@@ -40,24 +45,37 @@ def neuroshard(task: Task, cost: SetCost, seed: int) -> Plan:
         placed = sorted(zip(_place_in_grid(costs, lists), lists, strict=True))
         beam = [pieces for _, pieces in placed[:BEAM_WIDTH]]
         best = min(best, placed[0][0], key=itemgetter(0))
-    return plan_of(task, best, "neuroshard")
+    if not math.isinf(best[0]):
+        return plan_of(costs, best[1], "neuroshard")
+    return _repair_first(costs, [whole_tables(task), *beam])
+
+
+def _repair_first(costs: PieceCosts, lists: Sequence[Pieces]) -> Plan:
+    """Return the plan of the first list that repair finds room for. Raises the first's ConfigError where none has."""
+    faults = []
+    for pieces in lists:
+        filled = fill_devices(costs, [costs.ordered(pieces)], [math.inf], overflows=True)[0]
+        try:
+            return plan_of(costs, filled[1], "neuroshard")
+        except ConfigError as error:
+            faults.append(error)
+    raise faults[0]
 
 
 def _cut_each(costs: PieceCosts, pieces: Pieces) -> list[Pieces]:
-    """Return the lists in which one of the costliest, or one of the largest, pieces is two halves."""
+    """Return the lists in which the table of one of the costliest, or largest, pieces has twice as many parts."""
     weights = (costs.alone(pieces), costs.sizes(pieces))
-    chosen = {int(place) for each in weights for place in np.argsort(each)[-NUM_CANDIDATES:]}
-    return [
-        tuple(sorted((*pieces[:place], *pieces[place + 1 :], *[(pieces[place][0], pieces[place][1] // 2)] * 2)))
-        for place in chosen
-        if pieces[place][1] % (2 * _COLUMN_STEP) == 0
-    ]
+    chosen = {pieces[int(place)] for each in weights for place in np.argsort(each)[-NUM_CANDIDATES:]}
+    return [halve(pieces, piece[0]) for piece in sorted(chosen) if may_be_halved(costs.task, piece)]
 
 
 def _place_in_grid(costs: PieceCosts, lists: Sequence[Pieces]) -> list[Filling]:
-    """Return the best of all caps for each list; the caps of all lists are filled together."""
+    """Return the best of all caps for each list; the caps of all lists of one length are filled together."""
     mean = sum(table.dim for table in costs.task.tables) / costs.task.num_devices
-    ordered = [costs.ordered(pieces) for pieces in lists for _ in CAPS]
-    filled = fill_devices(costs, ordered, [cap * mean for _ in lists for cap in CAPS])
-    starts = range(0, len(filled), len(CAPS))
-    return [min(filled[start : start + len(CAPS)]) for start in starts]
+    best: dict[Pieces, Filling] = {}
+    for length in {len(pieces) for pieces in lists}:
+        alike = [pieces for pieces in lists if len(pieces) == length]
+        ordered = [costs.ordered(pieces) for pieces in alike for _ in CAPS]
+        filled = fill_devices(costs, ordered, [cap * mean for _ in alike for cap in CAPS])
+        best |= {pieces: min(filled[at * len(CAPS) : (at + 1) * len(CAPS)]) for at, pieces in enumerate(alike)}
+    return [best[pieces] for pieces in lists]

@@ -17,6 +17,7 @@ SEARCHES: Mapping[str, str] = {
     "lookup": "reference_models.distributed.search.heuristics:lookup",
     "size_lookup": "reference_models.distributed.search.heuristics:size_lookup",
     "greedy": "reference_models.distributed.search.heuristics:greedy",
+    "local": "reference_models.distributed.search.local:local",
     "neuroshard": "reference_models.distributed.search.neuroshard:neuroshard",
     "autoshard": "reference_models.distributed.search.autoshard:autoshard",
     "optimal": "reference_models.distributed.search.optimal:optimal",

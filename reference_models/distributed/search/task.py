@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from typing import Literal
 
@@ -12,6 +12,7 @@ bins of NeuroShard's tables, which count rows in them."""
 FLOAT_BYTES = 4
 
 Optimizer = Literal["sgd", "adagrad", "rowwise_adagrad"]
+RepairStart = Literal["search", "bytes", "trial"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,10 +73,31 @@ class Shard:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Repair:
+    """How a plan was found where the search itself found no room for a table."""
+
+    start: RepairStart
+    """What was repaired: what the search had placed, or a new start by bytes or by trying arrangements."""
+    num_moves: int
+    num_swaps: int
+
+    def __str__(self) -> str:
+        counts = [(self.num_moves, "move"), (self.num_swaps, "swap")]
+        steps = " and ".join(f"{count} {word}{'s' * (count > 1)}" for count, word in counts if count)
+        if self.start == "search":
+            return f"repaired by {steps}"
+        return f"placed anew by {self.start}" + (f", then {steps}" if steps else "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
     """Where every column of every table is: shards in the order of tables and columns."""
 
     shards: tuple[Shard, ...]
+    repair: Repair | None = field(default=None, compare=False)
+    """What was needed beyond the search itself; None where it found the plan."""
+    bound_s: float | None = field(default=None, compare=False)
+    """Seconds that the search proved no plan of whole tables to be below; None where it proved nothing."""
 
     @property
     def is_cut(self) -> bool:

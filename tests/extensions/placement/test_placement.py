@@ -16,21 +16,18 @@ from hypothesis import strategies as st
 
 from harness.config.placement import read_plan, record_plan, write_sharding
 from harness.config.run_config import Override, resolve
+from harness.extensions.placement.compared import BASELINES, Costs, FoundPlan, compare_searches
 from harness.extensions.placement.learnt import Keeper
 from harness.extensions.placement.measured_plans import MAX_PLANS, add_measured, list_plans
 from harness.extensions.placement.plans import (
-    SAME,
-    Costs,
-    FoundPlan,
     Placement,
     PlacementQuestion,
-    _compare,
     make_tasks,
     record_best,
     search_plans,
     task_of_benchmark,
 )
-from harness.extensions.placement.shown import draw_costs
+from harness.extensions.placement.shown import SAME, draw_costs
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import write_record
 from harness.foundation.study import make_study
@@ -38,8 +35,8 @@ from reference_models.config.sections import parse_sharding
 from reference_models.distributed.placement import Devices
 from reference_models.distributed.search.costs import Sum
 from reference_models.distributed.search.net import net_of
-from reference_models.distributed.search.task import Plan, Shard, Task, place_whole
-from reference_models.distributed.search.tasks import generate_tasks
+from reference_models.distributed.search.task import Plan, Shard, Table, Task, place_whole
+from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks
 from reference_models.process.errors import ConfigError
 from reports.statistics.intervals import log_summary, mean_interval
 
@@ -213,10 +210,75 @@ def test_only_searches_whose_plans_cost_the_same_are_called_alike(tmp_path: Path
     asked = question(tmp_path, "dim", "lookup")
     task = task_of_benchmark(resolve("dlrm_tiny", [], None), asked, None)
     equal = replace(task, tables=task.tables[:1] * 4)
-    (alike,) = search_plans(asked, [equal], None).study.findings
-    assert alike.startswith("Cheapest by dim (as by lookup): ")
-    (alone,) = search_plans(replace(asked, by=("dim",)), [equal], None).study.findings
+    alike, _ = search_plans(asked, [equal], None).study.findings
+    assert alike.startswith("Cheapest by dim (as by lookup, greedy, local): ")
+    alone_asked = replace(asked, by=("dim",), has_baselines=False)
+    (alone,) = search_plans(alone_asked, [equal], None).study.findings
     assert alone.startswith("Cheapest by dim: ") and alone.endswith("no plan of whole tables is cheaper.")
+
+
+def test_baselines_stand_in_every_study_and_searches_of_papers_are_held_against_the_better(tmp_path: Path) -> None:
+    rows = rows_of(placement := search_tiny(tmp_path, "neuroshard")[1])
+    assert [*rows] == ["beam over columns", *BASELINES], "without a net it is called what it is"
+    assert all("Published" not in row for row in rows.values())
+    said = placement.study.findings[-1]
+    assert "rests on its cost net, which no row uses here: the claim is not shown" in said
+    assert rows["beam over columns"]["Against the best baseline"].startswith(("is ", "shows "))
+
+
+@pytest.mark.parametrize(
+    ("cost_s", "row", "claim"),
+    [
+        (1.0, "autoshard is no better than local, which is as cheap", "so the claim is not shown"),
+        (1.2, "autoshard is 20.0 % dearer than local: it loses", "so the claim is not shown"),
+        (0.9, "autoshard is 10.0 % cheaper than local", "as is claimed"),
+    ],
+)
+def test_a_learnt_plan_is_held_against_the_best_baseline_in_its_row_and_the_first_sentence(
+    cost_s: float, row: str, claim: str
+) -> None:
+    costs = {"autoshard": cost_s, "greedy": 1.1, "local": 1.0}
+    found = {name: [FoundPlan(search=name, cost_s=seconds)] for name, seconds in costs.items()}
+    compared = compare_searches(NO_COSTS, found, [0.8], is_small=False)
+    at = [column.name for column in compared.table.columns].index("Against the best baseline")
+    assert f"autoshard {compared.table.rows[0][at]}" == row and compared.closing.endswith(f"{row}.")
+    assert claim in compared.claim and "AutoShard's paper" in compared.claim
+
+
+def test_what_is_published_of_a_net_is_in_the_row_that_has_one() -> None:
+    found = {name: [FoundPlan(search=name, cost_s=1.0)] * 3 for name in ("neuroshard", "greedy", "local")}
+    compared = compare_searches(replace(NO_COSTS, has_net=True), found, [0.8] * 3, is_small=False)
+    row = dict(zip([column.name for column in compared.table.columns], compared.table.rows[0], strict=True))
+    assert row["Search"] == "neuroshard" and "23.8 %" in str(row["Published"])
+    assert "neuroshard is no better than greedy, which is as cheap" in compared.closing
+    assert "23.8 %" in compared.claim and compared.claim.endswith("so the claim is not shown.")
+
+
+def test_a_repaired_plan_says_so_beside_what_its_search_alone_has(tmp_path: Path) -> None:
+    asked = question(tmp_path, "lookup", "dim")
+    reuse = (1.0, *[0.0] * 16)
+    tables = [
+        Table(num_embeddings=rows, dim=1, pooling=pooling, reuse=reuse, optimizer="sgd")
+        for rows, pooling in ((4, 9.0), (4, 8.0), (6, 7.5), (4, 6.5), (6, 1.0))
+    ]
+    task = Task(name="tight", tables=tuple(tables), num_devices=2, memory_bytes=48, batch_size=64)
+    placement = search_plans(asked, [task], None)
+    row = rows_of(placement)["lookup"]
+    assert (row["Repaired"], row["Alone"]) == ("repaired by 1 swap", "none found")
+    both = search_plans(asked, [task, replace(task, memory_bytes=1000)], None)
+    row = rows_of(both)["lookup"]
+    assert row["Repaired"] == "repaired in 1 of 2 tasks, by 0 moves and 1 swap" and "in 1 of 2" in row["Alone"]
+
+
+def test_what_a_search_proved_is_beside_its_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reference_models.distributed.search.optimal.MAX_NODES", 1)
+    asked = question(tmp_path, "optimal")
+    devices = replace(DEVICES, num_devices=4, memory_bytes=4 << 30)
+    (task,) = generate_tasks(1, 5, replace(NEUROSHARD, batch_size=512), (14, 15))
+    row = rows_of(placement := search_plans(replace(asked, devices=devices), [task], None))["optimal"]
+    (found,) = placement.found["optimal"]
+    assert found.cost_s is not None and found.bound_s is not None
+    assert row["Above what it proved"] == pytest.approx(found.cost_s / found.bound_s - 1)
 
 
 def test_the_cheapest_plan_is_listed_table_by_table_and_device_by_device(tmp_path: Path) -> None:
@@ -234,7 +296,7 @@ def test_the_cheapest_plan_is_listed_table_by_table_and_device_by_device(tmp_pat
 @pytest.mark.parametrize(("balance", "said"), [(1.05, ""), (1.25, "; that is 1.25 times the mean of all devices")])
 def test_a_plan_is_said_to_be_uneven_beyond_a_tenth(balance: float, said: str) -> None:
     found = {"dim": [FoundPlan(search="dim", cost_s=2.0, balance=balance)]}
-    closing = _compare(question(Path()), NO_COSTS, found, [1.0], is_small=True)[1]
+    closing = compare_searches(NO_COSTS, found, [1.0], is_small=True).closing
     assert closing == f"Cheapest by dim: 2.00 s a step on the slowest device (modelled){said}."
 
 
@@ -247,7 +309,8 @@ def leads(costs: dict[str, float], bound_s: float, cutting: tuple[str, ...] = ()
         name: [FoundPlan(search=name, plan=cut if name in cutting else whole, cost_s=cost_s)]
         for name, cost_s in costs.items()
     }
-    table, closing = _compare(question(Path()), NO_COSTS, found, [bound_s], is_small=True)
+    compared = compare_searches(NO_COSTS, found, [bound_s], is_small=True)
+    table, closing = compared.table, compared.closing
     study = make_study("place", "", None, tables=[table], parameters=[], findings=[])
     chart = draw_costs(study, table, "x")
     assert chart is not None
@@ -266,7 +329,7 @@ def test_costs_that_differ_by_rounding_are_the_same_and_no_plan_is_below_the_opt
 
 def test_a_plan_below_the_optimum_is_said_to_cut_tables_where_it_does() -> None:
     assert leads({"neuroshard": 0.9, "dim": 1.2}, 1.0, ("neuroshard",))[2] == (
-        "neuroshard has the cheapest plan of 2, 10.0 % below the optimum: it cuts tables."
+        "beam over columns has the cheapest plan of 2, 10.0 % below the optimum: it cuts tables."
     )
     assert leads({"neuroshard": 0.9, "dim": 1.2}, 1.0)[2].endswith("of 2, 10.0 % below the optimum.")
     assert leads({"lookup": 1.1, "greedy": 1.1, "dim": 1.2}, 1.0)[2] == (
@@ -277,7 +340,7 @@ def test_a_plan_below_the_optimum_is_said_to_cut_tables_where_it_does() -> None:
 @pytest.mark.parametrize(("optimizer", "why"), [("adagrad", "of 4, 12 columns"), ("rowwise_adagrad", "row-wise")])
 def test_the_plan_that_is_kept_or_measured_can_be_run(tmp_path: Path, optimizer: Any, why: str) -> None:
     asked, placement = search_tiny(tmp_path, "lookup")
-    (task,), ((lookup,),) = placement.tasks, placement.found.values()
+    (task,), (lookup,) = placement.tasks, placement.found["lookup"]
     task = replace(task, tables=tuple(replace(table, optimizer=optimizer) for table in task.tables))
     ends = (0, 4, 16) if optimizer == "adagrad" else (0, 8, 16)
     parts = [Shard(table=0, first_column=start, num_columns=stop - start, device=0) for start, stop in pairwise(ends)]
@@ -404,7 +467,7 @@ def test_costs_of_a_task_are_correlated_apart_each_plan_once(tmp_path: Path) -> 
     for at, name in enumerate(["random", "dim", "lookup", "lookup again"]):
         at = min(at, 2)
         find[name] = [FoundPlan(search=name, cost_s=10.0**n - at, predicted_s=10.0**n + at) for n in (1, 2, 3)]
-    said = _compare(asked, costs, find, [None] * 3, is_small=False)[1]
+    said = compare_searches(costs, find, [None] * 3, is_small=False).closing
     assert "of 9 plans: Kendall's tau -1.00, the mean over 3 tasks" in said
 
 
@@ -423,4 +486,4 @@ def test_each_search_measures_for_itself(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("reference_models.distributed.search.measured.MeasuredCost.__call__", count)
     config, asked = resolve("dlrm_tiny", [], None), question(tmp_path, "greedy", "optimal", cost="measured")
     search_plans(asked, [task_of_benchmark(config, asked, None)], config)
-    assert len(made) == 3, "two searches, and what judges"
+    assert len(made) == 4, "three searches, and what judges"

@@ -1,0 +1,341 @@
+"""What searches found, held against one another, against the plain baselines, and against what is published."""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+
+from harness.extensions.placement.devices import plan_of_estimate
+from harness.extensions.placement.shown import SAME, find_cheapest
+from harness.foundation.study import Columns, make_table
+from reference_models.distributed.placement import PlannerEstimate
+from reference_models.distributed.search.costs import SetCost
+from reference_models.distributed.search.task import Plan, Table, Task
+from reports.statistics.intervals import Interval, mean_interval
+from reports.text.formatting import duration, percent, plural
+from rules.records.study import StudyTable
+
+BASELINES = ("greedy", "local")
+"""Searches that stand in every study: those of the papers are held against the better one."""
+PUBLISHED = "up to 23.8 %, other tasks"
+"""NeuroShard's abstract (MLSys'23): improvement of the embedding cost over the best baseline."""
+MOST_EVEN = 1.1
+"""Balance up to which nothing is said of it."""
+TIMED = "timed on one thread of this CPU; the exchange is modelled"
+_AUTOSHARD, _NEUROSHARD = "autoshard", "neuroshard"
+_BEAM = "beam over columns"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Costs:
+    """What searches minimise, what plans are judged by, and what is shown beside that."""
+
+    make_search: Callable[[], SetCost]
+    """Makes what is minimised, for each search anew: none knows, or holds in memory, what another has measured."""
+    judge: SetCost
+    modelled: SetCost
+    """By the bandwidths, which AutoShard's policy is trained by."""
+    predicted: SetCost | None = None
+    origin: Literal["measured", "modelled"] = "modelled"
+    """Origin of what plans are judged by."""
+    spread_of: Callable[[Collection[Table]], float | None] = lambda tables: None
+    """How far apart the rounds lay in which a set of tables was measured, as a fraction of their median."""
+    has_net: bool = False
+    """Whether searches minimise a cost net."""
+    findings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundPlan:
+    """A plan that one search found for one task, and what it costs; or why there is none."""
+
+    search: str
+    plan: Plan | None = None
+    cost_s: float | None = None
+    balance: float | None = None
+    predicted_s: float | None = None
+    took_s: float | None = None
+    spread: float | None = None
+    """How far apart the rounds lay in which the slowest device's tables were measured."""
+    bound_s: float | None = None
+    """Seconds that the search proved no plan of whole tables to be below."""
+    fault: Exception | None = None
+    note: str | None = None
+    """What must be known of the plan beside its cost."""
+
+
+def judge_plans(costs: Costs, tasks: Sequence[Task], found: dict[str, list[FoundPlan]]) -> dict[str, list[FoundPlan]]:
+    """Say what each plan costs. What is measured is measured anew, of all plans in turns."""
+    sets = {
+        (name, at): each.plan.sets(tasks[at])
+        for name, of in found.items()
+        for at, each in enumerate(of)
+        if each.plan is not None and each.cost_s is None
+    }
+    together = [tables for each in sets.values() for tables in each]
+    seconds = [costs.judge(together), *([] if costs.predicted is None else [costs.predicted(together)])]
+    done = {name: [*of] for name, of in found.items()}
+    ends = np.cumsum([len(each) for each in sets.values()], dtype=int)[:-1]
+    for (name, at), device_s, *predicted in zip(sets, *(np.split(each, ends) for each in seconds), strict=False):
+        slowest_s, mean_s = float(device_s.max()), float(device_s.mean())
+        predicted_s = float(predicted[0].max()) if predicted else None
+        done[name][at] = replace(
+            done[name][at],
+            cost_s=slowest_s,
+            balance=slowest_s / mean_s,
+            predicted_s=predicted_s,
+            spread=costs.spread_of(sets[name, at][int(device_s.argmax())]),
+        )
+    return done
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """Searches over all tasks: a table, and the sentences with which a study begins and ends."""
+
+    table: StudyTable
+    closing: str
+    claim: str
+
+
+def compare_searches(
+    costs: Costs,
+    found: Mapping[str, Sequence[FoundPlan]],
+    bounds: Sequence[float | None],
+    *,
+    is_small: bool,
+) -> Comparison:
+    """Compare the searches over all tasks; `bounds` are optima of whole tables where `is_small`, else lower
+    bounds."""
+    least, origin = np.array(bounds, np.float64), costs.origin
+    cost = {name: np.array([each.cost_s for each in of], np.float64) for name, of in found.items()}
+    whole = {name: float(of.mean()) for name, of in cost.items() if not np.isnan(of).any()}
+    base = next(iter(find_cheapest({name: whole[name] for name in whole if name in BASELINES})), None)
+    gains = {} if base is None else {name: _gain(cost[base], of) for name, of in cost.items() if name != base}
+    verdicts = {name: _verdict(gains[name], base) for name in (_AUTOSHARD, _NEUROSHARD) if base and name in gains}
+    rows = []
+    for name, of in found.items():
+        gain, plans = gains.get(name), [each.plan for each in of]
+        rows.append(
+            (
+                name_row(name, costs),
+                int((~np.isnan(cost[name])).sum()),
+                whole.get(name),
+                _mean([each.balance for each in of]),
+                _mean(_share_over(cost[name], least)),
+                _mean([each.took_s for each in of]),
+                any(plan is not None and plan.is_cut for plan in plans),
+                None if gain is None else gain.mean,
+                *((gain.interval.low, gain.interval.high) if gain and gain.interval else (None, None)),
+                verdicts.get(name),
+                *_say_repairs(of),
+                _gap(of),
+                PUBLISHED if name == _NEUROSHARD and costs.has_net else None,
+                _mean([each.predicted_s for each in of]),
+                max((each.spread for each in of if each.spread is not None), default=None),
+                next((str(each.fault) for each in of if each.fault is not None), None),
+            )
+        )
+    columns: Columns = (
+        ("Search", None, "given"), ("Tasks", None, "computed"), ("Cost", "s", origin), ("Balance", None, origin),
+        ("Over the optimum" if is_small else "Over the bound of whole tables", "share", origin),
+        ("Search time", "s", "measured"), ("Cuts tables", None, "computed"),
+        (f"Faster than {base or 'a baseline'}", "share", origin), ("From", "share", origin), ("To", "share", origin),
+        ("Against the best baseline", None, origin), ("Repaired", None, "computed"), ("Alone", None, origin),
+        ("Above what it proved", "share", origin), ("Published", None, "published"),
+        ("Predicted cost", "s", "modelled"), ("Spread of rounds", "share", "measured"),
+        ("Why it has none", None, "computed"),
+    )  # fmt: skip
+    kept = [at for at in range(len(columns)) if at < 6 or any(row[at] is not None for row in rows)]
+    table = make_table(
+        "Plans: the slowest device's embeddings per step" + (", means over the tasks" if len(bounds) > 1 else ""),
+        [columns[at] for at in kept],
+        [[row[at] for at in kept] for row in rows],
+    )
+    reached = [name for name in whole if not _share_over(cost[name], least).any()]
+    first = _close(costs, found, whole, base, dict.fromkeys(reached, "optimum" if is_small else "bound"))
+    learnt = [f"{name_row(name, costs)} {said}" for name, said in verdicts.items() if _is_learnt(name, costs)]
+    closing = "; ".join([first.removesuffix("."), *learnt]) + f".{_rank(found, origin)}"
+    return Comparison(table=table, closing=closing, claim=say_claim(costs, found, verdicts))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Gain:
+    """By what share a search's plans are faster than the baseline's, and its interval over several tasks."""
+
+    mean: float | None
+    interval: Interval | None
+
+
+def _gain(base: NDArray[np.float64], cost: NDArray[np.float64]) -> _Gain:
+    both = ~np.isnan(base) & ~np.isnan(cost)
+    shares = _share_over(base[both], cost[both])
+    return _Gain(mean=_mean(shares), interval=mean_interval(shares))
+
+
+def _verdict(gain: _Gain, base: str) -> str:
+    """Say how a search's plans are beside the best baseline's: of several tasks by the interval of the mean."""
+    if gain.mean is None:
+        return f"has no plan beside {base}'s"
+    low, high = (gain.interval.low, gain.interval.high) if gain.interval else (gain.mean, gain.mean)
+    if low > 0:
+        return f"is {percent(1 - 1 / (1 + gain.mean))} cheaper than {base}"
+    if high < 0:
+        return f"is {percent(1 / (1 + gain.mean) - 1)} dearer than {base}: it loses"
+    if low == high:
+        return f"is no better than {base}, which is as cheap"
+    return f"shows no difference from {base}"
+
+
+def name_row(name: str, costs: Costs) -> str:
+    """Return what a row is called: without a cost net, NeuroShard's search is a beam over cuts of columns."""
+    return _BEAM if name == _NEUROSHARD and not costs.has_net else name
+
+
+def _is_learnt(name: str, costs: Costs) -> bool:
+    return name == _AUTOSHARD or (name == _NEUROSHARD and costs.has_net)
+
+
+def say_claim(costs: Costs, found: Collection[str], verdicts: Mapping[str, str]) -> str:
+    """Hold what was found against what is published of learned searches, in one sentence."""
+    said = []
+    if _AUTOSHARD in found:
+        here = verdicts.get(_AUTOSHARD, "has no baseline beside it")
+        shown = "as is claimed" if "cheaper" in here else "so the claim is not shown"
+        said.append(
+            "AutoShard's paper (KDD'22) claims plans that are better than heuristics', without one figure: here it "
+            f"{here}, {shown}"
+        )
+    if _NEUROSHARD in found and costs.has_net:
+        here = verdicts.get(_NEUROSHARD, "has no baseline beside it")
+        shown = "on tasks of our own" if "cheaper" in here else "so the claim is not shown"
+        said.append(f"NeuroShard's paper (MLSys'23) has {PUBLISHED}, over its best baseline: here it {here}, {shown}")
+    elif _NEUROSHARD in found:
+        said.append(
+            f"NeuroShard's published improvement ({PUBLISHED}) rests on its cost net, which no row uses here: the "
+            "claim is not shown"
+        )
+    if not said:
+        said.append(f"Nothing learnt is compared here: what is published (NeuroShard: {PUBLISHED}) is not shown")
+    return "; ".join(said) + "."
+
+
+def _say_repairs(of: Sequence[FoundPlan]) -> tuple[str | None, str | None]:
+    """Say how plans were repaired, and what the search alone has; None of both where nothing was."""
+    repairs = [each.plan.repair for each in of if each.plan is not None and each.plan.repair is not None]
+    if not repairs:
+        return None, None
+    if len(of) == 1:
+        return str(repairs[0]), "none found"
+    counts = [sum(each.num_moves for each in repairs), sum(each.num_swaps for each in repairs)]
+    alone = [each.cost_s for each in of if each.plan is not None and each.plan.repair is None]
+    mean_s = _mean(alone)
+    what = f"{duration(mean_s)} in {len(alone)} of {len(of)} tasks" if mean_s is not None else "none found"
+    steps = f"{plural(counts[0], 'move')} and {plural(counts[1], 'swap')}"
+    return f"repaired in {len(repairs)} of {len(of)} tasks, by {steps}", what
+
+
+def _gap(of: Sequence[FoundPlan]) -> float | None:
+    """Return by what share plans are at most above what their search proved no plan of whole tables to be below."""
+    pairs = [(each.cost_s, each.bound_s) for each in of if each.bound_s is not None and each.cost_s is not None]
+    return max((float(_share_over(np.array(cost_s), np.array(bound_s))) for cost_s, bound_s in pairs), default=None)
+
+
+def _rank(found: Mapping[str, Sequence[FoundPlan]], origin: str) -> str:
+    """Say how well predicted costs rank plans, as the mean of the tasks' rank correlations; empty where none is."""
+    by_task = zip(*found.values(), strict=True)
+    pairs = [{(each.predicted_s, each.cost_s) for each in of if each.predicted_s} for of in by_task]
+    taus = [float(kendalltau(*zip(*each, strict=True)).statistic) for each in pairs if len(each) > 2]
+    tau, over = _mean(taus), f", the mean over {len(taus)} tasks" if len(taus) > 1 else ""
+    of_plans = f"Predicted and {origin} costs of {sum(map(len, pairs))} plans"
+    return "" if tau is None else f" {of_plans}: Kendall's tau {tau:.2f}{over}."
+
+
+def list_cheapest(
+    task: Task, found: Mapping[str, Sequence[FoundPlan]], costs: Costs, estimate: PlannerEstimate | None
+) -> list[StudyTable]:
+    """List where the plan that is called the cheapest has each table, and what each device holds by it.
+
+    There is none of TorchRec's own plan, which has tables of its own, nor where no plan is known.
+    """
+    known = {name: of[0].cost_s for name, of in found.items() if of[0].cost_s is not None}
+    name = next(iter(find_cheapest(known)), "")
+    plan = found[name][0].plan if name else None
+    if plan is None or (estimate is not None and plan == plan_of_estimate(estimate)):
+        return []
+    shards = [[shard for shard in plan.shards if shard.table == number] for number in range(len(task.tables))]
+    places: Columns = (
+        ("Table", None, "given"), ("Rows", None, "given"), ("Columns", None, "given"), ("Shards", None, "computed"),
+        ("Shard columns", None, "computed"), ("Devices", None, "computed"),
+    )  # fmt: skip
+    of_tables = [
+        (number, table.num_embeddings, table.dim, len(of), max(shard.num_columns for shard in of),
+         tuple(shard.device for shard in of))
+        for number, (table, of) in enumerate(zip(task.tables, shards, strict=True))
+    ]  # fmt: skip
+    sets = plan.sets(task)
+    device_s = costs.judge(sets).tolist() if costs.origin == "modelled" else [None] * len(sets)
+    loads: Columns = (
+        ("Device", None, "given"), ("Tables", None, "computed"), ("Memory", "B", "computed"),
+        ("Of its memory", "share", "computed"), ("Embeddings per step", "s", "modelled"),
+    )  # fmt: skip
+    of_devices = []
+    for device, (tables, seconds) in enumerate(zip(sets, device_s, strict=True)):
+        memory = sum(table.memory_bytes for table in tables)
+        numbers = tuple(sorted({shard.table for shard in plan.shards if shard.device == device}))
+        of_devices.append((device, numbers or None, memory, memory / task.memory_bytes, seconds))
+    return [
+        make_table(f"The plan by {name}: where each table would be", places, of_tables),
+        make_table(f"The plan by {name}: what each device would hold", loads, of_devices),
+    ]
+
+
+def _share_over(costs: NDArray[np.float64], least: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return by what share costs are above others, 0 where they differ by no more than rounding."""
+    over = costs / least - 1
+    return np.where(np.abs(over) <= SAME, 0.0, over)
+
+
+def as_clause(closing: str) -> str:
+    """Return what a closing sentence says first, as the end of a title."""
+    first = re.split(r"[.;] |\.$", closing, maxsplit=1)[0]
+    return first[:1].lower() + first[1:]
+
+
+def _mean(values: Sequence[float | None] | NDArray[np.float64]) -> float | None:
+    known = np.array([value for value in values if value is not None], np.float64)
+    return float(np.nanmean(known)) if known.size and not np.isnan(known).all() else None
+
+
+def _close(
+    costs: Costs,
+    found: Mapping[str, Sequence[FoundPlan]],
+    whole: Mapping[str, float],
+    base: str | None,
+    reached: Mapping[str, str],
+) -> str:
+    """Say in a sentence whose plans are the cheapest, of the searches that placed all tasks, and how even they are.
+
+    `reached` are the searches whose plans cost what no plan of whole tables is below, with the name of that.
+    """
+    if not whole:
+        return "No search has a plan of every task whose cost is known."
+    name, *alike = find_cheapest(whole)
+    label, origin = name_row(name, costs), costs.origin
+    if len(found[name]) == 1 and (repaired := _say_repairs(found[name])[0]):
+        label += f", {repaired}"
+    also = f" (as by {', '.join(name_row(each, costs) for each in alike)})" if alike else ""
+    is_less = base is not None and base not in (name, *alike)
+    than = f", {percent(1 - whole[name] / whole[base])} less than by {base}" if is_less and base else ""
+    how = f"{origin}: {TIMED}" if origin == "measured" else origin
+    said = f"{label}{also}: {duration(whole[name])} a step on the slowest device ({how}){than}"
+    if (times := _mean([each.balance for each in found[name]]) or 1.0) > MOST_EVEN:
+        said += f"; that is {times:.2f} times the mean of all devices"
+    if origin == "measured":
+        return f"Lowest by {said}; sets were measured once more, which is no verdict: --run measures steps."
+    limit = f"; it is the {reached[name]}, so no plan of whole tables is cheaper" if name in reached else ""
+    return f"Cheapest by {said}{limit}."

@@ -1,0 +1,130 @@
+"""Moves and swaps of pieces between devices: until all have room, or until none makes the slowest device faster."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference_models.distributed.search.pieces import Filling, Held, PieceCosts, Pieces
+
+LEAST_GAIN = 1e-9
+"""Share of the slowest device's seconds that a step gains at least: less is rounding."""
+_MAX_STEPS = {True: 2_000, False: 100}
+_NUM_TRIED = {True: 1, False: 8}
+"""Steps that are tried at a time, and taken in all, by whether the cost of a set is the sum of its pieces."""
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Layout:
+    """Pieces on devices as arrays: of each piece its device, bytes and seconds; of each device both sums."""
+
+    def __init__(self, costs: PieceCosts, held: Held) -> None:
+        self.costs, self.num_devices = costs, len(held)
+        self.pieces: Pieces = tuple(piece for of in held for piece in of)
+        self.device = np.repeat(np.arange(len(held)), [len(of) for of in held])
+        self.sizes = costs.sizes(self.pieces)
+        self.weights, self.is_exact = costs.weights(self.pieces)
+        self.num_moves = self.num_swaps = 0
+
+    @property
+    def used(self) -> Floats:
+        """Bytes of each device."""
+        return _sum_by(self.device, self.sizes, self.num_devices)
+
+    @property
+    def loads(self) -> Floats:
+        """Seconds of each device, less what a device has that holds any where that is known."""
+        return _sum_by(self.device, self.weights, self.num_devices) if self.is_exact else self.costs(self.held)
+
+    @property
+    def held(self) -> Held:
+        """What each device holds."""
+        return tuple(self.on(device) for device in range(self.num_devices))
+
+    def on(self, device: int, away: int = -1, added: int = -1) -> Pieces:
+        """Return the pieces of a device without the piece `away` and with the piece `added`; -1 is none."""
+        there = [int(at) for at in np.flatnonzero(self.device == device) if at != away]
+        return tuple(self.pieces[at] for at in [*there, *([added] if added >= 0 else [])])
+
+    def steps(self, source: int) -> tuple[Integers, Integers, Integers]:
+        """Return all moves and swaps of pieces of a device: the piece, that which comes in its place (-1 of moves),
+        and the other device, each [steps]."""
+        mine, theirs = np.flatnonzero(self.device == source), np.flatnonzero(self.device != source)
+        others = np.delete(np.arange(self.num_devices), source)
+        second = np.concatenate((np.full(len(others), -1), theirs))
+        target = np.concatenate((others, self.device[theirs]))
+        return np.repeat(mine, len(second)), np.tile(second, len(mine)), np.tile(target, len(mine))
+
+    def take(self, first: int, second: int, target: int) -> None:
+        """Move a piece to another device, or swap it for `second`."""
+        if second >= 0:
+            self.device[second] = self.device[first]
+            self.num_swaps += 1
+        else:
+            self.num_moves += 1
+        self.device[first] = target
+
+
+def _sum_by(device: Integers, values: Floats, num_devices: int) -> Floats:
+    return np.bincount(device, values, num_devices).astype(np.float64)
+
+
+def _leaving(values: Floats, first: Integers, second: Integers) -> Floats:
+    """Return what each step takes from its device and gives to the other."""
+    return np.asarray(values[first] - np.where(second >= 0, values[second], 0.0))
+
+
+def settle(layout: Layout) -> bool:
+    """Move and swap until every device has room; return whether all have.
+
+    Each step leaves fewest bytes without room, of equal ones that after which the slower device is fastest.
+    """
+    while (over := np.maximum(layout.used - layout.costs.task.memory_bytes, 0.0)).any():
+        sources = np.argsort(-over)[: np.count_nonzero(over)].tolist()
+        step = next((found for source in sources if (found := _best_step(layout, source, over))), None)
+        if step is None:
+            return False
+        layout.take(*step)
+    return True
+
+
+def _best_step(layout: Layout, source: int, over: Floats) -> tuple[int, int, int] | None:
+    """Return the step that takes most from the bytes for which a device has no room; None where none takes any."""
+    first, second, target = layout.steps(source)
+    if not len(first):
+        return None
+    size, weight = (_leaving(values, first, second) for values in (layout.sizes, layout.weights))
+    loads = _sum_by(layout.device, layout.weights, layout.num_devices)
+    free = layout.costs.task.memory_bytes - layout.used
+    left = np.maximum(size * -1 - free[source], 0.0) + np.maximum(size - free[target], 0.0)
+    slower = np.maximum(loads[source] - weight, loads[target] + weight)
+    best = int(np.lexsort((slower, left - over[target]))[0])
+    is_less = left[best] < over[source] + over[target[best]]
+    return (int(first[best]), int(second[best]), int(target[best])) if is_less else None
+
+
+def descend(layout: Layout) -> Filling:
+    """Take the move or swap that makes the slowest device fastest, within memory, until none does."""
+    costs, memory = layout.costs, layout.costs.task.memory_bytes
+    for _ in range(_MAX_STEPS[layout.is_exact]):
+        loads, used = layout.loads, layout.used
+        source = int(loads.argmax())
+        first, second, target = layout.steps(source)
+        size, weight = (_leaving(values, first, second) for values in (layout.sizes, layout.weights))
+        slower = np.maximum(loads[source] - weight, loads[target] + weight)
+        fits = (used[target] + size <= memory) & (used[source] - size <= memory)
+        order = np.flatnonzero(fits)[np.argsort(slower[fits], kind="stable")][: _NUM_TRIED[layout.is_exact]]
+        if not len(order):
+            break
+        if layout.is_exact:
+            seconds = slower[order]
+        else:
+            tried = [(int(first[at]), int(second[at]), int(target[at])) for at in order]
+            sets = [layout.on(source, away, added) for away, added, _ in tried]
+            sets += [layout.on(to, added, away) for away, added, to in tried]
+            seconds = costs(sets).reshape(2, -1).max(axis=0)
+        best = int(seconds.argmin())
+        if not seconds[best] < loads[source] * (1 - LEAST_GAIN):
+            break
+        layout.take(int(first[order[best]]), int(second[order[best]]), int(target[order[best]]))
+    held = layout.held
+    return float(costs(held).max()), held

@@ -1,0 +1,76 @@
+"""Local search: the plain baseline that learned searches are held against."""
+
+import math
+
+from reference_models.distributed.search.costs import SetCost
+from reference_models.distributed.search.descent import LEAST_GAIN, Layout, descend
+from reference_models.distributed.search.pieces import (
+    Filling,
+    Piece,
+    PieceCosts,
+    Pieces,
+    fill_devices,
+    halve,
+    may_be_halved,
+    whole_tables,
+)
+from reference_models.distributed.search.repair import find_room, plan_of
+from reference_models.distributed.search.task import Plan, Task
+from reference_models.process.errors import ConfigError
+
+MAX_CUTS, PATIENCE = 40, 3
+"""Cuts one after another, and how many of them without gain end it."""
+_EVEN = 1 + 1e-3
+"""The slowest device over the mean up to which nothing is cut any more: cuts add to what there is to do."""
+
+
+def local(task: Task, cost: SetCost, seed: int) -> Plan:
+    """Place the costliest table first, then move and swap until the slowest device gains by neither; then halve its
+    costliest piece, all parts of that table, and begin again, as long as that gains. Nothing is random.
+
+    Raises ConfigError where neither whole tables nor parts of them find room.
+    """
+    costs = PieceCosts(task, cost)
+    pieces, best, fault, num_vain = whole_tables(task), None, None, 0
+    for _ in range(1 + MAX_CUTS):
+        found = None
+        try:
+            found = improve(costs, pieces, "local")
+        except ConfigError as error:
+            fault = fault or error
+        if best is None:
+            best = found
+        elif found is not None and found[0] < best[0] * (1 - LEAST_GAIN):
+            best, num_vain = found, 0
+        else:
+            num_vain += 1
+        piece = _choose_cut(costs, pieces, found)
+        if piece is None or num_vain == PATIENCE:
+            break
+        pieces = halve(pieces, piece[0])
+    if best is not None:
+        return plan_of(costs, best[1], "local")
+    assert fault is not None
+    raise fault
+
+
+def improve(costs: PieceCosts, pieces: Pieces, search: str) -> Filling:
+    """Place the costliest piece first, find room for all, and move and swap them. Raises ConfigError as `find_room`
+    does."""
+    (filled,) = fill_devices(costs, [costs.ordered(pieces)], [math.inf], overflows=True)
+    return descend(Layout(costs, find_room(costs, filled[1], search)[0]))
+
+
+def _choose_cut(costs: PieceCosts, pieces: Pieces, found: Filling | None) -> Piece | None:
+    """Return the costliest piece of the slowest device, or the largest of all where they find no room; None where it
+    may not be halved, or the devices are even."""
+    if found is None:
+        weights = costs.sizes(pieces)
+    else:
+        seconds = costs(found[1])
+        if found[0] <= seconds.mean() * _EVEN:
+            return None
+        pieces = found[1][int(seconds.argmax())]
+        weights = costs.weights(pieces)[0]
+    order = sorted(zip(weights, pieces, strict=True), reverse=True)
+    return next((piece for _, piece in order if may_be_halved(costs.task, piece)), None)

@@ -1,0 +1,112 @@
+"""Tables and parts of them as pieces that devices are filled with, and what sets of pieces cost."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from reference_models.distributed.search.costs import Seconds, SetCost, add_up
+from reference_models.distributed.search.task import Table, Task
+
+Piece = tuple[int, int]
+"""A table's number, and how many of its columns."""
+Pieces = tuple[Piece, ...]
+Held = tuple[Pieces, ...]
+"""What each device holds."""
+Filling = tuple[float, Held]
+"""Seconds of the slowest device, infinite where a piece found none, and what each device was given."""
+COLUMN_STEP = 4
+"""A part of a table has a multiple of so many columns, which is what FBGEMM's kernels load at once."""
+
+
+class PieceCosts:
+    """A cost of sets, asked for each set of a task's pieces once, with the pieces themselves."""
+
+    def __init__(self, task: Task, cost: SetCost) -> None:
+        self.task, self._cost = task, cost
+        self._tables: dict[Piece, Table] = {}
+        self._known: dict[Pieces, float] = {(): 0.0}
+
+    def table(self, piece: Piece) -> Table:
+        """Return the piece as a table of its own."""
+        if piece not in self._tables:
+            self._tables[piece] = self.task.tables[piece[0]].with_columns(piece[1])
+        return self._tables[piece]
+
+    def sizes(self, pieces: Pieces) -> Seconds:
+        """Return the bytes of each piece, float64."""
+        return np.array([self.table(piece).memory_bytes for piece in pieces], dtype=float)
+
+    def alone(self, pieces: Pieces) -> Seconds:
+        """Return the seconds of each piece on a device of its own."""
+        return self([(piece,) for piece in pieces])
+
+    def ordered(self, pieces: Pieces) -> Pieces:
+        """Return the pieces in falling order of their seconds alone, then of their bytes."""
+        return tuple(pieces[place] for place in np.lexsort((-self.sizes(pieces), -self.alone(pieces))))
+
+    def weights(self, pieces: Pieces) -> tuple[Seconds, bool]:
+        """Return what each piece adds to its device, in seconds, and whether that is exact, as where costs add up."""
+        parts = add_up(self._cost, [self.table(piece) for piece in pieces])
+        return (self.alone(pieces), False) if parts is None else (parts[0], True)
+
+    def __call__(self, sets: Sequence[Pieces]) -> Seconds:
+        """Return the seconds of each set; those that were not asked for before are one batch."""
+        new = [pieces for pieces in dict.fromkeys(sets) if pieces not in self._known]
+        if new:
+            costs = self._cost([[self.table(piece) for piece in pieces] for pieces in new])
+            self._known.update(zip(new, costs.tolist(), strict=True))
+        return np.array([self._known[pieces] for pieces in sets])
+
+
+def fill_devices(
+    costs: PieceCosts, lists: Sequence[Pieces], caps: Sequence[float], *, overflows: bool = False
+) -> list[Filling]:
+    """Place lists of pieces of equal length, each in its order and with its cap on the columns of a device.
+
+    A piece goes to the device whose set costs least so far, of those that have the memory and stay within the cap;
+    among equals to that which holds fewest bytes. One that finds no room ends its list, unless it `overflows`: then
+    it goes to the device with fewest bytes. All lists advance together: a step is one batch of sets.
+    """
+    task, num_lists = costs.task, len(lists)
+    loads, memory, columns = np.zeros((3, num_lists, task.num_devices))
+    held: list[list[Pieces]] = [[()] * task.num_devices for _ in lists]
+    limits, alive = np.asarray(caps)[:, None], np.ones(num_lists, dtype=bool)
+    for pieces in zip(*lists, strict=True):
+        sizes = np.array([[costs.table(piece).memory_bytes] for piece in pieces], dtype=float)
+        widths = np.array([[piece[1]] for piece in pieces], dtype=float)
+        fits = (memory + sizes <= task.memory_bytes) & (columns + widths <= limits)
+        if overflows:
+            fits |= ~fits.any(axis=1, keepdims=True) & (memory == memory.min(axis=1, keepdims=True))
+        alive &= fits.any(axis=1)
+        load = np.where(fits, loads, math.inf)
+        is_least = fits & (load == load.min(axis=1, keepdims=True))
+        rows, devices = np.flatnonzero(alive), np.where(is_least, memory, math.inf).argmin(axis=1)[alive]
+        for row, device in zip(rows.tolist(), devices.tolist(), strict=True):
+            held[row][device] += (pieces[row],)
+        memory[rows, devices] += sizes[alive, 0]
+        columns[rows, devices] += widths[alive, 0]
+        loads[rows, devices] = costs([held[row][device] for row, device in zip(rows, devices, strict=True)])
+    slowest = np.where(alive, loads.max(axis=1), math.inf)
+    return [*zip(slowest.tolist(), map(tuple, held), strict=True)]
+
+
+def whole_tables(task: Task) -> Pieces:
+    """Return each table as one piece."""
+    return tuple((number, table.dim) for number, table in enumerate(task.tables))
+
+
+def may_be_halved(task: Task, piece: Piece) -> bool:
+    """Return whether all parts of the piece's table may be halved, and a run still takes the plan.
+
+    TorchRec's column_wise cuts a table into equal parts, FBGEMM's are multiples of COLUMN_STEP, and row-wise Adagrad
+    would keep a state for each part.
+    """
+    return piece[1] % (2 * COLUMN_STEP) == 0 and task.tables[piece[0]].optimizer != "rowwise_adagrad"
+
+
+def halve(pieces: Pieces, table: int) -> Pieces:
+    """Return the pieces with each part of a table as two halves, so that its parts stay equal."""
+    parts = [piece for piece in pieces if piece[0] == table]
+    halves = [(table, num_columns // 2) for _, num_columns in parts for _ in range(2)]
+    return tuple(sorted([*(piece for piece in pieces if piece[0] != table), *halves]))

@@ -1,0 +1,121 @@
+"""Plans where a search found no room: by moves and swaps, by bytes, and by trying all arrangements of few pieces."""
+
+import numpy as np
+
+from reference_models.distributed.search.costs import Seconds
+from reference_models.distributed.search.descent import Layout, descend, settle
+from reference_models.distributed.search.pieces import Held, PieceCosts, Pieces, may_be_halved, whole_tables
+from reference_models.distributed.search.task import Plan, Repair, RepairStart, Shard, Task
+from reference_models.process.errors import ConfigError
+
+MAX_PACKED = 20_000
+"""Pieces that are placed while arrangements are tried, after which it is given up."""
+MAX_PIECES = 100
+"""Pieces of which arrangements are tried: of more, so few as MAX_PACKED are no search."""
+
+
+def plan_of(costs: PieceCosts, held: Held, search: str) -> Plan:
+    """Give pieces their columns, in the order of devices, after they have found room. Raises ConfigError as
+    `find_room`."""
+    held, repair = find_room(costs, held, search)
+    ends, shards = [0] * len(costs.task.tables), []
+    for device, pieces in enumerate(held):
+        for table, num_columns in pieces:
+            shards.append(Shard(table=table, first_column=ends[table], num_columns=num_columns, device=device))
+            ends[table] += num_columns
+    return Plan(shards=tuple(sorted(shards)), repair=repair)
+
+
+def find_room(costs: PieceCosts, held: Held, search: str) -> tuple[Held, Repair | None]:
+    """Return pieces on devices that have room for them, and what that took; None where they had before.
+
+    By moves and swaps; else from the largest piece first, each where least stays free; else by trying arrangements.
+    What is begun anew is improved by moves and swaps. Raises ConfigError where no room was found, which says whether
+    that is proved.
+    """
+    if all(costs.sizes(pieces).sum() <= costs.task.memory_bytes for pieces in held):
+        return held, None
+    layout = Layout(costs, held)
+    if settle(layout):
+        return layout.held, _count(layout, "search")
+    pieces = layout.pieces
+    layout = Layout(costs, _fit_tightly(costs, pieces))
+    if settle(layout):
+        return descend(layout)[1], _count(layout, "bytes")
+    packed = pack(costs.sizes(pieces), costs.task.num_devices, costs.task.memory_bytes)
+    if isinstance(packed, bool):
+        raise no_plan(costs.task, search, is_proved=not packed and len(pieces) == len(costs.task.tables))
+    layout = Layout(costs, _arranged(pieces, packed, costs.task.num_devices))
+    return descend(layout)[1], _count(layout, "trial")
+
+
+def _count(layout: Layout, start: RepairStart) -> Repair:
+    return Repair(start=start, num_moves=layout.num_moves, num_swaps=layout.num_swaps)
+
+
+def _arranged(pieces: Pieces, devices: list[int], num_devices: int) -> Held:
+    pairs = [*zip(pieces, devices, strict=True)]
+    return tuple(tuple(piece for piece, on in pairs if on == device) for device in range(num_devices))
+
+
+def _fit_tightly(costs: PieceCosts, pieces: Pieces) -> Held:
+    """Place the largest piece first, each where it leaves fewest bytes free, or where most are free if it has no
+    room anywhere."""
+    sizes = costs.sizes(pieces)
+    free, devices = np.full(costs.task.num_devices, float(costs.task.memory_bytes)), [0] * len(pieces)
+    for at in np.argsort(-sizes, kind="stable").tolist():
+        roomy = free >= sizes[at]
+        devices[at] = int(np.where(roomy, free, np.inf).argmin() if roomy.any() else free.argmax())
+        free[devices[at]] -= sizes[at]
+    return _arranged(pieces, devices, costs.task.num_devices)
+
+
+def pack(sizes: Seconds, num_devices: int, memory_bytes: int) -> list[int] | bool:
+    """Try arrangements of pieces of these bytes on equal devices, the largest piece first, where least stays free.
+
+    Returns the device of each piece; False where all arrangements were tried, so that there is none, True where
+    there may be one after MAX_PACKED pieces were placed or where there are more than MAX_PIECES.
+    """
+    order, free, num_tried = np.argsort(-sizes, kind="stable").tolist(), [float(memory_bytes)] * num_devices, 0
+    left, devices = np.cumsum(sizes[order][::-1])[::-1].tolist(), [0] * len(order)
+
+    def place(at: int) -> bool | None:
+        """Place the pieces from `at` on; False where that cannot be, None where too many were tried."""
+        nonlocal num_tried
+        if at == len(order):
+            return True
+        if sum(each for each in free if each >= sizes[order[-1]]) < left[at]:
+            return False
+        for room in sorted({each for each in free if each >= sizes[order[at]]}):  # equal devices are tried once
+            if (num_tried := num_tried + 1) > MAX_PACKED:
+                return None
+            devices[order[at]] = device = free.index(room)
+            free[device] -= sizes[order[at]]
+            if (found := place(at + 1)) is not False:
+                return found
+            free[device] = room
+        return False
+
+    found = None if len(order) > MAX_PIECES else place(0)
+    return devices if found else found is None
+
+
+def no_plan(task: Task, search: str, *, is_proved: bool = False) -> ConfigError:
+    """Return the error that says why a search has no plan; `is_proved` where all plans of whole tables were tried.
+
+    More devices are advised only where it is proved that these are too few.
+    """
+    sizes, devices = [table.memory_bytes for table in task.tables], f"{task.num_devices} devices of"
+    may_cut = any(may_be_halved(task, piece) for piece in whole_tables(task))
+    advice = "Use more or larger devices" + (", or --by local, which cuts tables." if may_cut else ".")
+    if (short := sum(sizes) - task.num_devices * task.memory_bytes) > 0:
+        why = f"{sum(sizes)} bytes of tables on {devices} {task.memory_bytes}, {short} bytes short"
+        advice = "Use more or larger devices."
+    elif (short := max(sizes) - task.memory_bytes) > 0:
+        why = f"table {sizes.index(max(sizes))} alone is {short} bytes larger than a device of {task.memory_bytes}"
+    elif is_proved:
+        why = f"all arrangements of whole tables were tried, and none fits on {devices} {task.memory_bytes} bytes"
+    else:
+        why = f"this search found none on {devices} {task.memory_bytes} bytes, which proves nothing of others"
+        advice = "Use --by optimal or local."
+    return ConfigError(f"{search} finds no plan for {task.name}: {why}. {advice}")
