@@ -20,6 +20,13 @@ class Devices:
     devices_per_host: int
     intra_host_bandwidth: float
     inter_host_bandwidth: float
+    reserve: float = 0.0
+    """Share of a device's memory that tables leave free: for activations, buffers and the dense part."""
+
+    @property
+    def usable_bytes(self) -> int:
+        """What tables and their optimizer's state may take of one device."""
+        return int(self.memory_bytes * (1 - self.reserve))
 
 
 def is_outside_devices(kernel: str) -> bool:

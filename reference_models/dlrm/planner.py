@@ -101,14 +101,14 @@ class EstimatedCost:
 
 
 def _describe_devices(devices: Devices) -> Topology:
-    per_ms = 1e-3
+    per_ms, is_cuda = 1e-3, devices.device_type == "cuda"
     with quiet_torchrec():
         return Topology(
             world_size=devices.num_devices,
             compute_device=devices.device_type,
-            hbm_cap=devices.memory_bytes if devices.device_type == "cuda" else None,
-            ddr_cap=devices.memory_bytes if devices.device_type == "cpu" else None,
-            hbm_mem_bw=devices.memory_bandwidth * per_ms,
+            hbm_cap=devices.memory_bytes if is_cuda else None,
+            ddr_cap=None if is_cuda else devices.memory_bytes,
+            **{("hbm_mem_bw" if is_cuda else "ddr_mem_bw"): devices.memory_bandwidth * per_ms},
             local_world_size=min(devices.devices_per_host, devices.num_devices),
             intra_host_bw=devices.intra_host_bandwidth * per_ms,
             inter_host_bw=devices.inter_host_bandwidth * per_ms,
@@ -139,6 +139,7 @@ def plan_for_devices(
             enumerator=enumerator,
             stats=[],
             timeout_seconds=SEARCH_S,
+            heuristical_storage_reservation_percentage=devices.reserve,
         )
     try:
         with quiet_torchrec():

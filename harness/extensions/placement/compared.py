@@ -281,7 +281,7 @@ def list_cheapest(
     device_s = costs.judge(sets).tolist() if costs.origin == "modelled" else [None] * len(sets)
     loads: Columns = (
         ("Device", None, "given"), ("Tables", None, "computed"), ("Memory", "B", "computed"),
-        ("Of its memory", "share", "computed"), ("Embeddings per step", "s", "modelled"),
+        ("Of what tables may take", "share", "computed"), ("Embeddings per step", "s", "modelled"),
     )  # fmt: skip
     of_devices = []
     for device, (tables, seconds) in enumerate(zip(sets, device_s, strict=True)):

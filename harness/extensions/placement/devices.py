@@ -22,12 +22,15 @@ _PARAMETERS = (
     ("num_devices", "devices", None),
     ("device_type", "device type", None),
     ("memory_bytes", "memory of one device", "B"),
+    ("reserve", "of that memory, kept free of tables", "share"),
     ("memory_bandwidth", "bandwidth of that memory", "B/s"),
     ("devices_per_host", "devices per host", None),
     ("intra_host_bandwidth", "bandwidth within a host", "B/s"),
     ("inter_host_bandwidth", "bandwidth between hosts", "B/s"),
 )
 """Members of Devices, and the names and units of the parameters that they are in a study."""
+_ONE_THREAD = "a copy on one thread of this CPU, read and written"
+_OF_GPUS = "assumed: a link of hosts with GPUs"
 
 
 def make_devices_plan(
@@ -133,15 +136,23 @@ def torchrec_tables(config: RunConfig, estimate: PlannerEstimate) -> tuple[list[
     return tables, findings, make_check("elements of all tables placed", expected=expected, found=placed)
 
 
-def list_device_parameters(devices: Devices, given: Collection[str]) -> list[Parameter]:
-    """List the numbers of devices that a study rests on; `given` names those that the user gave."""
+def list_device_parameters(
+    devices: Devices, given: Collection[str], measured: Collection[str] = ()
+) -> list[Parameter]:
+    """List the numbers of devices that a study rests on; `given` names those that the user gave, `measured` those of
+    this CPU. Rates of CPUs that are neither are flagged."""
+    is_cpu = devices.device_type == "cpu"
     return [
         Parameter(
             name=name,
             value=getattr(devices, member),
             unit=unit,
-            source="given" if member in given else "default",
-            note=None,
+            source="given" if member in given else "measured" if member in measured else "default",
+            note=_ONE_THREAD
+            if member in measured
+            else _OF_GPUS
+            if is_cpu and unit == "B/s" and member not in given
+            else None,
         )
         for member, name, unit in _PARAMETERS
     ]

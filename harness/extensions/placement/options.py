@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from harness.cli.shared.options import SizeParam, completing_several, configuration, refuse_unnamed
+from harness.cli.shared.options import SizeParam, completing_several, configuration, fraction, refuse_unnamed
 from harness.cli.shared.output import say
 from harness.cli.shared.values import several
 
@@ -19,7 +19,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 COUNT = click.IntRange(1, 10_000)
 _DEVICES = (
     ("--device-type", "device_type", click.Choice(["cuda", "cpu"]), "cuda", "What they are."),
-    ("--device-memory", "memory_bytes", SizeParam(), "80GB", "Memory of one device."),
+    ("--device-memory", "memory_bytes", SizeParam(), "80GiB", "Memory of one device."),
+    ("--reserve", "reserve", str, "15%", "Of that memory, kept free of tables; 15 % is TorchRec's."),
     ("--device-bandwidth", "memory_bandwidth", SizeParam(is_rate=True), "2TB/s", "Of that memory."),
     ("--devices-per-host", "devices_per_host", click.IntRange(min=1), 8, "Devices in one machine."),
     ("--intra-host-bandwidth", "intra_host_bandwidth", SizeParam(is_rate=True), "450GB/s", "Between devices."),
@@ -31,13 +32,16 @@ HEADINGS = {"Devices": tuple(member for _, member, *_ in _DEVICES)}
 _MEMBERS = ("num_devices", *(member for _, member, *_ in _DEVICES))
 
 
-def device_options(memory: str = "80GB") -> Callable[[F], F]:
+def device_options(memory: str = "80GiB", reserve: str = "15%") -> Callable[[F], F]:
     """Make options that describe devices one need not have, of so much memory where nothing else is given."""
 
     def add(command: F) -> F:
         for option, member, kind, default, text in reversed(_DEVICES):
-            default = memory if member == "memory_bytes" else default
-            command = click.option(option, member, type=kind, default=default, show_default=True, help=text)(command)
+            default = {"memory_bytes": memory, "reserve": reserve}.get(member, default)
+            read = (lambda context, option, value: fraction(value)) if member == "reserve" else None
+            command = click.option(
+                option, member, type=kind, default=default, show_default=True, help=text, callback=read
+            )(command)
         return click.option(
             "--devices",
             "num_devices",

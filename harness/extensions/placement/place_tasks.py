@@ -40,7 +40,7 @@ from reports.render.forms import FORMS
     help="Read NeuroShard's tasks, a line 'ids dims' each, and the tables of them, as NeuroShard writes both.",
 )
 @DATA
-@device_options(memory="4GiB")
+@device_options(memory="4GiB", reserve="0%")
 @search_options
 @form_option("table", "json", *FORMS)
 def place_tasks(number: int | None, files: tuple[Path, Path] | None, form: str, **given: Any) -> None:

@@ -10,7 +10,7 @@ from harness.extensions.placement.options import HEADINGS, device_options, read_
 
 @verb(
     "dlrmbench plan-devices dlrm_dcnv2 --devices 8",
-    "dlrmbench plan-devices dlrm_dcnv2 --devices 16 --device-memory 141GB",
+    "dlrmbench plan-devices dlrm_dcnv2 --devices 16 --device-memory 140GiB",
     name="plan-devices",
     headings=HEADINGS,
 )

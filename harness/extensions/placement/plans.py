@@ -20,6 +20,7 @@ from harness.extensions.placement.compared import (
     judge_plans,
     list_cheapest,
 )
+from harness.extensions.placement.cpu_rates import ASSUMED, CPU, FixedTimes, rate_cpu
 from harness.extensions.placement.devices import (
     list_device_parameters,
     make_devices_plan,
@@ -35,7 +36,7 @@ from harness.run_sets.environment import Environment
 from harness.system.resources import read_resources
 from reference_models.data.traces.trace import AccessTrace
 from reference_models.distributed.placement import Devices, PlannerEstimate
-from reference_models.distributed.search.costs import DEVICE_S, TABLE_S, Additive, Bandwidth, Exchange, SetCost, Sum
+from reference_models.distributed.search.costs import Additive, Bandwidth, Exchange, SetCost, Sum
 from reference_models.distributed.search.optimal import MAX_ENUMERATED, lower_bound
 from reference_models.distributed.search.registry import TORCHREC, find_search
 from reference_models.distributed.search.task import Task
@@ -66,6 +67,9 @@ class PlacementQuestion:
     num_measured: int | None = None
     """Sets of tables that a net is trained on after those of the bandwidths; None: none is measured."""
     has_baselines: bool = True
+    measured: Collection[str] = ()
+    """Members of `devices` that were measured here."""
+    fixed: FixedTimes = ASSUMED
     on_progress: Callable[[int, int], None] = lambda done, total: None
 
     @property
@@ -93,7 +97,7 @@ def task_of_benchmark(config: RunConfig, question: PlacementQuestion, trace: Acc
         name=config.benchmark.name,
         tables=(),
         num_devices=devices.num_devices,
-        memory_bytes=devices.memory_bytes,
+        memory_bytes=devices.usable_bytes,
         batch_size=workload.train.global_batch_size,
     )
     return task_of(empty, workload.data.mapped, rows, workload.costs(rows).row_width, workload.train.opt_name, trace)
@@ -105,7 +109,7 @@ def make_tasks(question: PlacementQuestion, number: int | None, files: tuple[Pat
     None stands for NUM_GENERATED, or all that the file has. Raises ConfigError or DatasetError.
     """
     devices = question.devices
-    empty = replace(NEUROSHARD, num_devices=devices.num_devices, memory_bytes=devices.memory_bytes)
+    empty = replace(NEUROSHARD, num_devices=devices.num_devices, memory_bytes=devices.usable_bytes)
     if files is None:
         return generate_tasks(NUM_GENERATED if number is None else number, question.keeper.seed, empty)
     return read_tasks(*files, empty)[:number]
@@ -139,15 +143,16 @@ def record_best(placement: Placement, question: PlacementQuestion) -> tuple[Plan
 def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: RunConfig | None) -> Placement:
     """Search plans of tasks, which are those of a benchmark or of none.
 
-    Where sets of tables are measured here, the study has the environment check, which warns on standard error, and
-    the load meanwhile. Raises the first search's error where no search has a plan; of several searches a row says why
-    one has none.
+    Where sets of tables or rates of a CPU are measured here, the study has the environment check, which warns on
+    standard error, and the load meanwhile. Raises the first search's error where no search has a plan; of several
+    searches a row says why one has none.
     """
-    if not question.is_measured:
+    is_cpu = question.devices.device_type == CPU
+    if not (question.is_measured or is_cpu):
         return _search_plans(question, tasks, config)
     environment = Environment.check(question.keeper.data_root)
     with environment.measuring():
-        placement = _search_plans(question, tasks, config)
+        placement = _search_plans(rate_cpu(question) if is_cpu else question, tasks, config)
     return replace(placement, study=environment.put_on(placement.study))
 
 
@@ -179,7 +184,7 @@ def _search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Ru
         findings=[*findings, *([compared.claim] if question.has_baselines else [])],
         tables=tables,
         parameters=[
-            *list_device_parameters(question.devices, question.given),
+            *list_device_parameters(question.devices, question.given, question.measured),
             *_list_parameters(question, tasks[0], config),
         ],
         checks=checks,
@@ -223,7 +228,12 @@ def _find_bound(costs: Costs, found: dict[str, list[FoundPlan]], tasks: Sequence
 
 def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
     batch_size = tasks[0].batch_size
-    memory = Bandwidth(batch_size=batch_size, memory_bandwidth=question.devices.memory_bandwidth)
+    memory = Bandwidth(
+        batch_size=batch_size,
+        memory_bandwidth=question.devices.memory_bandwidth,
+        table_s=question.fixed.table_s,
+        device_s=question.fixed.device_s,
+    )
     exchange = Exchange(batch_size=batch_size, devices=question.devices)
     bandwidth = Sum((memory, exchange))
     if question.cost == "bandwidth":
@@ -322,8 +332,10 @@ def _list_parameters(question: PlacementQuestion, task: Task, config: RunConfig 
         ("global batch size", task.batch_size, None, batch),
     ]
     if question.cost != TORCHREC or "autoshard" in question.by:
-        rows.append(("fixed time of a device that holds tables, assumed", DEVICE_S, "s", "default"))
-        rows.append(("fixed time of a table, assumed", TABLE_S, "s", "default"))
+        fixed, how = question.fixed, "measured here" if question.fixed.is_measured else "assumed"
+        source: Source = "measured" if fixed.is_measured else "default"
+        rows.append((f"fixed time of a device that holds tables, {how}", fixed.device_s, "s", source))
+        rows.append((f"fixed time of a table, {how}", fixed.table_s, "s", source))
     if question.is_measured:
         rows.append(("lookups and updates", TIMED, None, "measured"))
     if config is not None and TORCHREC in question.by:

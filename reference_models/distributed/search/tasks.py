@@ -72,7 +72,7 @@ def check_task(task: Task) -> Task:
     if need > memory:
         raise ConfigError(
             f"{task.name}: its tables need {need:,} bytes with their optimizer's state, {task.num_devices} devices "
-            f"have {memory:,}: {need - memory:,} bytes too few. Take more or larger devices."
+            f"have {memory:,} for tables: {need - memory:,} bytes too few. Take more or larger devices."
         )
     return task
 

@@ -47,7 +47,7 @@ class PlanRecord(Document, frozen=True, kw_only=True):
     """The digest of the five members below."""
     num_devices: Annotated[int, Meta(ge=1, le=4096)]
     memory_bytes: PositiveCount
-    """Memory of one device."""
+    """Memory that tables may take of one device."""
     batch_size: PositiveCount
     """Samples of all devices together."""
     tables: Annotated[tuple[PlacedTable, ...], _MAX]

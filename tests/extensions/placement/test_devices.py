@@ -83,3 +83,17 @@ def test_devices_that_were_given_are_said_to_be() -> None:
     sources = {parameter.name: parameter.source for parameter in study_of(ESTIMATE).parameters}
     assert sources["memory of one device"] == sources["devices"] == "given"
     assert sources["bandwidth within a host"] == "default"
+
+
+def test_rates_of_cpus_are_measured_or_flagged() -> None:
+    devices = replace(DEVICES, device_type="cpu")
+    rows = {row.name: row for row in list_device_parameters(devices, {"intra_host_bandwidth"}, ["memory_bandwidth"])}
+    assert rows["bandwidth of that memory"].source == "measured"
+    assert rows["bandwidth within a host"].source == "given" and rows["bandwidth within a host"].note is None
+    assert "assumed" in (rows["bandwidth between hosts"].note or "")
+
+
+def test_a_reserve_is_kept_free_of_tables() -> None:
+    assert replace(DEVICES, reserve=0.15).usable_bytes == 6_800_000_000
+    (row,) = [row for row in list_device_parameters(replace(DEVICES, reserve=0.15), ()) if "kept free" in row.name]
+    assert (row.value, row.unit, row.source) == (0.15, "share", "default")

@@ -43,6 +43,20 @@ def test_a_results_folder_that_is_a_link_which_nobody_named_is_refused(inside: C
     assert done.returncode == 8 and "DLRMBENCH_OUTPUT" in done.stderr and not [*(tmp_path / "elsewhere").iterdir()]
 
 
+@pytest.mark.slow
+def test_rates_of_this_cpu_are_measured_where_they_are_not_given(inside: Command) -> None:
+    words = ("place", "dlrm_tiny", "--devices", 2, "--device-type", "cpu", "--by", "dim", "--format", "json")
+    done = inside(*words, "--device-bandwidth", "8GB/s", "--reserve", "20%")
+    assert done.returncode == 0, done.stderr
+    study = json.loads(done.stdout)
+    sources = {each["name"]: (each["value"], each["source"]) for each in study["parameters"]}
+    assert sources["bandwidth of that memory"] == (8e9, "given")
+    assert sources["bandwidth within a host"][0] > 0 and sources["bandwidth within a host"][1] == "measured"
+    assert sources["fixed time of a table, measured here"][1] == "measured"
+    assert sources["of that memory, kept free of tables"] == (0.2, "given") and len(study["loads"]) == 1
+    assert "fixed time of a table, assumed" not in sources
+
+
 WORDS = ("--devices", 2, "--by", "lookup,greedy", "--format", "json")
 
 
@@ -99,6 +113,7 @@ def test_plans_of_a_folder_of_any_name_are_measured_and_all_that_fail_end_it_so(
     ("words", "message"),
     [
         (["place", "dlrm_tiny"], "Missing option '--devices'"),
+        (["place", "dlrm_tiny", "--devices", 2, "--reserve", "1.5"], "expected a fraction"),
         (["place", "--devices", 2], "Missing argument 'BENCHMARK'"),
         (["place-tasks", "--devices", 2, "--read", "x"], "requires 2 arguments"),
         (["place-tasks", "-n", 2, "--devices", 2, "-o", "x.json"], "No such option"),

@@ -1,0 +1,56 @@
+"""What devices that are CPUs take, where no rate is given: measured on the CPU at hand, with one thread."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from harness.system.resources import read_resources
+from reference_models.distributed.search.costs import DEVICE_S, TABLE_S
+from reference_models.distributed.search.task import NUM_REUSE_BINS, Table
+
+if TYPE_CHECKING:
+    from harness.extensions.placement.plans import PlacementQuestion
+
+CPU = "cpu"
+_COPY_BYTES = 1 << 26
+"""Read and written by a copy: beyond what caches of a core hold."""
+_NUM_TABLES = 9
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FixedTimes:
+    """What a step takes that no byte explains, in seconds: of each table, and of a device that holds any."""
+
+    table_s: float = TABLE_S
+    device_s: float = DEVICE_S
+    is_measured: bool = False
+
+
+ASSUMED = FixedTimes()
+
+
+def rate_cpu(question: "PlacementQuestion") -> "PlacementQuestion":
+    """Return a question about CPUs with what was measured here in place of what is not given.
+
+    Bytes/s of a copy stand for the memory, and for links within a host, over which ranks copy; lookups of one row of
+    nine tables, and of one, for fixed times. Links between hosts stay as they are assumed.
+    """
+    import torch
+
+    from harness.measure.profile.measure_ceilings import measure_copy
+    from reference_models.distributed.search.measured import MeasuredCost
+    from reference_models.distributed.search.net import repeatable
+
+    with repeatable(question.keeper.seed):
+        bytes_per_s = measure_copy(_COPY_BYTES, torch.device(CPU)).bytes_per_s.median
+    reuse = tuple(float(number == 0) for number in range(NUM_REUSE_BINS))
+    table = Table(num_embeddings=1, dim=4, pooling=1.0, reuse=reuse, optimizer="sgd")
+    free = read_resources().available_memory_bytes
+    of_one, of_all = MeasuredCost(batch_size=1, available_bytes=free)([[table], [table] * _NUM_TABLES]).tolist()
+    table_s = max(of_all - of_one, 0.0) / (_NUM_TABLES - 1)
+    names = [each for each in ("memory_bandwidth", "intra_host_bandwidth") if each not in question.given]
+    return replace(
+        question,
+        devices=replace(question.devices, **dict.fromkeys(names, bytes_per_s)),
+        measured=names,
+        fixed=FixedTimes(table_s=table_s, device_s=max(of_one - table_s, 0.0), is_measured=True),
+    )
