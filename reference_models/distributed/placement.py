@@ -20,6 +20,9 @@ class Devices:
     devices_per_host: int
     intra_host_bandwidth: float
     inter_host_bandwidth: float
+    intra_host_latency_s: float = 0.0
+    inter_host_latency_s: float = 0.0
+    """Seconds before the first byte of an exchange arrives."""
     reserve: float = 0.0
     """Share of a device's memory that tables leave free: for activations, buffers and the dense part."""
 

@@ -107,7 +107,7 @@ def _describe_devices(devices: Devices) -> Topology:
             world_size=devices.num_devices,
             compute_device=devices.device_type,
             hbm_cap=devices.memory_bytes if is_cuda else None,
-            ddr_cap=None if is_cuda else devices.memory_bytes,
+            ddr_cap=None if is_cuda else devices.usable_bytes,  # its reserve is of a GPU's memory alone
             **{("hbm_mem_bw" if is_cuda else "ddr_mem_bw"): devices.memory_bandwidth * per_ms},
             local_world_size=min(devices.devices_per_host, devices.num_devices),
             intra_host_bw=devices.intra_host_bandwidth * per_ms,

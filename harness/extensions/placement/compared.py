@@ -61,6 +61,8 @@ class FoundPlan:
     took_s: float | None = None
     spread: float | None = None
     """How far apart the rounds lay in which the slowest device's tables were measured."""
+    cuts: bool = False
+    """Whether tables are cut or copied by a plan that is not of columns alone."""
     bound_s: float | None = None
     """Seconds that the search proved no plan of whole tables to be below."""
     fault: Exception | None = None
@@ -119,7 +121,7 @@ def compare_searches(
     verdicts = {name: _verdict(gains[name], base) for name in (_AUTOSHARD, _NEUROSHARD) if base and name in gains}
     rows = []
     for name, of in found.items():
-        gain, plans = gains.get(name), [each.plan for each in of]
+        gain = gains.get(name)
         rows.append(
             (
                 name_row(name, costs),
@@ -128,7 +130,7 @@ def compare_searches(
                 _mean([each.balance for each in of]),
                 _mean(_share_over(cost[name], least)),
                 _mean([each.took_s for each in of]),
-                any(plan is not None and plan.is_cut for plan in plans),
+                any(each.cuts or (each.plan is not None and each.plan.is_cut) for each in of),
                 None if gain is None else gain.mean,
                 *((gain.interval.low, gain.interval.high) if gain and gain.interval else (None, None)),
                 verdicts.get(name),

@@ -1,15 +1,17 @@
 """Machines that need not be here, and where TorchRec's planner would have the tables of a model on them."""
 
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from itertools import accumulate
 from pathlib import Path
+from typing import Literal
 
 from harness.config.run_config import RunConfig
 from harness.foundation.study import make_check, make_table
 from harness.planning.plan import require_table_rows
 from reference_models.config.sections import PLAN
 from reference_models.distributed.placement import Devices, PlannerEstimate, TablePlacement
-from reference_models.distributed.search.task import Plan, Shard
+from reference_models.distributed.search.task import Plan, Shard, Table, TablePart, Task
 from reference_models.process.errors import ConfigError
 from reports.text.formatting import duration
 from rules.records.study import Parameter, StudyCheck, StudyTable
@@ -27,8 +29,18 @@ _PARAMETERS = (
     ("devices_per_host", "devices per host", None),
     ("intra_host_bandwidth", "bandwidth within a host", "B/s"),
     ("inter_host_bandwidth", "bandwidth between hosts", "B/s"),
+    ("intra_host_latency_s", "latency within a host", "s"),
+    ("inter_host_latency_s", "latency between hosts", "s"),
 )
 """Members of Devices, and the names and units of the parameters that they are in a study."""
+_LAYOUTS: Mapping[str, Literal["rows", "host_rows", "copy"] | None] = {
+    **dict.fromkeys(("table_wise", "column_wise", "table_column_wise")),
+    "row_wise": "rows",
+    "table_row_wise": "host_rows",
+    "grid_shard": "host_rows",
+    "data_parallel": "copy",
+}
+"""How `TablePart` names each type of TorchRec; None of parts by columns, which are tables of their own."""
 _ONE_THREAD = "a copy on one thread of this CPU, read and written"
 _OF_GPUS = "assumed: a link of hosts with GPUs"
 
@@ -79,6 +91,39 @@ def plan_of_estimate(estimate: PlannerEstimate) -> Plan | None:
     if any(table.sharding not in types or table.is_outside_devices for table in estimate.tables):
         return None
     return Plan(shards=tuple(sorted(shard for table in estimate.tables for shard in shards_of(table))))
+
+
+def parts_of_estimate(estimate: PlannerEstimate, task: Task) -> list[list[Table]] | None:
+    """Return what each device holds by TorchRec's plan, as tables and parts that `Bandwidth` and `Exchange` have
+    costs of; None where tables are outside of the devices, or laid out in a way that they do not know."""
+    held: list[list[Table]] = [[] for _ in range(task.num_devices)]
+    for placed in estimate.tables:
+        whole = task.tables[placed.table]
+        if placed.is_outside_devices or placed.sharding not in _LAYOUTS:
+            return None
+        layout = _LAYOUTS[placed.sharding]
+        for (rows, columns), device in zip(placed.shard_shapes, placed.devices, strict=True):
+            if layout is None:
+                held[device].append(whole.with_columns(columns))
+            elif rows:
+                held[device].append(
+                    TablePart(
+                        num_embeddings=rows,
+                        dim=columns,
+                        pooling=whole.pooling * rows / whole.num_embeddings,
+                        reuse=whole.reuse,
+                        optimizer=whole.optimizer,
+                        layout=layout,
+                        sample_share=1 / task.num_devices if layout == "copy" else 1.0,
+                    )
+                )
+    return held
+
+
+def describe_layouts(estimate: PlannerEstimate) -> str:
+    """Say how many tables TorchRec lays out in which way: '20 table_wise, 6 row_wise'."""
+    counts = Counter(table.sharding for table in estimate.tables)
+    return ", ".join(f"{count} {name}" for name, count in counts.most_common())
 
 
 def torchrec_tables(config: RunConfig, estimate: PlannerEstimate) -> tuple[list[StudyTable], list[str], StudyCheck]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from harness.cli.shared.options import SizeParam, completing_several, configuration, fraction, refuse_unnamed
+from harness.cli.shared.options import SizeParam, completing_several, configuration, fraction, refuse_unnamed, seconds
 from harness.cli.shared.output import say
 from harness.cli.shared.values import several
 
@@ -25,6 +25,20 @@ _DEVICES = (
     ("--devices-per-host", "devices_per_host", click.IntRange(min=1), 8, "Devices in one machine."),
     ("--intra-host-bandwidth", "intra_host_bandwidth", SizeParam(is_rate=True), "450GB/s", "Between devices."),
     ("--inter-host-bandwidth", "inter_host_bandwidth", SizeParam(is_rate=True), "50GB/s", "Between hosts."),
+    (
+        "--intra-host-latency",
+        "intra_host_latency_s",
+        seconds,
+        None,
+        "Between devices, such as 5us; none.",
+    ),
+    (
+        "--inter-host-latency",
+        "inter_host_latency_s",
+        seconds,
+        None,
+        "Between hosts, such as 20us; none.",
+    ),
 )
 """Option, the member of Devices that it gives, its type, default and help."""
 HEADINGS = {"Devices": tuple(member for _, member, *_ in _DEVICES)}
@@ -117,7 +131,7 @@ def read_question(given: dict[str, Any], **asked: Any) -> "PlacementQuestion":
     return PlacementQuestion(
         by=values["by"],
         cost=values.get("cost", "bandwidth"),
-        devices=Devices(**{name: given[name] for name in Devices.__dataclass_fields__}),
+        devices=Devices(**{name: given[name] or 0.0 for name in Devices.__dataclass_fields__}),
         given=[each for each in _MEMBERS if context.get_parameter_source(each) is ParameterSource.COMMANDLINE],
         num_measured=values.get("num_measured"),
         has_baselines=values.get("has_baselines", True),

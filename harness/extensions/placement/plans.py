@@ -22,8 +22,10 @@ from harness.extensions.placement.compared import (
 )
 from harness.extensions.placement.cpu_rates import ASSUMED, CPU, FixedTimes, rate_cpu
 from harness.extensions.placement.devices import (
+    describe_layouts,
     list_device_parameters,
     make_devices_plan,
+    parts_of_estimate,
     plan_of_estimate,
     torchrec_tables,
 )
@@ -207,7 +209,7 @@ def _find_plans(
     found: dict[str, list[FoundPlan]] = {}
     for name in dict.fromkeys((*question.by, *(BASELINES if question.has_baselines else ()))):
         if name == TORCHREC:
-            each, estimate = _ask_torchrec(question, tasks[0], config)
+            each, estimate = _ask_torchrec(question, costs, tasks[0], config)
             found[name] = [each] * len(tasks)
             if each.fault is not None and question.by == (TORCHREC,):
                 raise each.fault
@@ -290,7 +292,7 @@ def _search(question: PlacementQuestion, costs: Costs, name: str, task: Task, po
 
 
 def _ask_torchrec(
-    question: PlacementQuestion, task: Task, config: RunConfig | None
+    question: PlacementQuestion, costs: Costs, task: Task, config: RunConfig | None
 ) -> tuple[FoundPlan, PlannerEstimate | None]:
     try:
         if config is None:
@@ -303,9 +305,15 @@ def _ask_torchrec(
         return FoundPlan(search=TORCHREC, fault=error), None
     found = FoundPlan(search=TORCHREC, plan=plan_of_estimate(estimate), took_s=time.perf_counter() - start_s)
     if question.cost == TORCHREC:
-        found = replace(found, cost_s=estimate.step_s, balance=estimate.balance)
+        found = replace(found, cost_s=estimate.step_s, balance=estimate.balance, cuts=found.plan is None)
     elif found.plan is None:
-        found = _ask_for_whole_tables(question, config)
+        parts = parts_of_estimate(estimate, task) if costs.origin == "modelled" else None
+        if parts is None:
+            return _ask_for_whole_tables(question, config), estimate
+        seconds = costs.judge(parts)
+        note = f"its plan is {describe_layouts(estimate)}; 'run --sharding auto' trains by it, and no file has it."
+        slowest_s, mean_s = float(seconds.max()), float(seconds.mean())
+        found = replace(found, cost_s=slowest_s, balance=slowest_s / mean_s, cuts=True, note=note)
     return found, estimate
 
 

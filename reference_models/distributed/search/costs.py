@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from reference_models.distributed.placement import Devices
-from reference_models.distributed.search.task import FLOAT_BYTES, NUM_REUSE_BINS, Table
+from reference_models.distributed.search.task import FLOAT_BYTES, NUM_REUSE_BINS, Table, TablePart
 
 ID_BYTES = 8
 LINE_BYTES = 64
@@ -44,14 +44,20 @@ def moved_bytes(tables: Sequence[Table], batch_size: int) -> NDArray[np.float64]
 
     Forward: ids, each different row once, a sum per sample. Backward and update: a gradient per sample, ids, each
     different row and its optimizer state read and written. A row moves whole lines of memory; looked up again in the
-    batch, it is in a cache.
+    batch, it is in a cache. Of a copy, whose gradient is dense, all rows are read and written with their gradient and
+    state; it has at most the different rows of the whole batch.
     """
     rows, pooling = np.array([(table.num_embeddings, table.pooling) for table in tables]).T
     lookups_per_row = 1 / (np.array([table.reuse for table in tables]) @ (1 / BIN_LOOKUPS))
     distinct = np.minimum(batch_size * pooling / lookups_per_row, rows)
     kept_bytes = FLOAT_BYTES * np.array([(table.dim, table.state_floats) for table in tables])
     in_lines = -(-kept_bytes // LINE_BYTES) * LINE_BYTES
-    return np.asarray(distinct * (in_lines @ [3, 2]) + 2 * batch_size * (kept_bytes[:, 0] + ID_BYTES * pooling))
+    samples = batch_size * np.array([table.sample_share if isinstance(table, TablePart) else 1.0 for table in tables])
+    of_rows = distinct * (in_lines @ [3, 2])
+    if any(copied := [isinstance(table, TablePart) and table.layout == "copy" for table in tables]):
+        looked_up = np.minimum(samples * pooling, distinct) * in_lines[:, 0]
+        of_rows = np.where(copied, looked_up + rows * (kept_bytes @ [4, 2]), of_rows)
+    return np.asarray(of_rows + 2 * samples * (kept_bytes[:, 0] + ID_BYTES * pooling))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,19 +86,37 @@ class Exchange:
 
     A device sends the sums of its own tables to those whose samples they are, and gets as many bytes of gradients.
     What it gets of other tables goes the other way over the same links at the same time. Links within a host and
-    between hosts work side by side: the slower one counts.
+    between hosts work side by side: the slower one counts. Sums of a part by rows are added up where they arrive; of
+    rows over one host they are first added up there, then sent to the other hosts. Gradients of copies are added up
+    by a ring over the slowest link. Each of the two exchanges has a link's latency, where a device takes part.
     """
 
     batch_size: int
     """Samples of all devices together."""
     devices: Devices
 
-    def __call__(self, sets: Sets, /) -> Seconds:
+    @property
+    def device_s(self) -> float:
+        """Seconds of a device that holds tables, whatever they are: two latencies of the slowest link."""
         of = self.devices
-        peers = min(of.devices_per_host, of.num_devices) - 1
-        s_per_byte = max(peers / of.intra_host_bandwidth, (of.num_devices - 1 - peers) / of.inter_host_bandwidth)
-        columns = np.array([sum(table.dim for table in each) for each in sets], np.float64)
-        return np.asarray(2 * FLOAT_BYTES * columns * (self.batch_size / of.num_devices * s_per_byte))
+        return 2 * (of.inter_host_latency_s if of.num_devices > of.devices_per_host else of.intra_host_latency_s)
+
+    def __call__(self, sets: Sets, /) -> Seconds:
+        fixed_s = [bool(each) * self.device_s for each in sets]
+        return over_sets(sets, lambda tables: np.array([self._send(table) for table in tables])) + fixed_s
+
+    def _send(self, table: Table) -> float:
+        """Return the seconds that a table's sums and gradients take on its device."""
+        of, layout = self.devices, table.layout if isinstance(table, TablePart) else None
+        local = min(of.devices_per_host, of.num_devices)
+        peers, others = local - 1, of.num_devices - local
+        if layout == "copy":
+            slowest = of.inter_host_bandwidth if others else of.intra_host_bandwidth
+            ring_bytes = 2 * FLOAT_BYTES * table.num_embeddings * table.dim * (of.num_devices - 1) / of.num_devices
+            return ring_bytes / slowest
+        near, far = peers / of.intra_host_bandwidth, others / of.inter_host_bandwidth
+        s_per_byte = near * of.num_devices / local + far / local if layout == "host_rows" else max(near, far)
+        return 2 * FLOAT_BYTES * table.dim * (self.batch_size / of.num_devices * s_per_byte)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,5 +148,5 @@ def add_up(cost: SetCost, tables: Sequence[Table]) -> tuple[Seconds, float] | No
         return (np.asarray(alone), of_device) if len(parts) == len(found) else None
     if not isinstance(cost, Additive | Exchange | Bandwidth):
         return None
-    of_device = cost.device_s if isinstance(cost, Bandwidth) else 0.0
+    of_device = 0.0 if isinstance(cost, Additive) else cost.device_s
     return cost([[table] for table in tables]) - of_device, of_device

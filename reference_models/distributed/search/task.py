@@ -43,6 +43,19 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TablePart(Table):
+    """What one device has of a table that is cut by rows, or copied: in plans of TorchRec, of no search here.
+
+    Rows and lookups per sample are those of the part, for which the lookups of a table are taken as even over rows.
+    """
+
+    layout: Literal["rows", "host_rows", "copy"]
+    """Rows over all devices, over those of one host, or all rows on each device, for its own samples."""
+    sample_share: float = 1.0
+    """Share of the batch's samples that it is looked up for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
     """Tables to place on equal devices."""
 

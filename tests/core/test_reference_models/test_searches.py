@@ -357,7 +357,7 @@ def test_what_is_learnt_comes_close_to_the_optimum_of_tasks_it_never_saw() -> No
 def tight(num_tasks: int) -> list[Task]:
     """Tasks of 6 to 12 tables on 4 devices of the larger of 1.06 times the mean load and the largest table, that are
     proved to have a plan of whole tables."""
-    rng, found = np.random.default_rng(3), []
+    rng, found = np.random.default_rng(3), list[Task]()
     while len(found) < num_tasks:
         tables = tuple(
             Table(

@@ -1,6 +1,7 @@
 """Costs of sets of tables: by hand, and what must hold of any sets."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from reference_models.distributed.placement import Devices
 from reference_models.distributed.search.costs import Additive, Bandwidth, Exchange, Sum, moved_bytes
-from reference_models.distributed.search.task import NUM_REUSE_BINS, Table, Task, place_whole
+from reference_models.distributed.search.task import NUM_REUSE_BINS, Table, TablePart, Task, place_whole
 
 ONCE = (1.0,) + (0.0,) * (NUM_REUSE_BINS - 1)
 TWICE = (0.0, 1.0) + (0.0,) * (NUM_REUSE_BINS - 2)
@@ -69,6 +70,40 @@ def test_exchange_by_hand() -> None:
     assert Exchange(batch_size=100, devices=alone)([[TABLE]]).tolist() == [0]
     near = replace(HOST, devices_per_host=4)
     assert Exchange(batch_size=100, devices=near)([[TABLE]]) == pytest.approx(2 * 3 * one_way / 4e8)
+
+
+def part(layout: str, rows: int = TABLE.num_embeddings, **more: Any) -> TablePart:
+    return TablePart(num_embeddings=rows, dim=32, reuse=ONCE, optimizer="sgd", layout=layout, **more)  # type: ignore[arg-type]
+
+
+def test_parts_by_rows_and_copies_by_hand() -> None:
+    """A quarter of the rows has a quarter of the lookups, and a sum of every sample."""
+    rows = part("rows", 2500, pooling=0.5)
+    assert moved_bytes([rows], 100).tolist() == [50 * 3 * 128 + 2 * 100 * 128 + 2 * 50 * 8]
+    # 50 lookups of the own 25 samples; all rows, their gradient written and read, the weights read and written.
+    copy = part("copy", pooling=2.0, sample_share=0.25)
+    assert moved_bytes([copy], 100).tolist() == [50 * 128 + 10_000 * 4 * 128 + 2 * 25 * 128 + 2 * 50 * 8]
+
+
+def test_exchange_of_parts_by_hand() -> None:
+    """4 devices on 2 hosts, 100 samples: a host's two add 50 samples' sums each up, then send 25 of them away."""
+    exchange = Exchange(batch_size=100, devices=HOST)
+    row_bytes = 32 * 4
+    assert exchange([[part("rows", 2500, pooling=0.5)]]) == pytest.approx(exchange([[TABLE]]))
+    host = 2 * (50 * row_bytes / 4e8 + 25 * row_bytes / 1e8)
+    assert exchange([[part("host_rows", 5000, pooling=1.0)]]).tolist() == pytest.approx([host])
+    ring = 2 * 3 / 4 * 10_000 * row_bytes / 1e8
+    assert exchange([[part("copy", pooling=2.0, sample_share=0.25)]]).tolist() == pytest.approx([ring])
+
+
+def test_links_have_a_latency_where_a_device_holds_tables() -> None:
+    slow = replace(HOST, intra_host_latency_s=1e-6, inter_host_latency_s=1e-3)
+    more = Exchange(batch_size=100, devices=slow)([[TABLE], []]) - Exchange(batch_size=100, devices=HOST)(
+        [[TABLE], []]
+    )
+    assert more.tolist() == pytest.approx([2e-3, 0])
+    near = replace(slow, devices_per_host=4)
+    assert Exchange(batch_size=100, devices=near).device_s == pytest.approx(2e-6)
 
 
 @given(SETS)

@@ -3,9 +3,15 @@
 from dataclasses import replace
 
 from harness.config.run_config import resolve
-from harness.extensions.placement.devices import list_device_parameters, torchrec_tables
+from harness.extensions.placement.devices import (
+    describe_layouts,
+    list_device_parameters,
+    parts_of_estimate,
+    torchrec_tables,
+)
 from harness.foundation.study import make_study
 from reference_models.distributed.placement import DeviceLoad, Devices, PlannerEstimate, TablePlacement
+from reference_models.distributed.search.task import Table, TablePart, Task
 from reports.parts.study import study_blocks
 from reports.render.markdown import render_markdown
 from rules.records.study import StudyRecord
@@ -97,3 +103,21 @@ def test_a_reserve_is_kept_free_of_tables() -> None:
     assert replace(DEVICES, reserve=0.15).usable_bytes == 6_800_000_000
     (row,) = [row for row in list_device_parameters(replace(DEVICES, reserve=0.15), ()) if "kept free" in row.name]
     assert (row.value, row.unit, row.source) == (0.15, "share", "default")
+
+
+def test_what_torchrec_lays_out_has_a_cost_beside_other_plans() -> None:
+    reuse = (1.0, *[0.0] * 16)
+    tables = tuple(
+        Table(num_embeddings=rows, dim=16, pooling=2.0, reuse=reuse, optimizer="sgd") for rows in (1000, 30, 500)
+    )
+    task = Task(name="t", tables=tables, num_devices=4, memory_bytes=10**9, batch_size=512)
+    parts = parts_of_estimate(ESTIMATE, task)
+    assert parts is not None
+    assert [len(of) for of in parts] == [2, 3, 2, 3]
+    rows, copy = parts[0]
+    assert isinstance(rows, TablePart) and (rows.layout, rows.num_embeddings, rows.pooling) == ("rows", 250, 0.5)
+    assert isinstance(copy, TablePart) and (copy.layout, copy.sample_share) == ("copy", 0.25)
+    assert parts[1][2] == tables[2].with_columns(8)
+    outside = replace(ESTIMATE.tables[0], kernel="fused_uvm_caching")
+    assert parts_of_estimate(replace(ESTIMATE, tables=(outside,)), task) is None
+    assert describe_layouts(ESTIMATE) == "1 row_wise, 1 data_parallel, 1 column_wise"

@@ -34,11 +34,13 @@ def test_place_by_torchrec_is_what_plan_devices_says(dlrmbench: Command) -> None
     plan, place = ask(dlrmbench, "plan-devices"), ask(dlrmbench, "place", "--by", "torchrec")
     assert "place" in place.pop("made")["command"] and plan.pop("made") is None  # which keeps none
     for study in (plan, place):
-        for (search,) in rows_of(study)[:1]:
-            assert search["Search"] == "torchrec" and search["Search time"] > 0
-        at = [column["name"] for column in study["tables"][0]["columns"]].index("Search time")
-        study["tables"][0]["rows"][0][at] = None  # measured
-    assert plan == place
+        search = rows_of(study)[0][0]
+        assert search["Search"] == "torchrec" and search["Search time"] > 0 and search["Cost"] > 0
+    baselines = {row["Search"]: row for row in rows_of(place)[0][1:]}
+    assert [*baselines] == ["greedy", "local"] and rows_of(place)[0][0]["Cost"] == rows_of(plan)[0][0]["Cost"]
+    for member in ("parameters", "checks"):
+        assert plan[member] == place[member]
+    assert plan["tables"][1:] == place["tables"][-2:]
 
 
 @pytest.mark.slow
