@@ -20,7 +20,7 @@ def record_plan(task: Task, plan: Plan, **found: Any) -> PlanRecord:
     """Make the record of a plan; `found` are the members that say how it was found, and of which benchmark."""
     shards = [asdict(shard) for shard in plan.shards]
     content = {**asdict(task), "shards": shards, "task": task.name, "task_sha256": task.digest, **found}
-    del content["name"]
+    del content["name"], content["kept"]
     return convert({"schema_version": VERSION, **content}, PlanRecord)
 
 

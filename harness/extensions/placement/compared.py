@@ -16,7 +16,7 @@ from reference_models.distributed.placement import PlannerEstimate
 from reference_models.distributed.search.costs import SetCost
 from reference_models.distributed.search.task import Plan, Table, Task
 from reports.statistics.intervals import Interval, mean_interval
-from reports.text.formatting import duration, percent, plural
+from reports.text.formatting import duration, num_bytes, percent, plural
 from rules.records.study import StudyTable
 
 BASELINES = ("greedy", "local")
@@ -26,6 +26,8 @@ PUBLISHED = "up to 23.8 %, other tasks"
 MOST_EVEN = 1.1
 """Balance up to which nothing is said of it."""
 TIMED = "timed on one thread of this CPU; the exchange is modelled"
+TODAY = "today's plan"
+"""The row of the plan that runs today."""
 _AUTOSHARD, _NEUROSHARD = "autoshard", "neuroshard"
 _BEAM = "beam over columns"
 
@@ -65,6 +67,8 @@ class FoundPlan:
     """Whether tables are cut or copied by a plan that is not of columns alone."""
     bound_s: float | None = None
     """Seconds that the search proved no plan of whole tables to be below."""
+    moved: tuple[int, int] | None = None
+    """Tables, and bytes, that it has on other devices than today's plan."""
     fault: Exception | None = None
     note: str | None = None
     """What must be known of the plan beside its cost."""
@@ -136,6 +140,7 @@ def compare_searches(
                 verdicts.get(name),
                 *_say_repairs(of),
                 _gap(of),
+                *(of[0].moved or (None, None)),
                 PUBLISHED if name == _NEUROSHARD and costs.has_net else None,
                 _mean([each.predicted_s for each in of]),
                 max((each.spread for each in of if each.spread is not None), default=None),
@@ -148,7 +153,8 @@ def compare_searches(
         ("Search time", "s", "measured"), ("Cuts tables", None, "computed"),
         (f"Faster than {base or 'a baseline'}", "share", origin), ("From", "share", origin), ("To", "share", origin),
         ("Against the best baseline", None, origin), ("Repaired", None, "computed"), ("Alone", None, origin),
-        ("Above what it proved", "share", origin), ("Published", None, "published"),
+        ("Above what it proved", "share", origin), ("Tables moved", None, "computed"),
+        ("Bytes moved", "B", "computed"), ("Published", None, "published"),
         ("Predicted cost", "s", "modelled"), ("Spread of rounds", "share", "measured"),
         ("Why it has none", None, "computed"),
     )  # fmt: skip
@@ -258,7 +264,11 @@ def _rank(found: Mapping[str, Sequence[FoundPlan]], origin: str) -> str:
 
 
 def list_cheapest(
-    task: Task, found: Mapping[str, Sequence[FoundPlan]], costs: Costs, estimate: PlannerEstimate | None
+    task: Task,
+    found: Mapping[str, Sequence[FoundPlan]],
+    costs: Costs,
+    estimate: PlannerEstimate | None,
+    names: Sequence[str] = (),
 ) -> list[StudyTable]:
     """List where the plan that is called the cheapest has each table, and what each device holds by it.
 
@@ -275,8 +285,8 @@ def list_cheapest(
         ("Shard columns", None, "computed"), ("Devices", None, "computed"),
     )  # fmt: skip
     of_tables = [
-        (number, table.num_embeddings, table.dim, len(of), max(shard.num_columns for shard in of),
-         tuple(shard.device for shard in of))
+        (names[number] if names else number, table.num_embeddings, table.dim, len(of),
+         max(shard.num_columns for shard in of), tuple(shard.device for shard in of))
         for number, (table, of) in enumerate(zip(task.tables, shards, strict=True))
     ]  # fmt: skip
     sets = plan.sets(task)
@@ -294,6 +304,25 @@ def list_cheapest(
         make_table(f"The plan by {name}: where each table would be", places, of_tables),
         make_table(f"The plan by {name}: what each device would hold", loads, of_devices),
     ]
+
+
+def say_moves(task: Task, found: Mapping[str, Sequence[FoundPlan]]) -> str:
+    """Say how much of today's plan the cheapest other one moves, and what it gains."""
+    costs = {name: of[0].cost_s for name, of in found.items() if of[0].cost_s is not None and of[0].moved is not None}
+    today_s = costs.pop(TODAY, None)
+    if not costs:
+        return "No plan is known beside today's."
+    moved = {name: found[name][0].moved or (0, 0) for name in find_cheapest(costs)}
+    name = min(moved, key=lambda each: moved[each][1])
+    whole = sum(table.memory_bytes for table in task.tables)
+    said = (
+        f"From today's plan {name} moves {moved[name][0]} of {plural(len(task.tables), 'table')}, "
+        f"{num_bytes(moved[name][1])} of {num_bytes(whole)}"
+    )
+    if today_s is None:
+        return f"{said}; today's has no known cost."
+    share = costs[name] / today_s - 1
+    return f"{said}, and costs {percent(abs(share))} {'more' if share > 0 else 'less'}."
 
 
 def _share_over(costs: NDArray[np.float64], least: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """What devices that are CPUs take, where no rate is given: measured on the CPU at hand, with one thread."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.system.resources import read_resources
 from reference_models.distributed.search.costs import DEVICE_S, TABLE_S
@@ -14,6 +14,8 @@ CPU = "cpu"
 _COPY_BYTES = 1 << 26
 """Read and written by a copy: beyond what caches of a core hold."""
 _NUM_TABLES = 9
+_COPIES = ("memory_bandwidth", "intra_host_bandwidth")
+"""Members of Devices that a copy stands for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,10 +49,10 @@ def rate_cpu(question: "PlacementQuestion") -> "PlacementQuestion":
     free = read_resources().available_memory_bytes
     of_one, of_all = MeasuredCost(batch_size=1, available_bytes=free)([[table], [table] * _NUM_TABLES]).tolist()
     table_s = max(of_all - of_one, 0.0) / (_NUM_TABLES - 1)
-    names = [each for each in ("memory_bandwidth", "intra_host_bandwidth") if each not in question.given]
+    rates: dict[str, Any] = {name: bytes_per_s for name in _COPIES if name not in question.given}
     return replace(
         question,
-        devices=replace(question.devices, **dict.fromkeys(names, bytes_per_s)),
-        measured=names,
+        devices=replace(question.devices, **rates),
+        measured=tuple(rates),
         fixed=FixedTimes(table_s=table_s, device_s=max(of_one - table_s, 0.0), is_measured=True),
     )

@@ -125,13 +125,14 @@ def read_question(given: dict[str, Any], **asked: Any) -> "PlacementQuestion":
     from reference_models.distributed.placement import Devices
 
     values = {**given, **asked}
+    devices: dict[str, Any] = {name: given[name] or 0.0 for name in Devices.__dataclass_fields__}
     if values.get("num_measured") is not None and values["cost"] != "net":
         raise click.UsageError("--measure is of --cost net.")
     context = click.get_current_context()
     return PlacementQuestion(
         by=values["by"],
         cost=values.get("cost", "bandwidth"),
-        devices=Devices(**{name: given[name] or 0.0 for name in Devices.__dataclass_fields__}),
+        devices=Devices(**devices),
         given=[each for each in _MEMBERS if context.get_parameter_source(each) is ParameterSource.COMMANDLINE],
         num_measured=values.get("num_measured"),
         has_baselines=values.get("has_baselines", True),

@@ -13,12 +13,14 @@ from harness.config.run_config import RunConfig
 from harness.extensions.placement.compared import (
     BASELINES,
     TIMED,
+    TODAY,
     Costs,
     FoundPlan,
     as_clause,
     compare_searches,
     judge_plans,
     list_cheapest,
+    say_moves,
 )
 from harness.extensions.placement.cpu_rates import ASSUMED, CPU, FixedTimes, rate_cpu
 from harness.extensions.placement.devices import (
@@ -31,19 +33,21 @@ from harness.extensions.placement.devices import (
 )
 from harness.extensions.placement.learnt import Keeper, learn_costs, learn_policy
 from harness.extensions.placement.shown import find_cheapest
+from harness.extensions.placement.today import IMPROVED, count_moved, improve_today, name_devices_as_today
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.study import make_study
 from harness.planning.plan import require_table_rows, source_of
 from harness.run_sets.environment import Environment
 from harness.system.resources import read_resources
+from reference_models.data.table_file import read_tables
 from reference_models.data.traces.trace import AccessTrace
 from reference_models.distributed.placement import Devices, PlannerEstimate
 from reference_models.distributed.search.costs import Additive, Bandwidth, Exchange, SetCost, Sum
 from reference_models.distributed.search.optimal import MAX_ENUMERATED, lower_bound
 from reference_models.distributed.search.registry import TORCHREC, find_search
-from reference_models.distributed.search.task import Task
-from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks, read_tasks, task_of
-from reference_models.process.errors import ConfigError
+from reference_models.distributed.search.task import Plan, Task, find_fault
+from reference_models.distributed.search.tasks import NEUROSHARD, describe_tables, generate_tasks, read_tasks, task_of
+from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.registry import find_model
 from rules.records.kept.placement import PlanRecord
 from rules.records.study import Parameter, Scalar, Source, StudyRecord
@@ -69,6 +73,10 @@ class PlacementQuestion:
     num_measured: int | None = None
     """Sets of tables that a net is trained on after those of the bandwidths; None: none is measured."""
     has_baselines: bool = True
+    today: Plan | None = None
+    """The plan that runs today, of the one task: it and what moves make of it are rows, and how much others move."""
+    table_names: tuple[str, ...] = ()
+    """What the tables of the one task are called; nothing where they have numbers alone."""
     measured: Collection[str] = ()
     """Members of `devices` that were measured here."""
     fixed: FixedTimes = ASSUMED
@@ -103,6 +111,20 @@ def task_of_benchmark(config: RunConfig, question: PlacementQuestion, trace: Acc
         batch_size=workload.train.global_batch_size,
     )
     return task_of(empty, workload.data.mapped, rows, workload.costs(rows).row_width, workload.train.opt_name, trace)
+
+
+def describe_file(path: Path, question: PlacementQuestion, batch_size: int | None) -> tuple[PlacementQuestion, Task]:
+    """Return the task of a file's tables, and the question with their names. Raises DatasetError or ConfigError."""
+    devices = question.devices
+    try:
+        entries = read_tables(path, ("width", "pooling"))
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}.") from None
+    empty = replace(
+        NEUROSHARD, name=path.stem, num_devices=devices.num_devices, memory_bytes=devices.usable_bytes,
+        batch_size=batch_size or NEUROSHARD.batch_size,
+    )  # fmt: skip
+    return replace(question, table_names=tuple(entry.name for entry in entries)), describe_tables(entries, empty)
 
 
 def make_tasks(question: PlacementQuestion, number: int | None, files: tuple[Path, Path] | None) -> list[Task]:
@@ -164,7 +186,8 @@ def _search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Ru
             find_search(name)
     costs = _make_costs(question, tasks)
     found, estimate = _find_plans(question, costs, tasks, config)
-    is_small = all(len(task.tables) <= MAX_ENUMERATED for task in tasks) and costs.origin == "modelled"
+    is_small = all(len(task.tables) <= MAX_ENUMERATED and not task.kept for task in tasks)
+    is_small = is_small and costs.origin == "modelled"
     if is_small:
         exact = replace(costs, make_search=lambda: costs.judge)
         found[_OPTIMUM] = [_search(question, exact, "optimal", task, None) for task in tasks]
@@ -173,14 +196,17 @@ def _search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Ru
     bounds = optima or [_find_bound(costs, found, tasks, number) for number in range(len(tasks))]
     compared = compare_searches(costs, found, bounds, is_small=is_small)
     notes = dict.fromkeys(f"{each.search}: {each.note}" for of in found.values() for each in of if each.note)
-    tables = [compared.table, *(list_cheapest(tasks[0], found, costs, estimate) if len(tasks) == 1 else ())]
-    findings, checks = [compared.closing, *notes, *costs.findings], []
+    tables, findings, checks = [compared.table], [compared.closing, *notes, *costs.findings], []
+    if len(tasks) == 1:
+        tables += list_cheapest(tasks[0], found, costs, estimate, question.table_names)
+    if question.today is not None:
+        findings.insert(1, say_moves(tasks[0], found))
     if estimate is not None and config is not None:
         more, said, check = torchrec_tables(config, estimate)
         tables, findings, checks = [*tables, *more], [*findings, *said], [check]
     study = make_study(
         "place",
-        f"{config.benchmark.name if config else f'{len(tasks)} tasks'} on {question.devices.num_devices} "
+        f"{config.benchmark.name if config else _name_tasks(question, tasks)} on {question.devices.num_devices} "
         f"{question.devices.device_type} devices: {as_clause(compared.closing)}",
         config.benchmark if config else None,
         findings=[*findings, *([compared.claim] if question.has_baselines else [])],
@@ -193,6 +219,11 @@ def _search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Ru
         seed=question.keeper.seed,
     )
     return Placement(tasks=tuple(tasks), found=found, costs=costs, study=study)
+
+
+def _name_tasks(question: PlacementQuestion, tasks: Sequence[Task]) -> str:
+    """Name what is placed where it is of no benchmark: the one task of named tables, or how many tasks."""
+    return tasks[0].name if question.table_names else f"{len(tasks)} tasks"
 
 
 def _find_plans(
@@ -215,10 +246,37 @@ def _find_plans(
                 raise each.fault
         else:
             found[name] = [_search(question, costs, name, task, policy) for task in tasks]
+    if question.today is not None:
+        found = _add_today(question.today, costs, tasks[0], found)
     faults = [each.fault for of in found.values() for each in of]
     if None not in faults and estimate is None:
         raise next(fault for fault in faults if fault is not None)
     return found, estimate
+
+
+def _add_today(
+    today: Plan, costs: Costs, task: Task, found: dict[str, list[FoundPlan]]
+) -> dict[str, list[FoundPlan]]:
+    """Return what was found with devices named as today, behind today's plan and what moves and swaps make of it."""
+    fault = find_fault(task, today)
+    why = None if fault is None else ConfigError(f"today's plan does not fit: {fault}")
+    rows = {TODAY: FoundPlan(search=TODAY, plan=None if fault else today, fault=why)}
+    start_s = time.perf_counter()
+    try:
+        moved = improve_today(task, costs.make_search(), today)
+        rows[IMPROVED] = FoundPlan(search=IMPROVED, plan=moved, took_s=time.perf_counter() - start_s)
+    except ConfigError as error:
+        rows[IMPROVED] = FoundPlan(search=IMPROVED, fault=error)
+    rows |= {name: each for name, (each,) in found.items()}
+    return {name: [_name_as_today(task, each, today)] for name, each in rows.items()}
+
+
+def _name_as_today(task: Task, found: FoundPlan, today: Plan) -> FoundPlan:
+    """Return a plan with its devices named as today, and how much of today's it moves."""
+    if found.plan is None:
+        return found
+    plan = found.plan if found.search == TODAY else name_devices_as_today(task, found.plan, today)
+    return replace(found, plan=plan, moved=count_moved(task, plan, today))
 
 
 def _find_bound(costs: Costs, found: dict[str, list[FoundPlan]], tasks: Sequence[Task], number: int) -> float | None:

@@ -114,10 +114,12 @@ def _roll_out(
     is_stuck = torch.zeros(len(lists), shape[0], dtype=torch.bool)
     sets: list[list[Pieces]] = [[()] * shape[1] for _ in range(len(lists) * shape[0])]
     for number in range(sizes.shape[1]):
-        fits = size + sizes[:, number, None, None] <= memory[..., None]
+        homes = torch.from_numpy(costs.homes_of(tuple(pieces[number] for pieces in ordered)))[:, None, None]
+        may_be_on = (homes < 0) | (homes == torch.arange(shape[1]))
+        fits = (size + sizes[:, number, None, None] <= memory[..., None]) & may_be_on
         has_none = ~fits.any(dim=-1)
         loads = torch.stack((seconds / mean_s[..., None], size / memory[..., None]), dim=-1).float()
-        chances = policy(tables[:, number], left[:, number], held, loads, fits | has_none[..., None])
+        chances = policy(tables[:, number], left[:, number], held, loads, fits | (has_none[..., None] & may_be_on))
         drawn = chances.exp().flatten(0, 1).multinomial(1) if is_drawn else chances.argmax(dim=-1)
         device = drawn.view(len(lists), shape[0], 1)
         is_chosen = torch.zeros_like(chances).scatter(-1, device, 1.0)

@@ -23,6 +23,7 @@ class Layout:
         self.device = np.repeat(np.arange(len(held)), [len(of) for of in held])
         self.sizes = costs.sizes(self.pieces)
         self.weights, self.is_exact = costs.weights(self.pieces)
+        self.is_free = costs.homes_of(self.pieces) < 0
         self.num_moves = self.num_swaps = 0
 
     @property
@@ -48,7 +49,7 @@ class Layout:
     def steps(self, source: int) -> tuple[Integers, Integers, Integers]:
         """Return all moves and swaps of pieces of a device: the piece, that which comes in its place (-1 of moves),
         and the other device, each [steps]."""
-        mine, theirs = np.flatnonzero(self.device == source), np.flatnonzero(self.device != source)
+        mine, theirs = (np.flatnonzero(self.is_free & on) for on in (self.device == source, self.device != source))
         others = np.delete(np.arange(self.num_devices), source)
         second = np.concatenate((np.full(len(others), -1), theirs))
         target = np.concatenate((others, self.device[theirs]))

@@ -28,7 +28,12 @@ def random(task: Task, cost: SetCost, seed: int) -> Plan:
     generator, devices = np.random.default_rng(seed), np.zeros(len(task.tables), dtype=np.int64)
     free = np.full(task.num_devices, task.memory_bytes)
     sizes = [table.memory_bytes for table in task.tables]
+    for number, device in task.kept:
+        devices[number] = device
+        free[device] -= sizes[number]
     for number in np.argsort(sizes)[::-1]:
+        if number in dict(task.kept):
+            continue
         roomy = np.flatnonzero(free >= sizes[number])
         if not roomy.size:
             raise no_plan(task, "random")

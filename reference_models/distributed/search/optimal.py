@@ -32,13 +32,13 @@ def optimal(task: Task, cost: SetCost, seed: int) -> Plan:
     is returned, whose bound is below its cost. Raises ConfigError where no plan fits or was found, and where the cost
     does not add up.
     """
-    if len(task.tables) <= MAX_ENUMERATED:
+    if len(task.tables) <= MAX_ENUMERATED and not task.kept:
         plan = enumerate_plans(task, cost)
         return replace(plan, bound_s=_slowest_s(task, plan, cost))
     if (parts := add_up(cost, task.tables)) is None:
         raise ConfigError(
             f"optimal looks at every plan, and {task.name} has {len(task.tables)} tables, whose cost does not add up "
-            f"over tables: it can for {MAX_ENUMERATED}. Use --by local."
+            f"over tables: it can for {MAX_ENUMERATED} of which none is kept. Use --by local."
         )
     bound_s, fault = lower_bound(task, cost) or 0.0, None
     plans: list[Plan] = []
@@ -109,12 +109,15 @@ def solve_plan(task: Task, alone: Seconds, most_s: float = math.inf) -> tuple[Pl
     from scipy.sparse import csr_array, eye_array, hstack, kron
 
     num_tables = len(task.tables)
-    num_devices = min(task.num_devices, num_tables)  # the others stay empty
+    num_devices = task.num_devices if task.kept else min(task.num_devices, num_tables)  # the others stay empty
     if num_tables * num_devices > MAX_PLACES:
         return None, 0.0
     order, scale = np.argsort(-alone), float(alone.max())
     sizes = np.array([float(task.tables[number].memory_bytes) for number in order])  # a limit in bytes is kept to one
     may_be_on = np.arange(num_devices) <= np.arange(num_tables)[:, None]  # devices are equal, as in `_partitions`
+    if task.kept:
+        homes = np.array([dict(task.kept).get(int(number), -1) for number in order])[:, None]
+        may_be_on = (homes < 0) | (homes == np.arange(num_devices))
 
     def rows(values: NDArray[np.float64], of_z: float) -> csr_array:
         """A row per device: the sum of what its tables have, and z times a factor."""

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reference_models.distributed.search.costs import Seconds, SetCost, add_up
 from reference_models.distributed.search.task import Table, Task
@@ -23,7 +24,7 @@ class PieceCosts:
     """A cost of sets, asked for each set of a task's pieces once, with the pieces themselves."""
 
     def __init__(self, task: Task, cost: SetCost) -> None:
-        self.task, self._cost = task, cost
+        self.task, self._cost, self.homes = task, cost, dict(task.kept)
         self._tables: dict[Piece, Table] = {}
         self._known: dict[Pieces, float] = {(): 0.0}
 
@@ -42,8 +43,13 @@ class PieceCosts:
         return self([(piece,) for piece in pieces])
 
     def ordered(self, pieces: Pieces) -> Pieces:
-        """Return the pieces in falling order of their seconds alone, then of their bytes."""
-        return tuple(pieces[place] for place in np.lexsort((-self.sizes(pieces), -self.alone(pieces))))
+        """Return the pieces in falling order of seconds alone, then of bytes; those that are kept come first."""
+        is_free = self.homes_of(pieces) < 0
+        return tuple(pieces[place] for place in np.lexsort((-self.sizes(pieces), -self.alone(pieces), is_free)))
+
+    def homes_of(self, pieces: Pieces) -> NDArray[np.int64]:
+        """Return the device on which each piece is kept, -1 where it may be on any: [pieces]."""
+        return np.array([self.homes.get(piece[0], -1) for piece in pieces], np.int64)
 
     def weights(self, pieces: Pieces) -> tuple[Seconds, bool]:
         """Return what each piece adds to its device, in seconds, and whether that is exact, as where costs add up."""
@@ -75,9 +81,12 @@ def fill_devices(
     for pieces in zip(*lists, strict=True):
         sizes = np.array([[costs.table(piece).memory_bytes] for piece in pieces], dtype=float)
         widths = np.array([[piece[1]] for piece in pieces], dtype=float)
-        fits = (memory + sizes <= task.memory_bytes) & (columns + widths <= limits)
+        homes = costs.homes_of(pieces)[:, None]
+        may_be_on = (homes < 0) | (homes == np.arange(task.num_devices))
+        fits = (memory + sizes <= task.memory_bytes) & (columns + widths <= limits) & may_be_on
         if overflows:
-            fits |= ~fits.any(axis=1, keepdims=True) & (memory == memory.min(axis=1, keepdims=True))
+            emptiest = np.where(may_be_on, memory, math.inf)
+            fits |= ~fits.any(axis=1, keepdims=True) & (emptiest == emptiest.min(axis=1, keepdims=True))
         alive &= fits.any(axis=1)
         load = np.where(fits, loads, math.inf)
         is_least = fits & (load == load.min(axis=1, keepdims=True))
@@ -100,8 +109,10 @@ def may_be_halved(task: Task, piece: Piece) -> bool:
     """Return whether all parts of the piece's table may be halved, and a run still takes the plan.
 
     TorchRec's column_wise cuts a table into equal parts, FBGEMM's are multiples of COLUMN_STEP, and row-wise Adagrad
-    would keep a state for each part.
+    would keep a state for each part. What is kept stays whole.
     """
+    if piece[0] in dict(task.kept):
+        return False
     return piece[1] % (2 * COLUMN_STEP) == 0 and task.tables[piece[0]].optimizer != "rowwise_adagrad"
 
 

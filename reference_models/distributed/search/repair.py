@@ -1,6 +1,7 @@
 """Plans where a search found no room: by moves and swaps, by bytes, and by trying all arrangements of few pieces."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reference_models.distributed.search.costs import Seconds
 from reference_models.distributed.search.descent import Layout, descend, settle
@@ -42,7 +43,7 @@ def find_room(costs: PieceCosts, held: Held, search: str) -> tuple[Held, Repair 
     layout = Layout(costs, _fit_tightly(costs, pieces))
     if settle(layout):
         return descend(layout)[1], _count(layout, "bytes")
-    packed = pack(costs.sizes(pieces), costs.task.num_devices, costs.task.memory_bytes)
+    packed = pack(costs.sizes(pieces), costs.task.num_devices, costs.task.memory_bytes, costs.homes_of(pieces))
     if isinstance(packed, bool):
         raise no_plan(costs.task, search, is_proved=not packed and len(pieces) == len(costs.task.tables))
     layout = Layout(costs, _arranged(pieces, packed, costs.task.num_devices))
@@ -63,21 +64,29 @@ def _fit_tightly(costs: PieceCosts, pieces: Pieces) -> Held:
     room anywhere."""
     sizes = costs.sizes(pieces)
     free, devices = np.full(costs.task.num_devices, float(costs.task.memory_bytes)), [0] * len(pieces)
-    for at in np.argsort(-sizes, kind="stable").tolist():
+    homes = costs.homes_of(pieces)
+    for at in np.lexsort((-sizes, homes < 0)).tolist():
         roomy = free >= sizes[at]
-        devices[at] = int(np.where(roomy, free, np.inf).argmin() if roomy.any() else free.argmax())
+        device = int(np.where(roomy, free, np.inf).argmin() if roomy.any() else free.argmax())
+        devices[at] = device if homes[at] < 0 else int(homes[at])
         free[devices[at]] -= sizes[at]
     return _arranged(pieces, devices, costs.task.num_devices)
 
 
-def pack(sizes: Seconds, num_devices: int, memory_bytes: int) -> list[int] | bool:
-    """Try arrangements of pieces of these bytes on equal devices, the largest piece first, where least stays free.
+def pack(
+    sizes: Seconds, num_devices: int, memory_bytes: int, homes: NDArray[np.int64] | None = None
+) -> list[int] | bool:
+    """Try arrangements of pieces of these bytes on equal devices, the largest piece first, where least stays free;
+    pieces with a home, which is not -1, are there.
 
     Returns the device of each piece; False where all arrangements were tried, so that there is none, True where
     there may be one after MAX_PACKED pieces were placed or where there are more than MAX_PIECES.
     """
-    order, free, num_tried = np.argsort(-sizes, kind="stable").tolist(), [float(memory_bytes)] * num_devices, 0
-    left, devices = np.cumsum(sizes[order][::-1])[::-1].tolist(), [0] * len(order)
+    homes = np.full(len(sizes), -1) if homes is None else homes
+    order = [at for at in np.argsort(-sizes, kind="stable").tolist() if homes[at] < 0]
+    kept = np.bincount(homes[homes >= 0], sizes[homes >= 0], num_devices)
+    free, num_tried = (memory_bytes - kept).astype(float).tolist(), 0
+    left, devices = np.cumsum(sizes[order][::-1])[::-1].tolist(), homes.tolist()
 
     def place(at: int) -> bool | None:
         """Place the pieces from `at` on; False where that cannot be, None where too many were tried."""
@@ -114,7 +123,8 @@ def no_plan(task: Task, search: str, *, is_proved: bool = False) -> ConfigError:
     elif (short := max(sizes) - task.memory_bytes) > 0:
         why = f"table {sizes.index(max(sizes))} alone is {short} bytes larger than a device of {task.memory_bytes}"
     elif is_proved:
-        why = f"all arrangements of whole tables were tried, and none fits on {devices} {task.memory_bytes} bytes"
+        kept = " beside those that are kept" if task.kept else ""
+        why = f"all arrangements of whole tables{kept} were tried, none fits on {devices} {task.memory_bytes} bytes"
     else:
         why = f"this search found none on {devices} {task.memory_bytes} bytes, which proves nothing of others"
         advice = "Use --by optimal or local."

@@ -66,12 +66,14 @@ class Task:
     """What one device has, for weights and optimizer state."""
     batch_size: int
     """Samples of all devices together, per step."""
+    kept: tuple[tuple[int, int], ...] = ()
+    """Tables that stay whole where they are, each with its device; searches place the others."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything but the name: what a plan is a plan of."""
+        """SHA-256 of everything but the name and what is kept: what a plan is a plan of."""
         content = asdict(self)
-        del content["name"]
+        del content["name"], content["kept"]
         return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -16,6 +16,7 @@ from scipy.special import bdtr
 
 from reference_models.config.sections import DataConfig
 from reference_models.data.synthetic.config import ZIPF_EXPONENT
+from reference_models.data.table_file import TableEntry
 from reference_models.data.traces.trace import AccessTrace
 from reference_models.distributed.search.costs import BIN_LOOKUPS
 from reference_models.distributed.search.task import NUM_REUSE_BINS, Optimizer, Table, Task
@@ -75,6 +76,50 @@ def check_task(task: Task) -> Task:
             f"have {memory:,} for tables: {need - memory:,} bytes too few. Take more or larger devices."
         )
     return task
+
+
+def keep_tables(task: Task, kept: Sequence[tuple[int, int]]) -> Task:
+    """Return the task with tables that stay on their devices. Raises ConfigError for a table or device that it has
+    not, a table that is kept twice, and tables that have no room together."""
+    for table, device in kept:
+        if not (0 <= table < len(task.tables) and 0 <= device < task.num_devices):
+            raise ConfigError(
+                f"table {table} cannot be kept on device {device}: there are {len(task.tables)} tables and "
+                f"{task.num_devices} devices, from 0."
+            )
+    if len(dict(kept)) < len(kept):
+        raise ConfigError("a table is kept on two devices. Name each table once.")
+    for device in sorted({device for _, device in kept}):
+        need = sum(task.tables[table].memory_bytes for table, on in kept if on == device)
+        if need > task.memory_bytes:
+            raise ConfigError(
+                f"the tables kept on device {device} need {need:,} bytes, and it has {task.memory_bytes:,}: "
+                f"{need - task.memory_bytes:,} bytes too few. Keep fewer there."
+            )
+    return replace(task, kept=tuple(kept))
+
+
+def describe_tables(tables: Sequence[TableEntry], empty: Task) -> Task:
+    """Return the task of tables that a file describes; where it says no law, reuse is of synthetic data's, and where
+    it names no optimizer, state is that of row-wise Adagrad. Raises ConfigError for tables that are not fp32, and as
+    `check_task` does."""
+    found = []
+    for entry in tables:
+        assert entry.width is not None and entry.pooling is not None
+        if entry.precision not in (None, "fp32"):
+            raise ConfigError(f"{entry.place}: precision: found {entry.precision}, expected fp32: plans are of that.")
+        exponent = ZIPF_EXPONENT if entry.zipf_exponent is None else entry.zipf_exponent
+        num_lookups = max(1, round(empty.batch_size * entry.pooling))
+        found.append(
+            Table(
+                num_embeddings=entry.rows,
+                dim=entry.width,
+                pooling=entry.pooling,
+                reuse=zipf_reuse(entry.rows, exponent, num_lookups),
+                optimizer=entry.optimizer or "rowwise_adagrad",
+            )
+        )
+    return check_task(replace(empty, tables=tuple(found)))
 
 
 def zipf_reuse(num_rows: int, exponent: float, num_lookups: int) -> tuple[float, ...]:

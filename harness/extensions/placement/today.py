@@ -1,0 +1,78 @@
+"""The plan that runs today: searches begin with it, and say how much of it they move."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from harness.config.placement import read_plan
+from reference_models.distributed.search.costs import SetCost
+from reference_models.distributed.search.descent import Layout, descend
+from reference_models.distributed.search.pieces import PieceCosts
+from reference_models.distributed.search.repair import find_room, plan_of
+from reference_models.distributed.search.task import Plan, Shard, Task
+from reference_models.process.errors import ConfigError
+
+IMPROVED = "today's, moved"
+"""The row of what moves and swaps make of the plan that runs."""
+_MAX_RENAMED = 512
+"""Devices of which the best names are looked for: that takes their number to the third."""
+
+
+def read_today(path: Path, task: Task) -> Plan:
+    """Read the plan that runs today. Raises HarnessError (exit 8) where the file is none, ConfigError where it is of
+    other tables or of more or fewer devices."""
+    of, plan = read_plan(path)
+    tables = [[(table.num_embeddings, table.dim) for table in each.tables] for each in (of, task)]
+    if tables[0] != tables[1]:
+        counts = f"its {len(of.tables)} tables are not the {len(task.tables)}"
+        raise ConfigError(f"--from {path}: {counts} of {task.name}. Make the plan of these with -o.")
+    if of.num_devices != task.num_devices:
+        raise ConfigError(f"--from {path}: it is of {of.num_devices} devices. Give --devices {of.num_devices}.")
+    return plan
+
+
+def improve_today(task: Task, cost: SetCost, today: Plan) -> Plan:
+    """Return today's plan after moves and swaps of its parts, which cut nothing and join nothing. Raises ConfigError
+    where they find no room."""
+    costs = PieceCosts(task, cost)
+    held: list[list[tuple[int, int]]] = [[] for _ in range(task.num_devices)]
+    for shard in today.shards:
+        held[shard.device].append((shard.table, shard.num_columns))
+    roomy, _ = find_room(costs, tuple(map(tuple, held)), IMPROVED)
+    return plan_of(costs, descend(Layout(costs, roomy))[1], IMPROVED)
+
+
+def name_devices_as_today(task: Task, plan: Plan, today: Plan) -> Plan:
+    """Return the plan with its devices, which are equal, named so that most bytes stay where they are today; as it is
+    where tables are kept on devices, or of more than _MAX_RENAMED."""
+    if task.kept or task.num_devices > _MAX_RENAMED:
+        return plan
+    stays = np.zeros((task.num_devices, task.num_devices))
+    for _, num_bytes, new, old in _columns(task, plan, today):
+        stays[new, old] += num_bytes
+    names = linear_sum_assignment(stays, maximize=True)[1].tolist()
+    return replace(plan, shards=tuple(replace(shard, device=names[shard.device]) for shard in plan.shards))
+
+
+def count_moved(task: Task, plan: Plan, today: Plan) -> tuple[int, int]:
+    """Return how many tables have columns on another device than today, and the bytes of those columns with their
+    state."""
+    moved = [(table, num_bytes) for table, num_bytes, new, old in _columns(task, plan, today) if new != old]
+    return len({table for table, _ in moved}), round(sum(num_bytes for _, num_bytes in moved))
+
+
+def _columns(task: Task, plan: Plan, today: Plan) -> Iterator[tuple[int, float, int, int]]:
+    """Yield each stretch of columns of a table that both plans have whole: the table, its bytes, both devices."""
+    before: dict[int, list[Shard]] = {}
+    for shard in today.shards:
+        before.setdefault(shard.table, []).append(shard)
+    for new in plan.shards:
+        table = task.tables[new.table]
+        for old in before[new.table]:
+            first = max(new.first_column, old.first_column)
+            last = min(new.first_column + new.num_columns, old.first_column + old.num_columns)
+            if first < last:
+                yield new.table, table.memory_bytes * (last - first) / table.dim, new.device, old.device

@@ -1,0 +1,135 @@
+"""Plans that run today, tables that stay where they are, and tables of a file of one's own."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command import Command
+
+from harness.extensions.placement.today import count_moved, improve_today, name_devices_as_today
+from reference_models.distributed.search.autoshard import Policy
+from reference_models.distributed.search.costs import Bandwidth
+from reference_models.distributed.search.heuristics import lookup
+from reference_models.distributed.search.registry import SEARCHES, find_search
+from reference_models.distributed.search.task import Plan, Shard, Task, find_fault, place_whole
+from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks, keep_tables
+from reference_models.process.errors import ConfigError
+
+COST = Bandwidth(batch_size=64, memory_bandwidth=2e12, device_s=0.0)
+CSV = "name,rows,width,pooling,optimizer\nads,1000,64,4,adagrad\nclicks,5000,16,20,sgd\ngeo,200,32,1,\n"
+
+
+def task_of(num_tables: int, num_devices: int) -> Task:
+    empty = replace(NEUROSHARD, num_devices=num_devices, batch_size=64, memory_bytes=4 << 30)
+    return generate_tasks(1, 3, empty, (num_tables, num_tables + 1))[0]
+
+
+def test_devices_are_named_as_today_and_what_moves_is_counted() -> None:
+    task = task_of(4, 3)
+    task = replace(task, tables=task.tables[:1] * 4)
+    today = place_whole(task, [0, 1, 2, 2])
+    renamed = name_devices_as_today(task, place_whole(task, [2, 0, 1, 0]), today)
+    assert [shard.device for shard in renamed.shards] == [0, 1, 2, 1]
+    assert count_moved(task, today, today) == (0, 0)
+    assert count_moved(task, renamed, today) == (1, task.tables[3].memory_bytes)
+    kept = replace(task, kept=((0, 2),))
+    assert name_devices_as_today(kept, place_whole(task, [2, 0, 1, 0]), today).shards[0].device == 2
+
+
+def test_half_of_a_table_that_moves_is_half_of_its_bytes() -> None:
+    task = task_of(1, 2)
+    width = task.tables[0].dim
+    today = place_whole(task, [0])
+    cut = Plan(
+        shards=tuple(
+            Shard(table=0, first_column=first, num_columns=width // 2, device=device)
+            for first, device in ((0, 0), (width // 2, 1))
+        )
+    )
+    assert count_moved(task, cut, today) == (1, round(task.tables[0].memory_bytes / 2))
+
+
+def test_todays_plan_is_improved_by_moves() -> None:
+    task = task_of(8, 2)
+    today = place_whole(task, [0] * 8)
+    better = improve_today(task, COST, today)
+    assert find_fault(task, better) is None
+    assert COST(better.sets(task)).max() < COST(today.sets(task)).max()
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_what_is_kept_stays_where_it_is(name: str) -> None:
+    task = task_of(8, 3)
+    order = np.argsort([table.memory_bytes for table in task.tables])
+    kept = [(int(order[-1]), 2), (int(order[-2]), 2), (0, 1)][: 2 if 0 in order[-2:] else 3]
+    task = keep_tables(task, kept)
+    untrained = {"policy": Policy()} if name == "autoshard" else {}
+    plan = find_search(name)(task, COST, 0, **untrained)
+    assert find_fault(task, plan) is None
+    on = {shard.table: shard.device for shard in plan.shards}
+    assert [(table, on[table]) for table, _ in kept] == kept
+    assert sum(shard.table in dict(kept) for shard in plan.shards) == len(kept), "whole"
+
+
+def test_what_is_kept_where_it_has_no_room_is_refused() -> None:
+    task = task_of(4, 2)
+    for kept, why in (([(4, 0)], "cannot be kept"), ([(0, 2)], "2 devices"), ([(0, 0), (0, 1)], "on two devices")):
+        with pytest.raises(ConfigError, match=why):
+            keep_tables(task, kept)
+    small = replace(task, memory_bytes=task.tables[0].memory_bytes - 1)
+    with pytest.raises(ConfigError, match="1 bytes too few"):
+        keep_tables(small, [(0, 0)])
+    # Two tables fill both devices where they are kept, and the third finds no room.
+    table = task.tables[0]
+    full = replace(task, tables=(table,) * 3, memory_bytes=2 * table.memory_bytes, kept=())
+    with pytest.raises(ConfigError, match="beside those that are kept were tried"):
+        lookup(replace(keep_tables(full, [(0, 0), (1, 1)]), memory_bytes=table.memory_bytes * 8 // 5), COST, 0)
+
+
+def place(inside: Command, *words: Any) -> dict[str, Any]:
+    done = inside("place", *words, "--devices", 2, "--by", "dim", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    study: dict[str, Any] = json.loads(done.stdout)
+    return study
+
+
+def test_tables_of_a_file_are_placed_and_todays_plan_stands_beside(inside: Command, tmp_path: Path) -> None:
+    (tmp_path / "tables.csv").write_text(CSV)
+    first = place(inside, "tables.csv", "-o", "today.json", "--keep", "clicks=1")
+    assert first["title"].startswith("tables on 2 cuda devices") and first["benchmark"] is None
+    places = next(table for table in first["tables"] if "where each table" in table["title"])
+    assert [row[0] for row in places["rows"]] == ["ads", "clicks", "geo"] and places["rows"][1][-1] == [1]
+    again = place(inside, "tables.csv", "--from", "today.json")
+    names = [column["name"] for column in again["tables"][0]["columns"]]
+    rows = {row[0]: dict(zip(names, row, strict=True)) for row in again["tables"][0]["rows"]}
+    assert [*rows] == ["today's plan", "today's, moved", "dim", "greedy", "local"]
+    assert (rows["today's plan"]["Tables moved"], rows["today's plan"]["Bytes moved"]) == (0, 0)
+    assert again["findings"][1].startswith("From today's plan ")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("tables.csv", "--keep", "clicks"), 2, "expected TABLE=DEVICE"),
+        (("tables.csv", "--keep", "nobody=1"), 2, "expected TABLE=DEVICE"),
+        (("tables.csv", "--keep", "9=1"), 2, "cannot be kept on device 1"),
+        (("tables.csv", "--run", "5"), 2, "a file of tables is none"),
+        (("tables.csv", "--trace", "t.npz"), 2, "--trace is of a benchmark"),
+        (("none.csv",), 8, "none.csv: cannot be read"),
+        (("half.json",), 8, "half.json:1: "),
+        (("dlrm_tiny", "--batch-size", 9), 2, "is of a file of tables"),
+        (("dlrm_tiny", "--from", "tables.csv"), 8, "tables.csv"),
+        (("fp16.csv",), 2, "fp16.csv:2: precision"),
+    ],
+)
+def test_what_is_no_file_of_tables_or_plan_is_refused(
+    inside: Command, tmp_path: Path, words: tuple[Any, ...], code: int, message: str
+) -> None:
+    (tmp_path / "tables.csv").write_text(CSV)
+    (tmp_path / "half.json").write_text('[{"name": "a", "rows": 3}]')
+    (tmp_path / "fp16.csv").write_text("name,rows,width,pooling,precision\na,3,4,1,fp16\n")
+    done = inside("place", *words, "--devices", 2, "--by", "dim")
+    assert done.returncode == code and message in " ".join(done.stderr.split()), done.stderr
