@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
 from torchrec.distributed.planner.enumerators import EmbeddingEnumerator
+from torchrec.distributed.planner.storage_reservations import HeuristicalStorageReservation
 from torchrec.distributed.planner.types import ParameterConstraints, PlannerError, ShardingOption
 from torchrec.modules.embedding_configs import EmbeddingBagConfig
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
@@ -139,7 +140,7 @@ def plan_for_devices(
             enumerator=enumerator,
             stats=[],
             timeout_seconds=SEARCH_S,
-            heuristical_storage_reservation_percentage=devices.reserve,
+            storage_reservation=HeuristicalStorageReservation(percentage=devices.reserve),
         )
     try:
         with quiet_torchrec():

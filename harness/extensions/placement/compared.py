@@ -301,8 +301,8 @@ def list_cheapest(
         numbers = tuple(sorted({shard.table for shard in plan.shards if shard.device == device}))
         of_devices.append((device, numbers or None, memory, memory / task.memory_bytes, seconds))
     return [
-        make_table(f"The plan by {name}: where each table would be", places, of_tables),
-        make_table(f"The plan by {name}: what each device would hold", loads, of_devices),
+        make_table(f"The plan by {name_row(name, costs)}: where each table would be", places, of_tables),
+        make_table(f"The plan by {name_row(name, costs)}: what each device would hold", loads, of_devices),
     ]
 
 
