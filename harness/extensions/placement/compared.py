@@ -46,6 +46,8 @@ class Costs:
     """Origin of what plans are judged by."""
     spread_of: Callable[[Collection[Table]], float | None] = lambda tables: None
     """How far apart the rounds lay in which a set of tables was measured, as a fraction of their median."""
+    timed: str = TIMED
+    """How lookups and updates were measured, where they were."""
     has_net: bool = False
     """Whether searches minimise a cost net."""
     findings: tuple[str, ...] = ()
@@ -362,11 +364,12 @@ def _close(
     also = f" (as by {', '.join(name_row(each, costs) for each in alike)})" if alike else ""
     is_less = base is not None and base not in (name, *alike)
     than = f", {percent(1 - whole[name] / whole[base])} less than by {base}" if is_less and base else ""
-    how = f"{origin}: {TIMED}" if origin == "measured" else origin
+    how = f"{origin}: {costs.timed}" if origin == "measured" else origin
     said = f"{label}{also}: {duration(whole[name])} a step on the slowest device ({how}){than}"
     if (times := _mean([each.balance for each in found[name]]) or 1.0) > MOST_EVEN:
         said += f"; that is {times:.2f} times the mean of all devices"
     if origin == "measured":
-        return f"Lowest by {said}; sets were measured once more, which is no verdict: --run measures steps."
+        what = "sets were measured once more" if costs.timed == TIMED else "single tables were measured"
+        return f"Lowest by {said}; {what}, which is no verdict: --run measures steps."
     limit = f"; it is the {reached[name]}, so no plan of whole tables is cheaper" if name in reached else ""
     return f"Cheapest by {said}{limit}."

@@ -1,4 +1,4 @@
-"""What the core is told of placement: three verbs, of which one reads traces of memory, and the relation of plans."""
+"""What the core is told of placement: four verbs, of which one reads traces of memory, and the relation of plans."""
 
 from rules.extensions import Extension, Verb
 
@@ -14,6 +14,11 @@ EXTENSION = Extension(
             "Compare such searches on many tasks, which are of no benchmark.",
             "Plan and model",
         ),
+        "measure-costs": Verb(
+            "harness.extensions.placement.measure_costs:measure_costs",
+            "Measure what embedding tables cost here, for 'place' elsewhere.",
+            "Plan and model",
+        ),
         "plan-devices": Verb(
             "harness.extensions.placement.plan_devices:plan_devices",
             "Say where TorchRec would lay tables on devices not here.",
@@ -21,6 +26,7 @@ EXTENSION = Extension(
         ),
     },
     relations={"ranking": "harness.extensions.placement.relation:RANKING"},
+    records={"costs": "harness.extensions.placement.records:CostsRecord"},
     shown={"place": "harness.extensions.placement.shown:DETAILS"},
     needs=("memory",),
 )

@@ -95,6 +95,14 @@ _SEARCHING = (
 )  # fmt: skip
 
 
+BATCH_SIZE = click.option(
+    "--batch-size",
+    type=click.IntRange(1, 2**31),
+    metavar="N",
+    help="Samples of a step, where BENCHMARK is a file of tables.  [default: 65536]",
+)
+
+
 def find_output() -> Path:
     """Return the results folder, in which studies are kept; no option of these verbs names it.
 

@@ -1,7 +1,5 @@
 """`place`: where embedding tables should be, found by searches."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +9,7 @@ from harness.cli.shared.help import verb
 from harness.cli.shared.options import collect_overrides, completing, defining, trainable
 from harness.cli.shared.output import form_option
 from harness.extensions.placement.options import (
+    BATCH_SIZE,
     COUNT,
     HEADINGS,
     device_options,
@@ -22,9 +21,7 @@ from harness.foundation.errors import ExitCode
 from reports.render.forms import FORMS
 
 if TYPE_CHECKING:
-    from harness.config.run_config import RunConfig
     from harness.extensions.placement.plans import Placement, PlacementQuestion
-    from reference_models.distributed.search.task import Task
 
 
 @verb(
@@ -37,11 +34,12 @@ if TYPE_CHECKING:
 @defining
 @device_options()
 @search_options
+@BATCH_SIZE
 @click.option(
-    "--batch-size",
-    type=click.IntRange(1, 2**31),
-    metavar="N",
-    help="Samples of a step, where BENCHMARK is a file of tables.  [default: 65536]",
+    "--costs",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Take costs of tables that 'measure-costs' measured, perhaps elsewhere, in place of --cost.",
 )
 @click.option(
     "--keep", "kept", multiple=True, metavar="TABLE=DEVICE", help="Leave a table, by number or name, where it is."
@@ -75,6 +73,7 @@ def place(benchmark: str, output: Path | None, num_steps: int | None, form: str,
     """
     from harness.cli.shared.studies import keep_study
     from harness.extensions.placement.plans import record_best, search_plans
+    from harness.extensions.placement.reading import read_task, take_costs
     from harness.foundation.files import write_text
     from rules.records.codec import encode
 
@@ -84,61 +83,21 @@ def place(benchmark: str, output: Path | None, num_steps: int | None, form: str,
         )
     kept_in = find_output()
     question, code = read_question(given), ExitCode.DONE
-    question, task, config = _read_task(benchmark, question, given)
+    question, task, config = read_task(benchmark, question, given)
+    if given["costs"] is not None:
+        question = take_costs(question, task, given["costs"])
     if num_steps is not None and config is None:
         raise click.UsageError("--run measures a benchmark, and a file of tables is none. Leave --run out.")
     placement = search_plans(question, [task], config)
     if num_steps is not None:
         placement, code = _run_plans(placement, question, benchmark, num_steps, given)
-    inputs = [Path(benchmark), *(given[name] for name in ("trace", "today") if given[name] is not None)]
+    inputs = [Path(benchmark), *(given[name] for name in ("trace", "today", "costs") if given[name] is not None)]
     keep_study(placement.study, kept_in, f"place-{task.name}", form, inputs=inputs)
     if output is not None:
         record, skipped = record_best(placement, question)
         write_text(output, encode(record))
         click.echo(f"plan     {output}, by {record.search}{skipped}", err=form != "table")
     click.get_current_context().exit(int(code))
-
-
-def _read_task(
-    benchmark: str, question: "PlacementQuestion", given: dict[str, Any]
-) -> "tuple[PlacementQuestion, Task, RunConfig | None]":
-    """Read what is to be placed, a benchmark's tables or a file's, with what is kept and what runs today."""
-    from harness.config.run_config import resolve
-    from harness.extensions.memory.trace import read_trace
-    from harness.extensions.placement.plans import describe_file, task_of_benchmark
-    from harness.extensions.placement.today import read_today
-    from reference_models.data.table_file import FORMS as TABLE_FORMS
-    from reference_models.distributed.search.tasks import keep_tables
-
-    config = None
-    if Path(benchmark).suffix in TABLE_FORMS:
-        if given["trace"] is not None:
-            raise click.UsageError("--trace is of a benchmark. In a file of tables give zipf_exponent.")
-        question, task = describe_file(Path(benchmark), question, given["batch_size"])
-    else:
-        if given["batch_size"] is not None:
-            raise click.UsageError("--batch-size is of a file of tables. Give --set train.global_batch_size=N.")
-        config = resolve(benchmark, collect_overrides(given), given["name"], derived_suffix="_place")
-        trace = None if given["trace"] is None else read_trace(given["trace"])[1]
-        task = task_of_benchmark(config, question, trace)
-    if given["kept"]:
-        task = keep_tables(task, [_read_kept(text, question.table_names) for text in given["kept"]])
-    if given["today"] is not None:
-        question = replace(question, today=read_today(given["today"], task))
-    return question, task, config
-
-
-def _read_kept(text: str, names: Sequence[str]) -> tuple[int, int]:
-    """Read TABLE=DEVICE, of which the table is a number or a name. Raises BadParameter."""
-    table, _, device = text.rpartition("=")
-    try:
-        number = names.index(table) if table in names else int(table)
-        return number, int(device)
-    except ValueError:
-        raise click.BadParameter(
-            f"--keep {text!r:.80}: expected TABLE=DEVICE, a number or a name of a file of tables, and a number, such "
-            "as 3=0."
-        ) from None
 
 
 def _run_plans(

@@ -31,6 +31,7 @@ from harness.extensions.placement.devices import (
     plan_of_estimate,
     torchrec_tables,
 )
+from harness.extensions.placement.kept_costs import KeptCosts
 from harness.extensions.placement.learnt import Keeper, learn_costs, learn_policy
 from harness.extensions.placement.shown import find_cheapest
 from harness.extensions.placement.today import IMPROVED, count_moved, improve_today, name_devices_as_today
@@ -70,6 +71,8 @@ class PlacementQuestion:
     """Members of `devices` that the user gave."""
     keeper: Keeper
     cost: Literal["bandwidth", "torchrec", "measured", "net"] = "bandwidth"
+    kept_costs: KeptCosts | None = None
+    """Costs of tables that a file has, in place of measuring them."""
     num_measured: int | None = None
     """Sets of tables that a net is trained on after those of the bandwidths; None: none is measured."""
     has_baselines: bool = True
@@ -85,7 +88,24 @@ class PlacementQuestion:
     @property
     def is_measured(self) -> bool:
         """Whether sets of tables are measured here."""
-        return self.cost == "measured" or self.num_measured is not None
+        return (self.cost == "measured" and self.kept_costs is None) or self.num_measured is not None
+
+
+UNBOUNDED = PlacementQuestion(
+    by=(),
+    devices=Devices(
+        num_devices=1,
+        device_type=CPU,
+        memory_bytes=1 << 62,
+        memory_bandwidth=1.0,
+        devices_per_host=1,
+        intra_host_bandwidth=1.0,
+        inter_host_bandwidth=1.0,
+    ),
+    given=(),
+    keeper=Keeper(data_root=None, seed=0, retrain=False, say=lambda text: None),
+)
+"""A question about tables alone: of one device that has room for any."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -304,6 +324,18 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
         estimate = partial(make, batch_size=batch_size, devices=question.devices)
         return Costs(make_search=lambda: Additive(estimate()), judge=Additive(estimate()), modelled=bandwidth)
 
+    if (kept := question.kept_costs) is not None:
+        added = Sum((Additive(kept), exchange))
+        return Costs(
+            make_search=lambda: added,
+            judge=added,
+            modelled=bandwidth,
+            predicted=bandwidth,
+            origin="measured",
+            timed=f"timed on {kept.device}; tables are added up, and the exchange is modelled",
+            spread_of=kept.spread_of,
+        )
+
     def make_true() -> SetCost:
         return _measure_sets(question, batch_size) if question.is_measured else memory
 
@@ -345,7 +377,8 @@ def _search(question: PlacementQuestion, costs: Costs, name: str, task: Task, po
         plan = search(task, costs.make_search(), question.keeper.seed, **more)
     except ConfigError as error:
         return FoundPlan(search=name, fault=error)
-    bound_s = plan.bound_s if costs.predicted is None else None  # else it is of another cost than that of the row
+    is_of_row = costs.predicted is None or question.kept_costs is not None  # else it is of another cost
+    bound_s = plan.bound_s if is_of_row else None
     return FoundPlan(search=name, plan=plan, took_s=time.perf_counter() - start_s, bound_s=bound_s)
 
 
@@ -404,6 +437,8 @@ def _list_parameters(question: PlacementQuestion, task: Task, config: RunConfig 
         rows.append((f"fixed time of a table, {how}", fixed.table_s, "s", source))
     if question.is_measured:
         rows.append(("lookups and updates", TIMED, None, "measured"))
+    if question.kept_costs is not None:
+        rows.append(("lookups and updates", f"measured on {question.kept_costs.device}", None, "file"))
     if config is not None and TORCHREC in question.by:
         sharding = config.workload.runtime.sharding
         rows.append(("sharding asked of TorchRec", sharding, None, source_of(config, "runtime.sharding")))

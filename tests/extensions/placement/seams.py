@@ -7,6 +7,7 @@ WORDS = {
     "place": ((), "place dlrm_tiny --devices 2 --by dim"),
     "place learnt": ((), "place dlrm_tiny --devices 2 --by greedy --cost net"),
     "place-tasks": ((), "place-tasks -n 1 --devices 2 --by lookup"),
+    "measure-costs": ((), "measure-costs dlrm_tiny -o costs.json"),
     "plan-devices": ((), "plan-devices dlrm_tiny --devices 2 --device-memory 8GB"),
 }
 SHOWN_PAGES = {"place": ("dlrm_tiny", "cheapest by dim"), "place-tasks": ("1 tasks", "cheapest by lookup")}
@@ -16,6 +17,7 @@ MEASURING = {
         (),
         "place-tasks --read tasks.txt tables.json --devices 2 --by dim --cost measured --format json",
     ),
+    "measure-costs": ((), "measure-costs dlrm_tiny -o costs.json"),
 }
 MEASURED_SLOWLY = dict.fromkeys(MEASURING, "tables are really looked up")
 MEASURING_NOTHING = {"plan-devices": "all of it is modelled"}
@@ -23,6 +25,9 @@ KEEPERS = {"place": "learning:learn"}
 FILE_WORDS = {
     "tasks": "place-tasks --devices 2 --read {} clicks.csv",
     "tables": "place-tasks --devices 2 --read clicks.csv {}",
+    "tables of a file": "place {}.csv --devices 2 --by dim",
+    "costs": "place dlrm_tiny --devices 2 --by dim --costs {}",
+    "the plan of today": "place dlrm_tiny --devices 2 --by dim --from {}",
 }
 _TABLES = [
     {"row": rows, "pooling_factor": 2.0, **{f"bin_{number}": float(number == 0) for number in range(17)}}

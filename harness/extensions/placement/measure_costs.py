@@ -1,0 +1,47 @@
+"""`measure-costs`: what a benchmark's tables cost on this machine, as a file for plans that are made elsewhere."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.cli.shared.help import verb
+from harness.cli.shared.options import completing, defining, trainable
+from harness.cli.shared.output import say
+from harness.extensions.placement.options import BATCH_SIZE
+
+
+@verb(
+    "dlrmbench measure-costs dlrm_small -o costs.json",
+    "dlrmbench measure-costs tables.csv --batch-size 4096 -o costs.json",
+    name="measure-costs",
+)
+@click.argument("benchmark", shell_complete=completing(trainable))
+@defining
+@BATCH_SIZE
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of all draws.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="The file to write, which 'place --costs' reads.",
+)
+def measure_costs(benchmark: str, seed: int, output: Path, **given: Any) -> None:
+    """Measure what each of BENCHMARK's embedding tables, or of a file's, takes alone on one thread of this CPU.
+
+    Lookups, backward and update of a global batch, of each table and of the halves that plans may cut it into: the
+    median of seven rounds in turns, with their spread, and the load meanwhile. 'place --costs' adds them up, there
+    or elsewhere.
+    """
+    from harness.extensions.placement.kept_costs import measure_costs as measure
+    from harness.extensions.placement.plans import UNBOUNDED
+    from harness.extensions.placement.reading import read_task
+    from harness.foundation.files import write_record
+    from harness.run_sets.environment import Environment
+
+    _, task, _ = read_task(benchmark, UNBOUNDED, {**given, "trace": None, "kept": (), "today": None})
+    environment = Environment.check(given["data_root"])
+    say(f"measuring {len(task.tables)} tables and their halves")
+    write_record(output, measure(task, environment, seed))
+    click.echo(f"wrote {output}", err=True)

@@ -1,0 +1,61 @@
+"""What command lines of placement ask to be placed, and by which costs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.cli.shared.options import collect_overrides
+from harness.config.run_config import RunConfig, resolve
+from harness.extensions.memory.trace import read_trace
+from harness.extensions.placement.kept_costs import read_costs
+from harness.extensions.placement.plans import PlacementQuestion, describe_file, task_of_benchmark
+from harness.extensions.placement.today import read_today
+from reference_models.data.table_file import FORMS
+from reference_models.distributed.search.task import Task
+from reference_models.distributed.search.tasks import keep_tables
+
+
+def read_task(
+    benchmark: str, question: PlacementQuestion, given: Mapping[str, Any]
+) -> tuple[PlacementQuestion, Task, RunConfig | None]:
+    """Read what is to be placed, a benchmark's tables or a file's, with what is kept and what runs today; `given` are
+    the options of `place`. Raises UsageError for options that do not go together."""
+    config = None
+    if Path(benchmark).suffix in FORMS:
+        if given["trace"] is not None:
+            raise click.UsageError("--trace is of a benchmark. In a file of tables give zipf_exponent.")
+        question, task = describe_file(Path(benchmark), question, given["batch_size"])
+    else:
+        if given["batch_size"] is not None:
+            raise click.UsageError("--batch-size is of a file of tables. Give --set train.global_batch_size=N.")
+        config = resolve(benchmark, collect_overrides(dict(given)), given["name"], derived_suffix="_place")
+        trace = None if given["trace"] is None else read_trace(given["trace"])[1]
+        task = task_of_benchmark(config, question, trace)
+    if given["kept"]:
+        task = keep_tables(task, [_read_kept(text, question.table_names) for text in given["kept"]])
+    if given["today"] is not None:
+        question = replace(question, today=read_today(given["today"], task))
+    return question, task, config
+
+
+def _read_kept(text: str, names: Sequence[str]) -> tuple[int, int]:
+    """Read TABLE=DEVICE, of which the table is a number or a name. Raises BadParameter."""
+    table, _, device = text.rpartition("=")
+    try:
+        number = names.index(table) if table in names else int(table)
+        return number, int(device)
+    except ValueError:
+        raise click.BadParameter(
+            f"--keep {text!r:.80}: expected TABLE=DEVICE, a number or a name of a file of tables, and a number, such "
+            "as 3=0."
+        ) from None
+
+
+def take_costs(question: PlacementQuestion, task: Task, path: Path) -> PlacementQuestion:
+    """Return the question with costs of a file in place of --cost. Raises UsageError where --cost is given, too."""
+    if question.cost != "bandwidth" or question.num_measured is not None:
+        raise click.UsageError("--costs has costs in a file: leave --cost and --measure out.")
+    return replace(question, cost="measured", kept_costs=read_costs(path, task))

@@ -1,0 +1,101 @@
+"""Costs of tables in a file: what is measured is written, and plans elsewhere are made by it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command import Command
+
+from harness.extensions.placement.kept_costs import measure_costs, read_costs
+from harness.extensions.placement.records import CostedTable, CostsRecord
+from harness.foundation.files import write_record
+from harness.run_sets.environment import Environment
+from reference_models.distributed.search.task import Task
+from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks
+from reference_models.process.errors import ConfigError
+from rules.records.codec import VERSION
+
+TABLES = (("a", 100, 8, 2.0, "sgd"), ("b", 50, 8, 1.0, "sgd"), ("c", 20, 4, 1.0, "rowwise_adagrad"))
+CSV = "name,rows,width,pooling,optimizer\n" + "".join(",".join(map(str, table)) + "\n" for table in TABLES)
+
+
+def costs_of(seconds: dict[tuple[str, int], float], batch_size: int = 16) -> CostsRecord:
+    """Costs of tables of TABLES by name and width."""
+    rows = {name: (rows, pooling, optimizer) for name, rows, _, pooling, optimizer in TABLES}
+    entries = [
+        CostedTable(
+            num_embeddings=rows[name][0],
+            dim=width,
+            pooling=rows[name][1],
+            optimizer=rows[name][2],
+            seconds=each,  # type: ignore[arg-type]
+        )
+        for (name, width), each in seconds.items()
+    ]
+    return CostsRecord(
+        schema_version=VERSION, device="one thread of a test", batch_size=batch_size, tables=tuple(entries)
+    )
+
+
+def test_plans_are_made_by_the_costs_of_a_file(inside: Command, tmp_path: Path) -> None:
+    """By it a and b cost as much as c: by their bytes they would not."""
+    (tmp_path / "tables.csv").write_text(CSV)
+    seconds = {("a", 8): 1e-3, ("b", 8): 1e-3, ("c", 4): 2e-3, ("a", 4): 0.9e-3, ("b", 4): 0.9e-3}
+    write_record(tmp_path / "costs.json", costs_of(seconds))
+    words = ("place", "tables.csv", "--devices", 2, "--batch-size", 16, "--by", "optimal", "--costs", "costs.json")
+    done = inside(*words, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    study: dict[str, Any] = json.loads(done.stdout)
+    names = [column["name"] for column in study["tables"][0]["columns"]]
+    row = dict(zip(names, study["tables"][0]["rows"][0], strict=True))
+    assert row["Cost"] == pytest.approx(2e-3, rel=1e-3) and row["Balance"] == pytest.approx(1, rel=1e-3)
+    assert "timed on one thread of a test; tables are added up" in study["findings"][0]
+    origin = next(each for each in study["parameters"] if each["name"] == "lookups and updates")
+    assert (origin["value"], origin["source"]) == ("measured on one thread of a test", "file")
+    assert any(each["name"] == "costs.json" for each in study["made"]["inputs"])
+
+
+@pytest.mark.parametrize(
+    ("record", "more", "code", "message"),
+    [
+        (costs_of({("a", 8): 1e-3}), (), 2, "no cost of 50 rows of 8 columns"),
+        (costs_of({("a", 8): 1e-3}, 32), (), 2, "batches of 32 samples, and the plan of 16"),
+        (None, (), 8, "costs.json"),
+        (None, ("--cost", "measured"), 2, "leave --cost"),
+    ],
+)
+def test_costs_that_are_of_other_tables_are_refused(
+    inside: Command, tmp_path: Path, record: CostsRecord | None, more: tuple[str, ...], code: int, message: str
+) -> None:
+    (tmp_path / "tables.csv").write_text(CSV)
+    if record is not None:
+        write_record(tmp_path / "costs.json", record)
+    words = ("place", "tables.csv", "--devices", 2, "--batch-size", 16, "--by", "dim", "--costs", "costs.json")
+    done = inside(*words, *more)
+    assert done.returncode == code and message in " ".join(done.stderr.split()), done.stderr
+
+
+def test_a_table_and_its_halves_are_measured_and_read_as_they_were_written(tmp_path: Path) -> None:
+    drawn = generate_tasks(1, 0)[0].tables
+    tables = (
+        replace(drawn[0], num_embeddings=100, dim=16, pooling=1.0),
+        replace(drawn[1], num_embeddings=100, dim=16, pooling=1.0, optimizer="rowwise_adagrad"),
+    )
+    task = Task(name="t", tables=tables, num_devices=2, memory_bytes=NEUROSHARD.memory_bytes, batch_size=4)
+    record = measure_costs(task, Environment(preflight=()), 0)
+    assert [(each.optimizer, each.dim) for each in record.tables] == [
+        ("sgd", 16), ("sgd", 8), ("sgd", 4), ("rowwise_adagrad", 16)
+    ]  # fmt: skip
+    assert all(each.seconds > 0 and each.spread is not None for each in record.tables) and len(record.loads) == 1
+    write_record(tmp_path / "costs.json", record)
+    kept = read_costs(tmp_path / "costs.json", task)
+    seconds = [each.seconds for each in record.tables]
+    np.testing.assert_allclose(
+        kept([tables, [tables[0].with_columns(4)], []]), [seconds[0] + seconds[3], seconds[2], 0]
+    )
+    assert kept.spread_of([tables[1]]) == record.tables[3].spread and kept.spread_of([]) is None
+    with pytest.raises(ConfigError, match="no cost of 100 rows of 8 columns"):
+        kept([[tables[1].with_columns(8)]])
