@@ -8,7 +8,7 @@ from reference_models.distributed.search.pieces import Filling, Held, PieceCosts
 LEAST_GAIN = 1e-9
 """Share of the slowest device's seconds that a step gains at least: less is rounding."""
 _MAX_STEPS = {True: 2_000, False: 100}
-_NUM_TRIED = {True: 1, False: 8}
+_NUM_TRIED = {True: 1, False: 4}
 """Steps that are tried at a time, and taken in all, by whether the cost of a set is the sum of its pieces."""
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -18,8 +18,8 @@ from reference_models.distributed.search.repair import find_room, plan_of
 from reference_models.distributed.search.task import Plan, Task
 from reference_models.process.errors import ConfigError
 
-MAX_CUTS, PATIENCE = 40, 3
-"""Cuts one after another, and how many of them without gain end it."""
+MAX_CUTS, PATIENCE = 40, {True: 3, False: 1}
+"""Cuts one after another, and how many of them without gain end it, by whether costs add up: others take longer."""
 _EVEN = 1 + 1e-3
 """The slowest device over the mean up to which nothing is cut any more: cuts add to what there is to do."""
 
@@ -32,6 +32,7 @@ def local(task: Task, cost: SetCost, seed: int) -> Plan:
     """
     costs = PieceCosts(task, cost)
     pieces, best, fault, num_vain = whole_tables(task), None, None, 0
+    patience = PATIENCE[costs.weights(pieces)[1]]
     for _ in range(1 + MAX_CUTS):
         found = None
         try:
@@ -45,7 +46,7 @@ def local(task: Task, cost: SetCost, seed: int) -> Plan:
         else:
             num_vain += 1
         piece = _choose_cut(costs, pieces, found)
-        if piece is None or num_vain == PATIENCE:
+        if piece is None or num_vain == patience:
             break
         pieces = halve(pieces, piece[0])
     if best is not None:

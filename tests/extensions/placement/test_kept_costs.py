@@ -30,14 +30,13 @@ def costs_of(seconds: dict[tuple[str, int], float], batch_size: int = 16) -> Cos
             num_embeddings=rows[name][0],
             dim=width,
             pooling=rows[name][1],
-            optimizer=rows[name][2],
-            seconds=each,  # type: ignore[arg-type]
+            optimizer=rows[name][2],  # type: ignore[arg-type]
+            seconds=each,
         )
         for (name, width), each in seconds.items()
     ]
-    return CostsRecord(
-        schema_version=VERSION, device="one thread of a test", batch_size=batch_size, tables=tuple(entries)
-    )
+    device = "one thread of a test"
+    return CostsRecord(schema_version=VERSION, device=device, batch_size=batch_size, tables=tuple(entries))
 
 
 def test_plans_are_made_by_the_costs_of_a_file(inside: Command, tmp_path: Path) -> None:
@@ -93,9 +92,8 @@ def test_a_table_and_its_halves_are_measured_and_read_as_they_were_written(tmp_p
     write_record(tmp_path / "costs.json", record)
     kept = read_costs(tmp_path / "costs.json", task)
     seconds = [each.seconds for each in record.tables]
-    np.testing.assert_allclose(
-        kept([tables, [tables[0].with_columns(4)], []]), [seconds[0] + seconds[3], seconds[2], 0]
-    )
+    found = kept([tables, [tables[0].with_columns(4)], []])
+    np.testing.assert_allclose(found, [seconds[0] + seconds[3], seconds[2], 0])
     assert kept.spread_of([tables[1]]) == record.tables[3].spread and kept.spread_of([]) is None
     with pytest.raises(ConfigError, match="no cost of 100 rows of 8 columns"):
         kept([[tables[1].with_columns(8)]])
