@@ -17,10 +17,22 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 COUNT = click.IntRange(1, 10_000)
+
+
+class ShareParam(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A share of a whole, from 0 to below 1: 15% or 0.15."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Raises BadParameter."""
+        return value if isinstance(value, float) else fraction(str(value))
+
+
 _DEVICES = (
     ("--device-type", "device_type", click.Choice(["cuda", "cpu"]), "cuda", "What they are."),
     ("--device-memory", "memory_bytes", SizeParam(), "80GiB", "Memory of one device."),
-    ("--reserve", "reserve", str, "15%", "Of that memory, kept free of tables; 15 % is TorchRec's."),
+    ("--reserve", "reserve", ShareParam(), "15%", "Of that memory, kept free of tables; 15 % is TorchRec's."),
     ("--device-bandwidth", "memory_bandwidth", SizeParam(is_rate=True), "2TB/s", "Of that memory."),
     ("--devices-per-host", "devices_per_host", click.IntRange(min=1), 8, "Devices in one machine."),
     ("--intra-host-bandwidth", "intra_host_bandwidth", SizeParam(is_rate=True), "450GB/s", "Between devices."),
@@ -52,10 +64,7 @@ def device_options(memory: str = "80GiB", reserve: str = "15%") -> Callable[[F],
     def add(command: F) -> F:
         for option, member, kind, default, text in reversed(_DEVICES):
             default = {"memory_bytes": memory, "reserve": reserve}.get(member, default)
-            read = (lambda context, option, value: fraction(value)) if member == "reserve" else None
-            command = click.option(
-                option, member, type=kind, default=default, show_default=True, help=text, callback=read
-            )(command)
+            command = click.option(option, member, type=kind, default=default, show_default=True, help=text)(command)
         return click.option(
             "--devices",
             "num_devices",
