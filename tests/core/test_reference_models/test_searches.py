@@ -469,14 +469,16 @@ def test_a_search_that_is_given_up_returns_its_plan_with_its_bound(monkeypatch: 
     assert found <= 1.05 * plan.bound_s
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "num_tasks", [pytest.param(8, marks=pytest.mark.slow), pytest.param(100, marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "rowwise_adagrad"])
-def test_every_plan_of_every_search_can_be_run(optimizer: Any) -> None:
+def test_every_plan_of_every_search_can_be_run(optimizer: Any, num_tasks: int) -> None:
     """By the check of runs: equal parts of whole steps of columns, and none of tables of row-wise Adagrad."""
     from harness.config.placement import write_sharding
 
     cost, num_cut = cost_of(4, 50e-6), 0
-    for task in generate_tasks(100, 21, replace(NEUROSHARD, memory_bytes=40 << 30), (6, 20)):
+    for task in generate_tasks(num_tasks, 21, replace(NEUROSHARD, memory_bytes=40 << 30), (6, 20)):
         task = replace(task, tables=tuple(replace(table, optimizer=optimizer) for table in task.tables))
         for name in SEARCHES if len(task.tables) < 10 else [name for name in SEARCHES if name != "optimal"]:
             plan = search(name)(task, cost, 0)
