@@ -1,14 +1,13 @@
 """What devices that are CPUs take, where no rate is given: measured on the CPU at hand, with one thread."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.system.resources import read_resources
+from reference_models.distributed.placement import Devices
 from reference_models.distributed.search.costs import DEVICE_S, TABLE_S
 from reference_models.distributed.search.task import NUM_REUSE_BINS, Table
-
-if TYPE_CHECKING:
-    from harness.extensions.placement.plans import PlacementQuestion
 
 CPU = "cpu"
 _COPY_BYTES = 1 << 26
@@ -30,8 +29,9 @@ class FixedTimes:
 ASSUMED = FixedTimes()
 
 
-def rate_cpu(question: "PlacementQuestion") -> "PlacementQuestion":
-    """Return a question about CPUs with what was measured here in place of what is not given.
+def rate_cpu(devices: Devices, given: Collection[str], seed: int) -> tuple[Devices, tuple[str, ...], FixedTimes]:
+    """Return CPUs with what was measured here in place of the members that are not given, the members that were
+    measured, and fixed times.
 
     Bytes/s of a copy stand for the memory, and for links within a host, over which ranks copy; lookups of one row of
     nine tables, and of one, for fixed times. Links between hosts stay as they are assumed.
@@ -42,17 +42,13 @@ def rate_cpu(question: "PlacementQuestion") -> "PlacementQuestion":
     from reference_models.distributed.search.measured import MeasuredCost
     from reference_models.distributed.search.net import repeatable
 
-    with repeatable(question.keeper.seed):
+    with repeatable(seed):
         bytes_per_s = measure_copy(_COPY_BYTES, torch.device(CPU)).bytes_per_s.median
     reuse = tuple(float(number == 0) for number in range(NUM_REUSE_BINS))
     table = Table(num_embeddings=1, dim=4, pooling=1.0, reuse=reuse, optimizer="sgd")
     free = read_resources().available_memory_bytes
     of_one, of_all = MeasuredCost(batch_size=1, available_bytes=free)([[table], [table] * _NUM_TABLES]).tolist()
     table_s = max(of_all - of_one, 0.0) / (_NUM_TABLES - 1)
-    rates: dict[str, Any] = {name: bytes_per_s for name in _COPIES if name not in question.given}
-    return replace(
-        question,
-        devices=replace(question.devices, **rates),
-        measured=tuple(rates),
-        fixed=FixedTimes(table_s=table_s, device_s=max(of_one - table_s, 0.0), is_measured=True),
-    )
+    rates: dict[str, Any] = {name: bytes_per_s for name in _COPIES if name not in given}
+    fixed = FixedTimes(table_s=table_s, device_s=max(of_one - table_s, 0.0), is_measured=True)
+    return replace(devices, **rates), tuple(rates), fixed

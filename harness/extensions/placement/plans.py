@@ -196,7 +196,10 @@ def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Run
         return _search_plans(question, tasks, config)
     environment = Environment.check(question.keeper.data_root)
     with environment.measuring():
-        placement = _search_plans(rate_cpu(question) if is_cpu else question, tasks, config)
+        if is_cpu:
+            devices, measured, fixed = rate_cpu(question.devices, question.given, question.keeper.seed)
+            question = replace(question, devices=devices, measured=measured, fixed=fixed)
+        placement = _search_plans(question, tasks, config)
     return replace(placement, study=environment.put_on(placement.study))
 
 

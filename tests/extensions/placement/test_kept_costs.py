@@ -1,7 +1,6 @@
 """Costs of tables in a file: what is measured is written, and plans elsewhere are made by it."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +8,10 @@ import numpy as np
 import pytest
 from command import Command
 
-from harness.extensions.placement.kept_costs import measure_costs, read_costs
+from harness.extensions.placement.kept_costs import read_costs
+from harness.extensions.placement.plans import UNBOUNDED, describe_file
 from harness.extensions.placement.records import CostedTable, CostsRecord
-from harness.foundation.files import write_record
-from harness.run_sets.environment import Environment
-from reference_models.distributed.search.task import Task
-from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks
+from harness.foundation.files import read_record, write_record
 from reference_models.process.errors import ConfigError
 from rules.records.codec import VERSION
 
@@ -77,23 +74,19 @@ def test_costs_that_are_of_other_tables_are_refused(
     assert done.returncode == code and message in " ".join(done.stderr.split()), done.stderr
 
 
-def test_a_table_and_its_halves_are_measured_and_read_as_they_were_written(tmp_path: Path) -> None:
-    drawn = generate_tasks(1, 0)[0].tables
-    tables = (
-        replace(drawn[0], num_embeddings=100, dim=16, pooling=1.0),
-        replace(drawn[1], num_embeddings=100, dim=16, pooling=1.0, optimizer="rowwise_adagrad"),
-    )
-    task = Task(name="t", tables=tables, num_devices=2, memory_bytes=NEUROSHARD.memory_bytes, batch_size=4)
-    record = measure_costs(task, Environment(preflight=()), 0)
+def test_a_table_and_its_halves_are_measured_and_read_as_they_were_written(inside: Command, tmp_path: Path) -> None:
+    (tmp_path / "two.csv").write_text("name,rows,width,pooling,optimizer\na,90,16,1,sgd\nb,80,16,1,rowwise_adagrad\n")
+    done = inside("measure-costs", "two.csv", "--batch-size", 4, "-o", "costs.json")
+    assert done.returncode == 0, done.stderr
+    record = read_record(tmp_path / "costs.json", CostsRecord)
     assert [(each.optimizer, each.dim) for each in record.tables] == [
         ("sgd", 16), ("sgd", 8), ("sgd", 4), ("rowwise_adagrad", 16)
     ]  # fmt: skip
     assert all(each.seconds > 0 and each.spread is not None for each in record.tables) and len(record.loads) == 1
-    write_record(tmp_path / "costs.json", record)
-    kept = read_costs(tmp_path / "costs.json", task)
-    seconds = [each.seconds for each in record.tables]
-    found = kept([tables, [tables[0].with_columns(4)], []])
+    task = describe_file(tmp_path / "two.csv", UNBOUNDED, 4)[1]
+    kept, seconds = read_costs(tmp_path / "costs.json", task), [each.seconds for each in record.tables]
+    found = kept([task.tables, [task.tables[0].with_columns(4)], []])
     np.testing.assert_allclose(found, [seconds[0] + seconds[3], seconds[2], 0])
-    assert kept.spread_of([tables[1]]) == record.tables[3].spread and kept.spread_of([]) is None
-    with pytest.raises(ConfigError, match="no cost of 100 rows of 8 columns"):
-        kept([[tables[1].with_columns(8)]])
+    assert kept.spread_of(task.tables[1:]) == record.tables[3].spread and kept.spread_of([]) is None
+    with pytest.raises(ConfigError, match="no cost of 80 rows of 8 columns"):
+        kept([[task.tables[1].with_columns(8)]])
