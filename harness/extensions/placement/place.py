@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @verb(
     "dlrmbench place dlrm_dcnv2 --devices 8 --by lookup,autoshard",
     "dlrmbench place dlrm_small --devices 2 --device-type cpu -o plan.json",
-    "dlrmbench place tables.csv --devices 8 --keep clicks=0 --from today.json -o plan.json",
+    "dlrmbench place tables.csv --devices 8 --keep clicks=0 --from today.json",
     headings=HEADINGS,
 )
 @click.argument("benchmark", shell_complete=completing(trainable))
