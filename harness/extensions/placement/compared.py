@@ -23,6 +23,8 @@ BASELINES = ("greedy", "local")
 """Searches that stand in every study: those of the papers are held against the better one."""
 PUBLISHED = "up to 23.8 %, other tasks"
 """NeuroShard's abstract (MLSys'23): improvement of the embedding cost over the best baseline."""
+ALIKE = 1e-3
+"""Share up to which two plans of one task are called as cheap."""
 MOST_EVEN = 1.1
 """Balance up to which nothing is said of it."""
 TIMED = "timed on one thread of this CPU; the exchange is modelled"
@@ -38,6 +40,8 @@ class Costs:
 
     make_search: Callable[[], SetCost]
     """Makes what is minimised, for each search anew: none knows, or holds in memory, what another has measured."""
+    make_plain: Callable[[], SetCost]
+    """Makes what the baselines minimise, likewise, which has no net in it."""
     judge: SetCost
     modelled: SetCost
     """By the bandwidths, which AutoShard's policy is trained by."""
@@ -192,6 +196,8 @@ def _verdict(gain: _Gain, base: str) -> str:
     if gain.mean is None:
         return f"has no plan beside {base}'s"
     low, high = (gain.interval.low, gain.interval.high) if gain.interval else (gain.mean, gain.mean)
+    if gain.interval is None and abs(gain.mean) <= ALIKE:
+        low = high = 0.0
     if low > 0:
         return f"is {percent(1 - 1 / (1 + gain.mean))} cheaper than {base}"
     if high < 0:

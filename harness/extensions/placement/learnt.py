@@ -20,6 +20,8 @@ from rules.records.codec import Damage, decode
 from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.learnt import LEARNT_FOLDER, LearntManifest
 
+_FORM = 2
+"""Of what is kept of a net: another is trained where it changes."""
 _ANEW = "Make it anew with --retrain."
 T = TypeVar("T")
 Arrays = Mapping[str, Any]
@@ -82,7 +84,16 @@ def learn_costs(
     from reference_models.distributed.search.net import NUM_RESAMPLED, NUM_SETS, net_of, train_net
 
     def learn(cost: SetCost, num_sets: int, start: Any, *begun: str) -> tuple[Any, str]:
-        digest = _digest(cost, *tables, bandwidth.batch_size, keeper.seed, num_sets, NUM_RESAMPLED, *begun)
+        digest = _digest(
+            cost,
+            *tables,
+            bandwidth.batch_size,
+            keeper.seed,
+            num_sets,
+            _FORM,
+            NUM_RESAMPLED,
+            *begun,
+        )
 
         def train() -> tuple[Arrays, Accuracy]:
             net = train_net(cost, tables, bandwidth.batch_size, seed=keeper.seed, num_sets=num_sets, start=start)

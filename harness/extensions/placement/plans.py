@@ -320,17 +320,23 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
     exchange = Exchange(batch_size=batch_size, devices=question.devices)
     bandwidth = Sum((memory, exchange))
     if question.cost == "bandwidth":
-        return Costs(make_search=lambda: bandwidth, judge=bandwidth, modelled=bandwidth)
+        return Costs(make_search=lambda: bandwidth, make_plain=lambda: bandwidth, judge=bandwidth, modelled=bandwidth)
     if question.cost == TORCHREC:
         make = find_model("dlrm").table_cost
         assert make is not None
         estimate = partial(make, batch_size=batch_size, devices=question.devices)
-        return Costs(make_search=lambda: Additive(estimate()), judge=Additive(estimate()), modelled=bandwidth)
+        return Costs(
+            make_search=lambda: Additive(estimate()),
+            make_plain=lambda: Additive(estimate()),
+            judge=Additive(estimate()),
+            modelled=bandwidth,
+        )
 
     if (kept := question.kept_costs) is not None:
         added = Sum((Additive(kept), exchange))
         return Costs(
             make_search=lambda: added,
+            make_plain=lambda: added,
             judge=added,
             modelled=bandwidth,
             predicted=bandwidth,
@@ -347,7 +353,11 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
         true = _measure_sets(question, batch_size)
         judged = partial(judged, judge=Sum((true, exchange)), origin="measured", spread_of=true.spread_of)
     if question.cost == "measured":
-        return judged(make_search=lambda: Sum((make_true(), exchange)), predicted=bandwidth)
+
+        def make_measured() -> SetCost:
+            return Sum((make_true(), exchange))
+
+        return judged(make_search=make_measured, make_plain=make_measured, predicted=bandwidth)
     from reference_models.distributed.search.net import choose
 
     tables = [*dict.fromkeys(table for task in tasks for table in task.tables)]
@@ -362,7 +372,16 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
     def make_search() -> SetCost:
         return Sum((choose(net, make_true()), exchange))
 
-    return judged(make_search=make_search, predicted=make_search(), has_net=net.is_better, findings=(finding,))
+    def make_plain() -> SetCost:
+        return Sum((Additive(make_true(), net.device_s) if question.is_measured else memory, exchange))
+
+    return judged(
+        make_search=make_search,
+        make_plain=make_plain,
+        predicted=make_search(),
+        has_net=net.is_better,
+        findings=(finding,),
+    )
 
 
 def _measure_sets(question: PlacementQuestion, batch_size: int) -> "MeasuredCost":
@@ -377,7 +396,8 @@ def _search(question: PlacementQuestion, costs: Costs, name: str, task: Task, po
     search, start_s = find_search(name), time.perf_counter()
     more = {} if name != "autoshard" else {"policy": policy}
     try:
-        plan = search(task, costs.make_search(), question.keeper.seed, **more)
+        make = costs.make_plain if name in BASELINES else costs.make_search
+        plan = search(task, make(), question.keeper.seed, **more)
     except ConfigError as error:
         return FoundPlan(search=name, fault=error)
     is_of_row = costs.predicted is None or question.kept_costs is not None  # else it is of another cost

@@ -131,12 +131,15 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Additive:
-    """The costs of single tables added up, whatever `cost` says of sets."""
+    """The costs of single tables added up, whatever `cost` says of sets, less what each but one has too often."""
 
     cost: SetCost
+    device_s: float = 0.0
+    """Seconds of a device that holds any table, which the cost of each single one has, too."""
 
     def __call__(self, sets: Sets, /) -> Seconds:
-        return over_sets(sets, lambda tables: self.cost([[table] for table in tables]))
+        added = over_sets(sets, lambda tables: self.cost([[table] for table in tables]))
+        return added - self.device_s * np.maximum([len(each) - 1 for each in sets], 0)
 
 
 def add_up(cost: SetCost, tables: Sequence[Table]) -> tuple[Seconds, float] | None:
@@ -148,5 +151,5 @@ def add_up(cost: SetCost, tables: Sequence[Table]) -> tuple[Seconds, float] | No
         return (np.asarray(alone), of_device) if len(parts) == len(found) else None
     if not isinstance(cost, Additive | Exchange | Bandwidth):
         return None
-    of_device = 0.0 if isinstance(cost, Additive) else cost.device_s
+    of_device = cost.device_s
     return cost([[table] for table in tables]) - of_device, of_device

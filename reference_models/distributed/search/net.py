@@ -85,6 +85,9 @@ class Net:
     tau: float = math.nan
     additive_tau: float = math.nan
     """Rank correlation of the added costs of single tables, with the same."""
+    device_s: float = 0.0
+    """Seconds of a device that a single table's cost has, too, by least squares over the sets that were learnt from;
+    sums have it once."""
     gain: tuple[float, float] = (math.nan, math.nan)
     """95 % interval of the net's rank correlation less that of the sums, by bootstrap over the sets held out."""
 
@@ -105,7 +108,7 @@ class Net:
         """Return all that `net_of` needs, by name."""
         return {
             **{name: value.numpy() for name, value in self.layers.state_dict().items()},
-            "about": np.array([self.batch_size, self.tau, self.additive_tau, *self.gain]),
+            "about": np.array([self.batch_size, self.tau, self.additive_tau, self.device_s, *self.gain]),
         }
 
 
@@ -123,10 +126,17 @@ def net_of(arrays: Mapping[str, NDArray[Any]]) -> Net:
     """Return the net that `Net.arrays` is of. Raises ArtifactError for what is of no such net."""
     layers, about = CostLayers(), np.asarray(arrays.get("about"))
     load_finite(layers, {name: value for name, value in arrays.items() if name != "about"}, "cost net")
-    if about.shape != (5,) or not 1 <= about[0] < 2**63:
+    if about.shape != (6,) or not 1 <= about[0] < 2**63:
         raise ArtifactError("the arrays of a cost net are not those that this version keeps.")
-    batch_size, tau, additive_tau, *gain = about.tolist()
-    return Net(layers=layers, batch_size=int(batch_size), tau=tau, additive_tau=additive_tau, gain=(gain[0], gain[1]))
+    batch_size, tau, additive_tau, device_s, *gain = about.tolist()
+    return Net(
+        layers=layers,
+        batch_size=int(batch_size),
+        tau=tau,
+        additive_tau=additive_tau,
+        device_s=device_s,
+        gain=(gain[0], gain[1]),
+    )
 
 
 def train_net(
@@ -156,9 +166,14 @@ def train_net(
         layers.scale.copy_(_tensor(np.array([(each.mean(), each.std() + 1e-6) for each in (byte_logs, logs)])))
         _fit(layers, describe(pool, batch_size), members[num_held:], _tensor(logs[num_held:]))
     net = Net(layers=layers, batch_size=batch_size)
-    known = (net(sets[:num_held]), Additive(cost)(sets[:num_held]))
+    added, others = Additive(cost)(sets), np.array([len(each) - 1 for each in sets], np.float64)
+    excess, learnt = (added - np.exp(logs))[num_held:], others[num_held:]
+    device_s = max(float(excess @ learnt) / max(float(learnt @ learnt), 1.0), 0.0)
+    known = (net(sets[:num_held]), (added - device_s * others)[:num_held])
     taus = [float(kendalltau(each, logs[:num_held]).statistic) for each in known]
-    return replace(net, tau=taus[0], additive_tau=taus[1], gain=_bound_gain(known, logs[:num_held], seed))
+    return replace(
+        net, tau=taus[0], additive_tau=taus[1], device_s=device_s, gain=_bound_gain(known, logs[:num_held], seed)
+    )
 
 
 def _bound_gain(known: tuple[Seconds, Seconds], logs: Seconds, seed: int) -> tuple[float, float]:
@@ -188,4 +203,4 @@ def _fit(layers: CostLayers, described: torch.Tensor, members: torch.Tensor, log
 def choose(net: Net, cost: SetCost) -> SetCost:
     """Return the net where it is shown to rank held-out sets better than the added costs of single tables, else
     those."""
-    return net if net.is_better else Additive(cost)
+    return net if net.is_better else Additive(cost, net.device_s)

@@ -41,10 +41,20 @@ def test_a_net_ranks_sets_that_it_never_saw(net: Net) -> None:
     sets = unseen(5)
     assert kendalltau(net(sets), BANDWIDTH(sets)).statistic >= 0.88
     assert np.abs(np.log(net(sets) / BANDWIDTH(sets))).mean() < 0.1
-    assert net.additive_tau == pytest.approx(
-        kendalltau(Additive(BANDWIDTH)(sets), BANDWIDTH(sets)).statistic, abs=0.1
-    )
-    assert choose(net, BANDWIDTH) is net
+    assert net.device_s == pytest.approx(BANDWIDTH.device_s) and net.additive_tau > 0.999
+    assert net.gain[1] < 0 and choose(net, BANDWIDTH) == Additive(BANDWIDTH, net.device_s), "bandwidths add up"
+
+
+def side_by_side(sets: Sets) -> Seconds:
+    """A cost that does not add up: the more tables, the more of them are looked up at a time."""
+    return BANDWIDTH(sets) / np.array([len(each) for each in sets])
+
+
+@pytest.mark.slow
+def test_a_net_is_used_where_sets_do_not_add_up() -> None:
+    net = train_net(side_by_side, TASK.tables, TASK.batch_size, seed=1, num_sets=1500)
+    assert 0 < net.gain[0] <= net.tau - net.additive_tau <= net.gain[1]
+    assert choose(net, side_by_side) is net
 
 
 @dataclass(frozen=True)
@@ -67,14 +77,15 @@ def test_a_net_that_loses_to_single_tables_is_not_used() -> None:
     cost = OfEachTable(1)
     loser = train_net(cost, TASK.tables, TASK.batch_size, seed=1, num_sets=300)
     assert loser.tau < loser.additive_tau
-    assert choose(loser, cost) == Additive(cost)
+    assert choose(loser, cost) == Additive(cost, loser.device_s)
 
 
 @pytest.mark.slow
 def test_the_rule_asks_for_more_than_as_good(net: Net) -> None:
-    for tau, additive_tau in ((0.9, 0.9), (float("nan"), 0.1), (0.9, float("nan"))):
-        assert choose(replace(net, tau=tau, additive_tau=additive_tau), BANDWIDTH) == Additive(BANDWIDTH)
-    assert choose(worse := replace(net, tau=0.3, additive_tau=0.2), BANDWIDTH) is worse
+    """By the interval of what it gains, not by how well it ranks."""
+    for gain in ((0.0, 0.1), (-0.01, 0.2), (float("nan"), float("nan"))):
+        assert choose(replace(net, tau=0.9, additive_tau=0.5, gain=gain), BANDWIDTH) != net
+    assert choose(better := replace(net, gain=(0.01, 0.02)), BANDWIDTH) is better
 
 
 @pytest.mark.slow
