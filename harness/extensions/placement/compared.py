@@ -204,7 +204,7 @@ def _verdict(gain: _Gain, base: str) -> str:
         return f"is {percent(1 / (1 + gain.mean) - 1)} dearer than {base}: it loses"
     if low == high:
         return f"is no better than {base}, which is as cheap"
-    return f"shows no difference from {base}"
+    return f"shows no gain over {base}"
 
 
 def name_row(name: str, costs: Costs) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.config.run_config import RunConfig
+from harness.extensions.placement.shown import RESERVE
 from harness.foundation.study import make_check, make_table
 from harness.planning.plan import require_table_rows
 from reference_models.config.sections import PLAN
@@ -24,7 +25,7 @@ _PARAMETERS = (
     ("num_devices", "devices", None),
     ("device_type", "device type", None),
     ("memory_bytes", "memory of one device", "B"),
-    ("reserve", "of that memory, kept free of tables", "share"),
+    ("reserve", RESERVE, "share"),
     ("memory_bandwidth", "bandwidth of that memory", "B/s"),
     ("devices_per_host", "devices per host", None),
     ("intra_host_bandwidth", "bandwidth within a host", "B/s"),

@@ -177,11 +177,20 @@ def record_best(placement: Placement, question: PlacementQuestion) -> tuple[Plan
         assert found.plan is not None
         try:
             write_sharding(task, found.plan)
+            skipped += _say_cheaper_without_file(placement, found.cost_s or 0.0)
             return record_plan(task, found.plan, search=found.search, **made), skipped
         except ConfigError as error:
             skipped += f"; that of {found.search} costs no more and cannot be run: {error}"
     why = f"no search has one whose cost is known and that can be run{skipped or '.'}"
     raise HarnessError(f"there is no plan to keep: {why}", ExitCode.INCONCLUSIVE)
+
+
+def _say_cheaper_without_file(placement: Placement, cost_s: float) -> str:
+    """Say of TorchRec's plan, where it costs less than that which is kept and no file has it, how to train by it."""
+    found = placement.found.get(TORCHREC, [FoundPlan(search=TORCHREC)])[0]
+    if found.plan is not None or found.cost_s is None or found.cost_s >= cost_s:
+        return ""
+    return f"; that of {TORCHREC} costs less, and no file has it: 'run --sharding auto' trains by it"
 
 
 def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: RunConfig | None) -> Placement:

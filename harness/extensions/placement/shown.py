@@ -19,6 +19,8 @@ from reports.text.formatting import (
 )
 from rules.records.study import StudyRecord, StudyTable
 
+RESERVE = "of that memory, kept free of tables"
+"""The parameter that says which share of a device's memory no table takes."""
 _OVER, _OF_WHOLE = "Over the ", " of whole tables"
 _ONE_BOUND, _FAR = 1e-6, 1e6
 SAME = 1e-9
@@ -99,7 +101,9 @@ def name_devices(study: StudyRecord) -> str:
     kind = next((printable(each.value, 20) for each in study.parameters if each.name == "device type"), "")
     prefix = decimal_unit([bandwidth])
     rate = with_unit(f"{significant(bandwidth / prefix.factor)} {prefix.name}".rstrip(), "B/s")
-    each = f"{num_bytes(memory_bytes)} at {rate}" + (" each" if number > 1 else "")
+    reserve = find_parameter(study, RESERVE) or 0.0
+    free = f" ({percent(reserve)} kept free)" if 0 < reserve < 1 else ""
+    each = f"{num_bytes(memory_bytes)}{free} at {rate}" + (" each" if number > 1 else "")
     return f"{plural(int(number), f'{kind} device'.strip())}, {each}"
 
 

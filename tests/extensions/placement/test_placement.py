@@ -350,6 +350,9 @@ def test_the_plan_that_is_kept_or_measured_can_be_run(tmp_path: Path, optimizer:
     record, skipped = record_best(placement, asked)
     assert record.search == "lookup" and why in skipped and skipped.startswith("; that of cut costs no more")
     assert "cut" not in list_plans(placement, asked)
+    own = FoundPlan(search="torchrec", cost_s=1e-9, cuts=True)
+    _, skipped = record_best(replace(placement, found={"torchrec": [own], "lookup": [lookup]}), asked)
+    assert "costs less, and no file has it" in skipped
     with pytest.raises(HarnessError, match=f"no plan to keep: .*{why}"):
         record_best(replace(placement, found={"cut": [cut]}), asked)
 
