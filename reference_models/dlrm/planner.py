@@ -148,10 +148,13 @@ def plan_for_devices(
             planner.plan(module, [make_sharder(sharding, fused_parameters(train), None)])
     except PlannerError as error:
         need = sum(rows * model.embedding_dim * 4 for rows in num_embeddings)
+        is_proved = need > devices.num_devices * devices.usable_bytes
+        advice = "Take more or larger devices" if is_proved else "That proves nothing of other plans. Take --by local"
+        kept = f", {devices.reserve:.3g} of it kept free," if devices.reserve else ""
         raise ConfigError(
-            f"{devices.num_devices} devices of {devices.memory_bytes / 2**30:.3g} GiB cannot hold the tables "
-            f"({need / 2**30:.3g} GiB of weights, and their optimizer's state and buffers) with sharding "
-            f"{sharding!r}. Take more or larger devices, or another sharding. TorchRec's planner says: "
+            f"TorchRec's planner finds no plan on {devices.num_devices} devices of "
+            f"{devices.memory_bytes / 2**30:.3g} GiB{kept} of tables of {need / 2**30:.3g} GiB of weights, and their "
+            f"optimizer's state and buffers, with sharding {sharding!r}. {advice}, or another sharding. It says: "
             f"{str(error).strip().splitlines()[0]}"
         ) from error
     is_search_cut = time.monotonic() - enumerator.ended_s > SEARCH_S

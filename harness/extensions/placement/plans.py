@@ -274,7 +274,7 @@ def _find_plans(
         if name == TORCHREC:
             each, estimate = _ask_torchrec(question, costs, tasks[0], config)
             found[name] = [each] * len(tasks)
-            if each.fault is not None and question.by == (TORCHREC,):
+            if each.fault is not None and estimate is None and question.by == (TORCHREC,):
                 raise each.fault
         else:
             found[name] = [_search(question, costs, name, task, policy) for task in tasks]
@@ -432,7 +432,7 @@ def _ask_torchrec(
     elif found.plan is None:
         parts = parts_of_estimate(estimate, task) if costs.origin == "modelled" else None
         if parts is None:
-            return _ask_for_whole_tables(question, config), estimate
+            return _ask_for_whole_tables(question, config, estimate), estimate
         seconds = costs.judge(parts)
         note = f"its plan is {describe_layouts(estimate)}; 'run --sharding auto' trains by it, and no file has it."
         slowest_s, mean_s = float(seconds.max()), float(seconds.mean())
@@ -440,9 +440,11 @@ def _ask_torchrec(
     return found, estimate
 
 
-def _ask_for_whole_tables(question: PlacementQuestion, config: RunConfig) -> FoundPlan:
+def _ask_for_whole_tables(question: PlacementQuestion, config: RunConfig, estimate: PlannerEstimate) -> FoundPlan:
     """Ask TorchRec for a plan of whole tables in place of its own, or say why there is none."""
     own = "its planner's choice also cuts rows or copies tables, which this cost does not know"
+    if any(table.is_outside_devices for table in estimate.tables):
+        own = "its planner's choice leaves tables outside of the devices' memory"
     start_s = time.perf_counter()
     try:
         whole = make_devices_plan(

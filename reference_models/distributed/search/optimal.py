@@ -18,8 +18,9 @@ MAX_ENUMERATED = 9
 """Tables whose partitions are all looked at: 21,147 of 9 (Bell's number), and 512 sets to cost."""
 MAX_NODES = 5_000
 """Nodes of the branch and bound of an integer program, after which it is given up."""
-MAX_PLACES = 4_000
-"""Tables times devices of the largest integer program that is begun."""
+MAX_PLACES, MAX_WORK = 2_000, 1_000_000
+"""Tables times devices of the largest integer program that is begun, and those times nodes: of larger ones a node
+takes longer."""
 _SOLVED, _STOPPED, _INFEASIBLE = 0, 1, 2
 """Statuses of scipy's `milp`."""
 
@@ -28,9 +29,9 @@ def optimal(task: Task, cost: SetCost, seed: int) -> Plan:
     """Return a plan with the cheapest slowest device, of those that cut no table, and the bound that it proved.
 
     Of up to MAX_ENUMERATED tables all plans are looked at; of more, where the cost adds up over tables, an integer
-    program is solved, unless local search has a plan that costs the lower bound. After MAX_NODES the best plan so far
-    is returned, whose bound is below its cost. Raises ConfigError where no plan fits or was found, and where the cost
-    does not add up.
+    program is solved, unless local search has a plan that costs the lower bound. After MAX_NODES, or fewer of many
+    tables, the best plan so far is returned, whose bound is below its cost. Raises ConfigError where no plan fits or
+    was found, and where the cost does not add up.
     """
     if len(task.tables) <= MAX_ENUMERATED and not task.kept:
         plan = enumerate_plans(task, cost)
@@ -135,7 +136,7 @@ def solve_plan(task: Task, alone: Seconds, most_s: float = math.inf) -> tuple[Pl
             LinearConstraint(rows(alone[order] / scale, -1.0), -np.inf, 0.0),
             LinearConstraint(rows(sizes, 0.0), -np.inf, task.memory_bytes),
         ],
-        options={"mip_rel_gap": 0.0, "node_limit": MAX_NODES},
+        options={"mip_rel_gap": 0.0, "node_limit": min(MAX_NODES, MAX_WORK // may_be_on.size)},
     )
     if solution.status == _INFEASIBLE:
         return None, math.inf if math.isinf(most_s) else most_s
