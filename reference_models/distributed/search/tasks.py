@@ -31,6 +31,8 @@ _MAX_DIM = 1 << 16
 _MAX_TASKS = 10_000
 _MAX_TABLES = 10_000
 """Tables of a task: NeuroShard draws from 856, and placing so many takes seconds."""
+_MAX_LOOKUPS = 1 << 31
+"""Of a table in a batch: of more, scipy's binomial distribution is not a number."""
 _MAX_DRAWS = 1000
 _NUM_BLOCKS = 256
 _AMOUNT = Annotated[float, msgspec.Meta(ge=0, le=2**40)]
@@ -103,6 +105,8 @@ def describe_tables(tables: Sequence[TableEntry], empty: Task) -> Task:
     """Return the task of tables that a file describes; where it says no law, reuse is of synthetic data's, and where
     it names no optimizer, state is that of row-wise Adagrad. Raises ConfigError for tables that are not fp32, and as
     `check_task` does."""
+    if len(tables) > _MAX_TABLES:
+        raise ConfigError(f"{tables[_MAX_TABLES].place}: expected at most {_MAX_TABLES:,} tables. Leave some out.")
     found = []
     for entry in tables:
         assert entry.width is not None and entry.pooling is not None
@@ -110,6 +114,11 @@ def describe_tables(tables: Sequence[TableEntry], empty: Task) -> Task:
             raise ConfigError(f"{entry.place}: precision: found {entry.precision}, expected fp32: plans are of that.")
         exponent = ZIPF_EXPONENT if entry.zipf_exponent is None else entry.zipf_exponent
         num_lookups = max(1, round(empty.batch_size * entry.pooling))
+        if num_lookups >= _MAX_LOOKUPS:
+            raise ConfigError(
+                f"{entry.place}: {num_lookups:,} lookups of a batch, expected fewer than 2^31. Take a smaller "
+                "--batch-size."
+            )
         found.append(
             Table(
                 num_embeddings=entry.rows,

@@ -118,6 +118,7 @@ def test_tables_of_a_file_are_placed_and_todays_plan_stands_beside(inside: Comma
         (("tables.csv", "--keep", "9=1"), 2, "cannot be kept on device 1"),
         (("tables.csv", "--run", "5"), 2, "a file of tables is none"),
         (("tables.csv", "--trace", "t.npz"), 2, "--trace is of a benchmark"),
+        (("tables.csv", "--batch-size", 2**30), 2, "tables.csv:2: 4,294,967,296 lookups"),
         (("none.csv",), 8, "none.csv: cannot be read"),
         (("half.json",), 8, "half.json:1: "),
         (("dlrm_tiny", "--batch-size", 9), 2, "is of a file of tables"),
