@@ -21,7 +21,7 @@ from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.learnt import LEARNT_FOLDER, LearntManifest
 
 _FORM = 2
-"""Of what is kept of a net: another is trained where it changes."""
+"""The form of a kept net: where it changes, another is trained."""
 _ANEW = "Make it anew with --retrain."
 T = TypeVar("T")
 Arrays = Mapping[str, Any]

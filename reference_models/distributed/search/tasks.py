@@ -32,7 +32,7 @@ _MAX_TASKS = 10_000
 _MAX_TABLES = 10_000
 """Tables of a task: NeuroShard draws from 856, and placing so many takes seconds."""
 _MAX_LOOKUPS = 1 << 31
-"""Of a table in a batch: of more, scipy's binomial distribution is not a number."""
+"""Lookups of a table in a batch: for more, scipy's binomial distribution is not a number."""
 _MAX_DRAWS = 1000
 _NUM_BLOCKS = 256
 _AMOUNT = Annotated[float, msgspec.Meta(ge=0, le=2**40)]
