@@ -11,6 +11,8 @@ from reference_models.process.errors import ConfigError
 
 MAX_PACKED = 20_000
 """Pieces that are placed while arrangements are tried, after which it is given up."""
+CUTTING = ("local", "neuroshard")
+"""Searches that also try parts of tables: what is proved of whole tables proves nothing of them."""
 MAX_PIECES = 100
 """Pieces of which arrangements are tried: of more, so few as MAX_PACKED are no search."""
 
@@ -128,4 +130,6 @@ def no_plan(task: Task, search: str, *, is_proved: bool = False) -> ConfigError:
     else:
         why = f"this search found none on {devices} {task.memory_bytes} bytes, which proves nothing of others"
         advice = "Use --by optimal or local."
+    if may_cut and search in CUTTING and sum(sizes) <= task.num_devices * task.memory_bytes:
+        advice = "Parts of tables that it tried found no room either, which proves nothing of other cuts."
     return ConfigError(f"{search} finds no plan for {task.name}: {why}. {advice}")

@@ -23,7 +23,7 @@ from reference_models.distributed.search.net import train_net
 from reference_models.distributed.search.neuroshard import neuroshard
 from reference_models.distributed.search.optimal import enumerate_plans, lower_bound, optimal, solve_plan
 from reference_models.distributed.search.registry import SEARCHES, find_search
-from reference_models.distributed.search.repair import no_plan, pack
+from reference_models.distributed.search.repair import CUTTING, no_plan, pack
 from reference_models.distributed.search.task import NUM_REUSE_BINS, Plan, Table, Task, find_fault
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks
 from reference_models.process.errors import ArtifactError, ConfigError
@@ -32,7 +32,6 @@ pytestmark = pytest.mark.numeric
 
 BATCH = NEUROSHARD.batch_size
 WHOLE = ("random", "dim", "lookup", "size_lookup", "greedy", "autoshard", "optimal")
-CUTTING = ("local", "neuroshard")
 
 
 def cost_of(num_devices: int, device_s: float = 0.0) -> Sum:
@@ -420,6 +419,8 @@ def test_more_devices_are_advised_only_where_it_is_proved() -> None:
         lookup(task, cost_of(2), 0)
     with pytest.raises(ConfigError, match="or --by local, which cuts tables"):
         lookup(replace(task, tables=tuple(replace(each, optimizer="sgd") for each in task.tables)), cost_of(2), 0)
+    cut = replace(task, tables=tuple(replace(each, optimizer="sgd") for each in task.tables))
+    assert "proves nothing of other cuts" in str(no_plan(cut, "neuroshard", is_proved=True))
     said = str(no_plan(task, "lookup"))
     assert "this search found none" in said and "more" not in said.split(": ")[1].replace("devices of", "")
 
