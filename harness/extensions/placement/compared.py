@@ -128,7 +128,12 @@ def compare_searches(
     whole = {name: float(of.mean()) for name, of in cost.items() if not np.isnan(of).any()}
     base = next(iter(find_cheapest({name: whole[name] for name in whole if name in BASELINES})), None)
     gains = {} if base is None else {name: _gain(cost[base], of) for name, of in cost.items() if name != base}
-    verdicts = {name: _verdict(gains[name], base) for name in (_AUTOSHARD, _NEUROSHARD) if base and name in gains}
+    noise = {name: max((each.spread or 0.0 for each in of), default=0.0) for name, of in found.items()}
+    verdicts = {
+        name: _verdict(gains[name], base, max(noise[name], noise[base]))
+        for name in (_AUTOSHARD, _NEUROSHARD)
+        if base and name in gains
+    }
     rows = []
     for name, of in found.items():
         gain = gains.get(name)
@@ -191,13 +196,16 @@ def _gain(base: NDArray[np.float64], cost: NDArray[np.float64]) -> _Gain:
     return _Gain(mean=_mean(shares), interval=mean_interval(shares))
 
 
-def _verdict(gain: _Gain, base: str) -> str:
-    """Say how a search's plans are beside the best baseline's: of several tasks by the interval of the mean."""
+def _verdict(gain: _Gain, base: str, noise: float) -> str:
+    """Say how a search's plans are beside the best baseline's: of several tasks by the interval of the mean, of
+    one by whether it is more than measured rounds lay apart, which is `noise`."""
     if gain.mean is None:
         return f"has no plan beside {base}'s"
     low, high = (gain.interval.low, gain.interval.high) if gain.interval else (gain.mean, gain.mean)
-    if gain.interval is None and abs(gain.mean) <= ALIKE:
+    if gain.interval is None and abs(gain.mean) <= max(ALIKE, noise):
         low = high = 0.0
+        if noise > ALIKE:
+            return f"shows no gain over {base}, within the rounds' spread"
     if low > 0:
         return f"is {percent(1 - 1 / (1 + gain.mean))} cheaper than {base}"
     if high < 0:

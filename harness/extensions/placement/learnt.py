@@ -20,7 +20,7 @@ from rules.records.codec import Damage, decode
 from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.learnt import LEARNT_FOLDER, LearntManifest
 
-_FORM = 2
+_FORM = 3
 """The form of a kept net: where it changes, another is trained."""
 _ANEW = "Make it anew with --retrain."
 T = TypeVar("T")

@@ -50,6 +50,7 @@ from reference_models.distributed.search.task import Plan, Task, find_fault
 from reference_models.distributed.search.tasks import NEUROSHARD, describe_tables, generate_tasks, read_tasks, task_of
 from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.registry import find_model
+from reports.text.formatting import percent
 from rules.records.kept.placement import PlanRecord
 from rules.records.study import Parameter, Scalar, Source, StudyRecord
 
@@ -372,10 +373,11 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
     tables = [*dict.fromkeys(table for task in tasks for table in task.tables)]
     net = learn_costs(question.keeper, memory, make_true(), tables, question.num_measured)
     used = "the net is used" if net.is_better else "no gain is shown, so the sums are used and the net is not"
+    rounds = "" if not net.spread else f" Rounds of a measured set lay {percent(net.spread)} apart (median)."
     finding = (
         f"On sets of tables that it was not trained on the cost net ranks with Kendall's tau {net.tau:.3f}, adding "
         f"single tables up with {net.additive_tau:.3f}; the difference is from {net.gain[0]:.3f} to "
-        f"{net.gain[1]:.3f} (95 %, bootstrap): {used}."
+        f"{net.gain[1]:.3f} (95 %, bootstrap): {used}.{rounds}"
     )
 
     def make_search() -> SetCost:

@@ -91,6 +91,10 @@ class Net:
     gain: tuple[float, float] = (math.nan, math.nan)
     """95 % interval of the net's rank correlation less that of the sums, by bootstrap over the sets held out."""
 
+    spread: float = 0.0
+    """How far apart the rounds of a measured set lay, as a fraction of their median: the sets' median; 0 where none was
+    measured."""
+
     @property
     def is_better(self) -> bool:
         """Whether the net is shown to rank sets better than the sums do: the interval of its gain is above 0."""
@@ -108,7 +112,7 @@ class Net:
         """Return all that `net_of` needs, by name."""
         return {
             **{name: value.numpy() for name, value in self.layers.state_dict().items()},
-            "about": np.array([self.batch_size, self.tau, self.additive_tau, self.device_s, *self.gain]),
+            "about": np.array([self.batch_size, self.tau, self.additive_tau, self.device_s, *self.gain, self.spread]),
         }
 
 
@@ -126,9 +130,9 @@ def net_of(arrays: Mapping[str, NDArray[Any]]) -> Net:
     """Return the net that `Net.arrays` is of. Raises ArtifactError for what is of no such net."""
     layers, about = CostLayers(), np.asarray(arrays.get("about"))
     load_finite(layers, {name: value for name, value in arrays.items() if name != "about"}, "cost net")
-    if about.shape != (6,) or not 1 <= about[0] < 2**63:
+    if about.shape != (7,) or not 1 <= about[0] < 2**63:
         raise ArtifactError("the arrays of a cost net are not those that this version keeps.")
-    batch_size, tau, additive_tau, device_s, *gain = about.tolist()
+    batch_size, tau, additive_tau, device_s, *gain, spread = about.tolist()
     return Net(
         layers=layers,
         batch_size=int(batch_size),
@@ -136,6 +140,7 @@ def net_of(arrays: Mapping[str, NDArray[Any]]) -> Net:
         additive_tau=additive_tau,
         device_s=device_s,
         gain=(gain[0], gain[1]),
+        spread=spread,
     )
 
 
@@ -171,9 +176,10 @@ def train_net(
     device_s = max(float(excess @ learnt) / max(float(learnt @ learnt), 1.0), 0.0)
     known = (net(sets[:num_held]), (added - device_s * others)[:num_held])
     taus = [float(kendalltau(each, logs[:num_held]).statistic) for each in known]
-    return replace(
-        net, tau=taus[0], additive_tau=taus[1], device_s=device_s, gain=_bound_gain(known, logs[:num_held], seed)
-    )
+    gain = _bound_gain(known, logs[:num_held], seed)
+    spreads = [*getattr(cost, "spreads", {}).values()]  # of what was measured
+    spread = float(np.median(spreads)) if spreads else 0.0
+    return replace(net, tau=taus[0], additive_tau=taus[1], device_s=device_s, gain=gain, spread=spread)
 
 
 def _bound_gain(known: tuple[Seconds, Seconds], logs: Seconds, seed: int) -> tuple[float, float]:

@@ -115,6 +115,9 @@ def test_a_kept_net_is_the_same(net: Net) -> None:
     sets = unseen(8)
     assert np.array_equal(again(sets), net(sets))
     assert (again.tau, again.additive_tau) == (net.tau, net.additive_tau)
+    assert (again.gain, again.device_s) == (net.gain, net.device_s) and again.spread == 0
+    spread = replace(net, spread=0.25)
+    assert net_of(spread.arrays()).spread == 0.25
     for name, array in net.arrays().items():
         for damaged in ({}, {name: np.zeros(5)}, {name: np.full(array.shape, np.nan)}):
             rest = {other: value for other, value in net.arrays().items() if other != name}

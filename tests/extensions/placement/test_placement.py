@@ -246,6 +246,16 @@ def test_a_learnt_plan_is_held_against_the_best_baseline_in_its_row_and_the_firs
     assert claim in compared.claim and "AutoShard's paper" in compared.claim
 
 
+def test_a_difference_within_the_spread_of_rounds_is_none(tmp_path: Path) -> None:
+    costs = {"autoshard": (0.9, 0.05), "greedy": (1.1, 0.0), "local": (1.0, 0.2)}
+    found = {
+        name: [FoundPlan(search=name, cost_s=seconds, spread=spread)] for name, (seconds, spread) in costs.items()
+    }
+    compared = compare_searches(replace(NO_COSTS, origin="measured"), found, [None], is_small=False)
+    assert "autoshard shows no gain over local, within the rounds' spread" in compared.closing
+    assert "so the claim is not shown" in compared.claim
+
+
 def test_what_is_published_of_a_net_is_in_the_row_that_has_one() -> None:
     found = {name: [FoundPlan(search=name, cost_s=1.0)] * 3 for name in ("neuroshard", "greedy", "local")}
     compared = compare_searches(replace(NO_COSTS, has_net=True), found, [0.8] * 3, is_small=False)
