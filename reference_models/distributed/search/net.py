@@ -92,8 +92,8 @@ class Net:
     """95 % interval of the net's rank correlation less that of the sums, by bootstrap over the sets held out."""
 
     spread: float = 0.0
-    """How far apart the rounds of a measured set lay, as a fraction of their median: the sets' median; 0 where none was
-    measured."""
+    """How far apart the rounds of a measured set lay, as a fraction of their median: the sets' median; 0 where none
+    was measured."""
 
     @property
     def is_better(self) -> bool:
