@@ -18,7 +18,7 @@ def _usages() -> Iterable[str]:
     return shipped_usages()
 
 
-@verb("dlrmbench usage feed", "dlrmbench usage feed --virtual-clock --axis retrieval.graph=small_world,power_law")
+@verb("dlrmbench usage feed", "dlrmbench usage feed --axis retrieval.graph=small_world,power_law")
 @click.argument("usage", metavar="NAME|FILE.toml", shell_complete=completing_or_files(_usages))
 @click.option("--set", "assignments", multiple=True, metavar="MODEL.KEY=VALUE", help="One value; repeatable.")
 @click.option("--axis", metavar="MODEL.KEY=V1,V2", help="A study of several values of one key.")
