@@ -1,5 +1,6 @@
 """A look at the quality of prepared rows: what is missing, rare or unseen, and what tells the label by itself."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 MOST_ROWS = 1 << 17
 """Rows of each split that an AUC is taken of: the first so many."""
 _TELLING_AUC = 0.95
+_CHANCE = 3.0
+"""Standard errors by which shares of positives must differ, beyond what a few rows do by chance."""
 _DIFFERENT = 0.2
 """Difference of shares between the splits from which on it is remarked."""
 _MOSTLY = 0.5
@@ -34,6 +37,8 @@ class ColumnLook:
     auc: float | None = None
     """ROC AUC in evaluation of this column alone: of a number, or of the share of positives that a value has in
     training. None where a row has several ids, or evaluation one label."""
+    width: int = 1
+    """Ids that a cell has at most."""
 
     def add(self, split: int, is_missing: NDArray[np.bool_], is_unknown: NDArray[np.bool_] | None = None) -> None:
         """Add cells of a split, 0 of training and 1 of evaluation."""
@@ -60,7 +65,7 @@ class ColumnLook:
                 "otherwise there, such as 7 and 7.0, or new each day?"
             )
         rows = self.num_cells[0] - self.num_missing[0]
-        if self.num_distinct is not None and self.num_distinct >= _KEY_SHARE * rows > 0:
+        if self.width == 1 and self.num_distinct is not None and self.num_distinct >= _KEY_SHARE * rows > 0:
             found.append(
                 f"has {self.num_distinct:,} values in {rows:,} rows of training: a key of rows learns nothing"
             )
@@ -70,18 +75,27 @@ class ColumnLook:
 
     def record(self) -> dict[str, Any]:
         """Return it as the manifest holds it."""
-        return asdict(self)
+        return {key: value for key, value in asdict(self).items() if key != "width"}
 
 
-def remarks_on(positives: Mapping[str, float], looks: Sequence[ColumnLook]) -> list[str]:
+def remarks_on(
+    positives: Mapping[str, float], num_samples: Mapping[str, int], looks: Sequence[ColumnLook]
+) -> list[str]:
     """Say what may be wrong with data, by the share of positives of each split and its columns; nothing of most."""
-    found = compare_positives(positives["train"], positives["eval"])
+    found = compare_positives(positives, num_samples)
     return found + [remark for look in looks for remark in look.remarks()]
 
 
-def compare_positives(train: float, evaluation: float) -> list[str]:
-    """Say where the splits' shares of positives differ by more than a quarter of the larger."""
-    if abs(train - evaluation) <= max(train, evaluation) / 4:
+def compare_positives(positives: Mapping[str, float], num_samples: Mapping[str, int]) -> list[str]:
+    """Say where the splits' shares of positives differ by more than a quarter of the larger, and by more than chance.
+
+    Chance is three standard errors of the difference of two proportions, by the share of both splits together.
+    """
+    train, evaluation = positives["train"], positives["eval"]
+    num_train, num_eval = num_samples["train"], num_samples["eval"]
+    together = (train * num_train + evaluation * num_eval) / (num_train + num_eval)
+    error = math.sqrt(together * (1 - together) * (1 / num_train + 1 / num_eval))
+    if abs(train - evaluation) <= max(max(train, evaluation) / 4, _CHANCE * error):
         return []
     return [f"labels: {train:.1%} of training and {evaluation:.1%} of evaluation are 1: the splits differ"]
 

@@ -167,7 +167,7 @@ class PreparedDataset:
     @property
     def remarks(self) -> list[str]:
         """What may be wrong with the data; nothing of most."""
-        return remarks_on(self.positives, self.looks)
+        return remarks_on(self.positives, self.num_samples, self.looks)
 
 
 @dataclass(slots=True)
@@ -327,7 +327,7 @@ def _describe(
         "malformed": tally.named,
         "positives": positives,
         "columns": [look.record() for look in looks],
-        "remarks": remarks_on(positives, looks),
+        "remarks": remarks_on(positives, num_samples, looks),
         "sources": [
             {"name": source.path.name, "bytes": source.num_bytes, "sha256": source.sha256} for source in tally.sources
         ],
@@ -493,7 +493,8 @@ def _check_splits(data: DataConfig, spool: Spool, splits: Mapping[str, range]) -
         positives = sum(int(spool.read("labels", start, stop).sum()) for start, stop in pieces)
         if positives in (0, found):
             raise DatasetError(
-                f"all {found} {split} labels are {positives and 1}: nothing can be learnt or measured."
+                f"all {found:,} {split} labels are {int(positives > 0)}: nothing can be learnt or measured. Give "
+                "more rows, or say otherwise in data.parameters which rows evaluate, or which labels are 1."
             )
         shares[split] = positives / found
     return shares
@@ -515,7 +516,7 @@ def _number(
             coder, num_distinct = _count(spool, name, feature, splits["train"], reader, memory_bytes)
         else:
             coder, num_distinct = _Hash(feature.num_hashed, feature.missing), None
-        look = ColumnLook(feature.name, "category", num_distinct=num_distinct)
+        look = ColumnLook(feature.name, "category", num_distinct=num_distinct, width=feature.width)
         spool.replace(
             name,
             Column("int32", feature.width),

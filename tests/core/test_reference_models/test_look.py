@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from reference_models.data.columns.prepare import prepare_columns
 from reference_models.data.prepared import pipeline
-from reference_models.data.prepared.look import rank_auc
+from reference_models.data.prepared.look import ColumnLook, compare_positives, rank_auc
 from reference_models.data.prepared.pipeline import PreparedDataset
 from reference_models.data.registry import parse_data
 
@@ -90,3 +90,16 @@ CHANGES: dict[str, Any] = {
 @pytest.mark.parametrize("remark", CHANGES)
 def test_what_may_be_wrong_is_remarked(tmp_path: Path, remark: str) -> None:
     assert any(remark in found for found in prepare(tmp_path, CHANGES[remark](make_frame())).remarks)
+
+
+@pytest.mark.parametrize(("num_rows", "is_remarked"), [(20, False), (200, True)])
+def test_splits_differ_beyond_what_few_rows_do_by_chance(num_rows: int, is_remarked: bool) -> None:
+    """7 of 20 beside 42 of 180 is chance: z of two proportions is 1.15; with ten times the rows it is 3.64."""
+    num_samples = {"train": 9 * num_rows, "eval": num_rows}
+    assert bool(compare_positives({"train": 42 / 180, "eval": 7 / 20}, num_samples)) is is_remarked
+
+
+def test_many_ids_of_cells_are_no_key_of_rows() -> None:
+    for width in (1, 9):
+        look = ColumnLook("history", "category", num_cells=[100, 10], num_distinct=424, width=width)
+        assert any("key of rows" in remark for remark in look.remarks()) is (width == 1)
