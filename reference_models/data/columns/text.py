@@ -42,6 +42,8 @@ _BINARY = (
     (b"\x80\x04", "pickle"),
     (b"\x80\x05", "pickle"),
 )
+_NO_TEXT = bytes(code for code in range(32) if code not in (0, 1, 9, 10, 13, 30, 31))
+"""Control characters that no text has; zero bytes stand in text that databases write for what they miss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,15 @@ def refuse_other_forms(path: Path, head: bytes) -> None:
     form = next((name for magic, name in _BINARY if head.startswith(magic)), None)
     if form is None and len(head) > 16 and head[4:8] == b"\0\0\0\0" and head[:4] != b"\0\0\0\0":
         form = "TFRecord"
+    if (
+        form is None
+        and 0 < head[:4096].count(0) * 100 < len(head[:4096])
+        and head[:4096].translate(None, _NO_TEXT) == head[:4096]
+    ):
+        line = 1 + head[: head.index(0)].count(b"\n")
+        raise DatasetError(
+            f"{path}:{line}: holds a zero byte, expected text. Remove such bytes: tr -d '\\0' < {shown} > clean.csv"
+        )
     if form is None and b"\0" in head[:4096]:
         form = "binary"
     if form is not None:

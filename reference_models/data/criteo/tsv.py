@@ -142,7 +142,7 @@ def _check_options(train_files: Sequence[Path], eval_files: Sequence[Path], para
     if parameters.split != "files" and eval_files:
         raise ConfigError(
             f"data.parameters.split is {parameters.split!r}: evaluation rows come from the end of the --train files. "
-            "Leave --eval out, or write your own benchmark with split = 'files'."
+            "Leave --eval out, or say split = 'files' in a definition of your own."
         )
     if parameters.split == "last_file" and len(train_files) < 2:
         raise ConfigError("data.parameters.split is 'last_file': give at least two files after --train, in order.")

@@ -145,6 +145,11 @@ def _open_member(path: Path) -> Iterator[IO[bytes]]:
         members = [entry for entry in archive.infolist() if not (entry.is_dir() or _is_of_macos(entry.filename))]
         if len(members) != 1:
             names = ", ".join(ascii(member.filename)[:40] for member in members[:3])
+            if any(member.filename.startswith("xl/") for member in members):
+                raise DatasetError(
+                    f"{path}: is an Excel workbook, expected CSV, JSON lines or Parquet. Save its sheet "
+                    "as CSV (UTF-8)."
+                )
             raise DatasetError(
                 f"{path}: a zip archive of {len(members)} files ({names}, …), expected one. Unpack it first, with "
                 f"unzip {shlex.quote(str(path))}, and give the file."
