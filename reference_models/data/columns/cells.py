@@ -23,6 +23,12 @@ _TIME_CELL = re.compile(
     r"\d{4}([-/]\d{2}([-/]\d{2}([T ]\d{2}(:\d{2}(:\d{2}([.,]\d{1,9})?)?)?)?)?)?( ?(Z|UTC|[+-]\d{2}(:?\d{2})?))?"
 )
 _DAY_FIRST = re.compile(r"\d{1,2}[/.-]\d{1,2}[/.-]\d{2,4}\b.*")
+_MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_YEAR_BEHIND = (
+    r"(?i)^(0?[1-9]|[12][0-9]|3[01])[/.-](0?[1-9]|[12][0-9]|3[01])[/.-](19|20)[0-9]{2}\b"
+    rf"|^([a-z]{{3,9}},? )?([0-9]{{1,2}}[ -]{_MONTH}|{_MONTH}\.? [0-9]{{1,2}})\b.*\b(19|20)[0-9]{{2}}\b"
+)
+"""Such as 31/01/2026, Jan 31, 2026 and Sat Jan 31 23:59:59 +0000 2026."""
 EXPECTED_TEXT = "UTF-8. Where it is Windows-1252 or Latin-1, convert it: iconv -f WINDOWS-1252 -t UTF-8"
 EXPECTED_TIME = "a number, or a time such as 2026-01-31, 2026-01-31 23:59:59 or 2026-01-31T23:59:59+01:00"
 
@@ -160,6 +166,11 @@ def to_instant(found: date) -> int | None:
     since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
     instant = (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
     return instant if abs(instant) < 2**63 - 10**9 else None
+
+
+def hold_unsorted_dates(column: pa.Array) -> bool:
+    """Return whether all cells of text are dates with the year behind month and day, so that they sort otherwise."""
+    return compute.all(compute.match_substring_regex(column, _YEAR_BEHIND)).as_py() is True
 
 
 def explain_time(cell: object) -> str:

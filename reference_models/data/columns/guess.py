@@ -18,6 +18,7 @@ from reference_models.data.columns.cells import (
     BAD_TEXT,
     EXPECTED_TEXT,
     WORDS,
+    hold_unsorted_dates,
     is_number,
     is_text,
     parse_numbers,
@@ -34,9 +35,28 @@ from reference_models.process.errors import ConfigError, DatasetError, did_you_m
 HEAD_BYTES = 4 << 20
 HEAD_ROWS = 1 << 16
 _LABELS = ("label", "click", "clicked", "is_click", "target", "y", "conversion", "converted", "purchase", "install")
+_EVENTS = (*_LABELS, "buy", "order", "transaction", "like", "positive")
 _RATINGS = ("rating", "stars", "score")
 _TIMES = ("time", "timestamp", "date", "datetime", "hour", "day", "ts", "event_time")
-_IDS = ("id", "user", "item", "movie", "ad", "site", "app", "device", "category", "code", "zip", "type", "class")
+_IDS = (
+    *("id", "user", "item", "movie", "ad", "site", "app", "device", "category", "code", "zip", "type", "class"),
+    *(
+        "customer",
+        "campaign",
+        "advertiser",
+        "publisher",
+        "brand",
+        "seller",
+        "shop",
+        "store",
+        "product",
+        "sku",
+        "video",
+    ),
+    *("occupation", "country", "city", "region", "browser", "os", "channel", "cat", "cate", "categorical", "genre"),
+)
+_NUMBERED_CATEGORY = re.compile(r"(C|cat|categorical)_?[0-9]+")
+"""Names that categories without one have: of Criteo's and Avazu's files and of those like them."""
 _TYPES = ("token", "float", "token_seq", "float_seq")
 """What names of RecBole's files end in, behind a colon."""
 _FEW, _MANY = 50, 1000
@@ -104,7 +124,7 @@ class Guess:
 def guess_columns(path: Path, name: str, given: Mapping[str, Any]) -> Guess:
     """Guess [data] of a definition `name` from the first rows of a file.
 
-    `given` are keys of its parameters that are known: label, positive, positive_from, names, delimiter. Raises
+    `given` are keys of its parameters that are known: label, positive, positive_from, names, delimiter, split. Raises
     DatasetError for a file that is empty, cannot be read or has no label, ConfigError where the label is no column.
     """
     file = ColumnFile(path, None, given.get("delimiter"), given.get("names", ()))
@@ -119,7 +139,7 @@ def guess_columns(path: Path, name: str, given: Mapping[str, Any]) -> Guess:
     _guess_label(path, looks, given.get("label"), guess)
     label = next(look for look in looks if look.name == parameters["label"])
     looks = [look for look in looks if look is not label]
-    _guess_time(looks, guess)
+    _guess_time(looks, given.get("split"), guess)
     dense: list[dict[str, Any]] = []
     sparse: list[dict[str, Any]] = []
     left_out: dict[str, list[str]] = {"holds objects": file.left_out} if file.left_out else {}
@@ -241,27 +261,41 @@ def _guess_label(path: Path, looks: Sequence[Look], given: str | None, guess: Gu
     named = [by_name[name] for name in _LABELS if name in by_name]
     if given is not None:
         if not _take_label(by_name[given], guess):
-            look = by_name[given]
-            shown = ", ".join(ascii(str(value)) for value in look.values.unique().to_pylist()[:4]) or "nothing"
-            one = next((str(value) for value in look.values.unique().to_pylist() if value is not None), "purchase")
-            example = ascii(one)[1:-1] if one.isalnum() else "purchase"
-            raise DatasetError(
-                f"{path}: column {given!r} holds {shown}: neither 0 and 1 nor numbers with two values. Say which "
-                f"cells are 1, as with --set 'data.parameters.positive=[\"{example}\"]'."
-            )
+            raise _no_label(path, by_name[given])
         return
-    pairs = [look for look in looks if look.type == "number" and {*np.unique(_there(look))} <= {0.0, 1.0}]
+    pairs = [look for look in looks if look.type == "number" and {*np.unique(_there(look))} == {0.0, 1.0}]
     words = [look for look in looks if look.type == "text" and {*_small(look)} <= {*WORDS} and look.num_distinct == 2]
     ratings = [by_name[name] for name in _RATINGS if name in by_name]
-    first = [look for look in named if look in pairs or look in words or _holds_two(look)]
+    first = [
+        look for look in named if look in pairs or look in words or _holds_two(look) or _may_be_rare(look, guess)
+    ]
     others = [look for look in (*pairs, *words) if _is_full(look)]
     for look in [*first, *others, *ratings, *named]:
         if _take_label(look, guess):
             return
     parameters.pop("label", None)
+    if named:
+        raise _no_label(path, named[0])
     raise DatasetError(
         f"{path}: no column holds 0 and 1 alone. Name the label's with --set data.parameters.label=COLUMN, "
         "and the cells that are 1, where they are words, with --set 'data.parameters.positive=[\"WORD\"]'."
+    )
+
+
+def _no_label(path: Path, look: Look) -> DatasetError:
+    """Return the error for a column that is named as the label, and tells no two values apart."""
+    values = [str(value) for value in look.values.unique().to_pylist() if value is not None]
+    if len(values) < 2:
+        held = f"{values[0]!a} alone" if values else "nothing"
+        return DatasetError(
+            f"{path}: column {look.name!r} holds {held}, expected two values of a label. Give a file with both, or "
+            "name another column with --set data.parameters.label=COLUMN."
+        )
+    likely = [value for value in values if value.lower() in _EVENTS] + [value for value in values if value.isalnum()]
+    example = ascii(likely[0])[1:-1] if likely else "purchase"
+    return DatasetError(
+        f"{path}: column {look.name!r} holds {', '.join(map(ascii, values[:4]))}: neither 0 and 1 nor numbers. Say "
+        f"which cells are 1, as with --set 'data.parameters.positive=[\"{example}\"]'."
     )
 
 
@@ -276,9 +310,11 @@ def _take_label(look: Look, guess: Guess) -> bool:
         return False
     numbers = _there(look)
     found = np.unique(numbers)
-    if {*found} <= {0.0, 1.0} and "positive_from" not in parameters:
+    is_pair = {*found} == {0.0, 1.0} or _may_be_rare(look, guess)
+    if is_pair and "positive_from" not in parameters:
         parameters["label"] = look.name
-        reasons["label", None] = f"holds 0 and 1 alone; {numbers.mean():.1%} of the first rows are 1"
+        held = "0 and 1" if len(found) == 2 else f"{found[0]:g}"
+        reasons["label", None] = f"holds {held} alone; {numbers.mean():.1%} of the first rows are 1"
         return True
     if len(found) < 2:
         return False
@@ -286,7 +322,7 @@ def _take_label(look: Look, guess: Guess) -> bool:
     if start is None:
         if len(found) == 2:
             start = float(found[1])
-        elif found[-1] == 5:
+        elif found[-1] == 5 and (found[0] > 0 or look.base_name in _RATINGS):
             start = 4.0
         else:
             is_count = found[0] == 0 and look.is_whole
@@ -297,6 +333,11 @@ def _take_label(look: Look, guess: Guess) -> bool:
     reasons["label", None] = f"{found[0]:g} to {found[-1]:g}"
     reasons["positive_from", None] = f"so that {(numbers >= start).mean():.1%} are 1"
     return True
+
+
+def _may_be_rare(look: Look, guess: Guess) -> bool:
+    """Return whether a column holds 0 or 1 alone in the first rows, of a file with others behind them."""
+    return look.type == "number" and not guess.is_all and {*np.unique(_there(look))} in ({0.0}, {1.0})
 
 
 def _holds_two(look: Look) -> bool:
@@ -326,9 +367,12 @@ def _is_time(look: Look) -> bool:
     return bool((np.diff(numbers) >= 0).all() or numbers.max() >= _LEAST_DATE)
 
 
-def _guess_time(looks: Sequence[Look], guess: Guess) -> None:
+def _guess_time(looks: Sequence[Look], split: str | None, guess: Guess) -> None:
+    """Guess how rows are split; a `split` that is given stands."""
     parameters = guess.data["parameters"]
-    parameters["split"] = "fraction"
+    parameters["split"] = split or "fraction"
+    if split not in (None, "time"):
+        return
     guess.reasons["split", None] = "the last tenth of the rows, in the order of the file"
     times = [look for look in looks if _is_time(look) and _is_full(look) and len(np.unique(_there(look))) > 1]
     sorted_times = [look for look in times if (np.diff(_there(look)) >= 0).all()]
@@ -353,6 +397,8 @@ def _why_useless(look: Look, num_rows: int, parameters: Mapping[str, Any]) -> st
     distinct = look.num_distinct
     if distinct < 2:
         return "one value in all rows"
+    if look.type == "text" and hold_unsorted_dates(look.values):
+        return "dates with the year behind, which do not sort: written as 2026-01-31 they may split by time"
     if look.base_name in _LABELS:
         return "named as a label, which it may tell"
     is_key = num_rows > _FEW and (look.type == "text" or look.is_whole) and distinct == num_rows
@@ -362,14 +408,17 @@ def _why_useless(look: Look, num_rows: int, parameters: Mapping[str, Any]) -> st
 def _is_category(look: Look) -> bool:
     if look.type != "number":
         return True
-    if not look.is_whole or look.marks != (".", ""):
+    numbers = _there(look)
+    if (numbers % 1 != 0).any() or look.marks != (".", ""):
         return False
-    if np.abs(_there(look)).max() >= _LARGEST_NUMBER:
+    if np.abs(numbers).max() >= _LARGEST_NUMBER:
         return True
     words = look.base_name.replace("-", "_").split("_")
     name = look.name.rpartition(":")[0] or look.name
     looks_so = any(word in _IDS for word in words) or name.endswith(("Id", "ID")) or words[-1].endswith("id")
-    return looks_so or look.num_distinct <= min(_FEW, len(look.values) // 20)
+    if looks_so or _NUMBERED_CATEGORY.fullmatch(name):
+        return True  # also 7.0, as pandas writes the ids of a column where some are missing
+    return look.is_whole and look.num_distinct <= min(_FEW, len(look.values) // 20)
 
 
 def _guess_category(look: Look, guess: Guess, position: int) -> dict[str, Any]:
@@ -382,6 +431,8 @@ def _guess_category(look: Look, guess: Guess, position: int) -> dict[str, Any]:
     for separator in _SEPARATORS if look.type == "text" else ():
         counts = to_numpy(compute.count_substring(texts, separator))
         if (counts > 0).mean() > 0.1 and compute.count_distinct(texts).as_py() > 2:
+            if separator == " " and not _are_lists(look):
+                continue
             most = int(counts.max() + 1)
             found |= {"separator": separator, "max_ids": max(2, most if guess.is_all else 2 * most)}
             texts = compute.list_flatten(compute.split_pattern(texts, separator))
@@ -394,6 +445,20 @@ def _guess_category(look: Look, guess: Guess, position: int) -> dict[str, Any]:
     return found
 
 
+def _are_lists(look: Look) -> bool:
+    """Return whether cells with blanks in them are lists of ids, rather than names such as "New York".
+
+    They are where each part is a number, where parts return so often that there are fewer of them than cells, and
+    where the name says so.
+    """
+    if look.name.endswith("_seq"):
+        return True
+    parts = compute.list_flatten(compute.split_pattern(look.values.unique(), " ")).unique()
+    if compute.all(compute.match_substring_regex(parts, r"^[0-9]*$")).as_py():
+        return True
+    return len(parts) < look.num_distinct
+
+
 def _guess_number(look: Look, guess: Guess, position: int) -> dict[str, Any]:
     numbers = _there(look)
     low, middle, high = numbers.min(), float(np.median(numbers)), numbers.max()
@@ -401,7 +466,8 @@ def _guess_number(look: Look, guess: Guess, position: int) -> dict[str, Any]:
         transform = "log1p"
     else:
         transform = "as_is" if low >= -3 and high <= 3 else "standardised"
-    guess.reasons["dense", position] = f"{low:g} to {high:g}, median {middle:g}"
+    more = "; whole numbers: if they are codes, move it to sparse" if look.is_whole and low > 1 else ""
+    guess.reasons["dense", position] = f"{low:g} to {high:g}, median {middle:g}{more}"
     decimal, thousands = look.marks
     marks = {"decimal": decimal} if decimal != "." else {}
     return {"column": look.name, "transform": transform, **marks, **({"thousands": thousands} if thousands else {})}

@@ -72,9 +72,10 @@ def test_hashed_ids_keys_of_rows_and_numbers_are_told_apart(command: Call, here:
     assert code == 0, err
     text = Path("mine.toml").read_text()
     parameters = tomllib.loads(text)["data"]["parameters"]
-    assert [column["column"] for column in parameters["sparse"]] == ["banner_pos", "site_id", "app_id", "device_id"]
+    assert [column["column"] for column in parameters["sparse"]] == [
+        *("banner_pos", "site_id", "app_id", "device_id", "C14")
+    ]
     assert parameters["dense"] == [
-        {"column": "C14", "transform": "standardised"},
         {"column": "price", "transform": "standardised"},
         {"column": "share", "transform": "as_is"},
     ]

@@ -202,6 +202,10 @@ def test_raw_bytes_of_parquet_are_ids(tmp_path: Path) -> None:
         (b"\n" * (1 << 19) + b"a,b\n1,2\n" * (1 << 17), r":1: begins with blank lines alone"),
         (b'click,user\n0,"' + b"x" * (3 << 20), r":2: about here a row has more than 1,048,576 bytes"),
         (b"\x1c\n\x1d\n", r"has a header and no rows|no header|no column"),
+        (b"user,click\n" + b"u1,1\nu2,1\n" * 20, r"column 'click' holds '1' alone, expected two values"),
+        (b"user,banned\n" + b"u1,0\nu2,0\n" * 20, r"no column holds 0 and 1 alone"),
+        (b"user,click\n" + b"u1,view\nu2,cart\nu2,buy\n" * 20, r"'view', 'cart', 'buy': .*positive=\[\"buy\"\]"),
+        (b"user,click\n" + b"u1,0\nu2,1\n" * 99 + b"u\x003,1\n", r":200: holds a zero byte, .* tr -d '\\0' <"),
         (b"x" * (3 << 20), r":1: a line of more than 1,048,576 bytes"),
     ],
 )
@@ -220,6 +224,7 @@ def test_what_is_no_table_is_one_clear_sentence(tmp_path: Path, content: bytes, 
         (["no", "yes"], {}, {}, 0.5),
         (["False", "True"], {}, {}, 0.5),
         ([0, 0, 1, 3], {}, {"positive_from": 1.0}, 0.5),
+        ([0, 0, 1, 5], {}, {"positive_from": 1.0}, 0.5),
         ([1, 3, 4, 5], {"label": "click"}, {"positive_from": 4.0}, 0.5),
         ([0.0, 0.25, 0.5, 1.0], {}, {"positive_from": 0.375}, 0.5),
         (["view", "buy", "cart", "view"], {"label": "click", "positive": ["buy"]}, {"positive": ["buy"]}, 0.25),
@@ -399,6 +404,47 @@ def test_what_stands_between_the_ids_of_a_cell_is_told(tmp_path: Path, separator
     (found,) = (column for column in guess.data["parameters"]["sparse"] if column["column"] == "history")
     assert found == {"column": "history", "separator": separator, "max_ids": 3}
     assert prepared.num_embeddings[-1] == 4
+
+
+KINDS: dict[str, tuple[list[str], dict[str, Any] | str]] = {
+    "city of two words": (["New York", "Los Angeles", "Bern"], {"column": "what"}),
+    "words in any order": (
+        ["a b", "b c", "c a", "a c", "b a", "c b"],
+        {"column": "what", "separator": " ", "max_ids": 2},
+    ),
+    "last month": (["Jan 31, 2026", "Feb 1, 2026", "Dec 11, 2025"], "dates with the year behind"),
+    "day first": (["31/01/2026", "1/2/2026 10:30", "11/12/2025"], "dates with the year behind"),
+    "release": (["10.2.14", "9.1.20", "11.0.19"], {"column": "what"}),
+}
+"""Cells of a column, and what is guessed of it: its table, or the reason why it is left out."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_with_blanks_names_or_lists_or_is_a_date(tmp_path: Path, kind: str) -> None:
+    cells, expected = KINDS[kind]
+    make_frame(300).assign(what=cells * (300 // len(cells))).to_csv(tmp_path / "a.csv", index=False)
+    guess = guess_columns(tmp_path / "a.csv", "mine", {})
+    found = [column for column in guess.data["parameters"]["sparse"] if column["column"] == "what"]
+    assert found == ([] if isinstance(expected, str) else [expected])
+    assert not isinstance(expected, str) or f"'what' ({expected}" in guess.reasons["sparse", None]
+
+
+def test_ids_that_pandas_wrote_as_floats_and_numbered_categories_are_no_amounts(tmp_path: Path) -> None:
+    frame = make_frame(600).assign(user_id=[None, *range(1, 200)] * 3, C14=range(400, 1000), cents=range(400, 1000))
+    frame.loc[0, ["C14", "cents"]] = 999
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    guess = guess_columns(tmp_path / "a.csv", "mine", {"split": "files"})
+    assert columns_of(guess) == {"dense": ["price", "cents"], "sparse": ["user", "item", "user_id", "C14"]}
+    assert "whole numbers: if they are codes, move it to sparse" in guess.reasons["dense", 1]
+    assert guess.data["parameters"]["split"] == "files" and ("split", None) not in guess.reasons
+
+
+def test_a_split_that_is_given_leaves_no_time_beside_it(tmp_path: Path) -> None:
+    make_frame(300).assign(timestamp=range(1_700_000_000, 1_700_000_300)).to_csv(tmp_path / "a.csv", index=False)
+    parameters = guess_columns(tmp_path / "a.csv", "mine", {"split": "fraction"}).data["parameters"]
+    assert (parameters["split"], parameters.get("time")) == ("fraction", None)
+    assert "timestamp" not in str(parameters)
+    assert guess_columns(tmp_path / "a.csv", "mine", {"split": "time"}).data["parameters"]["time"] == "timestamp"
 
 
 DRAWS: dict[str, Callable[[np.random.Generator, int], Any]] = {
