@@ -4,6 +4,7 @@
 of Parquet have the file's types.
 """
 
+import json
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from reference_models.data.columns.text import (
     MAX_COLUMNS,
     TextForm,
     Utf8Text,
+    find_delimiter,
     read_form,
     refuse_headerless,
     refuse_other_forms,
@@ -252,6 +254,12 @@ class ColumnFile:
             known[name] = known.get(name, 0) + 1
         for name in known if self.needed is None else self.needed:
             if name not in known:
+                other = find_delimiter(names[0]) if len(names) == 1 and self.form is not None else None
+                if other is not None and name in names[0].split(other):
+                    raise ConfigError(
+                        f"{self.path}: has one column {names[0]!a:.80}, with {other!a} in its name. Say "
+                        f"delimiter = {json.dumps(other)} in data.parameters if that is between its columns."
+                    )
                 raise ConfigError(f"{self.path}: has no column {name!r:.80}.{did_you_mean(name, [*names][:1000])}")
             if known[name] > 1:
                 raise DatasetError(f"{self.path}: has {known[name]} columns {name!r:.80}. Rename all but one.")

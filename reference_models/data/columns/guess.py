@@ -60,6 +60,7 @@ _NUMBERED_CATEGORY = re.compile(r"(C|cat|categorical)_?[0-9]+")
 _TYPES = ("token", "float", "token_seq", "float_seq")
 """What names of RecBole's files end in, behind a colon."""
 _FEW, _MANY = 50, 1000
+_ODD_SHARE = 0.1
 _LEAST_DATE = 10_000_000
 """Below it a number is neither a date such as 20260131 nor seconds since 1970."""
 _LARGEST_NUMBER = 2**53
@@ -86,6 +87,8 @@ class Look:
     """Whether numbers are whole, as they are written."""
     marks: tuple[str, str] = (".", "")
     """What stands before the fraction, and between groups of digits."""
+    odd: str = ""
+    """Of text that would be numbers without a tenth of its cells: which cells these are."""
 
     @property
     def values(self) -> pa.Array:
@@ -234,7 +237,9 @@ def look_at(name: str, column: pa.Array) -> Look:
 
 
 def _look_at_text(name: str, column: pa.Array) -> Look:
-    allowed = MAX_MALFORMED * (len(column) - column.null_count)
+    num_there = len(column) - column.null_count
+    allowed = MAX_MALFORMED * num_there
+    odd = ""
     for marks in ((".", ""), (",", ""), (".", ","), (",", "."), (".", " ")):
         if marks != (".", ""):
             pattern = _GROUPED.format(*map(re.escape, marks)) if marks[1] else r"^[+-]?[0-9]+,[0-9]+$|^[0-9]+$"
@@ -246,10 +251,13 @@ def _look_at_text(name: str, column: pa.Array) -> Look:
         if is_wrong.sum() <= allowed:
             is_whole = compute.all(compute.match_substring_regex(column, r"^[+-]?[0-9]+$")).as_py() is True
             return Look(name, "number", column, numbers, is_whole, marks)
+        if marks == (".", "") and is_wrong.sum() <= _ODD_SHARE * num_there:
+            first = show_cell(column[int(np.flatnonzero(is_wrong)[0])].as_py())
+            odd = f"numbers but for {first} and the like in {is_wrong.sum():,} of {num_there:,} cells"
     instants, is_none, _ = parse_times(column, None)
     if (is_none & to_numpy(column.is_valid())).sum() <= allowed:
         return Look(name, "time", column, np.where(is_none, np.nan, instants))
-    return Look(name, "text", column, np.empty(0))
+    return Look(name, "text", column, np.empty(0), odd=odd)
 
 
 def _guess_label(path: Path, looks: Sequence[Look], given: str | None, guess: Guess) -> None:
@@ -290,6 +298,11 @@ def _no_label(path: Path, look: Look) -> DatasetError:
         return DatasetError(
             f"{path}: column {look.name!r} holds {held}, expected two values of a label. Give a file with both, or "
             "name another column with --set data.parameters.label=COLUMN."
+        )
+    if look.odd:
+        return DatasetError(
+            f"{path}: column {look.name!r} holds {look.odd}, expected a label. Empty those cells, which leaves their "
+            "rows out, or say which are 1 with --set 'data.parameters.positive=[\"1\"]'."
         )
     likely = [value for value in values if value.lower() in _EVENTS] + [value for value in values if value.isalnum()]
     example = ascii(likely[0])[1:-1] if likely else "purchase"
@@ -401,7 +414,7 @@ def _why_useless(look: Look, num_rows: int, parameters: Mapping[str, Any]) -> st
         return "dates with the year behind, which do not sort: written as 2026-01-31 they may split by time"
     if look.base_name in _LABELS:
         return "named as a label, which it may tell"
-    is_key = num_rows > _FEW and (look.type == "text" or look.is_whole) and distinct == num_rows
+    is_key = num_rows > _FEW and (look.type == "text" or look.is_whole) and distinct == num_rows and not look.odd
     return "another value in every row" if is_key else None
 
 
@@ -441,7 +454,8 @@ def _guess_category(look: Look, guess: Guess, position: int) -> dict[str, Any]:
     distinct = compute.count_distinct(texts).as_py()
     if distinct > _MANY:
         found["min_count"] = 2
-    guess.reasons["sparse", position] = f"{reason}{distinct:,} values in the first {len(look.values):,} rows"
+    odd = f"; {look.odd}: empty these, to have numbers" if look.odd else ""
+    guess.reasons["sparse", position] = f"{reason}{distinct:,} values in the first {len(look.values):,} rows{odd}"
     return found
 
 

@@ -80,7 +80,7 @@ def read_form(path: Path, delimiter: str | None, names: Sequence[str]) -> TextFo
     if begin < len(head) == HEAD_BYTES and b"\n" not in head[begin:] and b"\r" not in head[begin:]:
         raise DatasetError(f"{path}:1: a line of more than {HEAD_BYTES:,} bytes, expected a header or a row.")
     text = head[begin:].decode("utf-8", "surrogateescape")
-    delimiter = delimiter or _find_delimiter(text)
+    delimiter = delimiter or find_delimiter(text)
     rows, ends = _split(path, text, delimiter, is_cut=len(head) == HEAD_BYTES)
     if not rows:
         raise DatasetError(f"{path}:1: begins with blank lines alone, expected a header or a row. Remove them.")
@@ -164,7 +164,7 @@ def _read_fully(file: IO[bytes], size: int) -> bytes:
     return b"".join(pieces)
 
 
-def _find_delimiter(text: str) -> str:
+def find_delimiter(text: str) -> str:
     """Return the delimiter that gives the most columns, equally many in nearly all of the first lines."""
     lines = [line for line in text.splitlines() if line.strip()][: _SNIFFED_ROWS + 1] or [text]
     best, most = ",", 1

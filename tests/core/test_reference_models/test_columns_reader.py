@@ -28,7 +28,7 @@ from reference_models.data.columns.text import TextForm, Utf8Text
 from reference_models.data.prepared import order
 from reference_models.data.prepared.pipeline import PreparedDataset
 from reference_models.data.registry import open_dataset, parse_data
-from reference_models.process.errors import DatasetError
+from reference_models.process.errors import ConfigError, DatasetError
 
 NUM_ROWS = 2400
 
@@ -204,6 +204,10 @@ def test_raw_bytes_of_parquet_are_ids(tmp_path: Path) -> None:
         (b"\x1c\n\x1d\n", r"has a header and no rows|no header|no column"),
         (b"user,click\n" + b"u1,1\nu2,1\n" * 20, r"column 'click' holds '1' alone, expected two values"),
         (b"user,banned\n" + b"u1,0\nu2,0\n" * 20, r"no column holds 0 and 1 alone"),
+        (
+            b"user,click\n" + b"u1,0\nu2,1\n" * 20 + b"u3,maybe\n",
+            r"numbers but for 'maybe' and the like in 1 of 41 cells",
+        ),
         (b"user,click\n" + b"u1,view\nu2,cart\nu2,buy\n" * 20, r"'view', 'cart', 'buy': .*positive=\[\"buy\"\]"),
         (b"user,click\n" + b"u1,0\nu2,1\n" * 99 + b"u\x003,1\n", r":200: holds a zero byte, .* tr -d '\\0' <"),
         (b"x" * (3 << 20), r":1: a line of more than 1,048,576 bytes"),
@@ -437,6 +441,23 @@ def test_ids_that_pandas_wrote_as_floats_and_numbered_categories_are_no_amounts(
     assert columns_of(guess) == {"dense": ["price", "cents"], "sparse": ["user", "item", "user_id", "C14"]}
     assert "whole numbers: if they are codes, move it to sparse" in guess.reasons["dense", 1]
     assert guess.data["parameters"]["split"] == "files" and ("split", None) not in guess.reasons
+
+
+def test_a_mark_among_numbers_is_said_where_it_makes_them_a_category(tmp_path: Path) -> None:
+    frame = make_frame(300).astype({"price": str})
+    frame.loc[::50, "price"] = "?"
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    guess = guess_columns(tmp_path / "a.csv", "mine", {})
+    assert columns_of(guess) == {"dense": [], "sparse": ["user", "item", "price"]}
+    assert "numbers but for '?' and the like in 6 of 300 cells: empty these" in guess.reasons["sparse", 2]
+
+
+def test_a_delimiter_that_a_definition_lacks_is_named(tmp_path: Path) -> None:
+    make_frame(300).to_csv(tmp_path / "a.csv", index=False)
+    data = parse_data(guess_columns(tmp_path / "a.csv", "mine", {}).data)
+    make_frame(300).to_csv(tmp_path / "b.csv", index=False, sep=";")
+    with pytest.raises(ConfigError, match=r"b.csv: has one column .* Say delimiter = \";\" in data.parameters"):
+        prepare_columns([tmp_path / "b.csv"], [], data, tmp_path / "d")
 
 
 def test_a_split_that_is_given_leaves_no_time_beside_it(tmp_path: Path) -> None:
