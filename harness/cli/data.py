@@ -248,6 +248,7 @@ def verify(what: str, data_root: Path | None) -> None:
     examples=(
         "dlrmbench data predict dlrm_tiny latest -o logits.parquet",
         "dlrmbench data predict ./mine.toml mine:0 -o train.parquet --split train",
+        "dlrmbench data predict ./mine.toml mine -o logits.parquet --file new.csv",
     ),
 )
 @click.argument("benchmark", shell_complete=completing(trainable))
@@ -255,41 +256,58 @@ def verify(what: str, data_root: Path | None) -> None:
 @click.option(
     "-o", "--output", required=True, metavar="FILE", type=click.Path(path_type=Path), help="Parquet to write."
 )
+@click.option("--split", type=click.Choice(["eval", "train"]), help="Samples to predict.  [default: eval]")
 @click.option(
-    "--split", type=click.Choice(["eval", "train"]), default="eval", show_default=True, help="Samples to predict."
+    "--file",
+    "path",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Rows of FILE instead, in the form of the files that were prepared, without labels or with them.",
 )
 @READ_DATA
 @QUIET
-def predict(benchmark: str, weights: str, output: Path, split: Any, data_root: Path | None, quiet: bool) -> None:
+def predict(
+    benchmark: str,
+    weights: str,
+    output: Path,
+    split: Any,
+    path: Path | None,
+    data_root: Path | None,
+    quiet: bool,
+) -> None:
     """Write the logits of a run's kept weights on BENCHMARK's data, as Parquet.
 
     SET[:RUN] is a set that 'run --keep-weights' made; SET:RUN@N is checkpoint N of a run. A row has the sample's
-    number in its split, from 0 and in the order of the prepared rows, its label and its logit, before the sigmoid.
-    The file is whole or not there.
+    number in its split, from 0 and in the order of the prepared rows, its label and its logit, before the sigmoid;
+    with --file its number in FILE, from 1, and its logit. The file is whole or not there.
     """
     from harness.config.catalog import load_entry
-    from harness.measure.predictions import write_predictions
+    from harness.measure.predictions import write_file_predictions, write_predictions
     from harness.run_sets.names import find_weights
     from reference_models.data.registry import locate_dataset
 
     if output.is_dir():
         raise click.UsageError(f"{output}: is a folder, expected the name of a file to write.")
+    if path is not None and split is not None:
+        raise click.UsageError("--file has no splits; leave --split out.")
     entry = load_entry(benchmark)
     folder, line = locate_dataset(entry.workload.data, data_root), StatusLine(quiet=quiet)
+    given = (entry, find_weights(weights), folder)
+
+    def on_progress(share: float) -> None:
+        line.show("predicting", share=share)
+
     try:
-        written = write_predictions(
-            entry,
-            find_weights(weights),
-            folder,
-            split,
-            output,
-            on_progress=lambda share: line.show("predicting", share=share),
-        )
+        if path is not None:
+            written = write_file_predictions(*given, path, output, on_progress=on_progress)
+        else:
+            written = write_predictions(*given, split or "eval", output, on_progress=on_progress)
     finally:
         line.finish()
+    what = f"the {split or 'eval'} split" if path is None else str(path)
+    labels = "" if written.mean_label is None else f", share of labels that are 1 {written.mean_label:.4f}"
     tell(
-        f"{output}: {written.num_samples:,} logits of the {split} split; mean probability "
-        f"{written.mean_probability:.4f}, share of labels that are 1 {written.mean_label:.4f}"
+        f"{output}: {written.num_samples:,} logits of {what}; mean probability {written.mean_probability:.4f}{labels}"
     )
 
 

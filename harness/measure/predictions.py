@@ -1,10 +1,11 @@
-"""What kept weights predict of a prepared split: a logit for each sample, written as Parquet."""
+"""What kept weights predict of a prepared split, or of a file: a logit for each sample, written as Parquet."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.config.catalog import Entry
 from harness.foundation.errors import ExitCode, HarnessError
@@ -15,6 +16,8 @@ from reference_models.data.registry import open_dataset
 from reference_models.process.atomic_write import replace_file
 from reference_models.process.errors import ConfigError, NotFiniteError
 from reference_models.registry import build_servable
+from reference_models.serving.servable import Servable
+from reference_models.training.workload import WorkloadSpec
 from rules.records.kept.checkpoint import CHECKPOINTS_FOLDER
 
 _MODEL = "model."
@@ -26,7 +29,8 @@ class PredictionSummary(NamedTuple):
 
     num_samples: int
     mean_probability: float
-    mean_label: float
+    mean_label: float | None
+    """None of a file, whose labels are not read."""
 
 
 def write_predictions(
@@ -47,6 +51,85 @@ def write_predictions(
     import pyarrow as pa
     from pyarrow import parquet
 
+    servable, spec = _open_model(entry, weights, data_dir)
+    samples = getattr(open_dataset(data_dir, spec.data), split)
+    schema = pa.schema([("row", pa.int64()), ("label", pa.uint8()), ("logit", pa.float32())])
+    probability = positives = 0.0
+    with replace_file(output) as file, parquet.ParquetWriter(file, schema) as writer:
+        for start in range(0, samples.num_samples, spec.train.eval_batch_size):
+            batch = samples.read(start, min(start + spec.train.eval_batch_size, samples.num_samples))
+            batch.check(samples, f"{data_dir}: {split} sample", start)
+            rows = np.arange(start, start + len(batch.ids))
+            logits = _answer(servable, batch, entry.benchmark.name, f"{split} sample", rows)
+            labels = batch.labels.numpy().astype(np.uint8)
+            writer.write_table(pa.table([rows, labels, logits], schema=schema))
+            probability += _sum_probabilities(logits)
+            positives += int(labels.sum())
+            on_progress((start + len(logits)) / samples.num_samples)
+    number = max(1, samples.num_samples)
+    return PredictionSummary(samples.num_samples, probability / number, positives / number)
+
+
+def write_file_predictions(
+    entry: Entry,
+    weights: Path,
+    data_dir: Path,
+    path: Path,
+    output: Path,
+    *,
+    on_progress: Callable[[float], None] = lambda share: None,
+) -> PredictionSummary:
+    """Write the logits that the weights in a folder give of the rows of a file, which need no label.
+
+    Values become ids by the dictionaries that are kept beside the prepared data in `data_dir`, on which the weights
+    were trained. Columns: `row` int64, the row's number in the file from 1, below a header; `logit` float32. Rows
+    that are malformed have none. Raises as `write_predictions` and `encode_file` do, ConfigError for other kinds of
+    data than columns.
+    """
+    import pyarrow as pa
+    import torch
+    from pyarrow import parquet
+
+    from reference_models.data.columns.encode import encode_file
+    from reference_models.data.store.dataset import Batch
+    from reference_models.process.open_file import refuse_irregular
+
+    if entry.workload.data.kind != "columns":
+        raise ConfigError(
+            f"{entry.benchmark.name}: its data is of kind {entry.workload.data.kind!r}; rows of a file are predicted "
+            'where it is "columns". Leave --file out to predict a prepared split.'
+        )
+    refuse_irregular([path])
+    servable, spec = _open_model(entry, weights, data_dir)
+    samples = open_dataset(data_dir, spec.data).eval
+    num_read, num_bytes = 0, max(1, path.stat().st_size)
+
+    def on_bytes(count: int) -> None:
+        nonlocal num_read
+        num_read += count
+        on_progress(min(1.0, num_read / num_bytes))
+
+    schema = pa.schema([("row", pa.int64()), ("logit", pa.float32())])
+    number, probability = 0, 0.0
+    with replace_file(output) as file, parquet.ParquetWriter(file, schema) as writer:
+        for piece in encode_file(path, spec.data, data_dir, on_bytes):
+            for start in range(0, len(piece.rows), spec.train.eval_batch_size):
+                part = slice(start, start + spec.train.eval_batch_size)
+                rows = piece.rows[part]
+                batch = Batch(
+                    torch.from_numpy(piece.dense[part]),
+                    torch.from_numpy(piece.ids[part].astype(np.int64)),
+                    torch.zeros(len(rows)),
+                )
+                batch.check(samples, f"{path}: row", int(rows[0]))
+                logits = _answer(servable, batch, entry.benchmark.name, f"{path}: row", rows)
+                writer.write_table(pa.table([rows, logits], schema=schema))
+                number, probability = number + len(rows), probability + _sum_probabilities(logits)
+    return PredictionSummary(number, probability / max(1, number), None)
+
+
+def _open_model(entry: Entry, weights: Path, data_dir: Path) -> tuple[Servable, WorkloadSpec]:
+    """Build the model with the weights in a folder, which were trained on the data in `data_dir`."""
     config, sha256 = entry.workload, entry.benchmark.definition_sha256
     maps = read_id_maps(config, data_dir)
     spec = config.spec(data_dir, 0, None, None if maps is None else maps.tables)
@@ -58,28 +141,22 @@ def write_predictions(
         kept = read_weights(weights, sha256, map_sha256)
         tensors = dict(kept.tensors)
         _refuse_other_data(weights, kept.manifest.dataset_sha256, open_dataset(data_dir, spec.data).dataset_sha256)
-    servable = build_servable(config.model_name, spec, tensors)
-    samples = getattr(open_dataset(data_dir, spec.data), split)
-    schema = pa.schema([("row", pa.int64()), ("label", pa.uint8()), ("logit", pa.float32())])
-    probability = positives = 0.0
-    with replace_file(output) as file, parquet.ParquetWriter(file, schema) as writer:
-        for start in range(0, samples.num_samples, spec.train.eval_batch_size):
-            batch = samples.read(start, min(start + spec.train.eval_batch_size, samples.num_samples))
-            batch.check(samples, f"{data_dir}: {split} sample", start)
-            logits = servable.answer(batch).numpy()
-            if logits.ndim != 1 or not hasattr(batch, "labels"):
-                raise ConfigError(f"{entry.benchmark.name}: its model gives no single logit of a sample to write.")
-            if not np.isfinite(logits).all():
-                row = start + int(np.flatnonzero(~np.isfinite(logits))[0])
-                raise NotFiniteError(f"the logit of {split} sample {row} is not finite: the weights diverged.")
-            labels = batch.labels.numpy().astype(np.uint8)
-            rows = np.arange(start, start + len(logits))
-            writer.write_table(pa.table([rows, labels, logits], schema=schema))
-            probability += float((1 / (1 + np.exp(-logits.astype(np.float64)))).sum())
-            positives += int(labels.sum())
-            on_progress((start + len(logits)) / samples.num_samples)
-    number = max(1, samples.num_samples)
-    return PredictionSummary(samples.num_samples, probability / number, positives / number)
+    return build_servable(config.model_name, spec, tensors), spec
+
+
+def _answer(servable: Servable, batch: Any, name: str, what: str, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return the logits [B] of a batch, whose rows [B] messages count as `what`."""
+    logits: NDArray[np.float32] = servable.answer(batch).numpy()
+    if logits.ndim != 1 or not hasattr(batch, "labels"):
+        raise ConfigError(f"{name}: its model gives no single logit of a sample to write.")
+    if not np.isfinite(logits).all():
+        row = rows[int(np.flatnonzero(~np.isfinite(logits))[0])]
+        raise NotFiniteError(f"the logit of {what} {row} is not finite: the weights diverged.")
+    return logits
+
+
+def _sum_probabilities(logits: NDArray[np.float32]) -> float:
+    return float((1 / (1 + np.exp(-logits.astype(np.float64)))).sum())
 
 
 def _refuse_other_data(weights: Path, trained: str | None, found: str | None) -> None:

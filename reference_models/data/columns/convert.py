@@ -256,9 +256,13 @@ class Batch:
 def convert(batch: Batch, given: ColumnsParameters) -> tuple[NDArray[Any], NDArray[Any], list[NDArray[Any]]]:
     """Return labels uint8 [n], numbers float64 [n, max(1, D)], NaN where missing, and values of each category."""
     labels = batch.labels_of(given)
+    return labels, read_dense(batch, given), [batch.values_of(column) for column in given.sparse]
+
+
+def read_dense(batch: Batch, given: ColumnsParameters) -> NDArray[np.float64]:
+    """Return the numbers of rows [n, max(1, D)], NaN where missing; one 0 where there are none."""
     numbers = [batch.numbers_of(column) for column in given.dense]
-    dense = np.stack(numbers or [np.zeros(len(labels))], axis=1)
-    return labels, dense, [batch.values_of(column) for column in given.sparse]
+    return np.stack(numbers or [np.zeros(len(batch.numbers))], axis=1)
 
 
 def _parse_time_numbers(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:

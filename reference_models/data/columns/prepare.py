@@ -50,6 +50,7 @@ class _Reader:
     """Columns as the pipeline reads them."""
 
     dense_dtype, category_dtype = "float64", "uint64"
+    keeps_dictionaries = True
 
     def __init__(self, parameters: ColumnsParameters) -> None:
         self._parameters = parameters
@@ -59,6 +60,7 @@ class _Reader:
         self._num_before = 0
         """Rows of the files before the one that is read."""
         self._file: ColumnFile | None = None
+        self.moments: NDArray[np.float64] | None = None
         self.numbers = [f"column {column.column!r}" for column in parameters.dense]
         self.features = [
             Feature(
@@ -148,7 +150,7 @@ class _Reader:
     def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Cut batches where their rows are wide: a short cell takes as many ids as its column may have."""
         num_rows = num_rows_within(8 * sum(feature.width for feature in self.features), _MOST_ROWS)
-        for batch in _joined(batches):
+        for batch in joined(batches):
             yield from (batch.slice(start, num_rows) for start in range(0, max(1, batch.num_rows), num_rows))
 
     def state(self) -> dict[str, Any]:
@@ -212,25 +214,28 @@ class _Reader:
         )
 
     def finish_dense(self, pieces: Iterator[NDArray[Any]]) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
-        transforms = [column.transform for column in self._parameters.dense] or ["as_is"]
-        is_log, is_standard = (
-            np.array([transform == name for transform in transforms]) for name in ("log1p", "standardised")
-        )
-        mean, deviation = np.zeros(len(transforms)), np.ones(len(transforms))
+        is_standard = np.array([column.transform == "standardised" for column in self._parameters.dense] or [False])
+        self.moments = np.stack([np.zeros(len(is_standard)), np.ones(len(is_standard))])
         if is_standard.any():
-            found_mean, found_deviation = _moments(pieces, len(transforms))
-            mean, deviation = np.where(is_standard, found_mean, 0), np.where(is_standard, found_deviation, 1)
-
-        def finish(values: NDArray[Any]) -> NDArray[np.float32]:
-            result = np.where(
-                is_log, np.log1p(np.where(is_log, np.maximum(values, 0), 0)), (values - mean) / deviation
-            )
-            return np.nan_to_num(result, nan=0).astype(np.float32)
-
-        return finish
+            mean, deviation = _moments(pieces, len(is_standard))
+            self.moments = np.stack([np.where(is_standard, mean, 0), np.where(is_standard, deviation, 1)])
+        return finish_numbers(self._parameters, *self.moments)
 
 
-def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def finish_numbers(
+    given: ColumnsParameters, mean: NDArray[np.float64], deviation: NDArray[np.float64]
+) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
+    """Make what turns numbers float64 [n, D] into those of the store float32 [n, D], by moments [D] of training."""
+    is_log = np.array([column.transform == "log1p" for column in given.dense] or [False])
+
+    def finish(values: NDArray[Any]) -> NDArray[np.float32]:
+        result = np.where(is_log, np.log1p(np.where(is_log, np.maximum(values, 0), 0)), (values - mean) / deviation)
+        return np.nan_to_num(result, nan=0).astype(np.float32)
+
+    return finish
+
+
+def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Join small batches of text in a row, so that a value in many of them is hashed once."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:

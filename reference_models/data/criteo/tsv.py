@@ -68,6 +68,7 @@ class _Reader:
     """Criteo's text as the pipeline reads it."""
 
     dense_dtype, category_dtype = "float32", "uint32"
+    keeps_dictionaries, moments = False, None
 
     def __init__(self, parameters: PrepareParameters) -> None:
         self._parameters = parameters

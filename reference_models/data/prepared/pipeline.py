@@ -25,6 +25,7 @@ from reference_models.data.prepared.dictionary import (
     ValueCounts,
     number_values,
 )
+from reference_models.data.prepared.kept import KEPT, digests_of, keep_dictionary, keep_numbers, keeping
 from reference_models.data.prepared.lines import SourceFile
 from reference_models.data.prepared.look import (
     MOST_ROWS,
@@ -128,6 +129,14 @@ class Reader(Protocol):
 
     def source(self) -> SourceFile | None:
         """Describe the file that was read last; None where nothing of it was asked for."""
+
+    @property
+    def keeps_dictionaries(self) -> bool:
+        """Whether what turns values into ids is kept beside the dataset, for rows of other files."""
+
+    @property
+    def moments(self) -> NDArray[np.float64] | None:
+        """Mean and deviation [2, D] by which `finish_dense` standardises; None where nothing is kept."""
 
     @property
     def has_times(self) -> bool:
@@ -262,7 +271,11 @@ def prepare_files(
     report = on_progress or (lambda stage, share: None)
     started_s = time.monotonic()
     kept = SpoolProgress(asked=digest_of(train_files, eval_files, data, parameters))
-    with unfinished(folder, CLICKS), _begin_spool(folder, _columns_of(reader, data), reader, kept, on_note) as spool:
+    with (
+        unfinished(folder, CLICKS),
+        keeping(folder, reader.keeps_dictionaries),
+        _begin_spool(folder, _columns_of(reader, data), reader, kept, on_note) as spool,
+    ):
         saved = _Recorder(spool, kept, reader)
         tally = _parse([*train_files, *eval_files], spool, reader, max_malformed, report, saved)
         if not tally.is_sorted and not kept.is_parsed:
@@ -272,16 +285,21 @@ def prepare_files(
         parsed_s = time.monotonic()
         splits = reader.split(tally.file_rows, len(train_files), lambda: _read_times(spool))
         positives = _check_splits(data, spool, splits)
-        num_embeddings, looks = _number(spool, splits, reader, memory_bytes, report, saved)
+        num_embeddings, looks = _number(spool, splits, reader, memory_bytes, report, saved, folder)
         looks = _look_at_numbers(spool, splits, reader, data) + looks
         _refuse_other_sizes(train_files[0], data, num_embeddings)
         numbered_s = time.monotonic()
         _write(spool, folder, replace(data, num_embeddings=num_embeddings), splits, reader, report)
+        if reader.moments is not None:
+            keep_numbers(folder, reader.moments)
         num_samples = {split: len(rows) for split, rows in splits.items()}
         digest = write_manifest(
             folder,
             CLICKS,
-            _describe(data, num_samples, num_embeddings, parameters, tally, positives, looks),
+            {
+                **_describe(data, num_samples, num_embeddings, parameters, tally, positives, looks),
+                **({KEPT: digests_of(folder)} if reader.keeps_dictionaries else {}),
+            },
             sha256=data.sha256,
         )
         done_s = time.monotonic()
@@ -507,15 +525,18 @@ def _number(
     memory_bytes: int,
     report: Progress,
     saved: _Recorder,
+    folder: Path,
 ) -> tuple[tuple[int, ...], list[ColumnLook]]:
     """Replace every category column by ids; return the tables' sizes, and what was seen of each column."""
     for number, feature in [*enumerate(reader.features)][len(saved.kept.numbered) :]:
         name, num_rows = category_name(number), max(1, _COLUMN_ROWS // feature.width)
         if feature.num_hashed is None:
-            coder: Dictionary | _Hash
+            coder: Dictionary | HashedIds
             coder, num_distinct = _count(spool, name, feature, splits["train"], reader, memory_bytes)
+            if reader.keeps_dictionaries:
+                keep_dictionary(folder, number, coder)
         else:
-            coder, num_distinct = _Hash(feature.num_hashed, feature.missing), None
+            coder, num_distinct = HashedIds(feature.num_hashed, feature.missing), None
         look = ColumnLook(feature.name, "category", num_distinct=num_distinct, width=feature.width)
         spool.replace(
             name,
@@ -532,7 +553,7 @@ def _encode(
     spool: Spool,
     name: str,
     feature: Feature,
-    coder: "Dictionary | _Hash",
+    coder: "Dictionary | HashedIds",
     splits: Mapping[str, range],
     num_rows: int,
     look: ColumnLook,
@@ -574,7 +595,7 @@ def _look_at_numbers(spool: Spool, splits: Mapping[str, range], reader: Reader, 
 
 
 @dataclass(frozen=True, slots=True)
-class _Hash:
+class HashedIds:
     """Ids from 1 on that are values modulo so many rows."""
 
     num_embeddings: int

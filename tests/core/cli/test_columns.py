@@ -172,3 +172,23 @@ def test_a_guessed_definition_trains_at_the_first_try_and_its_data_verify(
     seen = {key: manifest[key] for key in ("positives", "columns", "remarks")}
     assert record["dataset"]["look"] == {**seen, "num_columns": len(seen["columns"])}
     assert "counted while it was prepared" in next((here / "results").glob("*/report.html")).read_text()
+
+
+@pytest.mark.slow
+def test_rows_of_another_file_have_the_logits_that_they_have_as_evaluation(command: Call, here: Path) -> None:
+    frame = make_ratings(20_000)
+    frame.to_csv("a.csv", index=False)
+    prepare(command, "a.csv")
+    assert command("run", "mine.toml", "-n", "1", "--seed", "3", "--threads", "1", "--keep-weights")[0] in (0, 3)
+    frame[-2000:].drop(columns=["rating", "timestamp"]).to_csv("new.csv", index=False)
+    given = ("data", "predict", "mine.toml", "latest", "-o")
+    assert command(*given, "eval.parquet")[0] == 0
+    code, out, err = command(*given, "new.parquet", "--file", "new.csv")
+    assert code == 0 and "2,000 logits of new.csv; mean probability" in out, err
+    expected, found = (parquet.read_table(name) for name in ("eval.parquet", "new.parquet"))
+    assert found.schema.names == ["row", "logit"] and found.column("row").to_pylist() == [*range(1, 2001)]
+    assert found.column("logit").to_pylist() == pytest.approx(expected.column("logit").to_pylist(), abs=1e-5)
+    code, _, err = command(*given, "no.parquet", "--file", "new.csv", "--split", "eval")
+    assert code == 2 and "leave --split out" in err
+    code, _, err = command(*given, "no.parquet", "--file", "MISSING.csv")
+    assert code == 8 and "MISSING.csv" in err and not Path("no.parquet").exists()

@@ -1,0 +1,94 @@
+"""What turns values into ids, kept beside prepared data: rows of other files become what the model has seen."""
+
+import hashlib
+import io
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference_models.data.prepared.dictionary import Dictionary
+from reference_models.data.store.manifest import file_sha256
+from reference_models.process.atomic_write import replace_file
+from reference_models.process.errors import DatasetError
+from reference_models.process.open_file import read_regular
+
+FOLDER = "dictionaries"
+KEPT = "dictionaries"
+"""The manifest's key of their digests, by file."""
+_NUMBERS = "numbers"
+_HEADER_BYTES = 4096
+_AGAIN = "Remove the folder and prepare the data again; its digest stays the same."
+
+
+@contextmanager
+def keeping(folder: Path, keeps: bool) -> Iterator[None]:
+    """Make the place of what is kept beside the dataset in `folder`, if any is; remove it when what is done fails."""
+    place = folder / FOLDER
+    if not keeps:
+        yield
+        return
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+
+
+def keep_dictionary(folder: Path, number: int, found: Dictionary) -> None:
+    """Write the values of category column `number`, unsigned [u], in the order of their ids from 1."""
+    _write(folder, f"{number:05}", found.values[np.argsort(found.ids)])
+
+
+def keep_numbers(folder: Path, moments: NDArray[np.float64]) -> None:
+    """Write what numbers are standardised by: mean and deviation [2, D], 0 and 1 of those that are not."""
+    _write(folder, _NUMBERS, moments)
+
+
+def digests_of(folder: Path) -> dict[str, str]:
+    """Return the sha256 of what is kept, by name, for the manifest."""
+    return {path.name: file_sha256(path) for path in sorted((folder / FOLDER).glob("*.npy"))}
+
+
+def read_dictionary(folder: Path, manifest: Mapping[str, Any], number: int) -> Dictionary:
+    """Read the dictionary of category column `number`. Raises DatasetError where it is missing or damaged."""
+    size = manifest["num_embeddings"][number] - 1
+    values = _read(folder, manifest, f"{number:05}", np.uint64, (size,))
+    order = np.argsort(values, kind="stable")
+    return Dictionary(values[order], (order + 1).astype(np.int32))
+
+
+def read_numbers(folder: Path, manifest: Mapping[str, Any]) -> NDArray[np.float64]:
+    """Read mean and deviation [2, D] of the numbers. Raises DatasetError where they are missing or damaged."""
+    return _read(folder, manifest, _NUMBERS, np.float64, (2, manifest["num_dense"]))
+
+
+def _write(folder: Path, name: str, values: NDArray[Any]) -> None:
+    with replace_file(folder / FOLDER / f"{name}.npy") as file:
+        np.save(file, values, allow_pickle=False)
+
+
+def _read(
+    folder: Path, manifest: Mapping[str, Any], name: str, dtype: type[np.generic], shape: Sequence[int]
+) -> NDArray[Any]:
+    path, known = folder / FOLDER / f"{name}.npy", manifest.get(KEPT)
+    if not isinstance(known, Mapping) or path.name not in known:
+        raise DatasetError(
+            f"{folder}: no dictionaries are kept beside this data, so values of other files have no ids. {_AGAIN}"
+        )
+    num_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    content = read_regular(path, num_bytes + _HEADER_BYTES, follows=True)
+    if hashlib.sha256(content).hexdigest() != known[path.name]:
+        raise DatasetError(f"{path}: its sha256 is not that which the manifest says. {_AGAIN}")
+    try:
+        found: NDArray[Any] = np.load(io.BytesIO(content), allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise DatasetError(f"{path}: cannot be read ({error}). {_AGAIN}") from None
+    if found.dtype != dtype or found.shape != tuple(shape):
+        raise DatasetError(f"{path}: {found.dtype}{[*found.shape]}, expected {np.dtype(dtype)}{[*shape]}. {_AGAIN}")
+    return found

@@ -1,0 +1,132 @@
+"""Rows of files that were not prepared: they become what preparing them as evaluation makes of them."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from reference_models.config.sections import DataConfig
+from reference_models.data.columns.encode import encode_file
+from reference_models.data.columns.prepare import prepare_columns
+from reference_models.data.prepared.kept import FOLDER
+from reference_models.data.registry import open_dataset, parse_data
+from reference_models.process.errors import ConfigError, DatasetError
+
+NUM_ROWS, NUM_TRAIN = 1000, 900
+PARAMETERS: dict[str, Any] = {
+    "label": "click",
+    "dense": [
+        {"column": "price", "transform": "standardised"},
+        {"column": "age", "transform": "log1p"},
+        {"column": "share"},
+    ],
+    "sparse": [
+        {"column": "user", "min_count": 2},
+        {"column": "site", "rows": 50},
+        {"column": "tags", "separator": "|", "max_ids": 3},
+    ],
+}
+
+
+def make_frame() -> pd.DataFrame:
+    draw = np.random.default_rng(8)
+    frame = pd.DataFrame(
+        {
+            "user": [f"u{number}" for number in draw.zipf(1.4, NUM_ROWS) % 400],
+            "site": [f"s{number}" for number in draw.integers(0, 300, NUM_ROWS)],
+            "tags": ["|".join("abcde"[row % 3 : row % 3 + row % 4]) for row in range(NUM_ROWS)],
+            "price": np.round(draw.lognormal(2, 1, NUM_ROWS), 2),
+            "age": draw.integers(0, 90, NUM_ROWS),
+            "share": np.round(draw.random(NUM_ROWS), 3),
+            "click": draw.integers(0, 2, NUM_ROWS),
+        }
+    )
+    frame.loc[draw.random(NUM_ROWS) < 0.1, ["user", "price"]] = None
+    return frame
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DataConfig]:
+    """A dataset, whose evaluation is the last rows of the frame, and its definition."""
+    folder = tmp_path_factory.mktemp("encoded")
+    make_frame().to_csv(folder / "a.csv", index=False)
+    data = parse_data({"kind": "columns", "name": "mine", "parameters": PARAMETERS})
+    prepare_columns([folder / "a.csv"], [], data, folder / "d")
+    return folder / "d", data
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_rows_without_a_label_are_those_that_evaluation_has(
+    prepared: tuple[Path, DataConfig], tmp_path: Path, form: str
+) -> None:
+    folder, data = prepared
+    rows = make_frame()[NUM_TRAIN:].drop(columns="click")
+    path = tmp_path / f"new.{form}"
+    if form == "csv":
+        rows.to_csv(path, index=False)
+    else:
+        rows.to_parquet(path)
+    pieces = list(encode_file(path, data, folder))
+    expected = open_dataset(folder, data).eval.read(0, NUM_ROWS - NUM_TRAIN)
+    assert np.array_equal(np.concatenate([piece.rows for piece in pieces]), np.arange(1, 101))
+    assert np.array_equal(np.concatenate([piece.dense for piece in pieces]), expected.dense.numpy())
+    assert np.array_equal(np.concatenate([piece.ids for piece in pieces]), expected.indices.numpy())
+
+
+def test_a_malformed_row_among_many_has_no_place_and_the_others_keep_theirs(
+    prepared: tuple[Path, DataConfig], tmp_path: Path
+) -> None:
+    folder, data = prepared
+    rows = pd.concat([make_frame()] * 3).astype({"price": object})
+    rows.iloc[1233, rows.columns.get_loc("price")] = "dear"
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    found = np.concatenate([piece.rows for piece in encode_file(tmp_path / "new.csv", data, folder)])
+    assert np.array_equal(found, np.delete(np.arange(1, 3001), 1233))
+
+
+def without_keeping(folder: Path) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["dictionaries"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def damage(folder: Path) -> None:
+    path = folder / FOLDER / "00000.npy"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+
+
+@pytest.mark.parametrize(
+    ("change", "content", "error", "message"),
+    [
+        (without_keeping, b"", DatasetError, "no dictionaries are kept beside this data.* prepare the data again"),
+        (damage, b"", DatasetError, "00000.npy: its sha256 is not that which the manifest says"),
+        (lambda folder: (folder / FOLDER / "00002.npy").unlink(), b"", (DatasetError, OSError), "00002.npy"),
+        (None, b"user,site\nu,s\n", ConfigError, "new.csv: has no column 'price'"),
+        (None, b"user,site,tags,price,age,share\n", DatasetError, "has no rows"),
+        (None, b"user,site,tags,price,age,share\nu,s,a,dear,1,1\n", DatasetError, "new.csv:row 1: .*'dear'.* 1 of 1"),
+    ],
+)
+def test_what_cannot_be_encoded_is_one_clear_sentence(
+    prepared: tuple[Path, DataConfig], tmp_path: Path, change: Any, content: bytes, error: Any, message: str
+) -> None:
+    folder, data = prepared
+    if change is not None:
+        folder = shutil.copytree(folder, tmp_path / "d")
+        change(folder)
+    make_frame().to_csv(tmp_path / "new.csv", index=False)
+    if content:
+        (tmp_path / "new.csv").write_bytes(content)
+    with pytest.raises(error, match=message):
+        list(encode_file(tmp_path / "new.csv", data, folder))
+
+
+def test_a_preparation_that_fails_keeps_nothing(tmp_path: Path) -> None:
+    make_frame().assign(click=1).to_csv(tmp_path / "a.csv", index=False)
+    data = parse_data({"kind": "columns", "name": "mine", "parameters": PARAMETERS})
+    with pytest.raises(DatasetError, match="nothing can be learnt"):
+        prepare_columns([tmp_path / "a.csv"], [], data, tmp_path / "d")
+    assert list((tmp_path / "d").iterdir()) == []
