@@ -95,6 +95,7 @@ def init(
         if kind is not None:
             raise click.UsageError("--data-of is data already; leave --kind out.")
         kind = load_data(data_of).kind
+    has_own_files = kind is not None and find_data(kind).is_prepared and like is None
     columns = None
     if columns_file is not None:
         if kind is not None or data_of is not None:
@@ -111,6 +112,7 @@ def init(
         overrides=overrides,
         data_of=data_of,
         columns=columns,
+        has_own_files=has_own_files,
     )
     write_text(path, begin() if model_file is None else _begin_model(model_file, path, begin))
     shown = shlex.quote(str(path) if "/" in str(path) else f"./{path}")
@@ -123,7 +125,8 @@ def init(
         wrote, given = f"{model_file} and {path}", f"{shown} --model {shlex.quote(f'{model_file}:SPEC')}"
     more = f"dlrmbench calibrate {given}, " if model_file is None else ""
     tell(f"wrote {wrote}.\n{first}{'Then' if first else 'Next'}: dlrmbench plan {given}, {more}dlrmbench run {given}")
-    if columns is not None and target is None and not any(each.key == "quality.target" for each in overrides):
+    has_target = target is not None or any(each.key == "quality.target" for each in overrides)
+    if (columns is not None or has_own_files) and not has_target:
         tell("Its target is guessed, and low: calibrate trains without one, and proposes one that your data gives.")
 
 

@@ -47,13 +47,15 @@ def begin_definition(
     data_of: str | None = None,
     columns: "Guess | None" = None,
     model: str | None = None,
+    has_own_files: bool = False,
 ) -> str:
     """Return a definition's text: `like` with another name, title, target and `overrides`; `path` is for messages.
 
     `data_of` is a benchmark whose dataset it shares, `columns` what a file of the user's seems to hold. What the
     other definition said of its own history is left out, its data's digest where [data] changes. Raises ConfigError
     or DefinitionError for what no definition may hold, such as the name of a shipped one. `model` is a model of the
-    user's, as --model takes it, whose keys of [model] begin with their defaults.
+    user's, as --model takes it, whose keys of [model] begin with their defaults. `has_own_files` says that the data
+    are files of the user's in the form that the other definition's have: another dataset, with a target of its own.
     """
     original = load_benchmark(like)
     tables = read_definition(original.path)
@@ -75,6 +77,9 @@ def begin_definition(
         _share_data(tables, data_of)
     if columns is not None:
         _take_columns(tables, columns)
+    if has_own_files:
+        tables["data"]["name"] = name
+        tables["quality"]["target"] = _FIRST_TARGET
     if target is not None:
         tables.setdefault("quality", {})["target"] = target
     for given in overrides:
@@ -96,7 +101,12 @@ def begin_definition(
     if data.parameters:
         find_data(data.kind).check(data)
     refuse_shipped_name(benchmark)
-    return render_definition(tables, {} if columns is None else _remarks(columns, tables), spec)
+    remarks = {} if columns is None else _remarks(columns, tables)
+    if (columns is not None or has_own_files) and tables["quality"]["target"] == _FIRST_TARGET:
+        remarks["quality", "target", None] = (
+            "Guessed, and low: --quality of run says what your data gives; calibrate chooses a target by it."
+        )
+    return render_definition(tables, remarks, spec)
 
 
 def _share_data(tables: dict[str, Any], data_of: str) -> None:
@@ -131,19 +141,14 @@ def _take_columns(tables: dict[str, Any], columns: "Guess") -> None:
         tables["train"]["global_batch_size"] = min(steps, tables["train"]["global_batch_size"])
 
 
-def _remarks(columns: "Guess", tables: Mapping[str, Any]) -> Remarks:
+def _remarks(columns: "Guess", tables: Mapping[str, Any]) -> dict[tuple[str, str, int | None], str]:
     """Say why each guess is as it is, where no option gave another value."""
     guessed, given = columns.data["parameters"], tables["data"]["parameters"]
-    remarks: dict[tuple[str, str, int | None], str] = {
+    return {
         ("data.parameters", key, place): f"Guessed: {reason}."
         for (key, place), reason in columns.reasons.items()
         if given.get(key) == guessed.get(key)
     }
-    if tables["quality"]["target"] == _FIRST_TARGET:
-        remarks["quality", "target", None] = (
-            "Guessed, and low: --quality of run says what your data gives; calibrate chooses a target by it."
-        )
-    return remarks
 
 
 def render_definition(

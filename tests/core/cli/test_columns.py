@@ -152,6 +152,20 @@ def test_data_that_is_generated_says_what_to_do_for_files_of_ones_own(command: C
     assert "init mine.toml --from-columns FILE" in err and "--kind criteo" in err
 
 
+@pytest.mark.parametrize(
+    ("option", "name", "target"), [("--kind=criteo", "mine", 0.6), ("--like=dlrm_kaggle", "criteo_kaggle", 0.795)]
+)
+def test_files_in_criteos_form_are_another_dataset_than_criteos(
+    command: Call, here: Path, option: str, name: str, target: float
+) -> None:
+    """Else they would lie where the benchmark on Criteo's own data looks for it, and it would train on them."""
+    code, out, err = command("init", "mine.toml", option)
+    assert code == 0, err
+    tables = tomllib.loads(Path("mine.toml").read_text())
+    assert (tables["data"]["name"], tables["quality"]["target"]) == (name, target)
+    assert ("Its target is guessed, and low" in out) == (target == 0.6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [make_ratings, make_ads])
 def test_a_guessed_definition_trains_at_the_first_try_and_its_data_verify(
