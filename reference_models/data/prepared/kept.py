@@ -32,6 +32,8 @@ def keeping(folder: Path, keeps: bool) -> Iterator[None]:
     if not keeps:
         yield
         return
+    if place.is_symlink():
+        place.unlink()  # nothing is written where a link leads
     place.mkdir(parents=True, exist_ok=True)
     try:
         yield

@@ -124,6 +124,17 @@ def test_what_cannot_be_encoded_is_one_clear_sentence(
         list(encode_file(tmp_path / "new.csv", data, folder))
 
 
+def test_nothing_is_kept_where_a_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "d" / FOLDER).symlink_to(tmp_path / "elsewhere")
+    make_frame().to_csv(tmp_path / "a.csv", index=False)
+    data = parse_data({"kind": "columns", "name": "mine", "parameters": PARAMETERS})
+    prepare_columns([tmp_path / "a.csv"], [], data, tmp_path / "d")
+    assert not list((tmp_path / "elsewhere").iterdir())
+    assert {path.name for path in (tmp_path / "d" / FOLDER).iterdir()} == {"00000.npy", "00002.npy", "numbers.npy"}
+
+
 def test_a_preparation_that_fails_keeps_nothing(tmp_path: Path) -> None:
     make_frame().assign(click=1).to_csv(tmp_path / "a.csv", index=False)
     data = parse_data({"kind": "columns", "name": "mine", "parameters": PARAMETERS})
