@@ -127,8 +127,9 @@ class Guess:
 def guess_columns(path: Path, name: str, given: Mapping[str, Any]) -> Guess:
     """Guess [data] of a definition `name` from the first rows of a file.
 
-    `given` are keys of its parameters that are known: label, positive, positive_from, names, delimiter, split. Raises
-    DatasetError for a file that is empty, cannot be read or has no label, ConfigError where the label is no column.
+    `given` are keys of its parameters that are known: label, positive, positive_from, names, delimiter, split, time.
+    Raises DatasetError for a file that is empty, cannot be read or has no label, ConfigError where the label or the
+    time is no column.
     """
     file = ColumnFile(path, None, given.get("delimiter"), given.get("names", ()))
     head, num_rows = _read_head(file)
@@ -142,7 +143,9 @@ def guess_columns(path: Path, name: str, given: Mapping[str, Any]) -> Guess:
     _guess_label(path, looks, given.get("label"), guess)
     label = next(look for look in looks if look.name == parameters["label"])
     looks = [look for look in looks if look is not label]
-    _guess_time(looks, given.get("split"), guess)
+    if (time := given.get("time")) is not None and time not in head.column_names:
+        raise ConfigError(f"{path}: has no column {time!r:.80}.{did_you_mean(time, head.column_names)}")
+    _guess_time(looks, given.get("split"), time, guess)
     dense: list[dict[str, Any]] = []
     sparse: list[dict[str, Any]] = []
     left_out: dict[str, list[str]] = {"holds objects": file.left_out} if file.left_out else {}
@@ -380,14 +383,16 @@ def _is_time(look: Look) -> bool:
     return bool((np.diff(numbers) >= 0).all() or numbers.max() >= _LEAST_DATE)
 
 
-def _guess_time(looks: Sequence[Look], split: str | None, guess: Guess) -> None:
-    """Guess how rows are split; a `split` that is given stands."""
+def _guess_time(looks: Sequence[Look], split: str | None, time: str | None, guess: Guess) -> None:
+    """Guess how rows are split; a `split` and a `time` that are given stand."""
     parameters = guess.data["parameters"]
     parameters["split"] = split or "fraction"
     if split not in (None, "time"):
         return
     guess.reasons["split", None] = "the last tenth of the rows, in the order of the file"
     times = [look for look in looks if _is_time(look) and _is_full(look) and len(np.unique(_there(look))) > 1]
+    if time is not None:
+        times = [look for look in looks if look.name == time]
     sorted_times = [look for look in times if (np.diff(_there(look)) >= 0).all()]
     for look in sorted_times or times:
         parameters |= {"split": "time", "time": look.name}

@@ -466,6 +466,10 @@ def test_a_split_that_is_given_leaves_no_time_beside_it(tmp_path: Path) -> None:
     assert (parameters["split"], parameters.get("time")) == ("fraction", None)
     assert "timestamp" not in str(parameters)
     assert guess_columns(tmp_path / "a.csv", "mine", {"split": "time"}).data["parameters"]["time"] == "timestamp"
+    guess = guess_columns(tmp_path / "a.csv", "mine", {"time": "price"})
+    assert (guess.data["parameters"]["time"], columns_of(guess)["dense"]) == ("price", [])
+    with pytest.raises(ConfigError, match=r"has no column 'prize'. Did you mean 'price'"):
+        guess_columns(tmp_path / "a.csv", "mine", {"time": "prize"})
 
 
 DRAWS: dict[str, Callable[[np.random.Generator, int], Any]] = {
