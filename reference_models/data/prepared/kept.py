@@ -12,14 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference_models.data.prepared.dictionary import Dictionary
-from reference_models.data.store.manifest import file_sha256
+from reference_models.data.store.manifest import KEPT, file_sha256, kept_files
 from reference_models.process.atomic_write import replace_file
 from reference_models.process.errors import DatasetError
 from reference_models.process.open_file import read_regular
 
-FOLDER = "dictionaries"
-KEPT = "dictionaries"
-"""The manifest's key of their digests, by file."""
+FOLDER = KEPT
 _NUMBERS = "numbers"
 _HEADER_BYTES = 4096
 _AGAIN = "Remove the folder and prepare the data again; its digest stays the same."
@@ -78,14 +76,14 @@ def _write(folder: Path, name: str, values: NDArray[Any]) -> None:
 def _read(
     folder: Path, manifest: Mapping[str, Any], name: str, dtype: type[np.generic], shape: Sequence[int]
 ) -> NDArray[Any]:
-    path, known = folder / FOLDER / f"{name}.npy", manifest.get(KEPT)
-    if not isinstance(known, Mapping) or path.name not in known:
+    path, known = folder / FOLDER / f"{name}.npy", dict(kept_files(folder, manifest))
+    if path not in known:
         raise DatasetError(
             f"{folder}: no dictionaries are kept beside this data, so values of other files have no ids. {_AGAIN}"
         )
     num_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     content = read_regular(path, num_bytes + _HEADER_BYTES, follows=True)
-    if hashlib.sha256(content).hexdigest() != known[path.name]:
+    if hashlib.sha256(content).hexdigest() != known[path]:
         raise DatasetError(f"{path}: its sha256 is not that which the manifest says. {_AGAIN}")
     try:
         found: NDArray[Any] = np.load(io.BytesIO(content), allow_pickle=False)

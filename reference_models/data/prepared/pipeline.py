@@ -25,7 +25,7 @@ from reference_models.data.prepared.dictionary import (
     ValueCounts,
     number_values,
 )
-from reference_models.data.prepared.kept import KEPT, digests_of, keep_dictionary, keep_numbers, keeping
+from reference_models.data.prepared.kept import digests_of, keep_dictionary, keep_numbers, keeping
 from reference_models.data.prepared.lines import SourceFile
 from reference_models.data.prepared.look import (
     MOST_ROWS,
@@ -38,7 +38,7 @@ from reference_models.data.prepared.order import sort_rows
 from reference_models.data.prepared.progress import SpoolProgress, digest_of, read_progress, write_progress
 from reference_models.data.prepared.spool import FOLDER, Column, Spool, category_name, remove_spool
 from reference_models.data.store.layout import CLICKS
-from reference_models.data.store.manifest import MANIFEST, write_manifest
+from reference_models.data.store.manifest import KEPT, MANIFEST, write_manifest
 from reference_models.data.store.store import Chunk, SplitWriter, unfinished
 from reference_models.process.errors import ConfigError, DatasetError
 

@@ -14,8 +14,11 @@ from reference_models.process.open_file import open_regular, read_regular
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
+KEPT = "dictionaries"
+"""The key of what is kept beside a dataset to number the values of other files, and its folder: sha256 by file."""
 AGAIN = "Make the dataset again with 'dlrmbench data generate' or 'data prepare'."
 _MAX_MANIFEST_BYTES = 1 << 26
+_KEPT_FILE = re.compile(r"[a-z0-9]{1,16}\.npy")
 _FILE = re.compile(r"(train|eval)_[a-z][a-z0-9_]*\.npy")
 
 
@@ -117,6 +120,17 @@ def _check_fields(path: Path, manifest: Mapping[str, Any]) -> None:
         known = entry if isinstance(entry, dict) else {}
         if not _is_whole(known.get("bytes"), low=0) or not isinstance(known.get("sha256"), str):
             raise fail(f"files.{name}", entry, "its size in bytes and its sha256")
+
+
+def kept_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    """Yield each file that is kept beside a dataset, and its sha256; DatasetError for a manifest that is damaged."""
+    known = manifest.get(KEPT, {})
+    if not isinstance(known, dict) or not all(
+        _KEPT_FILE.fullmatch(name) and isinstance(found, str) for name, found in known.items()
+    ):
+        raise DatasetError(f"{folder / MANIFEST}: {KEPT} is {known!r:.80}, expected the sha256 of each file. {AGAIN}")
+    for name, found in known.items():
+        yield folder / KEPT / name, found
 
 
 def _is_whole(value: object, *, low: int) -> bool:

@@ -25,6 +25,7 @@ from reference_models.data.store.manifest import (
     check_files,
     check_layout,
     file_sha256,
+    kept_files,
     listed_files,
     read_manifest,
 )
@@ -159,6 +160,11 @@ def verify(folder: Path, layout: Layout = CLICKS, on_bytes: Callable[[int], None
     for path, entry in listed_files(folder, manifest):
         if (found := file_sha256(path, on_bytes)) != entry["sha256"]:
             raise DatasetError(f"{path}: sha256 is {found}, the manifest says {entry['sha256']}. {AGAIN}")
+    for path, wanted in kept_files(folder, manifest):
+        if not path.is_file():
+            raise DatasetError(f"{path}: missing, though the manifest lists it. {AGAIN}")
+        if (found := file_sha256(path)) != wanted:
+            raise DatasetError(f"{path}: sha256 is {found}, the manifest says {wanted}. {AGAIN}")
     for split in SPLITS:
         StoreSplit(folder, split, manifest, layout).check_samples()
     return manifest

@@ -13,7 +13,7 @@ from reference_models.config.sections import DataConfig
 from reference_models.data.columns.encode import encode_file
 from reference_models.data.columns.prepare import prepare_columns
 from reference_models.data.prepared.kept import FOLDER
-from reference_models.data.registry import open_dataset, parse_data
+from reference_models.data.registry import open_dataset, parse_data, verify_dataset
 from reference_models.process.errors import ConfigError, DatasetError
 
 NUM_ROWS, NUM_TRAIN = 1000, 900
@@ -122,6 +122,21 @@ def test_what_cannot_be_encoded_is_one_clear_sentence(
         (tmp_path / "new.csv").write_bytes(content)
     with pytest.raises(error, match=message):
         list(encode_file(tmp_path / "new.csv", data, folder))
+
+
+def test_what_is_kept_is_verified_with_the_dataset(prepared: tuple[Path, DataConfig], tmp_path: Path) -> None:
+    folder = shutil.copytree(prepared[0], tmp_path / "d")
+    verify_dataset(folder)
+    damage(folder)
+    with pytest.raises(DatasetError, match=r"00000.npy: sha256 is"):
+        verify_dataset(folder)
+    (folder / FOLDER / "00000.npy").unlink()
+    with pytest.raises(DatasetError, match=r"00000.npy: missing"):
+        verify_dataset(folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "dictionaries": {"../a.npy": "0"}}))
+    with pytest.raises(DatasetError, match=r"dictionaries is .* expected the sha256 of each file"):
+        verify_dataset(folder)
 
 
 def test_nothing_is_kept_where_a_link_leads(tmp_path: Path) -> None:
