@@ -17,7 +17,7 @@ def quiet_optuna() -> Iterator[Any]:
     try:
         import optuna
     except ImportError:
-        raise HarnessError("'tune' needs optuna: pip install 'optuna>=5,<6', or '.[tune]' in a checkout.") from None
+        raise HarnessError("A search needs optuna: pip install 'optuna>=5,<6', or '.[tune]' in a checkout.") from None
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:

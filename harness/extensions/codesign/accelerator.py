@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -19,6 +19,8 @@ from rules.records.codec import Record
 SPACES = {"pe_array": Path(__file__).with_name("pe_array.toml")}
 """Files that are shipped, by name."""
 ORDERS = tuple("".join(order) for order in permutations("mkn"))
+HARDWARE, TILE = ("rows", "columns", "scratchpad_bytes"), ("tile_m", "tile_k", "tile_n")
+"""The choices of a `Space`, in their order."""
 LOOKUPS = "lookups"
 _PRODUCT = (("mk", FLOAT_BYTES), ("kn", FLOAT_BYTES), ("mn", FLOAT_BYTES))
 _SUMS = (("mk", ID_BYTES), ("mkn", FLOAT_BYTES), ("mn", FLOAT_BYTES))
@@ -61,14 +63,24 @@ class PEArray(System, frozen=True, kw_only=True, forbid_unknown_fields=True):
     numbers: Annotated[tuple[ArrayNumber, ...], Meta(max_length=1000)]
     space: Space
 
-    def find_violations(self, point: Point) -> tuple[float, float, float]:
+    def find_excess(self, point: Mapping[str, Any]) -> tuple[Any, Any, Any]:
         """Return area and scratchpad beyond what there is, as shares of it, and how many sides of the largest tile
-        the array's do not divide; all 0 for a valid point."""
-        size, (m, k, n) = point["scratchpad_bytes"], (point[f"tile_{loop}"] for loop in "mkn")
+        the array's do not divide: at most 0 if valid. Members of `point` are numbers, or arrays that broadcast."""
+        size, (m, k, n) = point["scratchpad_bytes"], (point[name] for name in TILE)
         area = point["rows"] * point["columns"] * self.find("pe_mm2") + size * self.find("scratchpad_mm2_per_byte")
-        num_odd = (m % point["rows"] > 0) + (n % point["columns"] > 0)
-        excess = (area / self.find("area_mm2") - 1, 2 * FLOAT_BYTES * (m * k + k * n + m * n) / size - 1)
-        return max(0.0, excess[0]), max(0.0, excess[1]), float(num_odd)
+        num_odd = 0 + (m % point["rows"] > 0) + (n % point["columns"] > 0)
+        return area / self.find("area_mm2") - 1, 2 * FLOAT_BYTES * (m * k + k * n + m * n) / size - 1, num_odd
+
+    def are_valid(self, points: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Return which points are valid, of members that are arrays of floats, whose products may pass 2**63."""
+        area, scratchpad, num_odd = self.find_excess(points)
+        valid: NDArray[np.bool_] = (area <= 0) & (scratchpad <= 0) & (num_odd <= 0)
+        return valid
+
+    def find_violations(self, point: Point) -> tuple[float, float, float]:
+        """Return the excess of a point, each at least 0; all 0 for a valid one."""
+        area, scratchpad, num_odd = self.find_excess(point)
+        return max(0.0, area), max(0.0, scratchpad), float(num_odd)
 
 
 def find_space(name: str) -> PEArray:

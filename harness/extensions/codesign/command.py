@@ -13,7 +13,7 @@ from harness.cli.shared.values import several
 from reports.render.forms import FORMS
 
 if TYPE_CHECKING:
-    from harness.extensions.codesign.search import Objective
+    from harness.extensions.codesign.trials import Objective
 
 
 def _spaces() -> Iterable[str]:
@@ -47,7 +47,11 @@ def _spaces() -> Iterable[str]:
     help="What to make small; tilings by the first.  [default: latency,energy]",
 )
 @click.option(
-    "--trials", type=click.IntRange(2, 10_000), default=20, show_default=True, help="Trials of each search."
+    "--trials",
+    type=click.IntRange(2, 10_000),
+    default=20,
+    show_default=True,
+    help="Valid points of each search of a space that is too large to try whole.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of the searches.")
 @output_option("Make the study's folder in it.")
@@ -59,14 +63,15 @@ def codesign(
     """Search an accelerator and tilings of BENCHMARK's training step on it; nothing is run.
 
     Latency and energy of the step's products and lookups on an array of PEs are modelled, by the numbers of the
-    space's file, which --verbose prints with their sources. Its first values are a design by hand, from which the
-    search starts; what takes more area, or tiles that do not fit, is an invalid trial. The study and its page are
-    kept in a new folder below -o.
+    space's file, which --verbose prints with their sources. Its first values are a design by hand. All points are
+    tried where that takes about a minute, which has the optimum; of more, --trials are, from that design on. What
+    takes more area, or tiles that do not fit, is never drawn. The study and its page are kept in a new folder below
+    -o.
     """
     from harness.cli.shared.studies import keep_study
     from harness.config.run_config import resolve
     from harness.extensions.codesign.accelerator import find_space
-    from harness.extensions.codesign.search import space_study
+    from harness.extensions.codesign.study import space_study
     from harness.run_sets.output import refuse_output
 
     refuse_output(output)

@@ -1,0 +1,86 @@
+"""Every point of a PE array's space at once: what costs no more than a minute is enumerated, not sampled."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from math import inf, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.extensions.codesign.accelerator import HARDWARE, TILE, Floats, Nest, Point, model_nest
+from harness.extensions.codesign.trials import Problem, Trial, find_pareto
+
+_MAX_TILES = 1 << 22
+"""Points of one hardware, which are modelled at once: a bound of memory."""
+_MAX_WORK = 5e9
+"""Tilings of all nests on each hardware that are modelled in about a minute of one core."""
+_TILE, _CALL = 4, 20_000
+"""Tilings that take as long as a largest tile of the grid does, and as what modelling a nest begins with."""
+
+
+def is_enumerable(problem: Problem, choices: Mapping[str, Sequence[int]]) -> bool:
+    """Return whether all points of these choices are modelled in about a minute, by their number alone."""
+    num_tiles, num_hardware = (prod(len(choices[name]) for name in names) for names in (TILE, HARDWARE))
+    work = sum(nest.tiles.shape[1] + _TILE * num_tiles + _CALL for nest in problem.nests) * num_hardware
+    return num_tiles <= _MAX_TILES and work <= _MAX_WORK
+
+
+def enumerate_points(problem: Problem, choices: Mapping[str, Sequence[int]]) -> tuple[list[Trial], int]:
+    """Model every point of these choices; those than which no other is better, and how many points are valid.
+
+    Exact: the tilings that a largest tile allows are those that each smaller one does and a few more, so one pass
+    over the tilings of a nest, and a running minimum over tiles, has what modelling each point by itself finds.
+    """
+    tiles = np.array([*product(*(choices[name] for name in TILE))], dtype=float)  # whose products may pass 2**63
+    grids = [_Grid(nest, [choices[name] for name in TILE]) for nest in problem.nests]
+    best, num_valid = list[Trial](), 0
+    for hardware in _hardware(choices):
+        point = {**hardware, **dict(zip(TILE, tiles.T, strict=True))}
+        is_valid = problem.array.are_valid(point)
+        if not is_valid.any():
+            continue
+        num_valid += int(is_valid.sum())
+        costs = np.zeros((2, tiles.shape[0]))
+        for grid in grids:
+            costs += grid.find_least(problem, hardware)
+        values = {"latency_s": costs[0], "energy_j": costs[1]}
+        first, last = (np.where(is_valid, values[problem.objectives[at]], inf) for at in (0, -1))
+        order = np.lexsort((last, first))
+        before = np.concatenate(([inf], np.minimum.accumulate(last[order])[:-1]))
+        for index in order[last[order] < before]:
+            tile = dict(zip(TILE, map(int, tiles[index]), strict=True))
+            best.append(Trial({**hardware, **tile}, (0.0, 0.0, 0.0), *costs[:, index].tolist()))
+    return find_pareto(best, problem.objectives), num_valid
+
+
+def _hardware(choices: Mapping[str, Sequence[int]]) -> Iterator[Point]:
+    return (dict(zip(HARDWARE, each, strict=True)) for each in product(*(choices[name] for name in HARDWARE)))
+
+
+class _Grid:
+    """A nest's tilings by the least of the choices of a largest tile that allows each."""
+
+    def __init__(self, nest: Nest, choices: Sequence[Sequence[int]]) -> None:
+        self._nest, self._shape = nest, tuple(map(len, choices))
+        sides = [np.sort(each) for each in choices]
+        self._places: list[NDArray[np.int64]] = [np.argsort(np.argsort(each)) for each in choices]
+        at = [np.searchsorted(side, of) for side, of in zip(sides, nest.tiles, strict=True)]
+        self._is_known = np.all([index < len(side) for index, side in zip(at, sides, strict=True)], axis=0)
+        self._cells = np.ravel_multi_index([index[self._is_known] for index in at], self._shape)
+        self._most = {name: max(each) for name, each in zip(TILE, choices, strict=True)}
+
+    def find_least(self, problem: Problem, hardware: Point) -> Floats:
+        """Return seconds and joules, [2, tiles], of the best tiling in the first objective below each largest tile,
+        which are in the order of the choices; infinite where there is none."""
+        _, *both = model_nest(self._nest, {**hardware, **self._most}, problem.array)
+        costs = np.array([each[self._is_known] for each in both])
+        order = np.lexsort(costs if problem.objectives[0] == "energy_j" else costs[::-1])
+        ranks = np.empty(len(order), dtype=np.int64)
+        ranks[order] = np.arange(len(order))
+        least = np.full(prod(self._shape), len(order))
+        np.minimum.at(least, self._cells, ranks)
+        least = least.reshape(self._shape)
+        for axis in range(least.ndim):
+            least = np.minimum.accumulate(least, axis=axis)
+        found = np.append(costs[:, order], [[inf], [inf]], axis=1)[:, least[np.ix_(*self._places)]]
+        return found.reshape(2, -1)

@@ -1,0 +1,188 @@
+"""Points of a space that is too large to be modelled whole: drawn at random, by NSGA-II or by a Gaussian process.
+
+Whether a point is valid takes no model, so only valid ones are ever modelled, and a proposal that is not valid is no
+trial.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, Literal
+
+import numpy as np
+
+from harness.extensions.codesign.accelerator import PEArray, Point
+from harness.extensions.codesign.trials import Problem, Trial
+from harness.foundation.optuna import quiet_optuna
+
+Method = Literal["gp", "nsga2", "random"]
+Choices = Mapping[str, Sequence[int]]
+Score = Callable[[Trial], tuple[float, ...]]
+"""Numbers of a valid trial, all of which are to become small."""
+POPULATION = 20
+"""Trials of a generation of NSGA-II."""
+_STARTUP = 10
+"""Trials that are drawn at random before a Gaussian process is fitted to them."""
+_BATCH, _MOST_DRAWS = 4096, 1 << 22
+"""Points that are drawn at once, and in vain before a space is taken to have no more that are valid."""
+_MOST_REFUSED = 100
+"""Proposals in a row that are invalid, or known, before NSGA-II is given a point that is drawn."""
+_REACH = (0.05, 0.1, 0.2, 0.4, 1.0)
+"""How far from a proposal a valid point is looked for: shares of each choice's values."""
+
+
+def draw_valid(array: PEArray, choices: Choices, generator: np.random.Generator) -> Iterator[Point]:
+    """Draw valid points, each as likely as any other, without an end but where none is found."""
+    num_missed = 0
+    while num_missed < _MOST_DRAWS:
+        drawn = {name: generator.choice(np.array(values, dtype=float), _BATCH) for name, values in choices.items()}
+        is_valid = array.are_valid(drawn)
+        num_missed = 0 if is_valid.any() else num_missed + _BATCH
+        for index in np.flatnonzero(is_valid):
+            yield {name: int(values[index]) for name, values in drawn.items()}
+
+
+def sample(
+    problem: Problem,
+    choices: Choices,
+    start: Sequence[Point],
+    method: Method,
+    num_trials: int,
+    seed: int,
+    score: Score,
+) -> list[Trial]:
+    """Model up to `num_trials` valid points, those of `start` first and none twice; fewer where no more are found.
+
+    Raises HarnessError (exit 2) where optuna is not installed and the method is one of its.
+    """
+    run = _Run(problem, choices, start, num_trials, seed, score)
+    {"gp": _sample_by_gp, "nsga2": _sample_by_nsga2, "random": _sample_at_random}[method](run)
+    return [*run.found.values()]
+
+
+class _Run:
+    """The trials of one search, by the values of their points, and where its next points come from."""
+
+    def __init__(
+        self, problem: Problem, choices: Choices, start: Sequence[Point], num_trials: int, seed: int, score: Score
+    ) -> None:
+        self.found, self.score, self.seed, self.num_trials = dict[tuple[int, ...], Trial](), score, seed, num_trials
+        self._problem = problem
+        self._sides = {name: sorted(values) for name, values in choices.items()}
+        self._generator = np.random.default_rng(seed)
+        drawn = draw_valid(problem.array, choices, self._generator)
+        self._drawn = chain(start, islice(drawn, 100 * num_trials + _BATCH))
+
+    @property
+    def is_done(self) -> bool:
+        return len(self.found) >= self.num_trials
+
+    def begin(self, num: int) -> list[Trial]:
+        """Model the points to start from, and others that are drawn: `num` in all, if there are so many."""
+        while len(self.found) < min(num, self.num_trials) and (point := self.draw()) is not None:
+            self.model(point)
+        return [*self.found.values()]
+
+    def has(self, point: Point) -> bool:
+        return tuple(point.values()) in self.found
+
+    def draw(self) -> Point | None:
+        """Return a valid point that was not tried; None where none is left."""
+        return next((point for point in self._drawn if not self.has(point) and self.is_valid(point)), None)
+
+    def is_valid(self, point: Point) -> bool:
+        return not any(self._problem.array.find_violations(point))
+
+    def bounds(self, point: Point) -> dict[str, float]:
+        """Return area and scratchpad beyond what there is; a valid point's say how much room is left."""
+        area, scratchpad, _ = self._problem.array.find_excess(point)
+        return {"area": area, "scratchpad": scratchpad}
+
+    def model(self, point: Point) -> Trial:
+        """Model a point, or return what was found of it before."""
+        key = tuple(point.values())
+        if key not in self.found:
+            self.found[key] = self._problem.evaluate(point)
+        return self.found[key]
+
+    def distributions(self, optuna: Any, *, is_whole: bool) -> dict[str, Any]:
+        """Return places among the sorted values of each choice, as optuna has them: whole, or between them."""
+        kind = optuna.distributions.IntDistribution if is_whole else optuna.distributions.FloatDistribution
+        return {name: kind(0, len(side) - 1) for name, side in self._sides.items()}
+
+    def places(self, point: Point) -> dict[str, int]:
+        return {name: side.index(point[name]) for name, side in self._sides.items()}
+
+    def point(self, places: Mapping[str, int]) -> Point:
+        return {name: side[places[name]] for name, side in self._sides.items()}
+
+    def find_near(self, places: Mapping[str, float]) -> Point | None:
+        """Return the nearest valid point that was not tried, of those that are drawn around a proposal."""
+        at = np.array([round(places[name]) for name in self._sides])
+        last = np.array([len(side) - 1 for side in self._sides.values()])
+        for reach in _REACH:
+            width = np.ceil(reach * last).astype(int)
+            ends = np.maximum(at - width, 0), np.minimum(at + width, last) + 1
+            drawn = np.vstack([at, self._generator.integers(*ends, size=(_BATCH, len(at)))])
+            sides = zip(self._sides.items(), drawn.T, strict=True)
+            is_valid = self._problem.array.are_valid({name: np.array(side, float)[of] for (name, side), of in sides})
+            order = np.argsort((((drawn - at) / np.maximum(last, 1)) ** 2).sum(axis=1), kind="stable")
+            near = (self.point(dict(zip(self._sides, drawn[index], strict=True))) for index in order[is_valid[order]])
+            if (point := next((point for point in near if not self.has(point)), None)) is not None:
+                return point
+        return None
+
+
+def _sample_at_random(run: _Run) -> None:
+    run.begin(run.num_trials)
+
+
+def _sample_by_nsga2(run: _Run) -> None:
+    """Breed valid points (Deb et al., 2002); children that are not valid are bred again."""
+    with quiet_optuna() as optuna:
+        begun, distributions, num_refused = run.begin(POPULATION), run.distributions(optuna, is_whole=True), 0
+        if not begun:
+            return
+        sampler = optuna.samplers.NSGAIISampler(population_size=POPULATION, seed=run.seed)
+        study = optuna.create_study(directions=["minimize"] * len(run.score(begun[0])), sampler=sampler)
+        for trial in begun:
+            study.enqueue_trial(run.places(trial.point))
+        while begun or not run.is_done:
+            if num_refused == _MOST_REFUSED:
+                if (drawn := run.draw()) is None:
+                    return
+                study.enqueue_trial(run.places(drawn))
+            asked = study.ask(distributions)
+            point = run.point(asked.params)
+            if not run.is_valid(point):
+                study.tell(asked, state=optuna.trial.TrialState.FAIL)
+                num_refused += 1
+                continue
+            is_again = run.has(point) and not begun
+            num_refused = num_refused + 1 if is_again else 0
+            study.tell(asked, run.score(run.model(point)))
+            begun = begun[1:]
+
+
+def _sample_by_gp(run: _Run) -> None:
+    """Ask a Gaussian process of the score and one of each bound (constrained expected improvement, Gardner et al.,
+    2014), whose proposal is moved to a valid point nearby."""
+    with quiet_optuna() as optuna:
+        begun, distributions = run.begin(_STARTUP), run.distributions(optuna, is_whole=False)
+        if not begun:
+            return
+        sampler = optuna.samplers.GPSampler(
+            seed=run.seed, n_startup_trials=1, deterministic_objective=True, warn_independent_sampling=False
+        )
+        study = optuna.create_study(directions=["minimize"] * len(run.score(begun[0])), sampler=sampler)
+        while True:
+            for trial in begun:
+                told = {"values": run.score(trial), "constraints": run.bounds(trial.point)}
+                params = run.places(trial.point)
+                study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, **told))
+            if run.is_done:
+                return
+            asked = study.ask(distributions)
+            study.tell(asked, state=optuna.trial.TrialState.FAIL)
+            if (point := run.find_near(asked.params) or run.draw()) is None:
+                return
+            begun = [run.model(point)]
