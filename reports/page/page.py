@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from markupsafe import Markup
 
@@ -30,6 +31,7 @@ from reports.results.find import brief_name
 from reports.results.logs import Order, in_order, with_repeats
 from reports.results.result import Result
 from reports.text.formatting import distinct_labels, plural, printable
+from rules.records.experiment import trials_of
 from rules.records.kept.published import PublishedTable
 from rules.records.metrics import Metric, metric_of_member
 from rules.scoring.comparable import problem_of, why_not_comparable
@@ -128,6 +130,11 @@ def _with_parts(sweeps: Sequence[SweepFacts], sections: Sequence[PageSection]) -
                 yield replace(part, heading=f"{part.heading}{of}", name=f"{part.name}{of}")
 
 
+def _whole_of(place: Path) -> Path:
+    """Return the folder of the search that a pair was made for, else the folder that a set is in."""
+    return place.parent.parent if trials_of(place.parent.parent) else place.parent
+
+
 def _headline(
     gathered: ReportContent,
     sets: Sequence[Result],
@@ -137,7 +144,7 @@ def _headline(
 ) -> str:
     """The title of the page: its answer; where all results are of one study, what that says of them. Without runs to
     a target what a kind says of all there is, else what it is."""
-    places = {None if result.place is None else result.place.parent for result in gathered.results}
+    places = {None if result.place is None else _whole_of(result.place) for result in gathered.results}
     answers_of = [study for study in gathered.studies if details_of(study.kind).is_answer]
     if len(answers_of) == len(gathered.studies) == 1 and len(places) <= 1 and not gathered.sweeps:
         return printable(answers_of[0].title, 400)

@@ -1,6 +1,8 @@
-"""The best trial beside the default: measured again, in turns, and the study of the whole search."""
+"""The best trial measured again, in turns with the default where that runs, and the study of the whole search."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
@@ -18,104 +20,204 @@ from harness.experiment.prepare import prepare
 from harness.experiment.request import Request
 from harness.experiment.sides import read_source
 from harness.experiment.store import parts_of, read
-from harness.extensions.tuning.records import search_of
-from harness.extensions.tuning.sampler import choose_sampler
+from harness.extensions.tuning.making import AGAIN, create_again
+from harness.extensions.tuning.records import SearchRecord, search_of
 from harness.extensions.tuning.space import make_point
-from harness.extensions.tuning.study import make_search_study
+from harness.extensions.tuning.study import Again, make_search_study
 from harness.extensions.tuning.trials import (
+    Trial,
     best_of,
-    judge,
+    count_missed,
     measured_columns,
+    rank,
+    read_result,
     read_trials,
 )
 from harness.foundation.errors import ExitCode, first_line
 from harness.foundation.files import write_record
 from harness.run_sets.commands import split_command
-from harness.run_sets.folder import open_run_set
+from harness.run_sets.folder import RUN_SET_FILE, open_run_set
 from harness.run_sets.making import making_of
 from reference_models.process.atomic_write import remove
 from reference_models.registry import outside_names
 from reports.comparison.comparison import compare_results
-from reports.page.content import gather_everything
+from reports.page.content import ReportContent, gather_everything
 from reports.page.report import write_page
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS
 from rules.benchmarks.seeds import derive_seeds, reserved_seeds
 from rules.errors import InputError
 from rules.records.columns import TIME_TO_TRAIN, column_value
-from rules.records.experiment import EXPERIMENT_FILE
+from rules.records.experiment import EXPERIMENT_FILE, NEW, ExperimentRecord
 from rules.records.study import STUDY_FILE
+
+_MOST_AGAIN = 2
+"""Trials that are measured again: the best, and the second best where that one misses a bound this time."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Search:
+    """A complete search as its folder has it."""
+
+    folder: Path
+    record: ExperimentRecord
+    asked: SearchRecord
+    trials: tuple[Trial, ...]
+
+    @classmethod
+    def read(cls, folder: Path) -> "_Search":
+        record = read(folder)
+        return cls(folder=folder, record=record, asked=search_of(record), trials=read_trials(folder, record))
+
+    @property
+    def candidates(self) -> list[Trial]:
+        """The trials that are measured again one after another until one keeps all bounds, the best first."""
+        return rank(self.asked, self.trials[1:])[:_MOST_AGAIN]
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the default measured nothing, so that there is nothing to measure a trial beside."""
+        return self.trials[0].objective is None
+
+    def find(self, trial: Trial) -> Path | None:
+        """Find the pair of a trial beside the default, or its set where that measured nothing, in the folder."""
+        place = self.trials.index(trial)
+        return (find_alone if self.is_alone else find_pair)(self.folder, place)
+
+    def result(self, again: Path) -> Result | None:
+        """Read what the processes of the trial found in its pair, or in its set alone. Raises InputError."""
+        return read_result(again if self.is_alone else again / NEW, self.record.kind)
 
 
 def measure_again(folder: Path, context: Context) -> None:
     """Measure the default of a complete search and its best feasible trial again, as a pair in its folder, with seeds
-    that no trial had. Does nothing where one of the two measured nothing; goes on with a pair that is there."""
-    record, default = read(folder), parts_of(folder)[0]
-    trials = read_trials(folder, record)
-    best = best_of(search_of(record), trials[1:])
-    if best is None or trials[0].objective is None:
-        return
-    pair = find_pair(folder, trials.index(best))
-    if pair is None:
-        for begun in folder.glob("beside-*"):
-            if begun.is_dir() and not (begun / EXPERIMENT_FILE).exists():
-                remove(begun)  # what was not whole before a crash
-        source = read_source(default)
-        used, reserved = set(source.record.seeds), reserved_seeds(source.config.benchmark.name)
-        seed = next(
-            seed for seed in count(record.base_seed + 1) if used.isdisjoint(derive_seeds(seed, MIN_RUNS, reserved))
-        )
-        point = make_point(best.values, source.config.workload.model_spec)
-        model = source.config.tables["runtime"].get(MODEL_KEY) or source.config.benchmark.model
-        code = outside_names(str(model), source.config.workload.runtime.implementation)
-        granted = [Override(key=f"runtime.{what}", value=name, source="search") for what, name in code.items()]
-        request = Request(
-            beside=default, runs=MIN_RUNS, seed=seed, output=folder, quiet=context.watcher.quiet,
-            overrides=[*granted, *overrides_of(point)], typed=split_command(record.command),
-            prepare=context.hooks.prepare, cleanup=context.hooks.cleanup, power_command=context.hooks.power_command,
-        )  # fmt: skip
-        pair = create_group(prepare(expand(request)))
-    complete(pair, replace(context, python=None))
+    that no trial had; the trial alone where the default measured nothing. Where it misses a bound this time, the
+    second best follows. Goes on with what is there."""
+    search = _Search.read(folder)
+    for trial in search.candidates:
+        again = search.find(trial) or _begin_again(search, trial, context)
+        complete(again, replace(context, python=None))
+        with suppress(InputError):  # what is no result keeps no bound, and is told of in the end
+            result = search.result(again)
+            if result is not None and not count_missed(search.asked, result):
+                return
+
+
+def _begin_again(search: _Search, trial: Trial, context: Context) -> Path:
+    """Make the pair of a trial beside the default, or its set alone, with seeds that no trial had."""
+    for begun, file in [("beside-*", EXPERIMENT_FILE), (f"{AGAIN}*", f"extra/{RUN_SET_FILE}")]:
+        for path in search.folder.glob(begun):
+            if path.is_dir() and not (path / file).exists():
+                remove(path)  # what was not whole before a crash
+    record, default = search.record, parts_of(search.folder)[0]
+    source = read_source(default)
+    used, reserved = set(source.record.seeds), reserved_seeds(source.config.benchmark.name)
+    seed = next(
+        seed for seed in count(record.base_seed + 1) if used.isdisjoint(derive_seeds(seed, MIN_RUNS, reserved))
+    )
+    if search.is_alone:
+        return create_again(search.folder, record, trial.values, num_runs=MIN_RUNS, seed=seed)
+    point = make_point(trial.values, source.config.workload.model_spec)
+    model = source.config.tables["runtime"].get(MODEL_KEY) or source.config.benchmark.model
+    code = outside_names(str(model), source.config.workload.runtime.implementation)
+    granted = [Override(key=f"runtime.{what}", value=name, source="search") for what, name in code.items()]
+    request = Request(
+        beside=default, runs=MIN_RUNS, seed=seed, output=search.folder, quiet=context.watcher.quiet,
+        overrides=[*granted, *overrides_of(point)], typed=split_command(record.command),
+        prepare=context.hooks.prepare, cleanup=context.hooks.cleanup, power_command=context.hooks.power_command,
+    )  # fmt: skip
+    return create_group(prepare(expand(request)))
 
 
 def find_pair(folder: Path, best: int) -> Path | None:
     """Return the pair in the folder of a search that is of its default and the trial in the place `best`, with as
     many seeds as make a verdict and none of the trials'; None where there is none yet."""
-    trials = [open_run_set(parts_of(folder)[place])[1] for place in (0, best)]
-    for path in sorted(folder.glob(f"beside-*/{EXPERIMENT_FILE}")):
-        sides = [open_run_set(side)[1] for side in parts_of(path.parent).values()]
+    return _find(folder, (0, best), [path.parent for path in sorted(folder.glob(f"beside-*/{EXPERIMENT_FILE}"))])
+
+
+def find_alone(folder: Path, best: int) -> Path | None:
+    """Return the set in the folder of a search in which the trial in the place `best` is measured again alone, with
+    as many seeds as make a verdict and none of the trials'; None where there is none yet."""
+    return _find(folder, (best,), [path.parents[1] for path in sorted(folder.glob(f"{AGAIN}*/extra/{RUN_SET_FILE}"))])
+
+
+def _find(folder: Path, places: Sequence[int], found: Sequence[Path]) -> Path | None:
+    """Return the first that has the configurations of these trials in new seeds."""
+    trials = [open_run_set(parts_of(folder)[place])[1] for place in places]
+    for path in found:
+        sides = [open_run_set(side)[1] for side in parts_of(path).values()]
         configs = [[{key: each.value for key, each in one.config.items()} for one in of] for of in (trials, sides)]
         new = [seed for side in sides[:1] for seed in side.seeds if seed not in trials[0].seeds]
         if configs[0] == configs[1] and MIN_RUNS <= len(new) == sides[0].num_runs:
-            return path.parent
+            return path
     return None
 
 
 def finish_search(folder: Path, problem: str = "") -> FinishedStudy:
     """Compare the best trial with the default where both were measured again, write the study and its page; `problem`
     is why they were not."""
-    record = read(folder)
-    search, comparison = search_of(record), None
-    trials, source = read_trials(folder, record), read_source(parts_of(folder)[0])
-    best = best_of(search, trials[1:])
-    pair = None if best is None or problem else find_pair(folder, trials.index(best))
-    code = ExitCode.INCONCLUSIVE if best_of(search, trials) is None else ExitCode.DONE
+    search, source = _Search.read(folder), read_source(parts_of(folder)[0])
+    code = ExitCode.INCONCLUSIVE if best_of(search.asked, search.trials) is None else ExitCode.DONE
+    again = Again(problem=problem)
     try:
-        done = None if pair is None else finish_sides(pair)
+        if not problem and (found := _read_again(search)) is not None:
+            again, code = found
     except InputError as error:  # such as a process that knows no AUC
-        done, problem, code = None, first_line(error), ExitCode.INCONCLUSIVE
-    if done is not None:
-        base, new = (_by_column(side, search.objective) for side in (done.sets or done.measured))
-        (comparison,) = compare_results(base, [new])
-        missed = [each for each in new.repetitions if judge(search, measured_columns(each, search))[1] is not None]
-        code = ExitCode.INCONCLUSIVE if missed else exit_code_of_sides(done)
-        if missed:
-            problem = f"Missed a constraint in {len(missed)} of {new.num_runs}: not feasible."
-    sampler = choose_sampler(search.sampler, trials)
-    study = make_search_study(record, trials, source.config.benchmark, sampler, comparison, problem)
-    study = change(study, made=making_of(record, source.record))
+        again, code = Again(problem=first_line(error)), ExitCode.INCONCLUSIVE
+    study = make_search_study(search.record, search.trials, source.config.benchmark, again)
+    study = change(study, made=making_of(search.record, source.record))
     write_record(folder / STUDY_FILE, study)
-    return FinishedStudy(study=study, page=write_page(gather_everything([folder]), folder), code=code)
+    content = gather_everything([folder])
+    if again.trial is not None:
+        content = _leave_out(content, [search.find(trial) for trial in search.candidates if trial is not again.trial])
+    return FinishedStudy(study=study, page=write_page(content, folder), code=code)
+
+
+def _leave_out(content: ReportContent, others: Sequence[Path | None]) -> ReportContent:
+    """Leave out the results of trials that missed a bound, which a page would compare with the answer's."""
+    left_out = [found for found in others if found is not None]
+    kept = [
+        result
+        for result in content.results
+        if result.place is None or not any(result.place.is_relative_to(found) for found in left_out)
+    ]
+    return replace(content, results=tuple(replace(result, index=at) for at, result in enumerate(kept)))
+
+
+def _read_again(search: _Search) -> tuple[Again, ExitCode] | None:
+    """Return what came of the first trial that kept all bounds when measured again, else of the best; and its exit
+    code. None where nothing was measured again."""
+    missed, first = list[tuple[Trial, str]](), None
+    for trial in search.candidates:
+        if (place := search.find(trial)) is None:
+            break
+        found = _read_one(search, trial, place)
+        if not found[0].problem:
+            return replace(found[0], missed=tuple(missed)), found[1]
+        missed.append((trial, found[0].problem))
+        first = first or found
+    return first
+
+
+def _read_one(search: _Search, trial: Trial, place: Path) -> tuple[Again, ExitCode]:
+    """Return what came of one trial when it was measured again, and its exit code."""
+    asked, code, comparison = search.asked, ExitCode.DONE, None
+    if search.is_alone:
+        result = search.result(place)
+        if result is None:
+            raise InputError(f"{place}: found nothing, expected {search.record.kind} of {MIN_RUNS} processes.")
+    else:
+        done = finish_sides(place)
+        base, result = (_by_column(side, asked.objective) for side in (done.sets or done.measured))
+        (comparison,), code = compare_results(base, [result]), exit_code_of_sides(done)
+    num_missed, problem = count_missed(asked, result), ""
+    if num_missed:
+        problem, code = (
+            f"Missed a constraint in {num_missed} of {result.num_runs}: not feasible.",
+            ExitCode.INCONCLUSIVE,
+        )
+    columns = tuple(measured_columns(each, asked) for each in result.repetitions)
+    return Again(trial=trial, comparison=comparison, columns=columns, problem=problem), code
 
 
 def _by_column(result: Result, column: str) -> Result:

@@ -1,8 +1,6 @@
 """`tune`: settings under constraints, each proposed by what those before it measured."""
 
-import re
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +11,6 @@ from harness.cli.shared.help import verb
 from harness.cli.shared.options import (
     BENCHMARK,
     QUIET,
-    SizeParam,
     completing,
     configuration,
 )
@@ -23,10 +20,6 @@ from reports.render.forms import FORMS
 
 if TYPE_CHECKING:
     from harness.extensions.tuning.records import ConstraintRecord
-
-_NUMBERS = {"throughput": 50, "quality": 65_536}
-"""What kinds that are asked a number are asked where nothing else is said: steps, samples."""
-
 
 _HELP = {
     "axes": "What to vary; repeatable: values, or a range LOW..HIGH, with :log of its logarithm.",
@@ -43,21 +36,10 @@ def columns() -> Iterable[str]:
     return dict.fromkeys(name for kind in searched_kinds() for name in columns_of(kind))
 
 
-def read_constraint(text: str) -> "ConstraintRecord":
-    """Read 'memory<=1GB' or 'auc>=0.8'. Raises BadParameter."""
-    from harness.extensions.tuning.records import ConstraintRecord
+def _read_constraint(text: str) -> "ConstraintRecord":
+    from harness.extensions.tuning.asked import read_constraint
 
-    match = re.fullmatch(r"\s*(\w+)\s*(<=|>=)\s*(\S.*?)\s*", text)
-    if match is None:
-        raise click.BadParameter(f"{text!r}: expected COLUMN<=VALUE or COLUMN>=VALUE, such as memory<=1GB.")
-    column, sign, value = match.groups()
-    try:
-        number = float(SizeParam(takes_bytes=True).convert(value, None, None)) if value[-1] in "bB" else float(value)
-    except ValueError:
-        number = float("nan")
-    if not abs(number) < float("inf"):
-        raise click.BadParameter(f"{text!r}: {value!r} is no number, nor a size such as 1GB.")
-    return ConstraintRecord(column=column, sign=sign, value=number)  # type: ignore[arg-type]
+    return read_constraint(text)
 
 
 @verb(
@@ -82,7 +64,7 @@ def read_constraint(text: str) -> "ConstraintRecord":
 @click.option(
     "--constraint",
     "constraints",
-    type=read_constraint,
+    type=_read_constraint,
     multiple=True,
     metavar="'COLUMN<=VALUE'",
     help="What a trial must keep, or be infeasible; repeatable, also with >=.",
@@ -99,7 +81,7 @@ def read_constraint(text: str) -> "ConstraintRecord":
     type=click.Choice(["auto", "random"]),
     default="auto",
     show_default=True,
-    help="auto learns from trials: a Gaussian process where one takes over 3 s, else TPE.",
+    help="auto learns from trials: a Gaussian process up to 200 of them, TPE beyond.",
 )
 @request_options(
     "sweep", "output", "seed", KINDS, "timeout_s", "strict_env", "prepare", "cleanup", "power_command", "log_to",
@@ -127,8 +109,8 @@ def tune(
     time_to_train_s; where no kind is asked for, the columns decide it. 'dlrmbench resume' completes an interrupted
     search, with the trials that it would have made.
     """
+    from harness.extensions.tuning.asked import with_kind
     from harness.extensions.tuning.records import SearchRecord
-    from harness.extensions.tuning.trials import kind_with
     from harness.foundation.optuna import quiet_optuna
     from reports.statistics.intervals import MIN_RUNS
     from rules.records.experiment import StopRecord
@@ -140,8 +122,7 @@ def tune(
     search = SearchRecord(objective=objective, direction=direction, constraints=constraints, sampler=sampler)
     stop = StopRecord(rule="search", values={"trials": float(trials)}, asked=to_builtins(search))
     request = read_request("tune", benchmark, given, like="sweep", relation="search", asked=search, stop=stop)
-    if not request.kinds and (kind := kind_with(search, None)) != "training":
-        request = replace(request, kinds={kind: _NUMBERS.get(kind)})
+    request = with_kind(request, search)
     if not request.quiet:
         note(
             f"up to {trials} trials of one process each, then {MIN_RUNS} pairs of the best and the default: how long "

@@ -1,4 +1,4 @@
-"""What the core is told of tuning: one verb, the relation of its trials, its stop rule, and what its study shows."""
+"""What the core is told of tuning: one verb and its function, the relation of trials, their stop rule, its study."""
 
 from rules.extensions import Extension, Verb
 
@@ -13,5 +13,6 @@ EXTENSION = Extension(
     },
     relations={"search": "harness.extensions.tuning.relation:SEARCH"},
     stop_rules={"search": "harness.extensions.tuning.rule:SearchRule"},
+    functions={"tune": "harness.extensions.tuning.api:tune"},
     shown={"tune": "harness.extensions.tuning.shown:DETAILS"},
 )

@@ -25,6 +25,9 @@ from reference_models.process.errors import ConfigError, DatasetError, DeviceErr
 from rules.errors import DefinitionError
 from rules.records.experiment import ExperimentRecord, FailureRecord, MemberRecord
 
+AGAIN = "again-"
+"""What the name of a set begins with in which the best trial is measured again alone."""
+
 
 def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, str]) -> MemberRecord:
     """Make the run set of the next trial of the search in `folder`: its default's configuration with other values.
@@ -46,6 +49,21 @@ def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, st
         failure = FailureRecord(reason=first_line(error), exit_code=int(exit_code_of(error) or 2), run_index=None)
         return structs.replace(made, label=f"trial {number}", failure=failure)
     return structs.replace(made, label=trial.label, folder=run_set.folder.name)
+
+
+def create_again(
+    folder: Path, record: ExperimentRecord, values: Mapping[str, str], *, num_runs: int, seed: int
+) -> Path:
+    """Make a run set of a trial's values alone, beside the trials of the search in `folder`; return its folder.
+
+    Raises ConfigError, DatasetError, DeviceError or HarnessError where it can no longer be prepared.
+    """
+    split_command(record.command)
+    planned = _expand_trial(read_source(parts_of(folder)[0]), record, values, len(record.configurations))
+    experiment = prepare(replace(planned, repetitions=num_runs))
+    (trial,) = experiment.configurations
+    name = f"{AGAIN}{trial.folder.partition('-')[2]}"
+    return create_set(experiment, trial, folder, name, datetime.now(UTC), seed).folder
 
 
 def _expand_trial(default: Source, record: ExperimentRecord, values: Mapping[str, str], number: int) -> Experiment:

@@ -21,7 +21,7 @@ class SearchRecord(Record, frozen=True, kw_only=True):
     direction: Literal["minimize", "maximize"]
     constraints: tuple[ConstraintRecord, ...]
     sampler: Literal["auto", "random"]
-    """"auto": a Gaussian process where the first trial took over 3 s, else tree-structured Parzen estimators."""
+    """"auto": a Gaussian process, of very many trials tree-structured Parzen estimators."""
 
 
 def search_of(record: ExperimentRecord) -> SearchRecord:

@@ -39,7 +39,7 @@ class SearchRule:
         return propose(
             axes,
             trials,
-            sampler=choose_sampler(search.sampler, trials),
+            sampler=choose_sampler(search.sampler, self._num_trials)[0],
             is_maximized=search.direction == "maximize",
             seed=record.base_seed,
         )

@@ -1,9 +1,12 @@
 """The study of a search: every trial, the best so far, and what the best was beside the default."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 
 from harness.extensions.tuning.records import SearchRecord, search_of
-from harness.extensions.tuning.trials import Trial, best_of, columns_asked, constraint_text
+from harness.extensions.tuning.sampler import choose_sampler
+from harness.extensions.tuning.trials import Trial, best_of, columns_asked, constraint_text, value_text
 from harness.foundation.study import make_study, make_table
 from reports.comparison.factor import factor_of
 from reports.comparison.records import Comparison
@@ -17,18 +20,33 @@ from rules.records.kinds import is_logged
 from rules.records.study import Cell, Origin, Parameter, StudyRecord, StudyTable
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Again:
+    """What came of a trial when it was measured again: beside the default, or alone where that measured nothing."""
+
+    trial: Trial | None = None
+    comparison: Comparison | None = None
+    """None where there was nothing to compare."""
+    columns: Sequence[Mapping[str, float]] = ()
+    """What each of its processes measured."""
+    problem: str = ""
+    """Why there is nothing, or it does not count; empty where it does."""
+    missed: Sequence[tuple[Trial, str]] = ()
+    """Better trials that were measured again before it, and why they do not count."""
+
+    @property
+    def is_alone(self) -> bool:
+        return self.comparison is None and bool(self.columns)
+
+
 def make_search_study(
-    record: ExperimentRecord,
-    trials: Sequence[Trial],
-    benchmark: Benchmark,
-    sampler: str,
-    comparison: Comparison | None,
-    problem: str,
+    record: ExperimentRecord, trials: Sequence[Trial], benchmark: Benchmark, again: Again
 ) -> StudyRecord:
-    """Make the study; `problem` is why there is no comparison, or it does not count."""
+    """Make the study of all trials and of what came of the best when it was measured again."""
     assert record.stop is not None
     search, num_asked = search_of(record), int(record.stop.values["trials"])
     early = f"{num_asked} trials were asked for: no further point of the space was found."
+    sampler, why = choose_sampler(search.sampler, num_asked)
     given: list[tuple[str, Cell]] = [
         (search.direction, search.objective),
         *(("constraint", constraint_text(each)) for each in search.constraints),
@@ -39,53 +57,67 @@ def make_search_study(
     ]
     return make_study(
         "tune",
-        f"{benchmark.name}: {_answer(record, trials, comparison, problem)}",
+        f"{benchmark.name}: {_answer(record, trials, again)}",
         benchmark,
-        tables=[_list_trials(record, search, trials), *(() if comparison is None else (_list_sides(comparison),))],
+        tables=[_list_trials(record, search, trials), *_list_again(record, search, again)],
         parameters=[
-            Parameter(name=name, value=value, unit=None, source="given", note=None)  # type: ignore[arg-type]
+            Parameter(name=name, value=value, unit=None, source="given", note=why if name == "sampler" else None)  # type: ignore[arg-type]
             for name, value in given
         ],
-        findings=[say_found(search, trials, comparison, problem), *([early] if len(trials) < num_asked else [])],
+        findings=[say_found(search, trials, again), *([early] if len(trials) < num_asked else [])],
         seed=record.base_seed,
     )
 
 
-def say_found(search: SearchRecord, trials: Sequence[Trial], comparison: Comparison | None, problem: str = "") -> str:
-    """Say in one sentence what the best trial is beside the default; nothing is best before that is measured."""
-    first, best = best_of(search, trials), best_of(search, trials[1:])
+def say_found(search: SearchRecord, trials: Sequence[Trial], again: Again) -> str:
+    """Say in one sentence what the best trial is beside the default, or by itself where that measured nothing;
+    nothing is best before that is measured."""
+    first, comparison, problem = best_of(search, trials), again.comparison, again.problem
     if first is None:
         known = [each for each in trials if len(each.excess) == len({*search.constraints})]
         missing = [each for each in known if max(each.excess.values(), default=0.0) > 0]
         least = min(missing, key=lambda each: max(each.excess.values()), default=None)
         closest = "" if least is None else f" Closest: {_name(trials, least)}, {least.reason}."
         return f"None of {len(trials)} trials is feasible.{closest}"
-    if comparison is None or best is None:
+    if again.trial is None or not (comparison or again.is_alone):
         why = problem or trials[0].reason or "no other trial is feasible"
         return f"Nothing was measured beside the default: {why.rstrip('.')}."
     none = " No trial did better than the default alone." if first is trials[0] else ""
-    return (
-        f"{capital(_name(trials, best))} beside the default, in {comparison.num_shared_seeds} pairs of seeds that no "
-        f"trial had: {sentence(comparison)}{none}{problem and ' '}{problem}"
-    )
+    none += "".join(f" {capital(_name(trials, trial))} did better alone. {why}" for trial, why in again.missed)
+    found, named = f"{none}{problem and ' '}{problem}", capital(_name(trials, again.trial))
+    if comparison is None:
+        default = f"the default measured nothing: {(trials[0].reason or 'unknown').rstrip('.')}"
+        return f"{named}, {_say_alone(search, again)} of seeds that no trial had; {default}.{found}"
+    pairs = f"in {comparison.num_shared_seeds} pairs of seeds that no trial had"
+    return f"{named} beside the default, {pairs}: {sentence(comparison)}{found}"
 
 
-def _answer(record: ExperimentRecord, trials: Sequence[Trial], comparison: Comparison | None, problem: str) -> str:
-    """Say in one line what the best trial is beside the default; nothing is best before that is measured.
+def _say_alone(search: SearchRecord, again: Again) -> str:
+    """'samples_per_s 9,900 (9,800 to 10,000) in 5 processes': the mean, the least and the most."""
+    found = [columns[search.objective] for columns in again.columns if search.objective in columns]
+    name, processes = search.objective, plural(len(again.columns), "process", "processes")
+    if not found:
+        return f"no {name} in {processes}"
+    values = (value_text(name, value) for value in (fmean(found), min(found), max(found)))
+    return "{} {} ({} to {}) in {}".format(name, *values, processes)
 
-    `problem` is why a comparison does not count.
-    """
-    search, num = search_of(record), plural(len(trials), "trial")
-    best = best_of(search, trials[1:])
+
+def _answer(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> str:
+    """Say in one line what the best trial is beside the default, or by itself where that measured nothing; nothing is
+    best before that is measured."""
+    search, num, comparison = search_of(record), plural(len(trials), "trial"), again.comparison
+    best, place = again.trial, "second best" if again.missed else "best"
     if best_of(search, trials) is None:
         return f"none of {num} is feasible"
-    if comparison is None or comparison.whole is None or best is None:
+    if best is None or not (again.is_alone or (comparison is not None and comparison.whole is not None)):
         return f"nothing was measured beside the default, of {num}"
     values = " ".join(f"{key.partition('.')[2]}={text}" for key, text in best.values.items())
-    if problem:
-        return f"{values} is no answer: {problem[:1].lower()}{problem[1:].rstrip('.')}"
+    if again.problem:
+        return f"{values} is no answer: {again.problem[:1].lower()}{again.problem[1:].rstrip('.')}"
+    if comparison is None or comparison.whole is None:
+        return f"{values} is the {place} of {num}: {_say_alone(search, again)}; the default measured nothing"
     whole, verdict, what = comparison.whole, comparison.verdict, factor_of(comparison.whole.name).title
-    pairs = f"{what}, {plural(comparison.num_shared_seeds, 'pair')} in turns, best of {num}"
+    pairs = f"{what}, {plural(comparison.num_shared_seeds, 'pair')} in turns, {place} of {num}"
     change = speed(whole.time_ratio) if whole.time_ratio is not None else change_text(whole) or verdict
     change += wide_range(whole)
     if verdict in ("faster", "slower"):
@@ -131,6 +163,19 @@ def _list_trials(record: ExperimentRecord, search: SearchRecord, trials: Sequenc
     if all(trial.reason is None for trial in trials):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     return make_table("Trials in their order, one process each, equal seeds; the first is the default", columns, rows)
+
+
+def _list_again(record: ExperimentRecord, search: SearchRecord, again: Again) -> list[StudyTable]:
+    """List what was measured again: two sides in a row, or the processes of one trial; no table of neither."""
+    if again.comparison is not None:
+        return [_list_sides(again.comparison)]
+    if not again.is_alone:
+        return []
+    names, units = columns_asked(search), columns_of(record.kind)
+    columns: list[tuple[str, str | None, Origin]] = [("Process", None, "given")]
+    columns += [(name, units[name].unit, "measured") for name in names]
+    rows = [(at, *(found.get(name) for name in names)) for at, found in enumerate(again.columns, start=1)]
+    return [make_table("The best trial, measured again alone, with seeds that no trial had", columns, rows)]
 
 
 def _list_sides(comparison: Comparison) -> StudyTable:

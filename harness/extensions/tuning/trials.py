@@ -11,7 +11,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.kinds import find_kind
 from reports.results.logs import gather
 from reports.results.measured import find_measured
-from reports.results.result import Repetition, Run
+from reports.results.result import Repetition, Result, Run
 from reports.text.formatting import num_bytes
 from rules.errors import InputError, did_you_mean
 from rules.extensions import find_places
@@ -38,8 +38,6 @@ class Trial:
     reason: str | None
     """Why it is infeasible; None where it is feasible."""
     columns: Mapping[str, float] = field(default_factory=dict)
-    took_s: float | None = None
-    """Seconds of its one process, from start to end; None where that is not known."""
 
 
 def columns_asked(search: SearchRecord) -> tuple[str, ...]:
@@ -106,23 +104,32 @@ def _read_trial(folder: Path, record: ExperimentRecord, place: int) -> Trial:
         found = _read_repetition(folder / name, record.kind)
     columns = {} if found is None else measured_columns(found, search)
     excess, reason = judge(search, columns)
-    is_timed = found is not None and found.started_ms is not None and found.stopped_ms is not None
     return Trial(
         values=member.values,
         objective=columns.get(search.objective),
         excess=excess,
         columns=columns,
         reason=reason if member.failure is None else member.failure.reason,
-        took_s=(found.stopped_ms - found.started_ms) / 1000 if is_timed else None,  # type: ignore[union-attr,operator]
     )
 
 
 def _read_repetition(path: Path, kind: str) -> Repetition | None:
     try:
-        found = gather([path], second_opinion=False)[0] if is_logged(kind) else find_measured(path, kind, [])
+        found = read_result(path, kind)
     except InputError:
         return None
     return next(iter(found.repetitions), None) if found is not None else None
+
+
+def read_result(path: Path, kind: str) -> Result | None:
+    """Read what the processes of one set found; None of a measurement without any. Raises InputError for a set of
+    runs that is none."""
+    return gather([path], second_opinion=False)[0] if is_logged(kind) else find_measured(path, kind, [])
+
+
+def count_missed(search: SearchRecord, result: Result) -> int:
+    """Count the processes in which something was not measured, or a bound was missed."""
+    return sum(judge(search, measured_columns(each, search))[1] is not None for each in result.repetitions)
 
 
 def measured_columns(repetition: Repetition, search: SearchRecord) -> dict[str, float]:
@@ -143,25 +150,31 @@ def judge(search: SearchRecord, columns: Mapping[str, float]) -> tuple[dict[str,
             over = (value - each.value) * (1 if each.sign == "<=" else -1) / (abs(each.value) or 1.0)
             excess[f"{each.column}{each.sign}{each.value}"] = over
             if over > 0 and reason is None:
-                reason = f"missed {constraint_text(each)}: {_text(each.column, value)}"
+                reason = f"missed {constraint_text(each)}: {value_text(each.column, value)}"
     return excess, reason
 
 
 def constraint_text(constraint: ConstraintRecord) -> str:
     """'memory<=1 GB (953.67 MiB)': as it may have been asked for, and in the unit of what is measured."""
-    bound = _text(constraint.column, constraint.value)
+    bound = value_text(constraint.column, constraint.value)
     if constraint.column == MEMORY.member:
         power = min(int(math.log10(max(constraint.value, 1.0))) // 3, len(_DECIMAL) - 1)
         bound = f"{constraint.value / 1000**power:.6g} {_DECIMAL[power]} ({bound})"
     return f"{constraint.column}{constraint.sign}{bound}"
 
 
-def _text(column: str, value: float) -> str:
+def value_text(column: str, value: float) -> str:
+    """Write a value of a column: memory in a unit of bytes, all else with six digits."""
     return num_bytes(value) if column == MEMORY.member else f"{value:.6g}"
 
 
 def best_of(search: SearchRecord, trials: Sequence[Trial]) -> Trial | None:
     """Return the first of the feasible trials with the best objective; None where none is feasible."""
+    return next(iter(rank(search, trials)), None)
+
+
+def rank(search: SearchRecord, trials: Sequence[Trial]) -> list[Trial]:
+    """List the feasible trials, the best objective first; of equal ones the first that was tried."""
     sign = -1.0 if search.direction == "maximize" else 1.0
     feasible = [trial for trial in trials if trial.reason is None]
-    return min(feasible, key=lambda trial: sign * (trial.objective or 0.0), default=None)
+    return sorted(feasible, key=lambda trial: sign * (trial.objective or 0.0))

@@ -14,7 +14,7 @@ from places import ROOT
 from harness.extensions.tuning.records import ConstraintRecord, SearchRecord
 from harness.extensions.tuning.sampler import Sampler, choose_sampler, propose, tell
 from harness.extensions.tuning.space import Range, read_search_axis, read_space
-from harness.extensions.tuning.study import say_found
+from harness.extensions.tuning.study import Again, say_found
 from harness.extensions.tuning.trials import Trial, best_of, judge, kind_with
 from harness.foundation.errors import HarnessError
 from reference_models.process.errors import ConfigError
@@ -138,8 +138,8 @@ def test_closest_is_what_missed_a_bound_and_measured_all() -> None:
     search = structs.replace(SEARCH, constraints=(*SEARCH.constraints, two))
     missed = make_trial(search, {"train.x": "1"}, duration_s=1.0, memory=2.0, energy_delay=0.5)
     unknown = make_trial(search, {"train.x": "2"}, duration_s=1.0, memory=0.1)
-    assert "Closest: trial 2 (x=1), missed memory" in say_found(search, [unknown, missed], None, 0)
-    assert say_found(search, [unknown, unknown], None, 0) == "None of 2 trials is feasible."
+    assert "Closest: trial 2 (x=1), missed memory" in say_found(search, [unknown, missed], Again())
+    assert say_found(search, [unknown, unknown], Again()) == "None of 2 trials is feasible."
 
 
 def test_bounds_that_are_shown_alike_are_two() -> None:
@@ -148,16 +148,10 @@ def test_bounds_that_are_shown_alike_are_two() -> None:
     assert trial.reason is not None and len(trial.excess) == 2
 
 
-def test_the_sampler_follows_what_the_first_trial_took() -> None:
-    quick, slow, failed = (
-        Trial(values={}, objective=1.0, excess={}, reason=None, took_s=took_s) for took_s in (2.9, 3.1, None)
-    )
-    assert [choose_sampler("auto", trials) for trials in ([failed], [quick, slow], [failed, slow, quick])] == [
-        "tpe",
-        "tpe",
-        "gp",
-    ]
-    assert choose_sampler("random", [slow]) == "random"
+def test_a_gaussian_process_proposes_but_of_very_many_trials_and_the_reason_is_said() -> None:
+    assert [choose_sampler("auto", num)[0] for num in (2, 200, 201)] == ["gp", "gp", "tpe"]
+    assert "median regret" in choose_sampler("auto", 20)[1] and "200" in choose_sampler("auto", 201)[1]
+    assert choose_sampler("random", 20) == ("random", "asked for")
 
 
 def test_a_range_is_whole_where_both_ends_are_and_written_as_it_is_tried() -> None:

@@ -22,8 +22,9 @@ def place(data_root: Path, tmp_path: Path) -> Path:
     return lay_data(data_root, tmp_path / "work")
 
 
-def test_the_planted_setting_is_found_and_measured_again_beside_the_default(place: Path) -> None:
-    ended = tune(place, f"{FASTEST} --constraint memory<=3GB --trials 10")
+@pytest.mark.parametrize("sampler", ["random", pytest.param("auto", marks=pytest.mark.slow)])
+def test_the_planted_setting_is_found_and_measured_again_beside_the_default(sampler: str, place: Path) -> None:
+    ended = tune(place, f"{FASTEST} --constraint memory<=3GB --trials 10 --sampler {sampler}")
     assert ended.code == 0, ended.err
     folder, study = found_in(place)
     rows = rows_of(study)
@@ -102,10 +103,30 @@ def test_where_no_trial_is_feasible_the_least_violating_one_is_named(place: Path
     assert len(study.tables) == 1 and not [*folder.glob("beside-*")]
 
 
-def test_a_default_that_fails_is_nothing_to_measure_beside(place: Path) -> None:
+def test_where_the_default_fails_the_best_trial_is_measured_again_alone_and_named(place: Path) -> None:
     workers = PlantedWorkers(Moment(), {0: Ending(words="out of memory.")})
-    ended = tune(place, f"{FASTEST} --threads 1 --trials 2", workers)
-    assert "Nothing was measured beside the default" in answer_of(ended)
+    ended = tune(place, f"{FASTEST} --threads 1 --trials 3", workers)
+    assert ended.code == 0, ended.err
+    folder, study = found_in(place)
+    first, *others = rows_of(study)
+    best = max(others, key=lambda row: row["samples_per_s"])
+    assert first["Infeasible because"].endswith("out of memory.")
+    name = f"implementation={best['runtime.implementation']} global_batch_size={best['train.global_batch_size']}"
+    said = re.fullmatch(
+        rf"Trial \d \({name}\), samples_per_s ([\d.]+) \(([\d.]+) to ([\d.]+)\) in 5 processes of seeds that no "
+        r"trial had; the default measured nothing: process 1 measured nothing: out of memory\.",
+        answer_of(ended),
+    )
+    assert said is not None, answer_of(ended)
+    mean, least, most = map(float, said.groups())
+    rates = [row[1] for row in study.tables[1].rows]
+    assert len(rates) == 5 and (least, most) == pytest.approx((min(rates), max(rates)), rel=1e-4)
+    assert mean == pytest.approx(sum(rates) / 5, rel=1e-4) and f"{name} is the best of 3 trials: " in study.title
+    (again,) = folder.glob("again-*")
+    seeds = [record_of(part).seeds for part in (again, *parts_of(folder).values())]
+    assert len(seeds[0]) == 5 and seeds[1] == seeds[2] and not {*seeds[0]} & {*seeds[1]}
+    resumed = PlantedWorkers(Moment())
+    assert run_scripted_command(["resume", str(folder), "-q"], place, resumed).code == 0 and resumed.launches == []
 
 
 @pytest.mark.slow

@@ -134,18 +134,20 @@ def test_the_best_trial_of_a_stranger_names_no_code_to_run(place: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["beside-*/new", "01-default/deeper"])
+@pytest.mark.parametrize("part", ["beside-*/new", "01-default/deeper", "again-*"])
 def test_no_definition_inside_a_strangers_search_names_code_to_run(part: str, place: Path) -> None:
-    words = f"tune dlrm_tiny --axis train.global_batch_size=512,1024 {FASTEST} --trials 2 --seed 3 -q"
-    run_scripted_command(words.split(), place, PlantedWorkers(Moment()))
+    words = f"tune dlrm_tiny --axis train.global_batch_size=512,1024 {FASTEST} --threads 1 --trials 2 --seed 3 -q"
+    endings = {0: Ending(words="out of memory.")} if part.startswith("again") else {}
+    run_scripted_command(words.split(), place, PlantedWorkers(Moment(), endings))
     folder, _ = found_in(place)
     write_code(place)
-    (pair,) = folder.glob("beside-*")
     if part == "01-default/deeper":
+        (pair,) = folder.glob("beside-*")
         shutil.rmtree(pair)
+        named = folder / part
     else:
-        (pair / "new" / "extra" / "throughput_4" / "measured.json").unlink()
-    (named,) = folder.glob(part) if part.startswith("beside") else [folder / part]
+        (named,) = folder.glob(part)
+        (named / "extra" / "throughput_4" / "measured.json").unlink()
     (named / "extra").mkdir(parents=True, exist_ok=True)
     text = (folder / "01-default" / "extra" / "definition.toml").read_text()
     assert text.count("[runtime]\n") == 1
@@ -216,8 +218,62 @@ def test_a_best_trial_that_misses_a_constraint_when_measured_again_is_no_answer(
     last = answer_of(ended)
     assert ended.code == 7 and last.endswith("Missed a constraint in 5 of 5: not feasible."), (ended.err, last)
     folder, _ = found_in(place)
+    assert "global_batch_size=2048 is no answer: missed a constraint in 5 of 5" in title_of(folder)
+
+
+def title_of(folder: Path) -> str:
     (title,) = re.findall(r"<h1[^>]*>(.*?)</h1>", (folder / "report.html").read_text(encoding="utf-8"), re.DOTALL)
-    assert "global_batch_size=2048 is no answer: missed a constraint in 5 of 5" in title.replace("<wbr>", "")
+    return str(title).replace("<wbr>", "").replace("\N{NO-BREAK SPACE}", " ")
+
+
+class LyingWorkers(PlantedWorkers):
+    """Processes of which those that measure again a batch of `size` use 4 GiB."""
+
+    size = 2048
+
+    def _work(self, spec: Mapping[str, Any], folder: Path, *more: Any) -> None:
+        super()._work(spec, folder, *more)
+        path, is_again = folder / "measured.json", "/new/" in str(folder) or "/again-" in str(folder)
+        if is_again and path.exists() and spec["tables"]["train"]["global_batch_size"] == self.size:
+            content = json.loads(path.read_text())
+            content["processes"][0]["peak_rss_bytes"] = 4 << 30
+            path.write_text(json.dumps(content))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_the_second_best_is_measured_again_where_the_best_misses_a_bound_this_time(
+    is_alone: bool, place: Path
+) -> None:
+    words = "tune dlrm_tiny --axis train.global_batch_size=512,1024,2048 --threads 1 --seed 3 -q"
+    workers = LyingWorkers(Moment(), {0: Ending(words="out of memory.")} if is_alone else {})
+    workers.size = 1024
+    ended = run_scripted_command(f"{words} {FASTEST} --constraint memory<=3GB --trials 3".split(), place, workers)
+    assert ended.code == 0, ended.err
+    last = answer_of(ended)
+    assert re.search(r"Trial \d \(global_batch_size=1024\) did better alone\. Missed a constraint in 5 of 5", last), (
+        last
+    )
+    assert re.match(r"Trial \d \(global_batch_size=2048\)", last)
+    folder, study = found_in(place)
+    assert "second best of 3 trials" in study.title and len(study.tables) == 2
+    assert len([*folder.glob("again-*" if is_alone else "beside-*")]) == 2
+    assert title_of(folder) == study.title and "4 configurations" not in (folder / "report.html").read_text()
+    again = LyingWorkers(Moment())
+    resumed = run_scripted_command(["resume", str(folder), "-q"], place, again)
+    assert (resumed.code, answer_of(resumed), again.launches) == (0, last, [])
+
+
+@pytest.mark.slow
+def test_a_trial_that_is_measured_again_alone_is_completed(place: Path) -> None:
+    workers = PlantedWorkers(Moment(), {0: Ending(words="out of memory."), 7: Ending(words="killed.")})
+    ended = tune(place, f"{FASTEST} --threads 1 --trials 3", workers)
+    assert ended.code == 9 and "killed." in answer_of(ended), ended.err
+    folder, study = found_in(place)
+    assert len(study.tables) == 1
+    resumed = PlantedWorkers(Moment())
+    assert run_scripted_command(["resume", str(folder), "-q"], place, resumed).code == 0
+    assert len(resumed.launches) == 3 and "in 5 processes" in found_in(place)[1].findings[0]
 
 
 @pytest.mark.slow

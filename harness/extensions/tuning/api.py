@@ -1,0 +1,97 @@
+"""`tune` as a function of `harness.api`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+from msgspec import to_builtins
+
+from harness.api import make_request
+from harness.experiment.context import Context
+from harness.experiment.create import create
+from harness.experiment.expand import expand
+from harness.experiment.loop import complete
+from harness.experiment.prepare import prepare
+from harness.experiment.request import Request
+from harness.extensions.tuning.asked import read_constraint, with_kind
+from harness.extensions.tuning.best import finish_search, measure_again
+from harness.extensions.tuning.records import SearchRecord
+from harness.extensions.tuning.rule import MAX_TRIALS
+from harness.foundation.errors import HarnessError, first_line
+from harness.foundation.optuna import quiet_optuna
+from rules.records.experiment import StopRecord
+
+
+def tune(
+    benchmark: str | Path,
+    axes: Mapping[str, Sequence[Any] | str],
+    *,
+    minimize: str | None = None,
+    maximize: str | None = None,
+    constraints: Sequence[str] = (),
+    trials: int = 20,
+    sampler: Literal["auto", "random"] = "auto",
+    seed: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    throughput: int | None = None,
+    quality: int | None = None,
+    name: str | None = None,
+    division: str | None = None,
+    timeout_s: float | None = None,
+    data: str | Path | None = None,
+    output: str | Path = "results",
+    quiet: bool = True,
+    kinds: Mapping[str, int | None] | None = None,
+) -> Path:
+    """Search settings of a benchmark under constraints, then measure the best trial beside the default, in turns;
+    returns the search's folder below `output`, whose study.json and report.html say what was found.
+
+    `axes` are keys with their values, or with a range as text: {"train.global_batch_size": "256..2048:log"}. One of
+    `minimize` and `maximize` names a column of what is measured, such as "samples_per_s" or "time_to_train_s";
+    `constraints` are as "memory<=1GB". The first of `trials` is the default; the other arguments are those of
+    `harness.api.run`. `resume` completes an interrupted search. Raises HarnessError for what cannot be searched, and
+    where the best trial fails when it is measured again.
+    """
+    request = _make_request(locals())
+    with quiet_optuna():  # refused where it is not installed, before anything is written
+        folder, context = create(prepare(expand(request))), Context.of(request)
+        complete(folder, context)
+    try:
+        measure_again(folder, context)
+    except HarnessError as error:
+        finish_search(folder, first_line(error))
+        raise
+    finish_search(folder)
+    return folder
+
+
+def _make_request(given: Mapping[str, Any]) -> Request:
+    """Make the request of the arguments of `tune`, with the command line that does the same."""
+    minimize, maximize, num_trials = given["minimize"], given["maximize"], given["trials"]
+    if (minimize is None) == (maximize is None):
+        raise HarnessError("give one of minimize and maximize: a column, such as 'samples_per_s'.")
+    if type(num_trials) is not int or not 2 <= num_trials <= MAX_TRIALS:
+        raise HarnessError(f"trials is {num_trials!r}, expected a whole number from 2 to {MAX_TRIALS:,}.")
+    if given["sampler"] not in ("auto", "random"):
+        raise HarnessError(f"sampler is {given['sampler']!r}, expected 'auto' or 'random'.")
+    try:
+        constraints = tuple(map(read_constraint, given["constraints"]))
+    except click.BadParameter as error:
+        raise HarnessError(error.message) from None
+    search = SearchRecord(
+        objective=minimize or maximize,
+        direction="minimize" if minimize else "maximize",
+        constraints=constraints,
+        sampler=given["sampler"],
+    )
+    own = ("minimize", "maximize", "constraints", "trials", "sampler")
+    members = {name: value for name, value in given.items() if name not in own}
+    members["axes"] = {key: [each] if isinstance(each, str) else each for key, each in given["axes"].items()}
+    stop = StopRecord(rule="search", values={"trials": float(num_trials)}, asked=to_builtins(search))
+    asked = {"relation": "search", "like": "sweep", "asked": search, "stop": stop}
+    request = with_kind(make_request("tune", {**members, **asked}), search)
+    bounds = [word for each in given["constraints"] for word in ("--constraint", each)]
+    words = [f"--{search.direction}", search.objective, *bounds, "--trials", str(num_trials)]
+    return replace(request, typed=[*request.command(), *words, "--sampler", search.sampler])

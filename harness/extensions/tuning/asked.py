@@ -1,0 +1,39 @@
+"""What a search is asked: bounds as they are written, and the kind of measurement that its columns need."""
+
+import re
+from dataclasses import replace
+
+import click
+
+from harness.cli.shared.options import SizeParam
+from harness.experiment.request import Request
+from harness.extensions.tuning.records import ConstraintRecord, SearchRecord
+from harness.extensions.tuning.trials import kind_with
+
+_NUMBERS = {"throughput": 50, "quality": 65_536}
+"""What kinds that are asked a number are asked where nothing else is said: steps, samples."""
+
+
+def read_constraint(text: str) -> ConstraintRecord:
+    """Read 'memory<=1GB' or 'auc>=0.8'. Raises BadParameter."""
+    match = re.fullmatch(r"\s*(\w+)\s*(<=|>=)\s*(\S.*?)\s*", text)
+    if match is None:
+        raise click.BadParameter(f"{text!r}: expected COLUMN<=VALUE or COLUMN>=VALUE, such as memory<=1GB.")
+    column, sign, value = match.groups()
+    try:
+        number = float(SizeParam(takes_bytes=True).convert(value, None, None)) if value[-1] in "bB" else float(value)
+    except ValueError:
+        number = float("nan")
+    if not abs(number) < float("inf"):
+        raise click.BadParameter(f"{text!r}: {value!r} is no number, nor a size such as 1GB.")
+    return ConstraintRecord(column=column, sign=sign, value=number)  # type: ignore[arg-type]
+
+
+def with_kind(request: Request, search: SearchRecord) -> Request:
+    """Return the request with the first kind that has the columns of a search, where it asks for none.
+
+    Raises HarnessError (exit 2) for columns that no kind has.
+    """
+    if request.kinds or (kind := kind_with(search, None)) == "training":
+        return request
+    return replace(request, kinds={kind: _NUMBERS.get(kind)})
