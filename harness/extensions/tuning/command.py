@@ -105,9 +105,10 @@ def tune(
     The first trial is the default. Each other one is proposed by optuna after all before it were measured, one
     process each, with equal seeds. What fails, or misses a constraint, is an infeasible trial. In the end the best
     feasible one and the default are measured in 5 pairs of seeds that no trial had, and compared: nothing is best
-    before that. Columns are those of the table of what is measured, memory, energy_delay, and of runs
-    time_to_train_s; where no kind is asked for, the columns decide it. 'dlrmbench resume' completes an interrupted
-    search, with the trials that it would have made.
+    before that. Where the default failed, the best is measured alone. Where the best misses a constraint this time,
+    the second best is measured, too. Columns are those of the table of what is measured, memory, energy_delay, and
+    of runs time_to_train_s; where no kind is asked for, the columns decide it. 'dlrmbench resume' completes an
+    interrupted search, with the trials that it would have made.
     """
     from harness.extensions.tuning.asked import with_kind
     from harness.extensions.tuning.records import SearchRecord
