@@ -16,7 +16,7 @@ from reference_models.costs import FLOAT_BYTES, ID_BYTES, Step
 from reference_models.process.errors import ConfigError
 from rules.records.codec import Record
 
-SPACES = {"pe_array": Path(__file__).with_name("pe_array.toml")}
+SPACES = {name: Path(__file__).with_name(f"{name}.toml") for name in ("pe_array", "pe_array_fine")}
 """Files that are shipped, by name."""
 ORDERS = tuple("".join(order) for order in permutations("mkn"))
 HARDWARE, TILE = ("rows", "columns", "scratchpad_bytes"), ("tile_m", "tile_k", "tile_n")

@@ -22,7 +22,10 @@ def _spaces() -> Iterable[str]:
     return SPACES
 
 
-@verb("dlrmbench codesign dlrm_tiny", "dlrmbench codesign dlrm_tiny --mode joint --pareto energy --trials 50")
+@verb(
+    "dlrmbench codesign dlrm_tiny --mode joint --pareto energy",
+    "dlrmbench codesign rm3_deeprecsys --space pe_array_fine --by gp,nsga2,random --trials 40",
+)
 @BENCHMARK
 @defining
 @click.option(
@@ -31,7 +34,7 @@ def _spaces() -> Iterable[str]:
     shell_complete=completing_or_files(_spaces),
     default="pe_array",
     show_default=True,
-    help="The accelerator, its choices and their numbers: pe_array, or a file in its form.",
+    help="The accelerator, its choices and their numbers: pe_array, pe_array_fine, or a file in its form.",
 )
 @click.option(
     "--mode",
@@ -53,12 +56,37 @@ def _spaces() -> Iterable[str]:
     show_default=True,
     help="Valid points of each search of a space that is too large to try whole.",
 )
+@click.option(
+    "--by",
+    "methods",
+    type=several(click.Choice(["gp", "nsga2", "random"])),
+    metavar="SEARCH,…",
+    help="Compare searches of --trials points: a Gaussian process, NSGA-II, random draws. The first is used where a "
+    "space is too large.  [default: gp, compared with none]",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    help="Seeds of each search that --by compares, from --seed on.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of the searches.")
 @output_option("Make the study's folder in it.")
 @form_option("table", "json", *FORMS)
 @VERBOSE
 def codesign(
-    benchmark: str, space: str, modes: Any, pareto: Any, trials: int, seed: int, output: Path, form: str, **given: Any
+    benchmark: str,
+    space: str,
+    modes: Any,
+    pareto: Any,
+    trials: int,
+    methods: Any,
+    seeds: int,
+    seed: int,
+    output: Path,
+    form: str,
+    **given: Any,
 ) -> None:
     """Search an accelerator and tilings of BENCHMARK's training step on it; nothing is run.
 
@@ -78,5 +106,6 @@ def codesign(
     array, config = find_space(space), resolve(benchmark, collect_overrides(given), given["name"])
     units: dict[str, Objective] = {"latency": "latency_s", "energy": "energy_j"}
     asked: Any = [mode for mode in ("separate", "joint") if not modes or mode in modes]
-    study = space_study(config, array, asked, [units[name] for name in pareto or units], trials, seed)
+    small = [units[name] for name in pareto or units]
+    study = space_study(config, array, asked, small, trials, seed, methods or (), seeds)
     keep_study(study, output, f"codesign-{config.benchmark.name}", form, inputs=[Path(space), Path(benchmark)])

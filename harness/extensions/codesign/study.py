@@ -8,6 +8,7 @@ from msgspec.structs import asdict
 
 from harness.config.run_config import RunConfig
 from harness.extensions.codesign.accelerator import LOOKUPS, ORDERS, TILE, PEArray, Point, list_nests
+from harness.extensions.codesign.compared import compare_methods, say_compared, table_compared
 from harness.extensions.codesign.sampling import Method
 from harness.extensions.codesign.search import Mode, search_all
 from harness.extensions.codesign.trials import Objective, Problem, Trial, find_tiling
@@ -68,11 +69,13 @@ def space_study(
     objectives: Sequence[Objective],
     num_trials: int,
     seed: int,
-    method: Method = "gp",
+    methods: Sequence[Method] = (),
+    num_seeds: int = 10,
 ) -> StudyRecord:
     """Search hardware and then the largest tile (`separate`), and both at once from there (`joint`).
 
-    A space that takes more than about a minute to try whole is searched by `method`, in `num_trials` valid points.
+    A space that takes more than about a minute to try whole is searched by the first of `methods`, `gp` without any,
+    in `num_trials` valid points; all of them are compared in as many points of each of `num_seeds` seeds.
     Raises ConfigError for a benchmark without products and lookups, HarnessError where optuna is missing.
     """
     workload, space = config.workload, asdict(array.space)
@@ -80,16 +83,19 @@ def space_study(
     if not (nests := list_nests(step, [max(space[name]) for name in TILE])):
         raise ConfigError(f"{config.benchmark.name}: has neither matrix products nor lookups for a PE array.")
     problem = Problem(nests, array, objectives)
-    searched = search_all(problem, modes, method, num_trials, seed)
+    searched = search_all(problem, modes, next(iter(methods), "gp"), num_trials, seed)
+    compared = compare_methods(problem, methods, num_trials, range(seed, seed + num_seeds)) if methods else None
     best = searched.best
     tilings, error = _show_tilings(problem, best[modes[-1]][0].point)
     designs = [("by hand", searched.by_hand), *((mode, trial) for mode in modes for trial in best[mode])]
-    findings = [*(say_gain(mode, searched) for mode in modes), _REMARK, hold_against_published(searched, modes)]
+    findings = [] if compared is None else [say_compared(compared, searched, num_trials)]
+    findings += [*(say_gain(mode, searched) for mode in modes), _REMARK, hold_against_published(searched, modes)]
     return make_study(
         "codesign", f"{config.benchmark.name} on {array.title}: {answer(searched, modes)}",
-        config.benchmark, seed=seed, findings=filter(None, findings),
+        config.benchmark, seed=seed, findings=findings,
         tables=[make_table("By hand, and designs that no other of their mode is better than", _DESIGNS,
                            [_show_design(*design) for design in designs]),
+                *([] if compared is None else [table_compared(compared, searched)]),
                 make_table(f"Tilings of the first design of {modes[-1]}", _TILINGS, tilings)],
         parameters=[Parameter(name="array", value=array.title, unit=None, source="file", note="title"),
                     *(Parameter(name=f"{each.of} at {each.size:g}", value=each.value, unit=None, source="file",

@@ -2,6 +2,7 @@
 
 import math
 import re
+import statistics
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -30,7 +31,8 @@ from harness.extensions.codesign.accelerator import (
     list_nests,
     model_nest,
 )
-from harness.extensions.codesign.exhaustive import enumerate_points
+from harness.extensions.codesign.compared import compare_methods, say_compared, table_compared
+from harness.extensions.codesign.exhaustive import enumerate_points, is_enumerable
 from harness.extensions.codesign.sampling import Method, draw_valid, sample
 from harness.extensions.codesign.search import Found, Mode, Searched
 from harness.extensions.codesign.study import TOLERANCE, execute_tiling, space_study
@@ -400,6 +402,39 @@ def test_a_design_that_is_best_in_both_is_one() -> None:
     assert alone.endswith("5.0 % less than by hand, modelled")
 
 
+def of_latency(*seconds: float) -> list[Trial]:
+    return [Trial(POINT, (0, 0, 0), each, 1.0) for each in seconds]
+
+
+def test_a_search_is_better_where_most_seeds_leave_no_doubt() -> None:
+    """Ten of ten is p = 2 / 2^10; eight of ten, 112 / 2^10, is none; equal ones do not count."""
+    found = replace(found_of(HAND), joint=Found(of_latency(0.5), 9, 9, 4))
+    gp, worse, mixed = of_latency(*[0.55] * 10), of_latency(*[0.6] * 10), of_latency(*[0.6] * 8, 0.5, 0.5)
+    said = say_compared({"gp": gp, "random": worse}, found, 40)
+    assert said.startswith(
+        "gp, 40 valid points, 10 seeds: energy-delay 10.0 % above the optimum (median), random 20.0 %"
+    )
+    assert "(gp better in 10, worse in 0: p = 0.002); 45.0 % below by hand (published: 18 %, 40 %" in said
+    assert ". Shown here: a constrained Bayesian search" in said
+    said = say_compared({"gp": gp, "random": worse, "nsga2": mixed}, found, 40)
+    assert "nsga2 20.0 % (gp better in 8, worse in 2: p = 0.11)" in said and ". Not shown here: " in said
+    assert "(gp better in 0, worse in 0: p = 1)" in say_compared({"gp": gp, "nsga2": gp}, found, 40)
+    assert "hown" not in say_compared({"random": worse, "nsga2": mixed}, found, 40)
+    row, _ = table_compared({"gp": mixed, "random": worse}, found).rows
+    assert row == ("gp", 10, 0.0, pytest.approx(0.2), pytest.approx(0.2), 2)
+    assert len(say_compared({"gp": gp, "random": worse, "nsga2": mixed}, found, 10_000)) <= 400
+
+
+@pytest.mark.long
+def test_a_gaussian_process_finds_better_designs_than_random_draws_of_a_large_space() -> None:
+    array = find_space("pe_array_fine")
+    problem = Problem(nests_of("rm3_deeprecsys", array), array, BOTH)
+    assert not is_enumerable(problem, asdict(array.space))
+    compared = compare_methods(problem, ["gp", "random"], 40, range(10))
+    gp, drawn = ([trial.energy_delay for trial in found] for found in compared.values())
+    assert statistics.median(gp) < 0.9 * statistics.median(drawn)
+
+
 @pytest.fixture
 def too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """No space is small enough to be tried whole."""
@@ -411,11 +446,11 @@ def test_a_space_too_large_says_how_many_points_were_tried_and_that_no_optimum_i
     method: Method, too_large: None
 ) -> None:
     modes: tuple[Mode, ...] = ("separate", "joint")
-    study = space_study(resolve("dlrm_tiny", []), small_array(), modes, BOTH, 12, seed=0, method=method)
-    assert re.search(
-        r"hardware: \d+ valid points of 12 tried; tiles: \d+ valid points of 18 tried", study.findings[0]
-    )
-    assert "12 valid points of 216 tried; how far from the optimum is not known" in study.findings[1]
+    study = space_study(resolve("dlrm_tiny", []), small_array(), modes, BOTH, 12, 0, [method], num_seeds=1)
+    first, *findings = study.findings
+    assert f"{method}, 12 valid points, 1 seed: energy-delay 0.0 % above the best of all (median)" in first
+    assert re.search(r"hardware: \d+ valid points of 12 tried; tiles: \d+ valid points of 18 tried", findings[0])
+    assert "12 valid points of 216 tried; how far from the optimum is not known" in findings[1]
     assert not any("the optimum," in said or "above the optimum" in said for said in study.findings)
 
 
@@ -467,7 +502,10 @@ def test_a_damaged_file_is_refused_with_its_place(old: str, new: str, said: str,
 
 
 def test_a_space_is_found_by_name_or_file(tmp_path: Path) -> None:
-    assert [find_space(name) for name in SPACES] == [find_space(str(SHIPPED))]
+    assert [find_space(name) for name in SPACES] == [find_space(str(path)) for path in SPACES.values()]
+    coarse, fine = (find_space(name) for name in ("pe_array", "pe_array_fine"))
+    assert coarse.numbers == fine.numbers
+    assert [each[0] for each in asdict(coarse.space).values()] == [each[0] for each in asdict(fine.space).values()]
     with pytest.raises(ConfigError, match="Did you mean 'pe_array'"):
         find_space("pe_aray")
     (tmp_path / "bad.toml").write_text("[")

@@ -1,0 +1,102 @@
+"""Searches of one space side by side: as many valid points each, several seeds, by the product of the objectives."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import log, prod
+from statistics import median
+
+import scipy.stats
+from msgspec.structs import asdict
+
+from harness.extensions.codesign.sampling import Method, sample
+from harness.extensions.codesign.search import Searched
+from harness.extensions.codesign.trials import Objective, Problem, Trial
+from harness.foundation.study import Columns, make_table
+from reports.text.formatting import percent, plural
+from rules.records.study import Cell, StudyTable
+
+Compared = Mapping[Method, Sequence[Trial]]
+"""By method the best trial of each seed."""
+_NAMES: Mapping[Objective, str] = {"latency_s": "latency", "energy_j": "energy"}
+_LEVEL = 0.05
+"""Below which the sign test's p-value says that one method is better than another."""
+_SAME = 1e-9
+"""How far above the least a design is that is as good, but for rounding."""
+_COLUMNS: Columns = (
+    ("Search", None, "given"),
+    ("Seeds", None, "given"),
+    ("Least above", "share", "modelled"),
+    ("Median above", "share", "modelled"),
+    ("Most above", "share", "modelled"),
+    ("Seeds with none better", None, "modelled"),
+)
+
+
+def compare_methods(problem: Problem, methods: Sequence[Method], num_trials: int, seeds: Sequence[int]) -> Compared:
+    """Search hardware and tile together, in each seed by each method, from the design by hand on.
+
+    Raises HarnessError (exit 2) where optuna is not installed and a method is one of its.
+    """
+    space = asdict(problem.array.space)
+    by_hand = {name: values[0] for name, values in space.items()}
+
+    def score(trial: Trial) -> tuple[float, ...]:
+        return (sum(map(log, trial.values(problem.objectives))),)
+
+    def find(method: Method, seed: int) -> Trial:
+        return min(sample(problem, space, [by_hand], method, num_trials, seed, score), key=score)
+
+    return {method: [find(method, seed) for seed in seeds] for method in methods}
+
+
+def say_compared(compared: Compared, searched: Searched, num_trials: int) -> str:
+    """Say how far the first method's best designs are from the optimum beside the others', whether they are better
+    beyond doubt, and what they save by hand beside what was published of constrained Bayesian search."""
+    (first, *others), gaps = compared, _find_gaps(compared, searched)
+    than = "the optimum" if searched.optimum is not None else "the best of all"
+    what = {2: "energy-delay"}.get(len(searched.problem.objectives), _NAMES[searched.problem.objectives[0]])
+    start = f"{first}, {plural(num_trials, 'valid point')}, {plural(len(gaps[first]), 'seed')}: {what}"
+    parts, is_better = [f"{start} {percent(median(gaps[first]))} above {than} (median)"], True
+    for other in others:
+        num_better, num_worse, p = _compare(gaps[first], gaps[other])
+        is_better &= p < _LEVEL and num_better > num_worse
+        signs = f"{first} better in {num_better}, worse in {num_worse}: p = {p:.2g}"
+        parts.append(f"{other} {percent(median(gaps[other]))} ({signs})")
+    product = _product_of(searched)
+    saving = 1 - median(map(product, compared[first])) / product(searched.by_hand)
+    said = f"{', '.join(parts)}; {percent(saving)} below by hand"
+    if first != "gp":
+        return f"{said}."
+    said += " (published: 18 %, 40 %, other networks: Shi et al., 2020)."
+    claim = "a constrained Bayesian search finds better designs in as many trials"
+    return f"{said} {'Shown' if is_better else 'Not shown'} here: {claim}." if others else said
+
+
+def table_compared(compared: Compared, searched: Searched) -> StudyTable:
+    """List how far the best designs of each method are from the optimum, of the seeds the least, median and most."""
+    than = "the optimum" if searched.optimum is not None else "the best that any of them found"
+    rows = list[tuple[Cell, ...]]()
+    for method, gaps in _find_gaps(compared, searched).items():
+        rows.append((method, len(gaps), min(gaps), median(gaps), max(gaps), sum(gap <= _SAME for gap in gaps)))
+    title = f"Searches of hardware and tile together: how far above {than} the best design of a seed is"
+    return make_table(title, _COLUMNS, rows)
+
+
+def _product_of(searched: Searched) -> Callable[[Trial], float]:
+    objectives = searched.problem.objectives
+    return lambda trial: prod(trial.values(objectives))
+
+
+def _find_gaps(compared: Compared, searched: Searched) -> dict[Method, list[float]]:
+    """Return by method how far each seed's best is above the optimum, or above the best that is known, as a share."""
+    product = _product_of(searched)
+    known = searched.optimum or [trial for trials in compared.values() for trial in trials]
+    least = min(map(product, known))
+    return {method: [product(trial) / least - 1 for trial in trials] for method, trials in compared.items()}
+
+
+def _compare(ours: Sequence[float], others: Sequence[float]) -> tuple[int, int, float]:
+    """Return in how many seeds ours is below the other, in how many above, and the p-value of the sign test."""
+    num_better = sum(one < other for one, other in zip(ours, others, strict=True))
+    num_worse = sum(one > other for one, other in zip(ours, others, strict=True))
+    num = num_better + num_worse
+    return num_better, num_worse, float(scipy.stats.binomtest(num_better, num).pvalue) if num else 1.0
