@@ -12,7 +12,7 @@ from harness.extensions.codesign.trials import Problem, Trial, find_pareto
 
 _MAX_TILES = 1 << 22
 """Points of one hardware, which are modelled at once: a bound of memory."""
-_MAX_WORK = 5e9
+_MAX_WORK = 8e9
 """Tilings of all nests on each hardware that are modelled in about a minute of one core."""
 _TILE, _CALL = 4, 20_000
 """Tilings that take as long as a largest tile of the grid does, and as what modelling a nest begins with."""

@@ -452,6 +452,7 @@ def test_a_space_too_large_says_how_many_points_were_tried_and_that_no_optimum_i
     assert re.search(r"hardware: \d+ valid points of 12 tried; tiles: \d+ valid points of 18 tried", findings[0])
     assert "12 valid points of 216 tried; how far from the optimum is not known" in findings[1]
     assert not any("the optimum," in said or "above the optimum" in said for said in study.findings)
+    assert " times of what was tried is " in findings[-1]
 
 
 @pytest.mark.slow
