@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from harness.extensions.codesign.accelerator import HARDWARE, TILE, Floats, Nest, Point, model_nest
 from harness.extensions.codesign.trials import Problem, Trial, find_pareto
 
-_MAX_TILES = 1 << 22
-"""Points of one hardware, which are modelled at once: a bound of memory."""
 _MAX_WORK = 8e9
 """Tilings of all nests on each hardware that are modelled in about a minute of one core."""
 _TILE, _CALL = 4, 20_000
@@ -21,8 +19,8 @@ _TILE, _CALL = 4, 20_000
 def is_enumerable(problem: Problem, choices: Mapping[str, Sequence[int]]) -> bool:
     """Return whether all points of these choices are modelled in about a minute, by their number alone."""
     num_tiles, num_hardware = (prod(len(choices[name]) for name in names) for names in (TILE, HARDWARE))
-    work = sum(nest.tiles.shape[1] + _TILE * num_tiles + _CALL for nest in problem.nests) * num_hardware
-    return num_tiles <= _MAX_TILES and work <= _MAX_WORK
+    work: float = sum(nest.tiles.shape[1] + _TILE * num_tiles + _CALL for nest in problem.nests) * num_hardware
+    return work <= _MAX_WORK
 
 
 def enumerate_points(problem: Problem, choices: Mapping[str, Sequence[int]]) -> tuple[list[Trial], int]:
@@ -31,7 +29,8 @@ def enumerate_points(problem: Problem, choices: Mapping[str, Sequence[int]]) -> 
     Exact: the tilings that a largest tile allows are those that each smaller one does and a few more, so one pass
     over the tilings of a nest, and a running minimum over tiles, has what modelling each point by itself finds.
     """
-    tiles = np.array([*product(*(choices[name] for name in TILE))], dtype=float)  # whose products may pass 2**63
+    sides = [np.array(choices[name], dtype=float) for name in TILE]  # whose products may pass 2**63
+    tiles = np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(-1, len(TILE))
     grids = [_Grid(nest, [choices[name] for name in TILE]) for nest in problem.nests]
     best, num_valid = list[Trial](), 0
     for hardware in _hardware(choices):
