@@ -8,7 +8,7 @@ import scipy.stats
 from msgspec.structs import asdict
 
 from harness.extensions.codesign.sampling import Method, sample
-from harness.extensions.codesign.search import Searched
+from harness.extensions.codesign.search import DesignOutcomes
 from harness.extensions.codesign.trials import Objective, Problem, Trial
 from harness.foundation.study import Columns, make_table
 from reports.text.formatting import percent, plural
@@ -48,7 +48,7 @@ def compare_methods(problem: Problem, methods: Sequence[Method], num_trials: int
     return {method: [find(method, seed) for seed in seeds] for method in methods}
 
 
-def say_compared(compared: Compared, searched: Searched, num_trials: int) -> str:
+def say_compared(compared: Compared, searched: DesignOutcomes, num_trials: int) -> str:
     """Say how far the first method's best designs are from the optimum beside the others', whether they are better
     beyond doubt, and what they save by hand beside what was published of constrained Bayesian search."""
     (first, *others), gaps = compared, _find_gaps(compared, searched)
@@ -71,7 +71,7 @@ def say_compared(compared: Compared, searched: Searched, num_trials: int) -> str
     return f"{said} {'Shown' if is_better else 'Not shown'} here: {claim}." if others else said
 
 
-def table_compared(compared: Compared, searched: Searched) -> StudyTable:
+def table_compared(compared: Compared, searched: DesignOutcomes) -> StudyTable:
     """List how far the best designs of each method are from the optimum, of the seeds the least, median and most."""
     than = "the optimum" if searched.optimum is not None else "the best that any of them found"
     rows = list[tuple[Cell, ...]]()
@@ -81,12 +81,12 @@ def table_compared(compared: Compared, searched: Searched) -> StudyTable:
     return make_table(title, _COLUMNS, rows)
 
 
-def _product_of(searched: Searched) -> Callable[[Trial], float]:
+def _product_of(searched: DesignOutcomes) -> Callable[[Trial], float]:
     objectives = searched.problem.objectives
     return lambda trial: prod(trial.values(objectives))
 
 
-def _find_gaps(compared: Compared, searched: Searched) -> dict[Method, list[float]]:
+def _find_gaps(compared: Compared, searched: DesignOutcomes) -> dict[Method, list[float]]:
     """Return by method how far each seed's best is above the optimum, or above the best that is known, as a share."""
     product = _product_of(searched)
     known = searched.optimum or [trial for trials in compared.values() for trial in trials]

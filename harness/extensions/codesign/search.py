@@ -16,7 +16,7 @@ Mode = Literal["separate", "joint"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchOutcome:
     """What a search found: the trials that no other is better than, and how many there were."""
 
     best: Sequence[Trial]
@@ -27,14 +27,14 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Searched:
+class DesignOutcomes:
     """What the searches of a study found, and the design by hand."""
 
     problem: Problem
     by_hand: Trial
-    hardware: Found
-    tiles: Found
-    joint: Found | None
+    hardware: SearchOutcome
+    tiles: SearchOutcome
+    joint: SearchOutcome | None
     """None where it was neither asked for nor a matter of a minute."""
 
     @property
@@ -54,26 +54,26 @@ class Searched:
 
 def search(
     problem: Problem, choices: Choices, start: Sequence[Trial], method: Method, num_trials: int, seed: int
-) -> Found:
+) -> SearchOutcome:
     """Try all points where that takes about a minute, else up to `num_trials` valid ones, those of `start` first."""
     num_points = prod(map(len, choices.values()))
     if is_enumerable(problem, choices):
         best, num_valid = enumerate_points(problem, choices)
-        return Found(best, num_points, num_points, num_valid)
+        return SearchOutcome(best, num_points, num_points, num_valid)
 
     def score(trial: Trial) -> tuple[float, ...]:
         return tuple(map(log, trial.values(problem.objectives)))
 
     trials = sample(problem, choices, [trial.point for trial in start], method, num_trials, seed, score)
-    return Found(find_pareto(trials, problem.objectives), num_points, len(trials), None)
+    return SearchOutcome(find_pareto(trials, problem.objectives), num_points, len(trials), None)
 
 
-def search_all(problem: Problem, modes: Sequence[Mode], method: Method, num_trials: int, seed: int) -> Searched:
+def search_all(problem: Problem, modes: Sequence[Mode], method: Method, num_trials: int, seed: int) -> DesignOutcomes:
     """Search hardware for the tile by hand, the tile for that hardware, and both at once: the last where it is asked
     for, or tries all points and so has the optimum."""
     space = asdict(problem.array.space)
 
-    def run(fixed: Mapping[str, int], start: Sequence[Trial]) -> Found:
+    def run(fixed: Mapping[str, int], start: Sequence[Trial]) -> SearchOutcome:
         choices = {name: (fixed[name],) if name in fixed else values for name, values in space.items()}
         return search(problem, choices, start, method, num_trials, seed)
 
@@ -81,7 +81,7 @@ def search_all(problem: Problem, modes: Sequence[Mode], method: Method, num_tria
     hardware = run({name: by_hand.point[name] for name in TILE}, [by_hand])
     chosen = min([by_hand, *hardware.best], key=lambda trial: prod(trial.values(problem.objectives)))
     tiles = run({name: chosen.point[name] for name in HARDWARE}, [chosen])
-    searched = Searched(problem=problem, by_hand=by_hand, hardware=hardware, tiles=tiles, joint=None)
+    searched = DesignOutcomes(problem=problem, by_hand=by_hand, hardware=hardware, tiles=tiles, joint=None)
     if "joint" in modes or is_enumerable(problem, space):
         return replace(searched, joint=run({}, [by_hand, *searched.best["separate"]]))
     return searched

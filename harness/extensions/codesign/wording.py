@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from harness.extensions.codesign.search import Found, Mode, Searched
+from harness.extensions.codesign.search import DesignOutcomes, Mode, SearchOutcome
 from harness.extensions.codesign.trials import Objective, Problem, Trial, find_tiling
 from reports.text.formatting import capital, duration, percent, plural
 
@@ -15,7 +15,7 @@ _SHOWN_GAIN = 1.0005
 """What rounds to more than 1.000 times."""
 
 
-def answer(searched: Searched, modes: Sequence[Mode]) -> str:
+def answer(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
     """Say in one line which mode found the best design in the first objective, what that saves, and at what price in
     the other."""
     objectives, by_hand, best = searched.problem.objectives, searched.by_hand, searched.best
@@ -35,7 +35,7 @@ def answer(searched: Searched, modes: Sequence[Mode]) -> str:
     return f"searched {how}, a step takes {words}, {percent(1 - found / before)} less than by hand{price}, modelled"
 
 
-def say_gain(mode: Mode, searched: Searched) -> str:
+def say_gain(mode: Mode, searched: DesignOutcomes) -> str:
     """Say what a mode found: the design that is best in the first objective, its gap to the optimum, then that of the
     least energy-delay, and how many points were tried."""
     objectives, by_hand, best = searched.problem.objectives, searched.by_hand, searched.best
@@ -60,7 +60,7 @@ def say_gain(mode: Mode, searched: Searched) -> str:
     return f"{mode}, modelled: {said}; {_say_tried(mode, searched)}."
 
 
-def _say_gap(first: Trial, searched: Searched) -> list[str]:
+def _say_gap(first: Trial, searched: DesignOutcomes) -> list[str]:
     """Say how far the first design is from the optimum, in a list that is empty where none is known."""
     if searched.optimum is None:
         return []
@@ -69,7 +69,7 @@ def _say_gap(first: Trial, searched: Searched) -> list[str]:
     return ["the optimum" if found <= least else f"{percent(found / least - 1)} above the optimum"]
 
 
-def _say_tried(mode: Mode, searched: Searched) -> str:
+def _say_tried(mode: Mode, searched: DesignOutcomes) -> str:
     if mode == "separate":
         said = f"hardware: {_count(searched.hardware)}; tiles: {_count(searched.tiles)}"
     else:
@@ -78,13 +78,13 @@ def _say_tried(mode: Mode, searched: Searched) -> str:
     return said if searched.optimum is not None else f"{said}; how far from the optimum is not known"
 
 
-def _count(found: Found) -> str:
+def _count(found: SearchOutcome) -> str:
     if found.num_valid is None:
         return f"{plural(found.num_tried, 'valid point')} of {found.num_points:,} tried"
     return f"all {plural(found.num_points, 'point')} tried, {found.num_valid:,} of them valid"
 
 
-def hold_against_published(searched: Searched, modes: Sequence[Mode]) -> str:
+def hold_against_published(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
     """Hold what was found against what was published, and say what sets the difference."""
     objectives, best, parts = searched.problem.objectives, searched.best, list[str]()
     if "joint" in modes and "latency_s" in objectives:
@@ -115,7 +115,7 @@ def _name_array(problem: Problem, trial: Trial) -> str:
     return f"{percent(moving_s / trial.latency_s)} of the time ({rows} x {columns} PEs, {size / 1024:g} KiB)"
 
 
-def find_gain(searched: Searched) -> float:
+def find_gain(searched: DesignOutcomes) -> float:
     """Return how many times as fast as separate's the fastest design of joint is."""
     separate, joint = (find_best(searched.best[mode], ["latency_s"]).latency_s for mode in _MODES)
     return separate / joint

@@ -34,7 +34,7 @@ from harness.extensions.codesign.accelerator import (
 from harness.extensions.codesign.compared import compare_methods, say_compared, table_compared
 from harness.extensions.codesign.exhaustive import enumerate_points, is_enumerable
 from harness.extensions.codesign.sampling import Method, draw_valid, sample
-from harness.extensions.codesign.search import Found, Mode, Searched
+from harness.extensions.codesign.search import DesignOutcomes, Mode, SearchOutcome
 from harness.extensions.codesign.study import TOLERANCE, execute_tiling, space_study
 from harness.extensions.codesign.trials import Objective, Problem, Trial, find_pareto
 from harness.extensions.codesign.wording import answer, say_gain
@@ -373,10 +373,10 @@ POINT = dict.fromkeys(WIDE, 1)
 FAST, HAND, FRUGAL = (Trial(POINT, (0, 0, 0), *costs) for costs in ((0.9, 1.2), (1.0, 1.0), (0.95, 1.0)))
 
 
-def found_of(*best: Trial, objectives: tuple[Objective, ...] = BOTH) -> Searched:
-    tiles, hardware = Found(best, 9, 9, 4), Found([HAND], 3, 3, 1)
+def found_of(*best: Trial, objectives: tuple[Objective, ...] = BOTH) -> DesignOutcomes:
+    tiles, hardware = SearchOutcome(best, 9, 9, 4), SearchOutcome([HAND], 3, 3, 1)
     problem = Problem([], small_array(), objectives)
-    return Searched(problem=problem, by_hand=HAND, hardware=hardware, tiles=tiles, joint=None)
+    return DesignOutcomes(problem=problem, by_hand=HAND, hardware=hardware, tiles=tiles, joint=None)
 
 
 def test_each_sentence_is_of_one_design_and_says_what_gets_worse_in_it() -> None:
@@ -408,7 +408,7 @@ def of_latency(*seconds: float) -> list[Trial]:
 
 def test_a_search_is_better_where_most_seeds_leave_no_doubt() -> None:
     """Ten of ten is p = 2 / 2^10; eight of ten, 112 / 2^10, is none; equal ones do not count."""
-    found = replace(found_of(HAND), joint=Found(of_latency(0.5), 9, 9, 4))
+    found = replace(found_of(HAND), joint=SearchOutcome(of_latency(0.5), 9, 9, 4))
     gp, worse, mixed = of_latency(*[0.55] * 10), of_latency(*[0.6] * 10), of_latency(*[0.6] * 8, 0.5, 0.5)
     said = say_compared({"gp": gp, "random": worse}, found, 40)
     assert said.startswith(
