@@ -89,6 +89,7 @@ def test_a_model_that_cannot_begin_leaves_no_file(
     assert [path.name for path in here.iterdir()] == ["there.py"]
 
 
+@pytest.mark.slow
 def test_the_flop_of_a_model_are_counted_where_nobody_says_them(tmp_path: Path) -> None:
     """Of DeepFM's layers by hand: two per weight and sample forward, as much for each gradient but the input's."""
     data = load_entry("dlrm_tiny").workload.data

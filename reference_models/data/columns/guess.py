@@ -88,7 +88,7 @@ class Look:
     marks: tuple[str, str] = (".", "")
     """What stands before the fraction, and between groups of digits."""
     odd: str = ""
-    """Of text that would be numbers without a tenth of its cells: which cells these are."""
+    """Which cells, at most a tenth, keep text from being numbers; empty where none do."""
 
     @property
     def values(self) -> pa.Array:

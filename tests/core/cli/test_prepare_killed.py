@@ -53,11 +53,13 @@ def lay(folder: Path, split: str) -> Path:
 def made(folder: Path) -> dict[str, object]:
     """The files of the dataset; times of files aside."""
     (dataset,) = (folder / "data").glob("mine-*")
-    found: dict[str, object] = {path.name: path.read_bytes() for path in dataset.glob("*.npy")}
+    arrays = {path.relative_to(dataset).as_posix(): path for path in dataset.rglob("*.npy")}
+    found: dict[str, object] = {name: path.read_bytes() for name, path in arrays.items()}
     manifest = json.loads((dataset / "manifest.json").read_text())
     for entry in manifest["files"].values():
         del entry["mtime_ns"]
-    assert sorted(path.name for path in dataset.iterdir()) == sorted([".lock", *found, "manifest.json"])
+    tops = {name.partition("/")[0] for name in found}
+    assert sorted(path.name for path in dataset.iterdir()) == sorted([".lock", *tops, "manifest.json"])
     return {**found, "manifest.json": manifest}
 
 

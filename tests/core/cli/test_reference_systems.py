@@ -58,6 +58,7 @@ def test_compare_holds_a_set_against_what_the_system_measured_alike(
     assert command("compare", mine, "--with", "box", "--fail-on", "regression")[0] == 5
 
 
+@pytest.mark.slow
 def test_what_is_most_alike_comes_first(command: Command, shipped: Path, tmp_path: Path) -> None:
     def made_by(implementation: str) -> dict[str, Any]:
         return {"config": {"runtime.implementation": {"value": implementation, "source": "--set"}}}

@@ -115,6 +115,7 @@ def test_a_set_of_a_named_system_goes_on_only_with_the_framework_that_it_began_w
         complete(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["json", "csv", "md"])
 def test_the_ending_decides_the_form(form: str, workers: FastWorkers, tmp_path: Path) -> None:
     folder = api.run("dlrm_tiny", runs=1, seed=3, output=tmp_path / "results")

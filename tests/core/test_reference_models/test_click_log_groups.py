@@ -50,6 +50,7 @@ def test_of_groups_nothing_is_said_by_fewer_of_their_features(order: int) -> Non
         assert np.abs(term).max() > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [2, 3, 4])
 @pytest.mark.parametrize(("mean", "rank"), [(0.0, 4), (0.5, 4), (0.5, 2), (1.0, 1)])
 def test_a_groups_term_is_the_product_of_its_features_vectors(order: int, mean: float, rank: int) -> None:

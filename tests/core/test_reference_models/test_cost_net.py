@@ -127,6 +127,7 @@ def test_a_kept_net_is_the_same(net: Net) -> None:
         net_of({**net.arrays(), "more": np.zeros(1)})
 
 
+@pytest.mark.slow
 def test_the_same_training_gives_the_same_net(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(net_module, "_NUM_STEPS", 20)
     nets = [train_net(BANDWIDTH, TASK.tables[:5], 64, seed=seed, num_sets=50) for seed in (1, 1, 2)]

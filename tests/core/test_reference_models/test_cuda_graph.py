@@ -330,6 +330,7 @@ def test_a_capture_that_would_wait_for_the_device_is_seen() -> None:
         torch.ones(3).sum().item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opt_name", SMOOTH)
 def test_the_full_size_step_neither_waits_nor_makes_shapes_of_values(opt_name: str) -> None:
     """On tensors without memory: DLRM-DCNv2 with its 204 million rows, at its official batch's size."""

@@ -223,6 +223,7 @@ def train(folder: Path, data: DataConfig, implementation: str = "reference", num
     return workload
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["hash", "quotient_remainder", "frequency", "learned", "classes"])
 def test_the_whole_budget_is_the_unmapped_run_bit_for_bit(kind: Any, folder: Path) -> None:
     whole = replace(DATA, id_map=IdMapConfig(kind=kind, budget=1.0))

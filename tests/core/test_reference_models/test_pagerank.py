@@ -51,6 +51,7 @@ def peak_of(call: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", GRAPHS, ids=("small world", "power law", "star"))
 def test_all_residuals_make_the_exact_steps_on_the_whole_graph(graph: Graph) -> None:
     for source in (0, 1, 17, 39):

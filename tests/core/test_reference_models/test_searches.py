@@ -114,6 +114,7 @@ def test_a_plan_places_every_column_once_and_keeps_memory(name: str, cost: SetCo
     assert plan == search(name)(task, cost, seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost", [cost_of(3, 50e-6), crowded], ids=["bandwidth", "crowded"])
 @settings(max_examples=examples(15))
 @given(task=tasks(most=8))

@@ -89,6 +89,7 @@ def test_the_planner_is_given_the_gpus_capacity_and_bandwidth(monkeypatch: pytes
     assert (topology.world_size, topology.local_world_size) == (16, 8)
 
 
+@pytest.mark.slow
 def test_ids_are_put_into_page_locked_bags_by_the_thread_that_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Transposing and pinning a batch in a GPU's step would keep the GPU waiting."""
     from reference_models.dlrm.torchrec import TorchRecWorkload

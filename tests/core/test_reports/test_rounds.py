@@ -176,6 +176,7 @@ def test_a_run_of_two_entries_is_drawn_once_and_named(sets: tuple[Result, ...], 
     assert overlaps.count("tyche_ngpu8 · v5.0") and "tyche_ngpu8 · v5.1" not in overlaps
 
 
+@pytest.mark.slow
 def test_of_a_set_that_shares_a_run_the_others_are_drawn(rounds: Path, tmp_path: Path) -> None:
     top = Path(shutil.copytree(rounds / "training_results_v5.0" / "NVIDIA", tmp_path / "NVIDIA"))
     first, other = (top / "results" / name / "dlrm_dcnv2" for name in ("tyche_ngpu64", "tyche_ngpu8"))

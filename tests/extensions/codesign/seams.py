@@ -16,4 +16,4 @@ def _space() -> dict[str, Any]:
 
 
 FAMILIES = {"space": _space}
-COMPLETED = {"codesign --space": ("p", ["pe_array"])}
+COMPLETED = {"codesign --space": ("p", ["pe_array", "pe_array_fine"])}

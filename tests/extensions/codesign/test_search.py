@@ -260,6 +260,7 @@ def draw(method: Method, num_trials: int, seed: int = 0, array: PEArray | None =
 SAMPLED = [("random", 50), ("nsga2", 50), pytest.param("gp", 13, marks=pytest.mark.slow)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "num_trials"), SAMPLED)
 def test_only_valid_points_of_a_large_space_are_tried_and_none_twice(method: Method, num_trials: int) -> None:
     trials = draw(method, num_trials)

@@ -41,6 +41,7 @@ def kept(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
+@pytest.mark.slow
 def test_a_cache_over_two_tiers_is_printed_and_kept(inside: Command, kept: Path) -> None:
     done = inside(
         "tiers", "rm1_deeprecsys", "--trace", "t", "--tier", "nand,3dxp", "--cache", "1%,5%,20%", "--rate", 200,

@@ -81,6 +81,7 @@ def test_tasks_are_read(inside: Command, tmp_path: Path) -> None:
     assert (done := inside("place-tasks", *read)).returncode == 8 and "tasks.txt:2: " in done.stderr
 
 
+@pytest.mark.slow
 def test_what_was_measured_once_is_no_verdict_and_says_where_it_was_timed(inside: Command) -> None:
     done = inside("place", "dlrm_tiny", "--devices", 2, "--by", "dim,lookup", "--cost", "measured")
     assert done.returncode == 0, done.stderr

@@ -139,6 +139,7 @@ def test_processes_have_arrivals_of_their_own_and_are_joined() -> None:
     assert said in made.findings[0] and "meet all in every process" in made.findings[0]
 
 
+@pytest.mark.slow
 def test_processes_share_the_nodes_of_a_retrieval(tmp_path: Path) -> None:
     (tmp_path / "edges.txt").write_text("".join(f"0 {leaf}\n" for leaf in range(1, 30)))
     model = {"source": "retrieval", "rate": 2, "deadline_ms": 60000, "graph": str(tmp_path / "edges.txt"), "top_k": 5}
