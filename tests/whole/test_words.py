@@ -3,7 +3,6 @@
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from places import ROOT
@@ -45,9 +44,9 @@ def riddles(source: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_docstrings_say_what_and_classes_are_nouns(path: Path) -> None:
-    assert riddles(path.read_text(encoding="utf-8")) == []
+def test_docstrings_say_what_and_classes_are_nouns() -> None:
+    found = [(str(path.relative_to(ROOT)), riddles(path.read_text(encoding="utf-8"))) for path in FILES]
+    assert [entry for entry in found if entry[1]] == []
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,15 @@ VARIED = (
     "_profile",
     "_of_benchmark",
     "_not_converged",
+    "_of_interpreters",
+    "pair_throughput",
+    "sweep_throughput",
+    "sweep_quality",
+    "sweep_failure",
+    "until_interrupted",
+    "_run_options",
+    "api_sweep",
+    "_threads",
 )
 """Ends of names of stories that vary another one, which `make test` leaves to `make test-all`."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from rounding import furthest, gamma, product_bound
+from tiers import quick_first
 
 from reference_models.fused import cpu_kernels, kernel_check
 from reference_models.fused.cpu_kernels import MAX_FEATURES, WIDTHS, CPUKernels, find_cpu_kernels
@@ -77,7 +78,11 @@ def test_an_id_that_a_table_has_not_is_refused_before_a_row_is_read(kernels: CPU
 
 
 @pytest.mark.parametrize("is_by_columns", ((False, False), (False, True), (True, False), (True, True)))
-@pytest.mark.parametrize("sizes", ((1, 1, 1), (7, 5, 3), (300, 1, 40), (40, 300, 1), (1000, 33, 200), (70, 3, 900)))
+@pytest.mark.parametrize(
+    "sizes",
+    [(1, 1, 1), (7, 5, 3), (40, 300, 1)]
+    + [pytest.param(sizes, marks=pytest.mark.slow) for sizes in ((300, 1, 40), (1000, 33, 200), (70, 3, 900))],
+)
 @pytest.mark.usefixtures("threads")
 def test_openblas_multiplies_as_torch(
     kernels: CPUKernels, sizes: tuple[int, int, int], is_by_columns: tuple[bool, bool]
@@ -130,7 +135,7 @@ def compute(kind: type, features: torch.Tensor, kernels: CPUKernels | None, *, b
 
 
 @pytest.mark.usefixtures("threads")
-@pytest.mark.parametrize("dim", (16, 24, 128))
+@pytest.mark.parametrize("dim", quick_first((24, 16, 128)))
 @pytest.mark.parametrize("shape", ((1, 2), (65, 27), (130, 64), (3, 65)))
 @pytest.mark.parametrize("kind", (DotInteraction, LowRankCrossNet))
 def test_dot_products_and_cross_layers_are_those_of_float64(
@@ -293,7 +298,7 @@ def test_a_compiled_file_that_is_damaged_is_compiled_anew(tmp_path: Path, monkey
     assert find_cpu_kernels() == whole and sum(compiled) == 7, "a whole one is loaded"
 
 
-@pytest.mark.parametrize("spoilt", ("half", "zero", "stale"))
+@pytest.mark.parametrize("spoilt", quick_first(("half", "zero", "stale")))
 @pytest.mark.parametrize(
     "name",
     ("update_rows", "read_bags", "add_bias", "differentiate_relu", "cross", "differentiate_cross", "adagrad", "dot",
