@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reports.comparison.comparability import list_changes
+from reports.comparison.records import Change
 from reports.document.blocks import Fact
 from reports.kinds.details import details_of
 from reports.page.content import ReportContent
@@ -172,18 +173,29 @@ def differing_words(content: ReportContent) -> str:
     results = [*content.sets, *content.measured]
     if len(results) == 2:
         base, new = sorted(results, key=lambda result: order_in_pair(result.place))
-        changes = [
-            f"{printable(change.name, _MAX_VALUE)}: {printable(change.base, _MAX_VALUE)} → "
-            f"{printable(change.new, _MAX_VALUE)}"
-            for change in list_changes(base, new)
-        ]
-        return names(changes, _MOST) or "nothing that is on record"
+        return _changes_words(list_changes(base, new), _MOST)
+    by_benchmark: dict[str, list[Result]] = {}
+    for result in results:
+        by_benchmark.setdefault(result.benchmark_name, []).append(result)
+    if len(by_benchmark) > 1 and all(len(sides) == 2 for sides in by_benchmark.values()):
+        told_of = ((name, list_changes(*sides)) for name, sides in list(by_benchmark.items())[:_MOST])
+        return "; ".join(f"{name}: {_changes_words(changes, 2)}" for name, changes in told_of)
     values: dict[str, set[str]] = {}
     for result in results:
         told = {} if result.asked is None else {key: repr(entry.value) for key, entry in result.asked.config.items()}
         for key, value in ({"machine": system_words(result)} | told).items():
             values.setdefault(key, set()).add(value)
     return names([printable(key, _MAX_VALUE) for key, found in values.items() if len(found) > 1], 2 * _MOST)
+
+
+def _changes_words(changes: Sequence[Change], most: int) -> str:
+    """'runtime.threads: 1 → 2', of at most so many changes."""
+    told = (
+        f"{printable(change.name, _MAX_VALUE)}: {printable(change.base, _MAX_VALUE)} → "
+        f"{printable(change.new, _MAX_VALUE)}"
+        for change in changes
+    )
+    return names([*told], most) or "nothing that is on record"
 
 
 def _code_words(version: str, environment: Mapping[str, Any], several: str = "") -> str:

@@ -1,5 +1,6 @@
 """From the facts of all sets to the whole page: groups of comparable results, each with all its parts."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,7 +32,7 @@ from reports.results.find import brief_name
 from reports.results.logs import Order, in_order, with_repeats
 from reports.results.result import Result
 from reports.text.formatting import distinct_labels, plural, printable
-from rules.records.experiment import trials_of
+from rules.records.experiment import ExperimentRecord, read_experiment, trials_of
 from rules.records.kept.published import PublishedTable
 from rules.records.metrics import Metric, metric_of_member
 from rules.scoring.comparable import problem_of, why_not_comparable
@@ -65,7 +66,7 @@ def build_page(
     sweeps, profiles, studies = other_sections(gathered)
     num_laws = len(sweeps) - len(gathered.sweeps)
     logged = [group for group in groups if group[0].is_logged]
-    head = _headline(gathered, sets, views, len(logged), (*sweeps, *profiles))
+    head = _headline(gathered, sets, views, len(logged), (*sweeps, *profiles)) + _unfinished(gathered.results)
     kinds = _kinds(gathered)
     terms = {word: meaning for kind in sorted(kinds) for word, meaning in details_of(kind).terms.items()}
     measured_kinds = kinds - {study.kind for study in gathered.studies}
@@ -172,6 +173,27 @@ def _headline(
         kinds = [groups[0].heading, *(group.heading.lower() for group in groups[1:])]
         return f"{' and '.join(kinds)} of {plural(len(gathered.measured), 'configuration')}"
     return printable(gathered.studies[0].title, 400)
+
+
+def _unfinished(results: Sequence[Result]) -> str:
+    """Say of results that one command asked for how many of their runs there are, and how to go on; '' of all.
+
+    A group that ends by a rule has as many as its rule asked for, and a configuration that failed is said to have.
+    """
+    places = {result.place.parent for result in results if result.place is not None}
+    if len(results) < 2 or len(places) != 1:
+        return ""
+    (folder,) = places
+    group = read_experiment(folder)
+    if not isinstance(group, ExperimentRecord) or group.stop is not None:
+        return ""
+    members = {each.folder for each in group.configurations if each.failure is None}
+    done = [min(each.num_runs, group.num_runs) for each in results if each.place and each.place.name in members]
+    num_planned, num_done = len(members) * group.num_runs, sum(done)
+    if len(done) < len(results) or num_done >= num_planned:
+        return ""
+    command = shlex.join(["dlrmbench", "resume", str(folder)])
+    return f"; unfinished: {num_done} of {num_planned} runs, '{printable(command)}' goes on"
 
 
 def _kinds(gathered: ReportContent) -> set[str]:

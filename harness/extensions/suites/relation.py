@@ -53,6 +53,7 @@ class SuiteRelation(Relation):
         suite: Suite = request.asked
         configurations: list[Configuration] = []
         repetitions = []
+        alike: list[str] = []
         for number, name in enumerate(suite.benchmarks, start=1):
             configs = {
                 side: kind.resolve(name, [*request.overrides, *suite.settings[side]], None) for side in (BASE, NEW)
@@ -64,6 +65,7 @@ class SuiteRelation(Relation):
                     f"{new.definition_sha256[:12]}), and times of two problems are not compared."
                 )
             title = load_benchmark(name).name
+            alike += [name] if configs[BASE].digest() == configs[NEW].digest() else []
             for side, config in configs.items():
                 kind.check(config.workload)
                 repetitions.append(kind.repetitions(config, request.runs))
@@ -75,6 +77,11 @@ class SuiteRelation(Relation):
                         values={BENCHMARK_AXIS: title, SIDE_AXIS: side},
                     )
                 )
+        if alike and len(alike) < len(suite.benchmarks):  # of all alike it is the noise that is asked for
+            raise RequestError(
+                f"{', '.join(alike)}: base and new are one configuration, whose ratio would be noise alone. "
+                "Set something else for one side, or leave it out."
+            )
         return Experiment(
             request=replace(request, order="pairs"),
             kind=kind,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from log_builder import make_runs, write_set
 from measured_builder import write_measured
+from records_builder import group_content
 from report_builder import write_run_set
 
 from reports.comparison.comparison import compare_results
@@ -88,6 +89,17 @@ def test_of_several_benchmarks_none_is_the_fastest(tmp_path: Path) -> None:
         path.write_text(json.dumps(content))
     title, _ = page_of(*folders)
     assert title == "4 configurations of dlrm_tiny, other"
+
+
+def test_a_group_that_was_killed_is_unfinished_and_says_how_to_go_on(tmp_path: Path) -> None:
+    group = tmp_path / "group"
+    folders = [measure(group / side, "throughput", rates(1000, number)) for side, number in (("a", 5), ("b", 3))]
+    members = [{"label": side, "folder": side} for side in "ab"]
+    for num_runs, is_unfinished in ((5, True), (3, False)):
+        content = group_content("suite", "pairs", members, kind="throughput", num_runs=num_runs)
+        (group / "experiment.json").write_text(json.dumps(content))
+        title, _ = page_of(*folders)
+        assert ("unfinished: 8 of 10 runs, 'dlrmbench resume " in html.unescape(title)) == is_unfinished
 
 
 def test_one_measurement_says_its_value(tmp_path: Path) -> None:

@@ -207,6 +207,16 @@ def test_a_file_that_is_no_suite_is_refused_before_anything_is_made(
     assert not (tmp_path / "out").exists() and not (tmp_path / "seen").exists()
 
 
+def test_a_benchmark_whose_sides_are_alike_beside_others_is_refused(suite: Command, tmp_path: Path) -> None:
+    text = (tmp_path / "second.toml").read_text()
+    (tmp_path / "second.toml").write_text(text.replace("global_batch_size = 512", "global_batch_size = 1024"))
+    sides = "[base.runtime]\nthreads = 1\n[new.runtime]\nthreads = 1\n[new.train]\nglobal_batch_size = 1024\n"
+    write(tmp_path / "some.toml", sides, ("dlrm_tiny", "second.toml"))
+    code, _, err = suite("some.toml")
+    assert code == 2 and "second.toml: base and new are one configuration" in " ".join(err.split())
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_model_of_somebody_elses_in_a_file_is_not_run(suite: Command, tmp_path: Path) -> None:
     text = (tmp_path / "second.toml").read_text().replace('model = "dlrm"', 'model = "theirs"')
     (tmp_path / "second.toml").write_text(text)
