@@ -27,10 +27,19 @@ class Lookups:
     """The lookups of a trace in their order, and how far each is from the last one of its row.
 
     Those of rows in local memory, whose device is -1, reach no cache and are not read. A sample is a query here.
+    Shares of lookups are of those of tables `are_below` DRAM; lookups of other tables have device -1.
     Where rows of tables differ in size, distances and caches of all tables are of the trace's units.
     """
 
-    def __init__(self, trace: AccessTrace, keys: Ids, tables: Ids, samples: Ids, devices: Ids) -> None:
+    def __init__(
+        self,
+        trace: AccessTrace,
+        keys: Ids,
+        tables: Ids,
+        samples: Ids,
+        devices: Ids,
+        are_below: Sequence[bool] | None = None,
+    ) -> None:
         is_remote = devices >= 0
         per_query = trace.samples_per_query
         self.num_tables, self.num_samples = len(trace.num_rows), trace.num_bags // per_query
@@ -41,6 +50,8 @@ class Lookups:
         self.bags = samples[is_remote] % per_query * self.num_tables + self.tables
         self.units = np.array(trace.row_units)[self.tables]
         self._of_tables = np.diff(trace.offsets).reshape(self.num_tables, self.num_samples, per_query).sum(axis=2)
+        if are_below is not None:
+            self._of_tables *= np.asarray(are_below)[:, None]
 
     @cached_property
     def distances(self) -> Floats:
@@ -64,7 +75,7 @@ class Lookups:
         return self.distances >= num_rows if num_rows else np.ones(len(self.keys), dtype=bool)
 
     def miss_ratio(self, missed: Flags, first: int = 0, stop: int | None = None) -> float:
-        """Return the share of all lookups of the samples from `first` to `stop` that miss, local ones included."""
+        """Return the share of the lookups of samples from `first` to `stop` that miss, of local rows included."""
         num_lookups = int(self._of_tables[:, first:stop].sum())
         begin, end = np.searchsorted(self.samples, (first, self.num_samples if stop is None else stop))
         return float(missed[begin:end].sum()) / max(1, num_lookups)
@@ -107,7 +118,7 @@ class Cache:
     num_rows: int
     """Rows, or units where rows differ in size."""
     share: float | None
-    """Its size, as a share of all rows; None without one."""
+    """Its size, as a share of the rows of tables below DRAM; None without one."""
     words: str = ""
     """What to call it beside the tier; empty without one."""
     of_tables: tuple[int, ...] | None = None

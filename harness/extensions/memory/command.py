@@ -168,7 +168,7 @@ def trace(
     "caches",
     type=several(share),
     metavar="SHARE,…",
-    help="LRU caches in DRAM, as shares of all rows.",
+    help="LRU caches in DRAM, as shares of the rows below DRAM.",
 )
 @click.option("--rate", type=amount, metavar="NUMBER", help="Queries a second.  [default: none waits]")
 @click.option("--fit-cache", "fit_bytes", type=SizeParam(), help="Share so much memory among the tables.")

@@ -26,7 +26,7 @@ class TierQuestion:
     row_bytes: int
     """Bytes of a row, or of the trace's unit where rows differ in size."""
     caches: tuple[float | None, ...]
-    """Shares of all rows in an LRU cache in DRAM; None: no cache."""
+    """Shares of the rows of tables below DRAM in an LRU cache in DRAM; None: no cache."""
     rate: float | None
     """Queries a second; None: none waits for another."""
     num_devices: int

@@ -69,8 +69,9 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
         for (name, tier), each in product(question.tiers.items(), counted)
     ]
     said = [_say_wait(setup, pool) for setup, pool in product(setups, question.pools)]
+    needs = f"What has to be read from the tier{_say_shares(question)}"
     tables = [
-        make_table("What has to be read from the tier", _list_needs(trace), map(_say_need, setups)),
+        make_table(needs, _list_needs(trace), map(_say_need, setups)),
         make_table("What a query waits for", _WAITS, [each.row for each in said]),
     ]
     tables += [] if question.rate is None else [_vary_rate(setups)]
@@ -146,7 +147,7 @@ def _place(trace: AccessTrace, question: TierQuestion) -> Lookups:
     devices[is_below] = place_rows(
         keys[is_below], num_units, num_local, question.num_devices, question.placement, units
     )
-    return Lookups(trace, keys, tables, samples, devices)
+    return Lookups(trace, keys, tables, samples, devices, _are_below(trace, question))
 
 
 def _are_below(trace: AccessTrace, question: TierQuestion) -> list[bool]:
@@ -160,6 +161,16 @@ def _count_kept(trace: AccessTrace, question: TierQuestion) -> int:
     """Return how many units the tables have that stay in DRAM whole."""
     of_each = zip(_are_below(trace, question), trace.num_rows, trace.row_units, strict=True)
     return sum(0 if is_below else rows * units for is_below, rows, units in of_each)
+
+
+def _name_side(question: TierQuestion) -> str:
+    """Return what follows a share of rows or lookups where tables of one side alone are below DRAM; else nothing."""
+    return "" if question.side is None else f" of the {question.side}'s side"
+
+
+def _say_shares(question: TierQuestion) -> str:
+    """Say in a table's title what shares are of where tables of one side alone are below DRAM; else nothing."""
+    return "" if question.side is None else f", shares of rows and lookups{_name_side(question)}"
 
 
 def _count_fleets(trace: AccessTrace, question: TierQuestion, setups: Sequence[Setup]) -> list[FleetRow]:
@@ -188,32 +199,32 @@ def _warm_up(trace: AccessTrace, lookups: Lookups, question: TierQuestion) -> tu
 
 def _choose_caches(trace: AccessTrace, lookups: Lookups, question: TierQuestion, first: int) -> _Caches:
     """Return the caches, those that are to be found after the misses from sample `first` on."""
-    num_rows, found, tables, findings = trace.num_units, list[Cache](), list[StudyTable](), list[str]()
+    found, tables, findings = list[Cache](), list[StudyTable](), list[str]()
+    num_rows, side = trace.num_units - _count_kept(trace, question), _name_side(question)
     if (hit_rate := question.hit_rate) is not None:
         table, size, most = _find_size(trace, lookups, question, hit_rate, first)
         tables.append(table)
         cache = num_rows if size is None else size
         share, memory = percent(cache / num_rows), num_bytes(cache * question.row_bytes)
-        words = f"cache of {share}, which hits {percent(hit_rate if size is not None else most)}"
+        words = f"cache of {share}{side}, which hits {percent(hit_rate if size is not None else most)}"
         found.append(Cache(num_rows=cache, share=cache / num_rows, words=words))
-        smallest = (
-            f"{share} of the {name_units(trace)}, {memory}, are the smallest LRU cache that hits {percent(hit_rate)}"
-        )
+        of_all = f"{share} of the {name_units(trace)}{side}, {memory},"
+        smallest = f"{of_all} are the smallest LRU cache that hits {percent(hit_rate)}"
         none = f"no LRU cache hits {percent(hit_rate)}: one of all rows hits {percent(most)}, all but first lookups"
         findings.append(f"{none if size is None else smallest} (computed).")
     if question.fit_bytes is not None:
-        table, sizes, (ratio, at_one) = _share_memory(trace, lookups, question.fit_bytes // question.row_bytes, first)
+        table, sizes, (ratio, at_one) = _share_memory(trace, lookups, question, question.fit_bytes, first)
         tables.append(table)
         memory = num_bytes(question.fit_bytes)
         words = f"{memory} shared among the tables"
         total = sum(size * units for size, units in zip(sizes, trace.row_units, strict=True))
         found.append(Cache(num_rows=total, share=total / num_rows, words=words, of_tables=sizes))
-        misses = f"{memory} of cache shared among the tables miss {percent(ratio)} of the lookups"
+        misses = f"{memory} of cache shared among the tables{side} miss {percent(ratio)} of their lookups"
         findings.append(f"{misses}, at one load factor for all {percent(at_one)} (computed).")
     for share_given in question.caches if question.caches != (None,) or not found else ():
         is_none = share_given is None
         size = 0 if share_given is None else max(1, round(share_given * num_rows))
-        words = "" if is_none else f"cache of {percent(share_given)}"
+        words = "" if is_none else f"cache of {percent(share_given)}{side}"
         found.append(Cache(num_rows=size, share=share_given, words=words))
     return _Caches(tuple(found), tuple(tables), tuple(findings))
 
@@ -398,7 +409,8 @@ def _say_warm_up(lookups: Lookups, setups: Sequence[Setup], first: int) -> list[
     found = list[str]()
     if first:
         most = max(cached.values(), key=lambda each: abs(each.from_empty - each.miss_ratio))
-        ratios = f"{percent(most.miss_ratio)} of the lookups, from an empty cache on {percent(most.from_empty)}"
+        of_lookups = f"of the lookups{_name_side(most.question)}"
+        ratios = f"{percent(most.miss_ratio)} {of_lookups}, from an empty cache on {percent(most.from_empty)}"
         found.append(
             f"The first {percent(first / lookups.num_samples, 0)} of the trace fill the caches and are not counted; "
             f"{most.cache.words}: {ratios} miss (computed)."
@@ -503,10 +515,10 @@ def _find_size(
     trace: AccessTrace, lookups: Lookups, question: TierQuestion, hit_rate: float, first: int
 ) -> tuple[StudyTable, int | None, float]:
     """Return the table of the smallest cache that hits so often, its rows, None of none, and the highest hit rate."""
-    curve = lookups.curve(first)
+    curve, num_units = lookups.curve(first), trace.num_units - _count_kept(trace, question)
     size = find_size(curve, hit_rate)
     rows = None if is_unlike(trace) else size
-    sizes = (None,) * 3 if size is None else (rows, size / trace.num_units, size * question.row_bytes)
+    sizes = (None,) * 3 if size is None else (rows, size / num_units, size * question.row_bytes)
     columns: Columns = (
         ("Hit rate", "share", "given"),
         ("Cache rows", None, "computed"),
@@ -520,11 +532,16 @@ def _find_size(
 
 
 def _share_memory(
-    trace: AccessTrace, lookups: Lookups, max_rows: int, first: int
+    trace: AccessTrace, lookups: Lookups, question: TierQuestion, max_bytes: int, first: int
 ) -> tuple[StudyTable, tuple[int, ...], Sequence[float]]:
-    """Return the table of each table's cache, their rows, and two miss ratios: theirs, and at one load factor."""
-    curves = [lookups.curve(first, table) for table in range(len(trace.num_rows))]
-    fitted, uniform = fit_caches(curves, trace.num_rows, max_rows, trace.row_units)
+    """Return the table of each table's cache, the rows of each [tables], and two miss ratios.
+
+    The ratios are theirs, and at one load factor. Tables that stay in DRAM whole have no cache.
+    """
+    below = [table for table, is_below in enumerate(_are_below(trace, question)) if is_below]
+    curves, num_rows = [lookups.curve(first, table) for table in below], [trace.num_rows[table] for table in below]
+    units = [trace.row_units[table] for table in below]
+    fitted, uniform = fit_caches(curves, num_rows, max_bytes // question.row_bytes, units)
     columns: Columns = (
         ("Table", None, "given"),
         ("Rows", None, "given"),
@@ -535,12 +552,14 @@ def _share_memory(
     )
     num_lookups = max(1, sum(curve.num_lookups for curve in curves))
     ratios = [count_misses(curves, sizes) / num_lookups for sizes in (fitted, uniform)]
-    rows: list[Row] = [("all", sum(trace.num_rows), sum(fitted), ratios[0], sum(uniform), ratios[1])]
-    for table, (curve, one, other) in enumerate(zip(curves, fitted, uniform, strict=True)):
+    rows: list[Row] = [("all", sum(num_rows), sum(fitted), ratios[0], sum(uniform), ratios[1])]
+    of_tables = [0] * len(trace.num_rows)
+    for table, curve, one, other in zip(below, curves, fitted, uniform, strict=True):
+        of_tables[table] = one
         at = (one, curve.miss_ratio(one), other, curve.miss_ratio(other))
         rows.append((trace.names[table], trace.num_rows[table], *at))
     title = "Memory shared among tables: fewest misses, and one load factor for all"
-    return make_table(title, columns, rows), fitted, ratios
+    return make_table(title, columns, rows), tuple(of_tables), ratios
 
 
 def _list_parameters(trace: AccessTrace, question: TierQuestion, first: int, place: str) -> list[Parameter]:

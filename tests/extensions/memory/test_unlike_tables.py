@@ -129,10 +129,13 @@ def test_tables_of_one_side_alone_are_below_dram() -> None:
         study = tiers_study(trace, question(side=side), None, "x")
         (host, _), (need,) = rows_of(study, "What a query"), rows_of(study, "What has to be read")
         assert host["Host link"] == pytest.approx(crossing)
-        of_side = rows[0] if side == "user" else rows[1] + rows[2]
-        assert need["Miss ratio"] == pytest.approx(of_side / sum(rows))
+        assert need["Miss ratio"] == 1.0, "of the lookups below DRAM"
         told = {each.name: each.value for each in study.parameters}
         assert told["tables below DRAM"] == f"those of the {side}'s side" and told["queries of the trace"] == 250
+    cached = tiers_study(trace, question(side="user", caches=(0.1,), hit_rate=0.5, fit_bytes=64 * 60), None, "x")
+    assert [row["Cache memory"] for row in rows_of(cached, "What has to be read")][-1] == 64 * 30
+    assert [row["Table"] for row in rows_of(cached, "Memory shared")] == ["all", "a"]
+    assert any("of the user's side" in finding for finding in cached.findings)
     nothing = tiers_study(trace, question(side="item", local_bytes=200 * 192 + 100 * 128), None, "x")
     assert nothing.findings[0].startswith("Nothing is remote")
 
