@@ -23,10 +23,10 @@ from harness.extensions.memory.tier import list_parameters
 from harness.extensions.memory.trace import is_unlike, name_units, read_trace, say_cold, say_least
 from harness.foundation.errors import HarnessError
 from harness.foundation.study import Columns, make_study, make_table
-from harness.foundation.virtual_clock import percentile_of
+from harness.foundation.virtual_clock import Times, percentile_of
 from reference_models.data.table_file import Side
 from reference_models.data.traces.trace import AccessTrace
-from reports.text.formatting import duration, num_bytes, percent, si
+from reports.text.formatting import duration, num_bytes, percent, plural, si
 from rules.benchmarks.loader import Benchmark
 from rules.records.study import Cell, Parameter, StudyRecord, StudyTable
 
@@ -51,6 +51,8 @@ _RATES: Columns = (
     ("p99 added", "s", "simulated"),
 )
 
+_LEAST_OF_P99 = 200
+"""Counted queries of a trace of which a p99 is said at least: of fewer, one or two would set it."""
 _ALONE = " when no query waits for another"
 _ORACLE = (
     "hot-local keeps the rows that this trace looks up most in local memory: an oracle, which knows the lookups "
@@ -338,7 +340,7 @@ def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
         return PoolResult(setup, pool, row, f"{label}: {question.rate:g} queries/s are {why}.", None, None, None)
     waits = setup.waits(pool)
     total = waits.total
-    wait_s, p99 = float(total.mean()), percentile_of(total, 0.99)
+    wait_s, p99 = float(total.mean()), _find_p99(setup, total)
     gain = None if pool == "host" else setup.speed_up(pool)
     gains = None if gain is None else _vary_gain(setup, pool, gain)
     faster = ""
@@ -346,13 +348,20 @@ def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
         of_range = f"{gains[0]:.2f} to {gains[1]:.2f} over the ranges of the tier's numbers"
         faster = f", {gain:.2f} times as fast as by the host ({of_range})"
     alone = _ALONE if question.rate is None else ""
-    wait = f"a query waits {duration(wait_s)} on average, {duration(p99)} at p99{alone}{faster} (simulated)"
+    of_queries = f"of {plural(len(setup.reads.rows), 'counted query', 'counted queries')}"
+    tail = f"{of_queries}, too few for a p99," if p99 is None else f"and {duration(p99)} at p99 {of_queries}"
+    wait = f"a query waits {duration(wait_s)} on average {tail}{alone}{faster} (simulated)"
     depth = waits.depth if most.busy_s and tier.read_latency_s.deeper else None
     parts: list[float | None] = [float(part.mean()) for part in waits.parts]
     if tier.shared_link(pool) is None and not tier.has_switch:
         parts[2:4] = None, None
     row = (*head, depth, *parts, wait_s, p99, gain, *(gains or (None, None)))
     return PoolResult(setup, pool, row, f"{label}: {wait}.", wait_s, gain, gains)
+
+
+def _find_p99(setup: Setup, waits: Times) -> float | None:
+    """Return the p99 of simulated waits, in seconds; None where they are of too few queries of the trace."""
+    return percentile_of(waits, 0.99) if len(setup.reads.rows) >= _LEAST_OF_P99 else None
 
 
 def _vary_gain(setup: Setup, pool: Pool, gain: float) -> tuple[float, float]:
@@ -446,7 +455,7 @@ def _vary_rate(setups: Sequence[Setup]) -> StudyTable:
             at = replace(setup, question=replace(setup.question, rate=load / busy_s))
             total = at.waits(pool).total
             head = (setup.name, setup.cache.share, pool, load / busy_s, load)
-            rows.append((*head, float(total.mean()), percentile_of(total, 0.99)))
+            rows.append((*head, float(total.mean()), _find_p99(setup, total)))
     return make_table(RATES, _RATES, rows)
 
 

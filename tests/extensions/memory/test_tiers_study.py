@@ -268,9 +268,17 @@ def test_misses_that_are_first_lookups_for_the_most_part_are_said_to_be(
 def test_a_wait_without_a_rate_is_said_to_be_of_queries_that_wait_for_none(asked: dict[str, Any]) -> None:
     alone = tiers_study(made_trace(), replace(question("nand"), **asked), None, "a test")
     assert "to a query when no query waits for another" in alone.title
-    assert "at p99 when no query waits for another (simulated)" in " ".join(alone.findings)
+    assert "at p99 of 400 counted queries when no query waits for another (simulated)" in " ".join(alone.findings)
     at_rate = tiers_study(made_trace(), replace(question("nand", rate=10.0), **asked), None, "a test")
     assert not any("waits for another" in said for said in (at_rate.title, *at_rate.findings))
+
+
+def test_no_p99_is_said_of_few_queries() -> None:
+    study = tiers_study(made_trace(num_bags=199), question("nand", rate=10.0), None, "a test")
+    (row,) = rows_of(study, "What a query")
+    assert row["p99 added"] is None and row["Mean added"] is not None
+    assert {each["p99 added"] for each in rows_of(study, "Other rates")} == {None}
+    assert "of 199 counted queries, too few for a p99" in study.findings[0]
 
 
 def test_the_machine_of_a_study_is_its_tiers() -> None:
