@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from harness.extensions.memory.fleet import PUBLISHED_POWER, Fleet, Hosts, count_hosts
-from harness.extensions.memory.setups import PoolResult, Row, Setup, TierQuestion
+from harness.extensions.memory.setups import PoolResult, Row, Setup, TierQuestion, say_rate
 from harness.foundation.study import Columns, make_table
 from reports.text.formatting import num_bytes, percent
 from rules.records.study import StudyTable
@@ -45,7 +45,7 @@ def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[F
     is_of_pools = has_pools or all(tier.has_switch for tier in question.tiers.values())
     claims = [_close_pools(said, has_pools=has_pools)] if is_of_pools else []
     if fleets or not claims:
-        claims.append(_close_fleets(question.fleet, fleets) + _compare_tiers(said))
+        claims.append(_close_fleets(question.fleet, fleets, said) + _compare_tiers(said))
     return f"{'. '.join(claims)}."
 
 
@@ -143,14 +143,16 @@ def show_fleets(fleet: Fleet, counted: Sequence[FleetRow]) -> StudyTable:
         )
         for number, each in enumerate(counted)
     ]
-    return make_table(f"Fleet of {fleet.rate:g} queries/s: hosts and power", columns, rows)
+    return make_table(f"Fleet of {say_rate(fleet.rate)} queries/s: hosts and power", columns, rows)
 
 
-def _close_fleets(fleet: Fleet | None, counted: Sequence[FleetRow]) -> str:
+def _close_fleets(fleet: Fleet | None, counted: Sequence[FleetRow], said: Sequence[PoolResult]) -> str:
     """Hold the power that is saved against what was published of software-defined memory."""
     published = "Software-defined memory's 5 % to 29 % less power (published, other models and hosts)"
     if fleet is None or not counted:
-        return f"{published} is not shown: it takes --fleet and --watts; the waits above are simulated"
+        num_waits = sum(each.wait_s is not None for each in said)
+        waits = "the waits above are simulated" if num_waits else "no wait was simulated at this rate"
+        return f"{published} is not shown: it takes --fleet and --watts; {waits}"
     before, *others = counted
     if fleet.watts is None:
         best = min(others, key=lambda each: each.hosts.number)

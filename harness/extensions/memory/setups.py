@@ -11,11 +11,28 @@ from harness.extensions.memory.pooling import Placement, Pool, RemoteReads, Reso
 from harness.extensions.memory.tier import Tier
 from reference_models.data.table_file import Side
 from reference_models.process.errors import ConfigError
+from reports.text.formatting import percent
 from rules.records.study import Cell
 
 Row = tuple[Cell, ...]
+_LEAST_TIMES = 10
+"""Loads of so much are said as times, not in per cent."""
 _MOST_ROW_BYTES = 1 << 30
 """Reads of all queries of a simulation are counted as whole numbers of 64 bits."""
+
+
+def say_rate(rate: float) -> str:
+    """Return a rate in queries a second as it was given, in digits: '10,000,000', '0.5'."""
+    return f"{rate:,.15g}"
+
+
+def say_busy(name: str, load: float) -> str:
+    """Say how much of the time a resource would be taken at a `load` of it: in per cent, or how many times it."""
+    return (
+        f"{name} {percent(load)} of the time"
+        if load < _LEAST_TIMES
+        else f"{name} {load:,.0f} times the time there is"
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

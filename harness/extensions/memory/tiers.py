@@ -18,7 +18,7 @@ from harness.extensions.memory.pooling import (
     link_bytes,
     place_rows,
 )
-from harness.extensions.memory.setups import PoolResult, Row, Setup, TierQuestion
+from harness.extensions.memory.setups import PoolResult, Row, Setup, TierQuestion, say_busy, say_rate
 from harness.extensions.memory.tier import list_parameters
 from harness.extensions.memory.trace import is_unlike, name_units, read_trace, say_cold, say_least
 from harness.foundation.errors import HarnessError
@@ -335,9 +335,11 @@ def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
     head = (setup.name, setup.cache.share, pool, *sizes, *busy)
     if question.rate is not None and load >= 1:
         asked = f"{si(most.amount * question.rate)}{most.unit} of {si(most.per_s)}{most.unit}, computed"
-        why = f"impossible, not simulated: they would take {most.name} {percent(load)} of the time ({asked})"
+        why = f"impossible, not simulated: they would take {say_busy(most.name, load)} ({asked})"
         row = (*head, *[None] * (len(_WAITS) - len(head)))
-        return PoolResult(setup, pool, row, f"{label}: {question.rate:g} queries/s are {why}.", None, None, None)
+        return PoolResult(
+            setup, pool, row, f"{label}: {say_rate(question.rate)} queries/s are {why}.", None, None, None
+        )
     waits = setup.waits(pool)
     total = waits.total
     wait_s, p99 = float(total.mean()), _find_p99(setup, total)
@@ -466,8 +468,8 @@ def _answer(setups: Sequence[Setup], answers: Sequence[str], said: Sequence[Pool
         return f"{found}nothing is remote"
     if (best := find_best(said)) is None:
         why = min(said, key=lambda each: each.setup.load(each.pool))
-        busy = f"{why.setup.busiest(why.pool).name} would be busy {percent(why.setup.load(why.pool))} of the time"
-        rate = f"{why.setup.question.rate:g} queries/s are impossible for"
+        busy = f"they would take {say_busy(why.setup.busiest(why.pool).name, why.setup.load(why.pool))}"
+        rate = f"{say_rate(why.setup.question.rate or 0.0)} queries/s are impossible for"
         of_all = f"each of {len(said)}, at best {why.setup.label}: " if len(said) > 1 else f"{why.setup.label}: "
         return f"{found}{rate} {of_all}{busy}, computed"
     if best.gain is not None:
@@ -478,7 +480,7 @@ def _answer(setups: Sequence[Setup], answers: Sequence[str], said: Sequence[Pool
     setup = best.setup
     missing = f", which misses {percent(setup.miss_ratio)}," if setup.cache.words and not answers else ""
     least = f" adds least of {len(waiting)}: " if len(waiting) > 1 else " adds "
-    rate = _ALONE if setup.question.rate is None else f" at {setup.question.rate:g} queries/s"
+    rate = _ALONE if setup.question.rate is None else f" at {say_rate(setup.question.rate)} queries/s"
     where = f"{setup.name} then" if len(answers) == 1 and len(waiting) == 1 else setup.label
     return f"{found}{where}{missing}{least}{duration(best.wait_s)} to a query{rate}, simulated"
 

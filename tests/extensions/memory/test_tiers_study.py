@@ -194,7 +194,12 @@ def test_a_rate_above_what_the_device_reads_is_said_to_be_impossible() -> None:
     assert "cache of 100.0 %, pooled by the host: a query waits" in study.findings[0], "the best case first"
     assert "impossible, not simulated: they would take a device's reads" in study.findings[1]
     none = tiers_study(made_trace(), replace(asked, caches=(0.01,)), None, "a test")
-    assert "40000 queries/s are impossible for nand, cache of 1.0 %: a device's reads would be busy" in none.title
+    assert "40,000 queries/s are impossible for nand, cache of 1.0 %: they would take a device's reads" in none.title
+    far = tiers_study(made_trace(), replace(asked, caches=(0.01,), rate=1e7), None, "a test")
+    assert all(
+        "10,000,000 queries/s" in said and " times the time there is" in said for said in (far.title, far.findings[0])
+    )
+    assert "no wait was simulated" in far.findings[-1] and "waits above" not in far.findings[-1]
 
 
 def test_a_rate_above_the_hosts_link_is_said_to_be_impossible_and_the_switch_gains_more_below_it() -> None:
