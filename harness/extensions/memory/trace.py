@@ -259,10 +259,13 @@ def name_units(trace: AccessTrace) -> str:
     return "bytes" if is_unlike(trace) else "rows"
 
 
-def say_cold(misses: str, num_lookups: int) -> str:
-    """Warn that most of `misses` are first lookups, which a longer trace than one of so many lookups has fewer of."""
+def say_cold(misses: str, num_lookups: int, more: str = "--lookups") -> str:
+    """Warn that most of `misses` are first lookups, of which a longer trace than of so many lookups has fewer.
+
+    `more` is what to have more of: the option, or lookups where a file has no more.
+    """
     return (
-        f"Most of {misses} are a row's first lookup, as in every short trace: one of more --lookups, than "
+        f"Most of {misses} are a row's first lookup, as in every short trace: one of more {more}, than "
         f"{num_lookups:,}, says what a cache misses in the long run."
     )
 

@@ -70,8 +70,9 @@ def trace_study(
             f"{percent(sample_rate)} of the rows that are looked up about as often, at least {LEAST_OF_GROUP:,}, "
             f"chosen by hash (as SHARDS). Caches of less than {LEAST_SAMPLED} sampled rows are left out."
         )
-    if kept.benchmark is not None and cold > ratio / 2:
-        remarks.append(say_cold("these misses", len(lookups[0])))
+    if cold > ratio / 2:
+        is_made = kept.benchmark is not None or kept.about.get("seed") is not None
+        remarks.append(say_cold("these misses", len(lookups[0]), "--lookups" if is_made else "lookups"))
     misses = _simulate(trace, lookups[0], policies)
     bins: Columns = (("Table", None, "given"), *((name, None, "measured") for name in _name_bins()))
     of_bins: list[tuple[Any, ...]] = [(name, *each) for name, each in zip(names, uses, strict=True)]
