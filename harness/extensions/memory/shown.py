@@ -25,9 +25,16 @@ def draw_memories(study: StudyRecord, table: StudyTable, id_: str) -> Chart | No
     if {"Queries/s", "Load", "Mean added"} <= names:
         return draw_waits(table, id_, "Queries/s", ("queries per second", si), "Wait against the rate")
     if {"Cache", "Mean added"} <= names:
-        axis = ("cache, as a share of all rows", percent)
-        return draw_waits(table, id_, "Cache", axis, "Wait against cache size")
+        return draw_waits(table, id_, "Cache", (name_axis(study), percent), "Wait against cache size")
     return draw_miss_ratios(study, table, id_)
+
+
+def name_axis(study: StudyRecord) -> str:
+    """Name what caches of a study are shares of: rows, or bytes where rows differ in size; of tiers, below DRAM."""
+    names = {column.name for table in study.tables for column in table.columns}
+    is_of_tiers = "Tier" in names
+    units = "bytes" if ("Cache memory" if is_of_tiers else "Memory") in names else "rows"
+    return f"cache, as a share of {f'the {units} below DRAM' if is_of_tiers else f'all {units}'}"
 
 
 def draw_miss_ratios(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
@@ -51,7 +58,7 @@ def draw_miss_ratios(study: StudyRecord, table: StudyTable, id_: str) -> Chart |
         )
         for hue, (name, line) in enumerate([*lines.items()][:_MOST_LINES])
     ]
-    panel = scaling_panel(series, ("cache, as a share of all rows", percent), ("miss ratio", percent))
+    panel = scaling_panel(series, (name_axis(study), percent), ("miss ratio", percent))
     figure = xy_figure(
         panel,
         id_=id_,

@@ -211,6 +211,8 @@ def test_tables_of_unlike_widths_and_sides_are_drawn_and_traced(name: str, insid
     assert done.returncode == 0, done.stderr
     study = json.loads(done.stdout)
     assert [check["is_passed"] for check in study["checks"]] == [True]
+    page = (tmp_path / "t" / "report.html").read_text()
+    assert "share of all bytes" in page and "share of all rows" not in page
     assert any("first lookup" in each and "one of more --lookups" in each for each in study["findings"])
     assert "10 % of the bytes" in study["title"] and "10 % of the bytes" in study["findings"][-1]
     assert [row[:4] for row in study["tables"][2]["rows"]][1:] == [

@@ -11,6 +11,7 @@ from harness.extensions.memory import pooling
 from harness.extensions.memory.caches import Lookups, count_misses, fit_caches
 from harness.extensions.memory.pooling import count_reads, place_rows
 from harness.extensions.memory.setups import TierQuestion
+from harness.extensions.memory.shown import name_axis
 from harness.extensions.memory.tier import find_tier
 from harness.extensions.memory.tiers import tiers_study
 from reference_models.data.table_file import Side, TableEntry
@@ -135,6 +136,7 @@ def test_tables_of_one_side_alone_are_below_dram() -> None:
     cached = tiers_study(trace, question(side="user", caches=(0.1,), hit_rate=0.5, fit_bytes=64 * 60), None, "x")
     assert [row["Cache memory"] for row in rows_of(cached, "What has to be read")][-1] == 64 * 30
     assert [row["Table"] for row in rows_of(cached, "Memory shared")] == ["all", "a"]
+    assert name_axis(cached) == "cache, as a share of the bytes below DRAM"
     assert any("of the user's side" in finding for finding in cached.findings)
     nothing = tiers_study(trace, question(side="item", local_bytes=200 * 192 + 100 * 128), None, "x")
     assert nothing.findings[0].startswith("Nothing is remote")
