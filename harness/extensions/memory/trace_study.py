@@ -25,6 +25,7 @@ _PUBLISHED_SHARE = 0.015
 _POLICY_SHARES = (0.005, _PUBLISHED_SHARE, 0.05, _SHARE_TOLD, 0.2)
 """Caches of which each policy is simulated, lookup by lookup."""
 _DEVIATIONS = 6.0
+_ESTIMATED = ", estimated from samples"
 
 
 class Misses(NamedTuple):
@@ -53,7 +54,8 @@ def trace_study(
     curves += [estimate_curve(each, sample_rate, seed) for each in lookups[1:]]
     uses = [reuse_histogram(each) for each in lookups]
     touched, merged = [sum(each) for each in uses], curves[0]
-    how: Origin = "computed" if all(curve.is_exact for curve in curves) else "modelled"
+    is_exact = all(curve.is_exact for curve in curves)
+    how = "computed" if is_exact else f"computed, estimated from {NUM_SAMPLES} samples of the rows"
     share, ratio, words = _choose_ratio(merged, trace.num_units)
     cold = touched[0] / len(lookups[0])
     least = "at least " if trace.are_rows_least else ""
@@ -64,7 +66,7 @@ def trace_study(
     ]
     if trace.are_rows_least:
         remarks.append(say_least(trace.num_rows))
-    if how == "modelled":
+    if not is_exact:
         remarks.append(
             f"Miss ratios are means of {NUM_SAMPLES} samples of the rows, in a range twice as wide. Each sample has "
             f"{percent(sample_rate)} of the rows that are looked up about as often, at least {LEAST_OF_GROUP:,}, "
@@ -83,9 +85,9 @@ def trace_study(
         seed=seed,
         findings=[*remarks, _say_best(trace, misses)],
         tables=(
-            _list_misses(trace, merged, how),
+            _list_misses(trace, merged, is_exact=is_exact),
             _list_policies(trace, misses),
-            _list_tables(trace, curves, touched, how),
+            _list_tables(trace, curves, touched, is_exact=is_exact),
             make_table("Touched rows by how often they are used", bins, of_bins),
         ),
         parameters=(
@@ -111,19 +113,19 @@ def _choose_ratio(curve: EstimatedCurve, num_rows: int) -> tuple[float, float, s
     return 1.0, curve.curves[0].miss_ratio(num_rows), percent(curve.curves[0].miss_ratio(num_rows))
 
 
-def _list_misses(trace: AccessTrace, curve: EstimatedCurve, how: Origin) -> StudyTable:
+def _list_misses(trace: AccessTrace, curve: EstimatedCurve, *, is_exact: bool) -> StudyTable:
     """List what caches of several sizes miss, with the ends of each estimate; none of too few sampled rows."""
-    ends: Columns = () if how == "computed" else (("Lowest", "share", how), ("Highest", "share", how))
+    ends: Columns = () if is_exact else (("Lowest", "share", "computed"), ("Highest", "share", "computed"))
     columns: Columns = (
         ("Cache", "share", "given"),
         _size_column(trace),
-        ("Miss ratio", "share", how),
+        ("Miss ratio", "share", "computed"),
         *ends,
     )
     sizes = [(share, round(share * trace.num_units)) for share in _SHARES]
     bytes_of = (trace.unit_bytes or 1) if is_unlike(trace) else 1
     cells = [(share, size * bytes_of, *curve.ratios(size)[: 1 + len(ends)]) for share, size in sizes]
-    title = "Misses of one LRU cache of the rows of all tables, by its size"
+    title = f"Misses of one LRU cache of the rows of all tables, by its size{'' if is_exact else _ESTIMATED}"
     return make_table(title, columns, [row for row in cells if row[2] is not None])
 
 
@@ -171,22 +173,24 @@ def _say_best(trace: AccessTrace, misses: Misses) -> str:
     )
     is_least = bool(others) and misses.ratios[best][told] < misses.ratios[others[0]][told]
     least = f" {'least' if is_least else 'no more than any'} of {len(ranked)} policies," if others else ""
-    remarks = [*beside, f"least at {num_least} of {len(_POLICY_SHARES)} sizes"] if others else []
+    remarks = (
+        [*beside, f"{POLICIES[best].title} is least at {num_least} of {len(_POLICY_SHARES)} sizes"] if others else []
+    )
     figures, remark = misses.ratios[best], ", ".join([*remarks, "simulated"])
     return (
         f"With {percent(_SHARE_TOLD, 0)} of the {name_units(trace)} {POLICIES[best].title} misses{least} "
         f"{percent(figures[told])} of the second half's lookups ({remark}), and with {percent(_PUBLISHED_SHARE)}, "
         f"published as enough for a decent training speed (Fang et al., 2022), {percent(figures[published])}: how "
         "unequal rows are sets the difference, so many of the hottest have "
-        f"{percent(misses.published_share)} of these lookups (measured)."
+        f"{percent(misses.published_share)} of these lookups (computed)."
     )
 
 
 def _list_tables(
-    trace: AccessTrace, curves: Sequence[EstimatedCurve], touched: Sequence[int], how: Origin
+    trace: AccessTrace, curves: Sequence[EstimatedCurve], touched: Sequence[int], *, is_exact: bool
 ) -> StudyTable:
     """List each table, after all together: what is touched of it, and what caches of shares of its rows miss."""
-    ends = ("",) if how == "computed" else ("", ", lowest", ", highest")
+    ends = ("",) if is_exact else ("", ", lowest", ", highest")
     about: Columns = (("Row", "B", "given"), ("Side", None, "given")) if trace.tables else ()
     said = [(None, None), *((table.row_bytes, table.side) for table in trace.tables)]
     names, rows = ["all", *trace.names], [sum(trace.num_rows), *trace.num_rows]
@@ -196,7 +200,7 @@ def _list_tables(
         *about,
         ("Lookups", None, "measured"),
         ("Touched", None, "measured"),
-        *((f"Cache {percent(share, 0)}{end}", "share", how) for share in _TABLE_SHARES for end in ends),
+        *((f"Cache {percent(share, 0)}{end}", "share", "computed") for share in _TABLE_SHARES for end in ends),
     )
     cells = [
         (
@@ -209,7 +213,8 @@ def _list_tables(
         )
         for number, (name, num, curve, hot) in enumerate(zip(names, rows, curves, touched, strict=True))
     ]
-    title = "Rows that are touched, and what an LRU cache of so many of a table's rows misses"
+    misses = f"what an LRU cache of so many of a table's rows misses{'' if is_exact else _ESTIMATED}"
+    title = f"Rows that are touched, and {misses}"
     return make_table(title, columns, cells)
 
 

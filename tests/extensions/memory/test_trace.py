@@ -95,6 +95,7 @@ def test_a_benchmark_is_traced_and_its_study_kept(inside: Command, tmp_path: Pat
     assert [check["is_passed"] for check in study["checks"]] == [True]
     assert "64,000 lookups touch" in study["findings"][0]
     assert "of 3 policies" in study["findings"][-1] and "simulated" in study["findings"][-1]
+    assert "LRU is least at" in study["findings"][-1] and "measured" not in study["findings"][-1]
     assert "Miss ratio against cache size" in (tmp_path / "t" / "report.html").read_text()
     manifest, trace = read_trace(tmp_path / "t")
     assert (manifest.benchmark, manifest.row_bytes, trace.num_bags) == ("rm1_deeprecsys", 128, 100)
@@ -108,7 +109,10 @@ def test_a_sample_of_the_other_split_has_a_range(inside: Command, tmp_path: Path
     other = inside("trace", "rm1_deeprecsys", "-o", "u", "--lookups", 32_000, *words)
     said = " ".join(other.stdout.split())
     assert other.returncode == 0 and "SHARDS" in said and "LRU misses " in said and "static" not in said
-    estimated = json.loads((tmp_path / "u" / "study.json").read_text())["tables"][0]
+    study = json.loads((tmp_path / "u" / "study.json").read_text())
+    estimated = study["tables"][0]
+    assert "estimated from" in study["title"] and "estimated from" in estimated["title"]
+    assert "modelled" not in json.dumps(study)
     assert [column["name"] for column in estimated["columns"]] == ["Cache", "Rows", "Miss ratio", "Lowest", "Highest"]
     assert all(0 <= row[3] <= row[2] <= row[4] <= 1 for row in estimated["rows"]) and len(estimated["rows"]) > 3
     assert inside("trace", "rm1_deeprecsys", "-o", "t", "--lookups", 32_000, "--policy", "lru").returncode == 0
