@@ -481,7 +481,8 @@ def _answer(setups: Sequence[Setup], answers: Sequence[str], said: Sequence[Pool
     missing = f", which misses {percent(setup.miss_ratio)}," if setup.cache.words and not answers else ""
     least = f" adds least of {len(waiting)}: " if len(waiting) > 1 else " adds "
     rate = _ALONE if setup.question.rate is None else f" at {say_rate(setup.question.rate)} queries/s"
-    where = f"{setup.name} then" if len(answers) == 1 and len(waiting) == 1 else setup.label
+    cache = f"cache of {percent(setup.cache.share or 0.0)}{_name_side(setup.question)}"
+    where = f"{setup.name} below a {cache}" if len(answers) == 1 and len(waiting) == 1 else setup.label
     return f"{found}{where}{missing}{least}{duration(best.wait_s)} to a query{rate}, simulated"
 
 
@@ -535,10 +536,11 @@ def _find_size(
         ("Cache rows", None, "computed"),
         ("Cache", "share", "computed"),
         ("Memory", "B", "computed"),
-        ("Highest hit rate", "share", "computed"),
+        ("Hit rate of all rows", "share", "computed"),
     )
     most = 1 - curve.num_cold / curve.num_lookups
-    title = "The smallest LRU cache of all tables that hits so often"
+    counted = f", after the first {percent(first / lookups.num_samples, 0)} of the trace" if first else ""
+    title = f"The smallest LRU cache of all tables{_name_side(question)} that hits so often{counted}"
     return make_table(title, columns, [(hit_rate, *sizes, most)]), size, most
 
 

@@ -245,6 +245,7 @@ def test_a_cache_that_is_found_is_what_is_simulated_and_said_first(asked: dict[s
     assert "adds" in study.title and "to a query" in study.title
     if "hit_rate" in asked:
         found = rows_of(study, "The smallest LRU cache")[0]
+        assert found["Hit rate of all rows"] > 0.6 and "nand below a cache of " in study.title  # type: ignore[operator]
         assert read["Cache rows"] == found["Cache rows"] and read["Miss ratio"] <= 0.4  # type: ignore[operator]
     else:
         found = rows_of(study, "Memory shared among tables")[0]
