@@ -172,6 +172,8 @@ def fit_caches(
     sizes_of = [1] * len(num_rows) if units is None else units
     factor = min(1.0, max_rows / sum(num * size for num, size in zip(num_rows, sizes_of, strict=True)))
     uniform = tuple(int(factor * num) for num in num_rows)
+    if factor == 1.0:  # all rows fit
+        return uniform, uniform
     sizes = [grid_sizes(num, factor) for num in num_rows]
     misses = [curve.misses(each) for curve, each in zip(curves, sizes, strict=True)]
     in_units = fit_sizes([each * size for each, size in zip(sizes, sizes_of, strict=True)], misses, max_rows)

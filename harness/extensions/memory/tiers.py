@@ -217,12 +217,17 @@ def _choose_caches(trace: AccessTrace, lookups: Lookups, question: TierQuestion,
     if question.fit_bytes is not None:
         table, sizes, (ratio, at_one) = _share_memory(trace, lookups, question, question.fit_bytes, first)
         tables.append(table)
-        memory = num_bytes(question.fit_bytes)
-        words = f"{memory} shared among the tables"
+        memory, all_bytes = num_bytes(question.fit_bytes), num_rows * question.row_bytes
+        is_whole = all_bytes <= question.fit_bytes
+        words = (
+            f"{num_bytes(all_bytes)} that hold all rows{side}" if is_whole else f"{memory} shared among the tables"
+        )
         total = sum(size * units for size, units in zip(sizes, trace.row_units, strict=True))
         found.append(Cache(num_rows=total, share=total / num_rows, words=words, of_tables=sizes))
         misses = f"{memory} of cache shared among the tables{side} miss {percent(ratio)} of their lookups"
-        findings.append(f"{misses}, at one load factor for all {percent(at_one)} (computed).")
+        shared = f"{misses}, at one load factor for all {percent(at_one)}"
+        whole = f"all rows{side} take {num_bytes(all_bytes)} and fit in {memory}: {percent(ratio)} of their lookups"
+        findings.append(f"{f'{whole} miss, the first of their rows' if is_whole else shared} (computed).")
     for share_given in question.caches if question.caches != (None,) or not found else ():
         is_none = share_given is None
         size = 0 if share_given is None else max(1, round(share_given * num_rows))

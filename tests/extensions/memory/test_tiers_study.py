@@ -252,6 +252,13 @@ def test_a_cache_that_is_found_is_what_is_simulated_and_said_first(asked: dict[s
         assert read["Miss ratio"] == pytest.approx(found["Miss ratio"])
 
 
+def test_memory_above_that_of_all_rows_is_said_to_hold_them() -> None:
+    study = tiers_study(made_trace(), question("nand", fit_bytes=10**12), None, "a test")
+    assert "all rows take 425.00 KiB and fit in 931.32 GiB" in study.findings[0]
+    (read,) = rows_of(study, "What has to be read")
+    assert read["Cache rows"] == 3_400 and "shared" not in study.title
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
