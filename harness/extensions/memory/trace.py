@@ -209,6 +209,12 @@ def read_trace(folder: Path) -> tuple[TraceManifest, AccessTrace]:
     """Read a trace that `keep_trace` wrote. Raises HarnessError: exit 8 for any damage, 9 where memory is short."""
     if not folder.exists():
         raise HarnessError(f"{folder}: no such folder. Give one that 'dlrmbench trace' made by -o.", ExitCode.INPUT)
+    if not folder.is_dir():
+        raise HarnessError(
+            f"{folder}: a file, expected the folder of a trace. 'dlrmbench trace {folder} -o DIR' makes one "
+            "of a file of tables or lookups; give DIR then.",
+            ExitCode.INPUT,
+        )
     manifest = read_record(folder / MANIFEST_FILE, TraceManifest)
     if manifest.num_bags % manifest.samples_per_query:
         raise HarnessError(

@@ -120,6 +120,9 @@ def test_a_trace_of_a_file_needs_the_size_of_a_row(inside: Command, kept: Path) 
 
 
 def test_what_is_no_trace_is_refused(inside: Command, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("name,rows\n")
+    file = inside("tiers", "--trace", "p.csv")
+    assert file.returncode == 8 and "p.csv: a file" in file.stderr and "Errno" not in file.stderr
     (tmp_path / "t").mkdir()
     missing = inside("tiers", "--trace", "t")
     assert missing.returncode == 8 and "manifest.json" in missing.stderr
