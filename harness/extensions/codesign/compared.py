@@ -7,9 +7,10 @@ from statistics import median
 import scipy.stats
 from msgspec.structs import asdict
 
-from harness.extensions.codesign.sampling import Method, sample
+from harness.extensions.codesign.sampling import NUM_DRAWN, Method, sample
 from harness.extensions.codesign.search import DesignOutcomes
 from harness.extensions.codesign.trials import Objective, Problem, Trial
+from harness.foundation.errors import HarnessError
 from harness.foundation.study import Columns, make_table
 from reports.text.formatting import percent, plural
 from rules.records.study import Cell, StudyTable
@@ -20,15 +21,26 @@ _NAMES: Mapping[Objective, str] = {"latency_s": "latency", "energy_j": "energy"}
 _LEVEL = 0.05
 """Below which the sign test's p-value says that one method is better than another."""
 _SAME = 1e-9
-"""How far above the least a design is that is as good, but for rounding."""
+"""How far above another a design is that is as good, but for rounding; as a share of the least."""
 _COLUMNS: Columns = (
     ("Search", None, "given"),
     ("Seeds", None, "given"),
     ("Least above", "share", "modelled"),
     ("Median above", "share", "modelled"),
     ("Most above", "share", "modelled"),
-    ("Seeds with none better", None, "modelled"),
+    ("Seeds with no search better", None, "modelled"),
 )
+
+
+def refuse_few_trials(methods: Sequence[Method], num_trials: int) -> None:
+    """Raise HarnessError (exit 2) where all points of a method would be drawn at random, as those of `random` are."""
+    for method in methods:
+        if num_trials <= (num_drawn := NUM_DRAWN.get(method, 0)):
+            raise HarnessError(
+                f"--trials {num_trials}: the first {num_drawn} points of {method} are drawn at random, so that "
+                f"nothing is compared by so few. Give --trials {num_drawn + 1} or more (such as 40), or --by without "
+                f"{method}."
+            )
 
 
 def compare_methods(problem: Problem, methods: Sequence[Method], num_trials: int, seeds: Sequence[int]) -> Compared:
@@ -63,20 +75,24 @@ def say_compared(compared: Compared, searched: DesignOutcomes, num_trials: int) 
         parts.append(f"{other} {percent(median(gaps[other]))} ({signs})")
     product = _product_of(searched)
     saving = 1 - median(map(product, compared[first])) / product(searched.by_hand)
-    said = f"{', '.join(parts)}; {percent(saving)} below by hand"
+    said = f"{', '.join(parts)}; {percent(saving)} less than by hand"
     if first != "gp":
         return f"{said}."
-    said += " (published: 18 %, 40 %, other networks: Shi et al., 2020)."
+    said += " (published: 18 %, 40 % less, other networks: Shi et al., 2020)."
     claim = "a constrained Bayesian search finds better designs in as many trials"
     return f"{said} {'Shown' if is_better else 'Not shown'} here: {claim}." if others else said
 
 
 def table_compared(compared: Compared, searched: DesignOutcomes) -> StudyTable:
-    """List how far the best designs of each method are from the optimum, of the seeds the least, median and most."""
+    """List how far the best designs of each method are from the optimum, of the seeds the least, median and most, and
+    in how many no other method's is better."""
     than = "the optimum" if searched.optimum is not None else "the best that any of them found"
     rows = list[tuple[Cell, ...]]()
-    for method, gaps in _find_gaps(compared, searched).items():
-        rows.append((method, len(gaps), min(gaps), median(gaps), max(gaps), sum(gap <= _SAME for gap in gaps)))
+    by_method = _find_gaps(compared, searched)
+    least = [min(gaps) for gaps in zip(*by_method.values(), strict=True)]
+    for method, gaps in by_method.items():
+        num_best = sum(gap - best <= _SAME for gap, best in zip(gaps, least, strict=True))
+        rows.append((method, len(gaps), min(gaps), median(gaps), max(gaps), num_best))
     title = f"Searches of hardware and tile together: how far above {than} the best design of a seed is"
     return make_table(title, _COLUMNS, rows)
 
@@ -96,7 +112,7 @@ def _find_gaps(compared: Compared, searched: DesignOutcomes) -> dict[Method, lis
 
 def _compare(ours: Sequence[float], others: Sequence[float]) -> tuple[int, int, float]:
     """Return in how many seeds ours is below the other, in how many above, and the p-value of the sign test."""
-    num_better = sum(one < other for one, other in zip(ours, others, strict=True))
-    num_worse = sum(one > other for one, other in zip(ours, others, strict=True))
+    num_better = sum(other - one > _SAME for one, other in zip(ours, others, strict=True))
+    num_worse = sum(one - other > _SAME for one, other in zip(ours, others, strict=True))
     num = num_better + num_worse
     return num_better, num_worse, float(scipy.stats.binomtest(num_better, num).pvalue) if num else 1.0

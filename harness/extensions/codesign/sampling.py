@@ -20,8 +20,8 @@ Score = Callable[[Trial], tuple[float, ...]]
 """Numbers of a valid trial, all of which are to become small."""
 POPULATION = 20
 """Trials of a generation of NSGA-II."""
-_STARTUP = 10
-"""Trials that are drawn at random before a Gaussian process is fitted to them."""
+NUM_DRAWN: Mapping[Method, int] = {"gp": 10, "nsga2": POPULATION}
+"""Trials that are drawn at random before a Gaussian process is fitted to them, or before the first are bred."""
 _BATCH, _MOST_DRAWS = 4096, 1 << 22
 """Points that are drawn at once, and in vain before a space is taken to have no more that are valid."""
 _MOST_REFUSED = 100
@@ -167,7 +167,7 @@ def _sample_by_gp(run: _Run) -> None:
     """Ask a Gaussian process of the score and one of each bound (constrained expected improvement, Gardner et al.,
     2014), whose proposal is moved to a valid point nearby."""
     with quiet_optuna() as optuna:
-        begun, distributions = run.begin(_STARTUP), run.distributions(optuna, is_whole=False)
+        begun, distributions = run.begin(NUM_DRAWN["gp"]), run.distributions(optuna, is_whole=False)
         if not begun:
             return
         sampler = optuna.samplers.GPSampler(

@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 
 from harness.config.run_config import RunConfig
 from harness.extensions.codesign.accelerator import LOOKUPS, ORDERS, TILE, PEArray, Point, list_nests
-from harness.extensions.codesign.compared import compare_methods, say_compared, table_compared
+from harness.extensions.codesign.compared import compare_methods, refuse_few_trials, say_compared, table_compared
 from harness.extensions.codesign.sampling import Method
 from harness.extensions.codesign.search import Mode, search_all
 from harness.extensions.codesign.trials import Objective, Problem, Trial, find_tiling
@@ -76,8 +76,10 @@ def space_study(
 
     A space that takes more than about a minute to try whole is searched by the first of `methods`, `gp` without any,
     in `num_trials` valid points; all of them are compared in as many points of each of `num_seeds` seeds.
-    Raises ConfigError for a benchmark without products and lookups, HarnessError where optuna is missing.
+    Raises ConfigError for a benchmark without products and lookups, HarnessError where optuna is missing, or where
+    `num_trials` are no more than what one of `methods` draws at random before it begins.
     """
+    refuse_few_trials(methods, num_trials)
     workload, space = config.workload, asdict(array.space)
     step = workload.model_spec.costs.step(workload.model, workload.data.mapped, workload.train.global_batch_size)
     if not (nests := list_nests(step, [max(space[name]) for name in TILE])):

@@ -60,6 +60,8 @@ def test_a_strangers_file_is_shown_as_text(inside: Command, tmp_path: Path) -> N
         (("--space", "pe_array", "--pareto", "area"), "'area' is not one of"),
         (("--space", "pe_aray"), "Did you mean 'pe_array'"),
         (("--space", "missing.toml"), "missing.toml"),
+        (("--by", "gp,random", "--trials", 10), "Give --trials 11 or more (such as 40), or --by without gp."),
+        (("--by", "random,nsga2", "--trials", 20), "the first 20 points of nsga2 are drawn at random"),
     ],
 )
 def test_what_does_not_go_together_is_refused(inside: Command, arguments: tuple[str, ...], said: str) -> None:
