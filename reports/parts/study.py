@@ -1,6 +1,8 @@
 """A study in blocks: what was found, what it rests on, its tables, what was checked; every column says its origin."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeGuard
 
 from reports.document.blocks import Block, Bullets, Cell, Heading, Prose, Table, TableColumn, table_of, text_table
@@ -8,6 +10,7 @@ from reports.facts.profile import amount
 from reports.parts.load import environment_words
 from reports.text.formatting import (
     MISSING,
+    TimeUnit,
     byte_unit,
     count,
     decimal_unit,
@@ -88,9 +91,9 @@ def is_amount(value: Value) -> TypeGuard[int | float]:
 def _number_format(unit: str | None, values: Sequence[float]) -> Callable[[float], str]:
     """How numbers of an SI unit are printed: those of one column in one unit, that of the largest."""
     if unit == "s":
-        seconds = time_unit(values)
         if _are_near(values):
-            return seconds.text
+            return _near_seconds(values).text
+        seconds = time_unit(values)
         return lambda value: f"{significant(value / seconds.seconds)} {seconds.name}"
     if unit == "B":
         size = byte_unit(values)
@@ -106,6 +109,17 @@ def _number_format(unit: str | None, values: Sequence[float]) -> Callable[[float
             f"{significant(value / prefix.factor)} {prefix.name}".rstrip(), printable(unit)
         )
     return lambda value: count(value) if float(value).is_integer() else f"{value:.4g}"
+
+
+def _near_seconds(values: Sequence[float]) -> TimeUnit:
+    """The unit of the least, as it is said alone; where values differ, with three significant digits of it."""
+    positive = {value for value in values if value > 0 and math.isfinite(value)}
+    least = min(positive, default=None)
+    seconds = time_unit([least])
+    if least is None or len(positive) == 1:
+        return seconds
+    digits = 2 - math.floor(math.log10(least / seconds.seconds))
+    return replace(seconds, digits=max(seconds.digits, min(9, digits)))
 
 
 def _are_near(values: Sequence[float]) -> bool:

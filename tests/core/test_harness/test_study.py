@@ -11,7 +11,7 @@ from harness.cli.shared.output import VERBOSE
 from harness.cli.shared.studies import show_answer
 from harness.config.run_config import resolve
 from harness.foundation.study import make_check, make_study, make_table
-from reports.parts.study import study_blocks
+from reports.parts.study import study_blocks, study_table
 from reports.render.markdown import render_markdown
 from reports.render.terminal import plain, render_terminal
 from rules.records.codec import Damage, decode, encode
@@ -98,6 +98,23 @@ def test_every_column_names_its_origin_and_every_parameter_its_source(study: Stu
 def test_a_check_that_fails_is_said_to(study: StudyRecord) -> None:
     check = make_check("elements", expected=2, found=1)
     assert "FAILED" in render_terminal(study_blocks(replace_checks(study, check)), width=100, style=plain)
+
+
+@pytest.mark.parametrize(
+    ("times_s", "shown"),
+    [
+        ((1.281e-3, 871.2e-6, 912e-6), ["1,281.0 µs", "871.2 µs", "912.0 µs"]),
+        ((1.21e-3, 1.24e-3), ["1.21 ms", "1.24 ms"]),
+        ((0.85, 1.3), ["850.0 ms", "1,300.0 ms"]),
+        ((1.21e-3, None), ["1.2 ms", "—"]),
+        ((0.0, 0.0), ["0.00 s", "0.00 s"]),
+    ],
+)
+def test_times_that_differ_are_told_apart_in_the_unit_of_the_least(
+    times_s: tuple[float | None, ...], shown: list[str]
+) -> None:
+    table = study_table(make_table("Times", [("Latency", "s", "modelled")], [(each,) for each in times_s]))
+    assert [row[0].text for row in table.rows] == shown
 
 
 def replace_checks(study: StudyRecord, *checks: object) -> StudyRecord:
