@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from harness.extensions.usage.crew import RetrievalTrial
-from harness.extensions.usage.definition import AskedModel
+from harness.extensions.usage.definition import CURVE, AskedModel
 from harness.foundation.virtual_clock import percentile_of
 from reference_models.serving.pagerank import STEPS
 from reports.statistics.intervals import Interval, mean_interval
@@ -109,8 +109,17 @@ class Curve:
     def advice(self, where: str) -> str:
         """Say which number to take for the precision that is wanted, or that one stage is better.
 
-        It begins with `where`, the value of an axis or nothing.
+        It begins with `where`, the value of an axis or nothing, and ends with which of the usual numbers were not
+        tried, where the numbers are the axis.
         """
+        tried = [each.subgraphs for each in self.points]
+        untried = [str(number) for number in CURVE if str(number) not in tried]
+        note = (
+            f" Only {names(tried, 5)} were tried, not {names(untried, 5)}; without --axis all are." if untried else ""
+        )
+        return f"{self._advise(where)}{note}"
+
+    def _advise(self, where: str) -> str:
         found, start = self.chosen(), f"{where}{self.name}, for a precision of {percent(self.wanted, 0)}"
         measured = f"(measured, over {self.num_nodes} nodes)"
         if found is None:

@@ -82,6 +82,9 @@ def test_numbers_that_are_the_axis_are_one_curve() -> None:
     curves = [(each, curve_of(trial(0, each, 0.9, 2.0))) for each in ("all", "10", "2")]
     ((where, joined),) = join_varied(curves, "find.num_subgraphs")
     assert (where, [each.subgraphs for each in joined.points]) == ("", ["2", "10", "all"])
+    assert joined.advice("").endswith(" Only 2, 10, all were tried, not 1, 5, 20; without --axis all are.")
+    usual = curve_of(*[trial(0, str(number), 0.9, 2.0) for number in (1, 2, 5, 10, 20)])
+    assert "tried" not in usual.advice("")
     assert [where for where, _ in join_varied(curves, "find.top_k")] == [f"find.top_k={each}: " for each, _ in curves]
     assert [where for where, _ in join_varied(curves[:1], None)] == [""]
 
