@@ -95,8 +95,7 @@ def checkpoint_words(rows: Sequence[Row]) -> str:
         return ""
     labels = [printable(row["Configuration"], 80) if len(rows) > 1 else f"{row['Bits']} bits" for row in rows]
     parts = [
-        f"{label} {row['All, × fewer']:.1f} × fewer bytes (embeddings alone {row['Embeddings, × fewer']:.1f} ×), "
-        f"{_capacity(row['To restore, × less'])}"
+        f"{label} {_bytes(row['All, × fewer'])} ({_alone(row)}), {_capacity(row['To restore, × less'])}"
         for label, row in zip(labels, rows, strict=True)
     ]
     last, why = rows[-1], ""
@@ -113,18 +112,32 @@ def checkpoint_words(rows: Sequence[Row]) -> str:
     )
 
 
+def _bytes(times_fewer: float) -> str:
+    """'12.3 × fewer bytes', or '1.2 times as many bytes' where they are more."""
+    return _times(times_fewer, "fewer bytes", "as many bytes")
+
+
+def _alone(row: Row) -> str:
+    return f"embeddings alone {_times(row['Embeddings, × fewer'], 'fewer', 'as many')}"
+
+
 def _capacity(times_less: float) -> str:
-    """'4.3 × less capacity'; a base of all rows in 32 bits and an increment take more than all rows."""
-    if times_less >= 1:
-        return f"{times_less:.1f} × less capacity"
-    return f"{1 / max(times_less, 1e-9):.1f} × the capacity"  # a file may say that all rows have no bytes
+    """'4.3 × less capacity', or '2.0 times as much capacity': a base of all rows in 32 bits and an increment take
+    more than all rows."""
+    return _times(times_less, "less capacity", "as much capacity")
+
+
+def _times(ratio: float, less: str, more: str) -> str:
+    if ratio >= 1:
+        return f"{ratio:.1f} × {less}"
+    return f"{1 / max(ratio, 1e-9):.1f} times {more}"  # a file may say that all rows have no bytes
 
 
 def row_words(row: Row) -> str:
     """Say in a sentence what one configuration writes and keeps, and what restoring costs beside writing."""
     return (
-        f"{printable(row['Configuration'], 40)}: {row['All, × fewer']:.1f} × fewer bytes written than by checkpoints "
-        f"of all rows in 32 bits (embeddings alone {row['Embeddings, × fewer']:.1f} ×), "
+        f"{printable(row['Configuration'], 80)}: {_bytes(row['All, × fewer'])} written, against checkpoints of all "
+        f"rows in 32 bits ({_alone(row)}), "
         f"{_capacity(row['To restore, × less'])}; writing one takes {duration(row['Writing'])}, while training "
         f"stands still for {duration(row['Stall'] + row['Waiting'])}, and restoring one {duration(row['Restoring'])}"
         f", of {num_bytes(row['To restore'])} (measured; files just written)."
@@ -138,10 +151,10 @@ def hold_against_published(rows: Sequence[Row]) -> str:
     rest = 1 - best["Embeddings written"] / max(best["All written"], 1)
     changed = "" if best["Rows changed"] is None else f", rows that change ({percent(best['Rows changed'])} of all)"
     return (
-        f"Check-N-Run published {_PUBLISHED}, {_PUBLISHED_OF}; here {printable(best['Configuration'], 24)} has "
-        f"{best['All, × fewer']:.1f} × and {best['To restore, × less']:.1f} × (bytes measured), so that is "
-        f"{'' if is_shown else 'not '}shown, as set by bits{changed} and what stays in 32 bits, optimizer sums above "
-        f"all ({percent(rest)} of what is written)."
+        f"Check-N-Run published {_PUBLISHED}, {_PUBLISHED_OF}; here, at "
+        f"{best['Bits']} bits, {_bytes(best['All, × fewer'])}, {_capacity(best['To restore, × less'])} (bytes "
+        f"measured), so that is {'' if is_shown else 'not '}shown, as set by bits{changed} and what stays in 32 "
+        f"bits, optimizer sums above all ({percent(rest)} of what is written)."
     )
 
 

@@ -191,11 +191,11 @@ def test_the_study_of_a_set_adds_up_what_its_run_recorded(run_folder: Path, tmp_
     on_disk = sum(path.stat().st_size for path in (run_folder / "extra/run_0/checkpoints").rglob("*.*"))
     assert written == on_disk, "manifests too"
     assert "optimizer sums" in study.findings[-1] and "Young/Daly" in study.findings[1]
-    fewer, less = (f"{row[name]:.1f} ×" for name in ("All, × fewer", "To restore, × less"))
+    fewer, less = f"{row['All, × fewer']:.1f} ×", f"{1 / row['To restore, × less']:.1f} times as much capacity"
     assert f"{fewer} fewer bytes written" in study.findings[0]
-    assert f", {1 / row['To restore, × less']:.1f} × the capacity" in study.findings[0]
+    assert f", {less};" in study.findings[0]
     assert "writing one takes" in study.findings[0] and "restoring one" in study.findings[0]
-    assert f"{fewer} and {less} (bytes measured), so that is not shown" in study.findings[-1]
+    assert f"{fewer} fewer bytes, {less} (bytes measured), so that is not shown" in study.findings[-1]
     assert all(len(each) <= MAX_TEXT for each in study.findings)
     done = run_inside(tmp_path, "report", run_folder, "-o", "page.html", "--mtbf", "12h", "--no-second-opinion")
     assert done.returncode == 0, done.stderr
@@ -211,8 +211,25 @@ def test_a_base_and_an_increment_in_32_bits_take_more_capacity_than_all_rows() -
     row = {"Bits": 32, "All, × fewer": 2.0, "Embeddings, × fewer": 2.0, "All written": 9, "Embeddings written": 8}
     assert "less capacity" in checkpoint_words([{**row, "To restore, × less": 2.5}])
     words = checkpoint_words([{**row, "To restore, × less": 0.8}])
-    assert "× the capacity" in checkpoint_words([{**row, "To restore, × less": 0.0}]), "as a stranger's file may say"
-    assert ", 1.2 × the capacity" in words and "2.5 to 8 × less capacity" in words
+    assert "times as much capacity" in checkpoint_words([{**row, "To restore, × less": 0.0}]), (
+        "as a stranger's file may say"
+    )
+    assert "1.2 times as much capacity" in words and "2.5 to 8 × less capacity" in words
+
+
+def test_more_bytes_than_of_all_rows_are_not_said_to_be_fewer_and_no_name_is_cut() -> None:
+    from reports.facts.checkpoints import hold_against_published, row_words
+
+    times = dict.fromkeys(("Writing", "Stall", "Waiting", "Restoring"), 0.0123)
+    ratios = {"All, × fewer": 0.8, "Embeddings, × fewer": 0.5, "To restore, × less": 0.5}
+    sizes = {"To restore": 123_456_789, "All written": 9, "Embeddings written": 8}
+    name = "2026-11-27T10-45-12Z-dlrm_small-checkpoint.bits=32-and-more"
+    row = {"Configuration": name, "Bits": 32, "Rows changed": 0.23, **times, **ratios, **sizes}
+    said = row_words(row)
+    assert said.startswith(f"{name}: 1.2 times as many bytes written")
+    assert "(embeddings alone 2.0 times as many), 2.0 times as much capacity;" in said
+    assert "at 32 bits, 1.2 times as many bytes, 2.0 times as much capacity" in hold_against_published([row])
+    assert all(len(each) <= MAX_TEXT and "…" not in each for each in (said, hold_against_published([row])))
 
 
 @pytest.mark.parametrize(("stall_s", "mtbf_s"), [(0.01, 3600.0), (1.0, 43_200.0), (30.0, 3600.0)])
