@@ -336,7 +336,8 @@ def say_moves(task: Task, found: Mapping[str, Sequence[FoundPlan]]) -> str:
         f"{num_bytes(moved[name][1])} of {num_bytes(whole)}"
     )
     if today_s is None:
-        return f"{said}; today's has no known cost."
+        fault = found[TODAY][0].fault if TODAY in found else None
+        return f"{said}; today's has no cost" + (f": {fault}" if fault else ".")
     share = costs[name] / today_s - 1
     return f"{said}, and costs {percent(abs(share))} {'more' if share > 0 else 'less'}."
 

@@ -46,7 +46,7 @@ from reference_models.distributed.placement import Devices, PlannerEstimate
 from reference_models.distributed.search.costs import Additive, Bandwidth, Exchange, SetCost, Sum
 from reference_models.distributed.search.optimal import MAX_ENUMERATED, lower_bound
 from reference_models.distributed.search.registry import TORCHREC, find_search
-from reference_models.distributed.search.task import Plan, Task, find_fault
+from reference_models.distributed.search.task import Plan, Task, find_fault, list_not_kept
 from reference_models.distributed.search.tasks import NEUROSHARD, describe_tables, generate_tasks, read_tasks, task_of
 from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.registry import find_model
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
 NUM_GENERATED = 10
 _OPTIMUM = "optimum"
+_MAX_NAMED = 5
+"""Tables that a message names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -281,6 +283,8 @@ def _find_plans(
             found[name] = [_search(question, costs, name, task, policy) for task in tasks]
     if question.today is not None:
         found = _add_today(question.today, costs, tasks[0], found)
+    if tasks[0].kept:
+        found = {name: [_refuse_not_kept(tasks[0], each, question.table_names)] for name, (each,) in found.items()}
     faults = [each.fault for of in found.values() for each in of]
     if None not in faults and estimate is None:
         raise next(fault for fault in faults if fault is not None)
@@ -302,6 +306,22 @@ def _add_today(
         rows[IMPROVED] = FoundPlan(search=IMPROVED, fault=error)
     rows |= {name: each for name, (each,) in found.items()}
     return {name: [_name_as_today(task, each, today)] for name, each in rows.items()}
+
+
+def _refuse_not_kept(task: Task, found: FoundPlan, names: Sequence[str]) -> FoundPlan:
+    """Return what was found, or why it is no plan where it has a table elsewhere than the task keeps it: such a plan
+    has no cost here, so that it is neither compared nor kept. `names` are of the tables, or empty."""
+    if found.plan is None:
+        if found.cost_s is None:
+            return found
+        why = "it does not obey --keep: TorchRec's planner knows no tables that stay where they are."
+    elif away := list_not_kept(task, found.plan):
+        said = [f"{names[table] if names else f'table {table}'} to device {device}" for table, device in away]
+        more = f" and {len(said) - _MAX_NAMED} more" if len(said) > _MAX_NAMED else ""
+        why = f"it does not obey --keep: it would have to move {', '.join(said[:_MAX_NAMED])}{more}."
+    else:
+        return found
+    return FoundPlan(search=found.search, fault=ConfigError(why))
 
 
 def _name_as_today(task: Task, found: FoundPlan, today: Plan) -> FoundPlan:

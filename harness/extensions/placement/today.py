@@ -35,12 +35,15 @@ def read_today(path: Path, task: Task) -> Plan:
 
 
 def improve_today(task: Task, cost: SetCost, today: Plan) -> Plan:
-    """Return today's plan after moves and swaps of its parts, which cut nothing and join nothing. Raises ConfigError
-    where they find no room."""
+    """Return today's plan after moves and swaps of its parts, which cut nothing and join nothing but what the task
+    keeps: that is whole on its device. Raises ConfigError where they find no room."""
     costs = PieceCosts(task, cost)
     held: list[list[tuple[int, int]]] = [[] for _ in range(task.num_devices)]
+    for table, device in task.kept:
+        held[device].append((table, task.tables[table].dim))
     for shard in today.shards:
-        held[shard.device].append((shard.table, shard.num_columns))
+        if shard.table not in dict(task.kept):
+            held[shard.device].append((shard.table, shard.num_columns))
     roomy, _ = find_room(costs, tuple(map(tuple, held)), IMPROVED)
     return plan_of(costs, descend(Layout(costs, roomy))[1], IMPROVED)
 

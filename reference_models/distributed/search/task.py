@@ -138,6 +138,12 @@ def place_whole(task: Task, devices: Sequence[int]) -> Plan:
     )
 
 
+def list_not_kept(task: Task, plan: Plan) -> list[tuple[int, int]]:
+    """List the tables, each with its device, that the task keeps and the plan has columns of elsewhere."""
+    away = {shard.table for shard in plan.shards if dict(task.kept).get(shard.table, shard.device) != shard.device}
+    return [(table, device) for table, device in sorted(task.kept) if table in away]
+
+
 def find_fault(task: Task, plan: Plan) -> str | None:
     """Return the first way in which a plan is none of the task: columns left out, placed twice or outside of their
     table, a device that is not there, or more than its memory; None for a plan that may be used."""

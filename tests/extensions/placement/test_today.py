@@ -14,7 +14,7 @@ from reference_models.distributed.search.autoshard import Policy
 from reference_models.distributed.search.costs import Bandwidth
 from reference_models.distributed.search.heuristics import lookup
 from reference_models.distributed.search.registry import SEARCHES, find_search
-from reference_models.distributed.search.task import Plan, Shard, Task, find_fault, place_whole
+from reference_models.distributed.search.task import Plan, Shard, Task, find_fault, list_not_kept, place_whole
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks, keep_tables
 from reference_models.process.errors import ConfigError
 
@@ -108,6 +108,30 @@ def test_tables_of_a_file_are_placed_and_todays_plan_stands_beside(inside: Comma
     assert [*rows] == ["today's plan", "today's, moved", "dim", "greedy", "local"]
     assert (rows["today's plan"]["Tables moved"], rows["today's plan"]["Bytes moved"]) == (0, 0)
     assert again["findings"][1].startswith("From today's plan ")
+
+
+def test_todays_plan_that_breaks_keep_is_neither_cheapest_nor_written(inside: Command, tmp_path: Path) -> None:
+    (tmp_path / "tables.csv").write_text(CSV)
+    place(inside, "tables.csv", "-o", "today.json", "--keep", "clicks=0")
+    study = place(inside, "tables.csv", "-o", "new.json", "--keep", "clicks=1", "--from", "today.json")
+    names = [column["name"] for column in study["tables"][0]["columns"]]
+    rows = {row[0]: dict(zip(names, row, strict=True)) for row in study["tables"][0]["rows"]}
+    assert rows["today's plan"]["Cost"] is None
+    assert "move clicks to device 1" in rows["today's plan"]["Why it has none"]
+    assert rows["today's, moved"]["Cost"] is not None and "today's plan" not in study["title"]
+    places = next(table for table in study["tables"] if "where each table" in table["title"])
+    assert places["rows"][1][-1] == [1]
+    written = json.loads((tmp_path / "new.json").read_text())
+    assert [shard["device"] for shard in written["shards"] if shard["table"] == 1] == [1]
+    assert "does not obey --keep" in study["findings"][1]
+
+
+def test_moves_of_todays_plan_leave_what_is_kept_whole_in_its_place() -> None:
+    task = task_of(8, 2)
+    kept = keep_tables(task, [(3, 1), (5, 0)])
+    better = improve_today(kept, COST, place_whole(task, [0] * 8))
+    assert find_fault(kept, better) is None and not list_not_kept(kept, better)
+    assert list_not_kept(kept, place_whole(task, [0] * 8)) == [(3, 1)]
 
 
 @pytest.mark.parametrize(
