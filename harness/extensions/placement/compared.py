@@ -349,8 +349,13 @@ def _share_over(costs: NDArray[np.float64], least: NDArray[np.float64]) -> NDArr
 
 
 def as_clause(closing: str) -> str:
-    """Return what a closing sentence says first, as the end of a title."""
-    first = re.split(r"[.;] |\.$", closing, maxsplit=1)[0]
+    """Return what a closing sentence says first, as the end of a title: no part of what is in parentheses ends it."""
+    ends = (
+        found.start()
+        for found in re.finditer(r"[.;] |\.$", closing)
+        if closing.count("(", 0, found.start()) <= closing.count(")", 0, found.start())
+    )
+    first = closing[: next(ends, None)]
     return first[:1].lower() + first[1:]
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from harness.config.placement import read_plan, record_plan, write_sharding
 from harness.config.run_config import Override, resolve
-from harness.extensions.placement.compared import BASELINES, Costs, FoundPlan, compare_searches
+from harness.extensions.placement.compared import BASELINES, Costs, FoundPlan, as_clause, compare_searches
 from harness.extensions.placement.learnt import Keeper
 from harness.extensions.placement.measured_plans import MAX_PLANS, add_measured, list_plans
 from harness.extensions.placement.plans import (
@@ -244,6 +244,19 @@ def test_a_learnt_plan_is_held_against_the_best_baseline_in_its_row_and_the_firs
     at = [column.name for column in compared.table.columns].index("Against the best baseline")
     assert f"autoshard {compared.table.rows[0][at]}" == row and compared.closing.endswith(f"{row}.")
     assert claim in compared.claim and "AutoShard's paper" in compared.claim
+
+
+@pytest.mark.parametrize(
+    ("closing", "clause"),
+    [
+        ("Cheapest by dim: 1 s; it is even.", "cheapest by dim: 1 s"),
+        ("Lowest by dim: 1 s (on an X(R) Y; added up); no more.", "lowest by dim: 1 s (on an X(R) Y; added up)"),
+        ("None is known.", "none is known"),
+        ("Lowest by dim (on X( Y", "lowest by dim (on X( Y"),
+    ],
+)
+def test_a_title_is_cut_outside_of_parentheses(closing: str, clause: str) -> None:
+    assert as_clause(closing) == clause
 
 
 def test_a_difference_within_the_spread_of_rounds_is_none(tmp_path: Path) -> None:
