@@ -126,14 +126,18 @@ def compare_searches(
     least, origin = np.array(bounds, np.float64), costs.origin
     cost = {name: np.array([each.cost_s for each in of], np.float64) for name, of in found.items()}
     whole = {name: float(of.mean()) for name, of in cost.items() if not np.isnan(of).any()}
-    base = next(iter(find_cheapest({name: whole[name] for name in whole if name in BASELINES})), None)
+    base = _find_base(whole, BASELINES)
+    cutting = [name for name, of in found.items() if any(_is_cut(each) for each in of)]
     gains = {} if base is None else {name: _gain(cost[base], of) for name, of in cost.items() if name != base}
     noise = {name: max((each.spread or 0.0 for each in of), default=0.0) for name, of in found.items()}
-    verdicts = {
-        name: _verdict(gains[name], base, max(noise[name], noise[base]))
-        for name in (_AUTOSHARD, _NEUROSHARD)
-        if base and name in gains
-    }
+    verdicts = {}
+    for name in (_AUTOSHARD, _NEUROSHARD):
+        if base is None or name not in gains:
+            continue
+        cuts_too = name != _AUTOSHARD or base not in cutting  # AutoShard's plans are of whole tables
+        fair = base if cuts_too else _find_base(whole, [each for each in BASELINES if each not in cutting]) or base
+        said = _verdict(_gain(cost[fair], cost[name]), fair, max(noise[name], noise[fair]))
+        verdicts[name] = said if cuts_too else f"{said} ({base} cuts tables, {name} none)"
     rows = []
     for name, of in found.items():
         gain = gains.get(name)
@@ -145,7 +149,7 @@ def compare_searches(
                 _mean([each.balance for each in of]),
                 _mean(_share_over(cost[name], least)),
                 _mean([each.took_s for each in of]),
-                any(each.cuts or (each.plan is not None and each.plan.is_cut) for each in of),
+                name in cutting,
                 None if gain is None else gain.mean,
                 *((gain.interval.low, gain.interval.high) if gain and gain.interval else (None, None)),
                 verdicts.get(name),
@@ -162,7 +166,7 @@ def compare_searches(
         ("Search", None, "given"), ("Tasks", None, "computed"), ("Cost", "s", origin), ("Balance", None, origin),
         ("Over the optimum" if is_small else "Over the bound of whole tables", "share", origin),
         ("Search time", "s", "measured"), ("Cuts tables", None, "computed"),
-        (f"Faster than {base or 'a baseline'}", "share", origin), ("From", "share", origin), ("To", "share", origin),
+        (f"Cheaper than {base or 'a baseline'}", "share", origin), ("From", "share", origin), ("To", "share", origin),
         ("Against the best baseline", None, origin), ("Repaired", None, "computed"), ("Alone", None, origin),
         ("Above what it proved", "share", origin), ("Tables moved", None, "computed"),
         ("Bytes moved", "B", "computed"), ("Published", None, "published"),
@@ -182,9 +186,18 @@ def compare_searches(
     return Comparison(table=table, closing=closing, claim=say_claim(costs, found, verdicts))
 
 
+def _find_base(whole: Mapping[str, float], names: Sequence[str]) -> str | None:
+    """Return the baseline of `names` with the cheapest plans, the first of equal ones; None where none has any."""
+    return next(iter(find_cheapest({name: whole[name] for name in names if name in whole})), None)
+
+
+def _is_cut(found: FoundPlan) -> bool:
+    return found.cuts or (found.plan is not None and found.plan.is_cut)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Gain:
-    """By what share a search's plans are faster than the baseline's, and its interval over several tasks."""
+    """Share by which a search's plans cost less than the baseline's, below 0 where more; its interval over tasks."""
 
     mean: float | None
     interval: Interval | None
@@ -192,7 +205,7 @@ class _Gain:
 
 def _gain(base: NDArray[np.float64], cost: NDArray[np.float64]) -> _Gain:
     both = ~np.isnan(base) & ~np.isnan(cost)
-    shares = _share_over(base[both], cost[both])
+    shares = 0.0 - _share_over(cost[both], base[both])
     return _Gain(mean=_mean(shares), interval=mean_interval(shares))
 
 
@@ -207,9 +220,9 @@ def _verdict(gain: _Gain, base: str, noise: float) -> str:
         if noise > ALIKE:
             return f"shows no gain over {base}, within the rounds' spread"
     if low > 0:
-        return f"is {percent(1 - 1 / (1 + gain.mean))} cheaper than {base}"
+        return f"is {percent(gain.mean)} cheaper than {base}"
     if high < 0:
-        return f"is {percent(1 / (1 + gain.mean) - 1)} dearer than {base}: it loses"
+        return f"is {percent(-gain.mean)} dearer than {base}: it loses"
     if low == high:
         return f"is no better than {base}, which is as cheap"
     return f"shows no gain over {base}"

@@ -246,6 +246,18 @@ def test_a_learnt_plan_is_held_against_the_best_baseline_in_its_row_and_the_firs
     assert claim in compared.claim and "AutoShard's paper" in compared.claim
 
 
+@pytest.mark.parametrize("order", [("autoshard", "greedy", "local"), ("local", "greedy", "autoshard")])
+def test_a_plan_of_whole_tables_is_held_against_the_best_baseline_that_cuts_none(order: tuple[str, ...]) -> None:
+    costs = {"autoshard": 1.0, "greedy": 1.25, "local": 0.5}
+    found = {name: [FoundPlan(search=name, cost_s=costs[name], cuts=name == "local")] for name in order}
+    compared = compare_searches(NO_COSTS, found, [1.0], is_small=False)
+    said = "is 20.0 % cheaper than greedy (local cuts tables, autoshard none)"
+    names = [column.name for column in compared.table.columns]
+    row = dict(zip(names, compared.table.rows[order.index("autoshard")], strict=True))
+    assert row["Against the best baseline"] == said and row["Cheaper than local"] == -1.0
+    assert f"here it {said}, as is claimed" in compared.claim and f"autoshard {said}" in compared.closing
+
+
 @pytest.mark.parametrize(
     ("closing", "clause"),
     [
@@ -390,8 +402,9 @@ def test_tasks_have_an_interval_of_the_improvement(tmp_path: Path) -> None:
     assert [name for name, row in rows.items() if row["From"] is None] == [base]
     for name in set(rows) - {base}:
         pairs = zip(placement.found[base], placement.found[name], strict=True)
-        interval = mean_interval([one.cost_s / other.cost_s - 1 for one, other in pairs])
-        assert interval is not None and (rows[name]["From"], rows[name]["To"]) == (interval.low, interval.high)
+        interval = mean_interval([1 - other.cost_s / one.cost_s for one, other in pairs])
+        assert interval is not None
+        assert (rows[name]["From"], rows[name]["To"]) == pytest.approx((interval.low, interval.high))
     assert base in placement.study.findings[0]
     assert search_plans(asked, tasks, None).study.tables[0].rows[0][2] == rows["random"]["Cost"]
     tasks[0] = replace(tasks[0], memory_bytes=max(table.memory_bytes for table in tasks[0].tables) - 1)
