@@ -186,6 +186,11 @@ def compare_searches(
     return Comparison(table=table, closing=closing, claim=say_claim(costs, found, verdicts))
 
 
+def _balances(found: Mapping[str, Sequence[FoundPlan]]) -> dict[str, float | None]:
+    """Return each search's balance, the mean over the tasks."""
+    return {name: _mean([each.balance for each in of]) for name, of in found.items()}
+
+
 def _find_base(whole: Mapping[str, float], names: Sequence[str]) -> str | None:
     """Return the baseline of `names` with the cheapest plans, the first of equal ones; None where none has any."""
     return next(iter(find_cheapest({name: whole[name] for name in names if name in whole})), None)
@@ -304,7 +309,7 @@ def list_cheapest(
     There is none of TorchRec's own plan, which has tables of its own, nor where no plan is known.
     """
     known = {name: of[0].cost_s for name, of in found.items() if of[0].cost_s is not None}
-    name = next(iter(find_cheapest(known)), "")
+    name = next(iter(find_cheapest(known, _balances(found))), "")
     plan = found[name][0].plan if name else None
     if plan is None or (estimate is not None and plan == plan_of_estimate(estimate)):
         return []
@@ -390,7 +395,7 @@ def _close(
     """
     if not whole:
         return "No search has a plan of every task whose cost is known."
-    name, *alike = find_cheapest(whole)
+    name, *alike = find_cheapest(whole, _balances(found))
     label, origin = name_row(name, costs), costs.origin
     if len(found[name]) == 1 and (repaired := _say_repairs(found[name])[0]):
         label += f", {repaired}"

@@ -175,8 +175,10 @@ def record_best(placement: Placement, question: PlacementQuestion) -> tuple[Plan
         "definition_sha256": of.definition_sha256,
     }
     known = [each[0] for each in placement.found.values() if each[0].plan is not None and each[0].cost_s is not None]
-    least = find_cheapest({each.search: each.cost_s or 0.0 for each in known})
-    for found in sorted(known, key=lambda each: 0.0 if each.search in least else each.cost_s or 0.0):
+    costs_s = {each.search: each.cost_s or 0.0 for each in known}
+    least = find_cheapest(costs_s, {each.search: each.balance for each in known})
+    others = sorted((name for name in costs_s if name not in least), key=lambda name: costs_s[name])
+    for found in (placement.found[name][0] for name in (*least, *others)):
         assert found.plan is not None
         try:
             write_sharding(task, found.plan)

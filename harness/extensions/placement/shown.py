@@ -1,6 +1,7 @@
 """What studies of placements show of their own: what each search's plan costs, beside the bound."""
 
 from collections.abc import Mapping, Set
+from math import inf
 
 from reports.charts.bars import Bar, cost_figure
 from reports.document.blocks import Chart
@@ -23,6 +24,8 @@ RESERVE = "of that memory, kept free of tables"
 """The parameter that says which share of a device's memory no table takes."""
 _OVER, _OF_WHOLE = "Over the ", " of whole tables"
 _ONE_BOUND, _FAR = 1e-6, 1e6
+_DIGITS = 6
+"""Decimals of a balance beyond which plans are as even."""
 SAME = 1e-9
 """Costs that differ by no larger share are the same: sums of the same numbers in other orders, rounded."""
 
@@ -51,6 +54,8 @@ def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
     is_one = bool(bounds) and max(bounds) - min(bounds) <= _ONE_BOUND * max(
         bounds
     )  # of several tasks there are several
+    balance = {printable(str(row.get("Search")), 20): number_of(row.get("Balance")) for row in rows}
+    known = {name: known[name] for name in [*find_cheapest(known, balance), *known]}
     lead = _say_cheapest(known, unit)
     if is_one:
         cutting = {printable(str(row.get("Search")), 20) for row in rows if row.get("Cuts tables") is True}
@@ -68,9 +73,11 @@ def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
     return Chart(figure=figure, lead=f"{lead}.", table_note="The table below has the numbers.")
 
 
-def find_cheapest(costs: Mapping[str, float]) -> list[str]:
-    """Return the searches whose plans cost least, and the same but for rounding, in the order that they are given."""
-    return [name for name, cost_s in costs.items() if cost_s <= min(costs.values()) * (1 + SAME)]
+def find_cheapest(costs: Mapping[str, float], balance: Mapping[str, float | None] | None = None) -> list[str]:
+    """Return the searches whose plans cost least, and the same but for rounding: those of better balance, which is
+    nearer to 1, first, where it is given; else in the order that they are given."""
+    least = [name for name, cost_s in costs.items() if cost_s <= min(costs.values()) * (1 + SAME)]
+    return sorted(least, key=lambda name: round((balance or {}).get(name) or inf, _DIGITS))
 
 
 def _say_cheapest(known: Mapping[str, float], unit: TimeUnit) -> str:

@@ -271,6 +271,18 @@ def test_a_title_is_cut_outside_of_parentheses(closing: str, clause: str) -> Non
     assert as_clause(closing) == clause
 
 
+@pytest.mark.parametrize("order", [("local", "lookup", "greedy"), ("lookup", "greedy", "local")])
+def test_of_equal_costs_the_better_balanced_plan_is_named_first(order: tuple[str, ...]) -> None:
+    balance = {"lookup": 1.5, "greedy": 1.02, "local": 1.3}
+    found = {name: [FoundPlan(search=name, cost_s=1.0, balance=balance[name])] for name in order}
+    compared = compare_searches(NO_COSTS, found, [1.0], is_small=True)
+    assert compared.closing.startswith("Cheapest by greedy (as by ")
+    assert any(column.name == "Cheaper than greedy" for column in compared.table.columns)
+    study = make_study("place", "", None, tables=[compared.table], parameters=[], findings=[])
+    chart = draw_costs(study, compared.table, "x")
+    assert chart is not None and chart.lead.startswith("greedy, local and lookup find")
+
+
 def test_a_difference_within_the_spread_of_rounds_is_none(tmp_path: Path) -> None:
     costs = {"autoshard": (0.9, 0.05), "greedy": (1.1, 0.0), "local": (1.0, 0.2)}
     found = {
