@@ -111,7 +111,10 @@ def describe_tables(tables: Sequence[TableEntry], empty: Task) -> Task:
     for entry in tables:
         assert entry.width is not None and entry.pooling is not None
         if entry.precision not in (None, "fp32"):
-            raise ConfigError(f"{entry.place}: precision: found {entry.precision}, expected fp32: plans are of that.")
+            raise ConfigError(
+                f"{entry.place}: precision: found {entry.precision}, expected fp32, which tables are trained in. "
+                "Write fp32, or leave the column out, to place them as such."
+            )
         exponent = ZIPF_EXPONENT if entry.zipf_exponent is None else entry.zipf_exponent
         num_lookups = max(1, round(empty.batch_size * entry.pooling))
         if num_lookups >= _MAX_LOOKUPS:

@@ -147,7 +147,8 @@ def test_moves_of_todays_plan_leave_what_is_kept_whole_in_its_place() -> None:
         (("half.json",), 8, "half.json:1: "),
         (("dlrm_tiny", "--batch-size", 9), 2, "is of a file of tables"),
         (("dlrm_tiny", "--from", "tables.csv"), 8, "tables.csv"),
-        (("fp16.csv",), 2, "fp16.csv:2: precision"),
+        (("fp16.csv",), 2, "fp16.csv:2: precision: found fp16, expected fp32"),
+        (("fp16.csv",), 2, "Write fp32, or leave the column out"),
     ],
 )
 def test_what_is_no_file_of_tables_or_plan_is_refused(
