@@ -16,6 +16,10 @@ from harness.extensions.placement.today import read_today
 from reference_models.data.table_file import FORMS
 from reference_models.distributed.search.task import Task
 from reference_models.distributed.search.tasks import keep_tables
+from reports.text.formatting import printable
+
+_MAX_NAMED = 10
+"""Tables that a message names."""
 
 
 def read_task(
@@ -35,23 +39,34 @@ def read_task(
         trace = None if given["trace"] is None else read_trace(given["trace"])[1]
         task = task_of_benchmark(config, question, trace)
     if given["kept"]:
-        task = keep_tables(task, [_read_kept(text, question.table_names) for text in given["kept"]])
+        task = keep_tables(task, [_read_kept(text, question.table_names, len(task.tables)) for text in given["kept"]])
     if given["today"] is not None:
         question = replace(question, today=read_today(given["today"], task))
     return question, task, config
 
 
-def _read_kept(text: str, names: Sequence[str]) -> tuple[int, int]:
-    """Read TABLE=DEVICE, of which the table is a number or a name. Raises BadParameter."""
+def _read_kept(text: str, names: Sequence[str], num_tables: int) -> tuple[int, int]:
+    """Read TABLE=DEVICE, of which the table is one of so many numbers, or a name. Raises BadParameter."""
     table, _, device = text.rpartition("=")
     try:
-        number = names.index(table) if table in names else int(table)
-        return number, int(device)
+        on = int(device)
+        if not table:
+            raise ValueError
     except ValueError:
         raise click.BadParameter(
             f"--keep {text!r:.80}: expected TABLE=DEVICE, a number or a name of a file of tables, and a number, such "
             "as 3=0."
         ) from None
+    if table in names:
+        return names.index(table), on
+    try:
+        return int(table), on
+    except ValueError:
+        there = f"0 to {num_tables - 1}"
+        if names:
+            more = f" and {num_tables - _MAX_NAMED} more" if num_tables > _MAX_NAMED else ""
+            there = f"{', '.join(printable(name, 40) for name in names[:_MAX_NAMED])}{more}, or {there}"
+        raise click.BadParameter(f"--keep: there is no table {table!r:.40}. Name one of {there}.") from None
 
 
 def take_costs(question: PlacementQuestion, task: Task, path: Path) -> PlacementQuestion:

@@ -138,7 +138,10 @@ def test_moves_of_todays_plan_leave_what_is_kept_whole_in_its_place() -> None:
     ("words", "code", "message"),
     [
         (("tables.csv", "--keep", "clicks"), 2, "expected TABLE=DEVICE"),
-        (("tables.csv", "--keep", "nobody=1"), 2, "expected TABLE=DEVICE"),
+        (("tables.csv", "--keep", "=1"), 2, "expected TABLE=DEVICE"),
+        (("tables.csv", "--keep", "ads=x"), 2, "expected TABLE=DEVICE"),
+        (("tables.csv", "--keep", "nobody=1"), 2, "no table 'nobody'. Name one of ads, clicks, geo, or 0 to 2."),
+        (("dlrm_tiny", "--keep", "nobody=1"), 2, "no table 'nobody'. Name one of 0 to 7."),
         (("tables.csv", "--keep", "9=1"), 2, "cannot be kept on device 1"),
         (("tables.csv", "--run", "5"), 2, "a file of tables is none"),
         (("tables.csv", "--trace", "t.npz"), 2, "--trace is of a benchmark"),
