@@ -8,12 +8,15 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from harness.config.placement import read_plan
+from harness.extensions.placement.records import CostsRecord
+from harness.foundation.errors import HarnessError
 from reference_models.distributed.search.costs import SetCost
 from reference_models.distributed.search.descent import Layout, descend
 from reference_models.distributed.search.pieces import PieceCosts
 from reference_models.distributed.search.repair import find_room, plan_of
 from reference_models.distributed.search.task import Plan, Shard, Task
 from reference_models.process.errors import ConfigError
+from rules.records.codec import Damage, decode
 
 IMPROVED = "today's, moved"
 """The row of what moves and swaps make of the plan that runs."""
@@ -24,7 +27,13 @@ _MAX_RENAMED = 512
 def read_today(path: Path, task: Task) -> Plan:
     """Read the plan that runs today. Raises HarnessError (exit 8) where the file is none, ConfigError where it is of
     other tables or of more or fewer devices."""
-    of, plan = read_plan(path)
+    try:
+        of, plan = read_plan(path)
+    except HarnessError as error:
+        if isinstance(decode(path, CostsRecord), Damage):
+            raise
+        why = "it is no plan but costs of tables, which --costs takes. Name a file that 'place -o' made."
+        raise HarnessError(f"--from {path}: {why}", error.exit_code) from None
     tables = [[(table.num_embeddings, table.dim) for table in each.tables] for each in (of, task)]
     if tables[0] != tables[1]:
         counts = f"its {len(of.tables)} tables are not the {len(task.tables)}"

@@ -17,8 +17,10 @@ from reference_models.distributed.search.registry import SEARCHES, find_search
 from reference_models.distributed.search.task import Plan, Shard, Task, find_fault, list_not_kept, place_whole
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks, keep_tables
 from reference_models.process.errors import ConfigError
+from rules.records.codec import VERSION
 
 COST = Bandwidth(batch_size=64, memory_bandwidth=2e12, device_s=0.0)
+COSTED = {"num_embeddings": 1000, "dim": 64, "pooling": 4, "optimizer": "adagrad", "seconds": 0.1}
 CSV = "name,rows,width,pooling,optimizer\nads,1000,64,4,adagrad\nclicks,5000,16,20,sgd\ngeo,200,32,1,\n"
 
 
@@ -151,6 +153,7 @@ def test_moves_of_todays_plan_leave_what_is_kept_whole_in_its_place() -> None:
         (("dlrm_tiny", "--batch-size", 9), 2, "is of a file of tables"),
         (("dlrm_tiny", "--from", "tables.csv"), 8, "tables.csv"),
         (("fp16.csv",), 2, "fp16.csv:2: precision: found fp16, expected fp32"),
+        (("tables.csv", "--from", "costs.json"), 8, "costs.json: it is no plan but costs of tables"),
         (("fp16.csv",), 2, "Write fp32, or leave the column out"),
     ],
 )
@@ -158,6 +161,8 @@ def test_what_is_no_file_of_tables_or_plan_is_refused(
     inside: Command, tmp_path: Path, words: tuple[Any, ...], code: int, message: str
 ) -> None:
     (tmp_path / "tables.csv").write_text(CSV)
+    costs = {"schema_version": VERSION, "device": "a CPU", "batch_size": 64, "tables": [COSTED]}
+    (tmp_path / "costs.json").write_text(json.dumps(costs))
     (tmp_path / "half.json").write_text('[{"name": "a", "rows": 3}]')
     (tmp_path / "fp16.csv").write_text("name,rows,width,pooling,precision\na,3,4,1,fp16\n")
     done = inside("place", *words, "--devices", 2, "--by", "dim")
