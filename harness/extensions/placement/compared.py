@@ -14,6 +14,7 @@ from harness.extensions.placement.shown import SAME, find_cheapest
 from harness.foundation.study import Columns, make_table
 from reference_models.distributed.placement import PlannerEstimate
 from reference_models.distributed.search.costs import SetCost
+from reference_models.distributed.search.repair import NoPlanError
 from reference_models.distributed.search.task import Plan, Table, Task
 from reports.statistics.intervals import Interval, mean_interval
 from reports.text.formatting import duration, num_bytes, percent, plural
@@ -159,7 +160,7 @@ def compare_searches(
                 PUBLISHED if name == _NEUROSHARD and costs.has_net else None,
                 _mean([each.predicted_s for each in of]),
                 max((each.spread for each in of if each.spread is not None), default=None),
-                next((str(each.fault) for each in of if each.fault is not None), None),
+                next((_say_fault(each.fault) for each in of if each.fault is not None), None),
             )
         )
     columns: Columns = (
@@ -194,6 +195,11 @@ def _balances(found: Mapping[str, Sequence[FoundPlan]]) -> dict[str, float | Non
 def _find_base(whole: Mapping[str, float], names: Sequence[str]) -> str | None:
     """Return the baseline of `names` with the cheapest plans, the first of equal ones; None where none has any."""
     return next(iter(find_cheapest({name: whole[name] for name in names if name in whole})), None)
+
+
+def _say_fault(fault: Exception) -> str:
+    """Say why a row has no plan, without what the row and its neighbours say."""
+    return fault.why if isinstance(fault, NoPlanError) else str(fault)
 
 
 def _is_cut(found: FoundPlan) -> bool:

@@ -111,25 +111,39 @@ def pack(
     return devices if found else found is None
 
 
-def no_plan(task: Task, search: str, *, is_proved: bool = False) -> ConfigError:
+class NoPlanError(ConfigError):
+    """Raised where a search has no plan of a task: `why` is the reason alone, without the search and the advice."""
+
+    def __init__(self, message: str, why: str = "") -> None:
+        super().__init__(message)
+        self.why = why
+
+
+def _amount(num_bytes: int) -> str:
+    """Write bytes as GiB from 1 GiB on."""
+    return f"{num_bytes / 2**30:,.1f} GiB" if num_bytes >= 1 << 30 else f"{num_bytes} bytes"
+
+
+def no_plan(task: Task, search: str, *, is_proved: bool = False) -> NoPlanError:
     """Return the error that says why a search has no plan; `is_proved` where all plans of whole tables were tried.
 
     More devices are advised only where it is proved that these are too few.
     """
-    sizes, devices = [table.memory_bytes for table in task.tables], f"{task.num_devices} devices of"
+    sizes, memory = [table.memory_bytes for table in task.tables], _amount(task.memory_bytes)
+    devices = f"{task.num_devices} devices of {memory}"
     may_cut = any(may_be_halved(task, piece) for piece in whole_tables(task))
     advice = "Use more or larger devices" + (", or --by local, which cuts tables." if may_cut else ".")
     if (short := sum(sizes) - task.num_devices * task.memory_bytes) > 0:
-        why = f"{sum(sizes)} bytes of tables on {devices} {task.memory_bytes}, {short} bytes short"
+        why = f"{_amount(sum(sizes))} of tables on {devices}, {_amount(short)} short"
         advice = "Use more or larger devices."
     elif (short := max(sizes) - task.memory_bytes) > 0:
-        why = f"table {sizes.index(max(sizes))} alone is {short} bytes larger than a device of {task.memory_bytes}"
+        why = f"table {sizes.index(max(sizes))} alone is {_amount(short)} larger than a device of {memory}"
     elif is_proved:
         kept = " beside those that are kept" if task.kept else ""
-        why = f"all arrangements of whole tables{kept} were tried, none fits on {devices} {task.memory_bytes} bytes"
+        why = f"all arrangements of whole tables{kept} were tried, none fits on {devices}"
     else:
-        why = f"this search found none on {devices} {task.memory_bytes} bytes, which proves nothing of others"
+        why = f"this search found none on {devices}, which proves nothing of others"
         advice = "Use --by optimal or local."
     if may_cut and search in CUTTING and sum(sizes) <= task.num_devices * task.memory_bytes:
         advice = "Parts of tables that it tried found no room either, which proves nothing of other cuts."
-    return ConfigError(f"{search} finds no plan for {task.name}: {why}. {advice}")
+    return NoPlanError(f"{search} finds no plan for {task.name}: {why}. {advice}", why)

@@ -35,6 +35,7 @@ from reference_models.config.sections import parse_sharding
 from reference_models.distributed.placement import Devices
 from reference_models.distributed.search.costs import Sum
 from reference_models.distributed.search.net import net_of
+from reference_models.distributed.search.repair import no_plan
 from reference_models.distributed.search.task import Plan, Shard, Table, Task, place_whole
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks
 from reference_models.process.errors import ConfigError
@@ -431,6 +432,18 @@ def test_a_search_without_a_plan_says_why_beside_the_others_and_ends_it_alone(tm
     assert "of none" in rows["torchrec"]["Why it has none"] and rows["dim"]["Tasks"] == 2
     with pytest.raises(ConfigError, match="of none"):
         search_plans(question(tmp_path, "torchrec"), generate_tasks(2, 0), None)
+
+
+def test_a_row_without_a_plan_says_the_reason_alone_in_gib() -> None:
+    table = Table(num_embeddings=1 << 28, dim=4, pooling=1.0, reuse=(1.0,) + (0.0,) * 16, optimizer="rowwise_adagrad")
+    task = replace(NEUROSHARD, tables=(table,) * 3, num_devices=2, memory_bytes=table.memory_bytes * 8 // 5)
+    fault = no_plan(task, "greedy", is_proved=True)
+    assert "greedy finds no plan" in str(fault) and str(fault).endswith("Use more or larger devices.")
+    found = {"greedy": [FoundPlan(search="greedy", fault=fault)], "local": [FoundPlan(search="local", cost_s=1.0)]}
+    shown = compare_searches(NO_COSTS, found, [1.0], is_small=False).table
+    row = dict(zip([column.name for column in shown.columns], shown.rows[0], strict=True))
+    assert str(row["Why it has none"]).endswith("none fits on 2 devices of 8.0 GiB")
+    assert not {"greedy", "Use"} & {*str(row["Why it has none"]).split()}
 
 
 def test_torchrec_that_is_missing_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
