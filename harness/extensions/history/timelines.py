@@ -183,7 +183,8 @@ def _lines_of(result: Result) -> Iterator[tuple[str, Timeline]]:
         several = result.several_commits
         commit = f"several: {several}" if several else commit_of(asked) or "unknown"
         point = Point(result=result, time_ms=time_ms, value=value, interval=interval, code=code, commit=commit)
-        name = f"{measure.name} of {result.benchmark_name}, {printable(brief_name(result), 60)}"
+        label = brief_name(result).removeprefix(f"{result.benchmark_name}, ")
+        name = f"{measure.name} of {result.benchmark_name}, {printable(label, 60)}"
         try:
             key = canonical_sha256(shared | {"quantity": [measure.name, measure.unit]})
         except ValueError:  # text that is no UTF-8

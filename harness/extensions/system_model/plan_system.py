@@ -95,16 +95,16 @@ def plan_system(
         raise click.UsageError("--system or --with names the same one twice.")
     config = resolve(benchmark, collect_overrides(given), given["name"])
     config.workload.implementation.require_installed()
+    files = {name: None if name == THIS else read_system(Path(name)) for name in systems}
+    known = read_rates(references)
+    cost_per_hour = read_prices(prices, [*files, *known])  # before anything is measured
     environment = Environment.check(given["data_root"]) if THIS in systems else None
-    found = {
-        name: measure_here(say, environment) if name == THIS and environment else read_system(Path(name))
-        for name in systems
-    }
-    found |= read_rates(references)
+    measured = {} if environment is None else {THIS: measure_here(say, environment)}
+    found = {name: file or measured[name] for name, file in files.items()} | known
     study = system_study(
         config,
         found,
-        read_prices(prices, [*found]),
+        cost_per_hour,
         given["data_root"],
         environment,
         measure=measure,

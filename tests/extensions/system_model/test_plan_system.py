@@ -56,6 +56,7 @@ def test_two_systems_are_compared_by_step_and_cost(inside: Command, file: Path) 
         (("--system", "mine.toml", "--system", "mine.toml"), "twice"),
         (("--system", "mine.toml", "--price-per-hour", 1, "--price-per-hour", 2), "--price-per-hour"),
         (("--system", "mine.toml", "--price-per-hour", 0), "--price-per-hour"),
+        (("--system", "this", "--price-per-hour", "here=2"), "expected the name of a system, each once: this"),
         (("--system", "mine.toml", "--price-per-hour", "nan"), "--price-per-hour"),
         ((), "--system"),
         (("--system", "mine.toml", "--set", "runtime.precision=bf16"), "no number of 'bf16'"),
