@@ -24,7 +24,7 @@ def _spaces() -> Iterable[str]:
 
 @verb(
     "dlrmbench codesign dlrm_tiny --mode joint --pareto energy",
-    "dlrmbench codesign rm3_deeprecsys --space pe_array_fine --by gp,nsga2,random --trials 40",
+    "dlrmbench codesign dlrm_tiny --space pe_array_fine --by gp,random --trials 40",
 )
 @BENCHMARK
 @defining
