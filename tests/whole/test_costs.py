@@ -56,8 +56,9 @@ def named(done: "subprocess.CompletedProcess[str]") -> list[str]:
     return [line.split("::")[1].split()[0] for line in done.stdout.splitlines() if "no mark: " in line]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize(
+    "workers", [pytest.param("2", marks=pytest.mark.slow), pytest.param("0", marks=pytest.mark.long)]
+)
 def test_what_is_dear_in_two_tries_is_named_and_fails_where_that_is_asked_for(tmp_path: Path, workers: str) -> None:
     """Not what a first import cost."""
     told = run_planted(tmp_path, "-n", workers)

@@ -21,8 +21,8 @@ from hostile_files import (
 from tiers import quick_first
 
 COMMANDS = dict(commands())
-LIKE_RUN = ("versus", "plan-devices")
-"""Verbs whose options that take a word are all `run`'s, which reads them alike."""
+OF_RUN = {each.name for each in texts_of("run", COMMANDS["run"]) if isinstance(each, click.Option)}
+"""Options that take a word and that other verbs read as `run` does."""
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +48,18 @@ def test_whatever_is_named_is_refused_or_read(what: str, kind: str, base: Path, 
     assert words is None or (wrong := run_hostile(words, here)) is None, wrong
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] if name in LIKE_RUN else []) for name in COMMANDS]
+    "of_run", [pytest.param(False, marks=pytest.mark.slow), pytest.param(True, marks=pytest.mark.long)]
 )
-def test_whatever_an_option_is_given_ends_no_command_unexplained(name: str, data_root: Path, tmp_path: Path) -> None:
-    """Every option and argument of every verb of the registry that takes a word."""
+@pytest.mark.parametrize("name", COMMANDS)
+def test_whatever_an_option_is_given_ends_no_command_unexplained(
+    name: str, of_run: bool, data_root: Path, tmp_path: Path
+) -> None:
+    """Every option and argument of every verb of the registry that takes a word; those of `run` of others apart."""
     base, found = place_of(name, data_root, tmp_path / "place"), list[str]()
     for parameter in texts_of(name, COMMANDS[name]):
+        if (name != "run" and parameter.name in OF_RUN) is not of_run:
+            continue
         for kind, form in cases():
             here = clean(tmp_path / "here", base)
             if not (value := make_file(kind, form, here)):

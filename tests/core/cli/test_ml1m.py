@@ -58,7 +58,7 @@ def compare_maps(folder: Path, num_samples: int, *settings: str) -> tuple[str, s
     return verdict, (made / "report.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_ml1m
 def test_a_learned_id_map_of_own_columns_is_held_against_a_hash(tmp_path: Path) -> None:
     verdict, page = compare_maps(tmp_path, 8_192, "id_map.samples=8192")
