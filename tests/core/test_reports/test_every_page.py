@@ -92,7 +92,7 @@ def commands_of(page: str) -> set[str]:
 def parse(command: str) -> None:
     """Have the command line's own parser take a command. Raises click.UsageError where it does not."""
     words = shlex.split(command)
-    whole = click.Context(cli, info_name=words[0])
+    whole = click.Context(cli, info_name=words[0], **cli.context_settings)
     name, verb, rest = cli.resolve_command(whole, words[1:])
     assert verb is not None
     verb.make_context(name, rest, parent=whole).close()

@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from goldens import lay_data
 from planted_trials import PlantedWorkers, found_in, rows_of
@@ -12,6 +13,7 @@ from scripted_commands import run_scripted_call
 from scripted_workers import Moment
 
 from harness import api
+from harness.cli import cli
 from harness.experiment.request import Request
 from harness.experiment.store import read
 from harness.extensions.tuning.command import tune
@@ -35,7 +37,7 @@ def test_a_search_is_what_the_verb_makes_of_the_command_line_that_it_has_on_reco
     assert len(rows_of(study)) == 2 and "in 5 pairs of seeds that no trial had" in study.findings[0]
     words = shlex.split(read(folder).command)
     assert words[:3] == ["dlrmbench", "tune", "dlrm_tiny"] and "train.global_batch_size=128..1024:log" in words
-    context = tune.make_context("tune", words[2:])
+    context = tune.make_context("tune", words[2:], parent=click.Context(cli, **cli.context_settings))
     assert context.params["maximize"] == "samples_per_s" and context.params["trials"] == 2
     assert [each.value for each in context.params["constraints"]] == [3e9]
 
