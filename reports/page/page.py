@@ -34,6 +34,7 @@ from reports.results.result import Result
 from reports.text.formatting import distinct_labels, plural, printable
 from rules.records.experiment import ExperimentRecord, read_experiment, trials_of
 from rules.records.kept.published import PublishedTable
+from rules.records.kinds import is_in_processes
 from rules.records.metrics import Metric, metric_of_member
 from rules.scoring.comparable import problem_of, why_not_comparable
 from rules.tree.others import count_others
@@ -193,7 +194,8 @@ def _unfinished(results: Sequence[Result]) -> str:
     if len(done) < len(results) or num_done >= num_planned:
         return ""
     command = shlex.join(["dlrmbench", "resume", str(folder)])
-    return f"; unfinished: {num_done} of {num_planned} runs, '{printable(command)}' goes on"
+    word = "processes" if is_in_processes(group.kind) else "runs"
+    return f"; unfinished: {num_done} of {num_planned} {word}, '{printable(command)}' goes on"
 
 
 def _kinds(gathered: ReportContent) -> set[str]:

@@ -99,7 +99,7 @@ def test_a_group_that_was_killed_is_unfinished_and_says_how_to_go_on(tmp_path: P
         content = group_content("suite", "pairs", members, kind="throughput", num_runs=num_runs)
         (group / "experiment.json").write_text(json.dumps(content))
         title, _ = page_of(*folders)
-        assert ("unfinished: 8 of 10 runs, 'dlrmbench resume " in html.unescape(title)) == is_unfinished
+        assert ("unfinished: 8 of 10 processes, 'dlrmbench resume " in html.unescape(title)) == is_unfinished
 
 
 def test_one_measurement_says_its_value(tmp_path: Path) -> None:
