@@ -179,7 +179,9 @@ def trace(
     metavar="SHARE",
     help="Share of the trace that fills caches, not counted.  [default: until misses are as in its second half]",
 )
-@click.option("--devices", "num_devices", type=click.IntRange(1, 64), default=1, help="Its devices.  [default: 1]")
+@click.option(
+    "--devices", "num_devices", type=click.IntRange(1, 64), default=1, help="Devices of the memory.  [default: 1]"
+)
 @click.option(
     "--pool",
     "pools",

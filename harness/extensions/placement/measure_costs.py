@@ -19,7 +19,7 @@ from harness.extensions.placement.options import BATCH_SIZE
 @click.argument("benchmark", shell_complete=completing(trainable))
 @defining
 @BATCH_SIZE
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of all draws.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of draws.")
 @click.option(
     "-o",
     "--output",

@@ -30,26 +30,38 @@ class ShareParam(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 _DEVICES = (
-    ("--device-type", "device_type", click.Choice(["cuda", "cpu"]), "cuda", "What they are."),
+    ("--device-type", "device_type", click.Choice(["cuda", "cpu"]), "cuda", "Kind of the devices."),
     ("--device-memory", "memory_bytes", SizeParam(), "80GiB", "Memory of one device."),
-    ("--reserve", "reserve", ShareParam(), "15%", "Of that memory, kept free of tables; 15 % is TorchRec's."),
-    ("--device-bandwidth", "memory_bandwidth", SizeParam(is_rate=True), "2TB/s", "Of that memory."),
+    (
+        "--reserve",
+        "reserve",
+        ShareParam(),
+        "15%",
+        "Share of a device's memory that is kept free of tables; 15 % is TorchRec's.",
+    ),
+    ("--device-bandwidth", "memory_bandwidth", SizeParam(is_rate=True), "2TB/s", "Memory bandwidth of one device."),
     ("--devices-per-host", "devices_per_host", click.IntRange(min=1), 8, "Devices in one machine."),
-    ("--intra-host-bandwidth", "intra_host_bandwidth", SizeParam(is_rate=True), "450GB/s", "Between devices."),
-    ("--inter-host-bandwidth", "inter_host_bandwidth", SizeParam(is_rate=True), "50GB/s", "Between hosts."),
+    (
+        "--intra-host-bandwidth",
+        "intra_host_bandwidth",
+        SizeParam(is_rate=True),
+        "450GB/s",
+        "Bandwidth between devices of a host.",
+    ),
+    ("--inter-host-bandwidth", "inter_host_bandwidth", SizeParam(is_rate=True), "50GB/s", "Bandwidth between hosts."),
     (
         "--intra-host-latency",
         "intra_host_latency_s",
         seconds,
         None,
-        "Between devices, such as 5us; none.",
+        "Latency between devices of a host, such as 5us.  [default: none]",
     ),
     (
         "--inter-host-latency",
         "inter_host_latency_s",
         seconds,
         None,
-        "Between hosts, such as 20us; none.",
+        "Latency between hosts, such as 20us.  [default: none]",
     ),
 )
 """Option, the member of Devices that it gives, its type, default and help."""
@@ -100,7 +112,7 @@ _SEARCHING = (
         help="Train the net on so many, measured here.",
     ),
     click.option("--retrain", is_flag=True, help="Train anew what is kept below --data: cost net and policy."),
-    click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of all draws."),
+    click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of draws."),
 )  # fmt: skip
 
 
