@@ -23,6 +23,9 @@ from reports.text.formatting import (
 from rules.records.study import TIMELINE, Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
 from rules.records.study import Cell as Value
 
+_LEAST_S, _BELOW_LEAST = 1e-10, "<0.0001 µs"
+"""The least time above 0 that is printed as a number, and what is printed below it, where a model is no clock."""
+
 
 def study_blocks(study: StudyRecord) -> tuple[Block, ...]:
     """The whole study; texts come from its file and are made printable."""
@@ -91,10 +94,8 @@ def is_amount(value: Value) -> TypeGuard[int | float]:
 def _number_format(unit: str | None, values: Sequence[float]) -> Callable[[float], str]:
     """How numbers of an SI unit are printed: those of one column in one unit, that of the largest."""
     if unit == "s":
-        if _are_near(values):
-            return _near_seconds(values).text
-        seconds = time_unit(values)
-        return lambda value: f"{significant(value / seconds.seconds)} {seconds.name}"
+        text = _seconds_format([value for value in values if not 0 < value < _LEAST_S])
+        return lambda value: _BELOW_LEAST if 0 < value < _LEAST_S else text(value)
     if unit == "B":
         size = byte_unit(values)
         if _are_near(values):
@@ -111,6 +112,14 @@ def _number_format(unit: str | None, values: Sequence[float]) -> Callable[[float
     return lambda value: count(value) if float(value).is_integer() else f"{value:.4g}"
 
 
+def _seconds_format(values: Sequence[float]) -> Callable[[float], str]:
+    """How times of one column are printed, none of which is above 0 and below `_LEAST_S`."""
+    if _are_near(values):
+        return _near_seconds(values).text
+    seconds = time_unit(values)
+    return lambda value: f"{significant(value / seconds.seconds)} {seconds.name}"
+
+
 def _near_seconds(values: Sequence[float]) -> TimeUnit:
     """The unit of the least, as it is said alone; where values differ, with three significant digits of it."""
     positive = {value for value in values if value > 0 and math.isfinite(value)}
@@ -119,7 +128,7 @@ def _near_seconds(values: Sequence[float]) -> TimeUnit:
     if least is None or len(positive) == 1:
         return seconds
     digits = 2 - math.floor(math.log10(least / seconds.seconds))
-    return replace(seconds, digits=max(seconds.digits, min(9, digits)))
+    return replace(seconds, digits=max(seconds.digits, digits))
 
 
 def _are_near(values: Sequence[float]) -> bool:

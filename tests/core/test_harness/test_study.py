@@ -108,6 +108,8 @@ def test_a_check_that_fails_is_said_to(study: StudyRecord) -> None:
         ((0.85, 1.3), ["850.0 ms", "1,300.0 ms"]),
         ((1.21e-3, None), ["1.2 ms", "—"]),
         ((0.0, 0.0), ["0.00 s", "0.00 s"]),
+        ((1e-15, 2e-15), ["<0.0001 µs", "<0.0001 µs"]),
+        ((1e-15, 0.0, 9.5e-5), ["<0.0001 µs", "0.0 µs", "95.0 µs"]),
     ],
 )
 def test_times_that_differ_are_told_apart_in_the_unit_of_the_least(
