@@ -133,7 +133,7 @@ def find_size(curve: MissRatioCurve, hit_rate: float) -> int | None:
 
 def grid_sizes(num_rows: int, load_factor: float) -> NDArray[np.int64]:
     """Return sizes of a table's cache to choose from, among them none, all rows, and `load_factor` of them."""
-    factors = np.geomspace(_FINEST * load_factor, 1.0, _STEPS)
+    factors = np.geomspace(_FINEST * load_factor, 1.0, _STEPS) if load_factor else [0.0, 1.0]
     return np.unique((np.array([0.0, load_factor, *factors]) * num_rows).astype(np.int64))
 
 

@@ -113,6 +113,7 @@ def trace(
     from harness.extensions.memory.trace import (
         is_file,
         keep_trace,
+        refuse_empty,
         refuse_existing,
         trace_benchmark,
         trace_file,
@@ -138,6 +139,7 @@ def trace(
 
         config = resolve(benchmark, collect_overrides(given), given["name"], derived_suffix="_trace")
         kept = trace_benchmark(config, split, num_lookups, given["data_root"])
+    refuse_empty(kept.trace, benchmark)
     inputs = [Path(benchmark), *([] if tables is None else [tables])]
     study = with_making(trace_study(kept, sample_rate, seed, policies), inputs)
     keep_trace(kept, output, lambda draft: write_study(study, draft))

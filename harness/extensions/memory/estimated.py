@@ -22,22 +22,24 @@ class EstimatedCurve:
     """One that is exact, or one for each sample."""
     sampled: float
     """Share of the touched rows that are in a sample; 1 where the curve is exact."""
+    mean_units: float = 1.0
+    """Units of a touched row, on average; 1 where rows are alike."""
 
     @property
     def is_exact(self) -> bool:
         """Return whether all rows are counted."""
         return len(self.curves) == 1
 
-    def ratios(self, num_rows: int) -> tuple[float | None, float | None, float | None]:
-        """Return the miss ratio of a cache of so many rows, and the ends of the range in which the exact one is.
+    def ratios(self, num_units: int) -> tuple[float | None, float | None, float | None]:
+        """Return the miss ratio of a cache of so many units, and the ends of the range in which the exact one is.
 
-        The range is that of the samples, and a half of it more on either side: distances that are estimated from few
+        A unit is a row where rows are alike. The range is that of the samples, and a half of it more on either side: distances that are estimated from few
         rows shift all samples alike. All are the same where the curve is exact, and None where too few rows of a
         sample are in such a cache.
         """
-        if not self.is_exact and num_rows * self.sampled < LEAST_SAMPLED:
+        if not self.is_exact and num_units / self.mean_units * self.sampled < LEAST_SAMPLED:
             return None, None, None
-        found = [curve.miss_ratio(num_rows) for curve in self.curves]
+        found = [curve.miss_ratio(num_units) for curve in self.curves]
         margin = (max(found) - min(found)) / 2
         return sum(found) / len(found), max(0.0, min(found) - margin), min(1.0, max(found) + margin)
 
@@ -63,4 +65,5 @@ def estimate_curve(
 
     samples = [sample, *(sample_rows(touched, sample_rate, each) for each in seeds[1:])]
     curves = tuple(measure_curve([touched.numbers], each, units_of_numbers) for each in samples)
-    return EstimatedCurve(curves=curves, sampled=sample.share)
+    mean_units = 1.0 if units_of is None else float(units_of(touched.keys).mean())
+    return EstimatedCurve(curves=curves, sampled=sample.share, mean_units=mean_units)

@@ -20,7 +20,7 @@ from harness.extensions.memory.pooling import (
 )
 from harness.extensions.memory.setups import PoolResult, Row, Setup, TierQuestion, say_busy, say_rate
 from harness.extensions.memory.tier import list_parameters
-from harness.extensions.memory.trace import is_unlike, name_units, read_trace, say_cold, say_least
+from harness.extensions.memory.trace import is_unlike, name_units, read_trace, say_cold, say_least, say_rounded
 from harness.foundation.errors import HarnessError
 from harness.foundation.study import Columns, make_study, make_table
 from harness.foundation.virtual_clock import Times, percentile_of
@@ -94,6 +94,7 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
         findings.append(_ORACLE)
     if trace.are_rows_least:
         findings.append(say_least(trace.num_rows))
+    findings += say_rounded(trace)
     findings.append(close(question, said, fleets))
     title = f"{place}: {_answer(setups, caches.answers, said)}"
     parameters = _list_parameters(trace, question, first, place)
@@ -543,7 +544,7 @@ def _find_size(
         ("Memory", "B", "computed"),
         ("Hit rate of all rows", "share", "computed"),
     )
-    most = 1 - curve.num_cold / curve.num_lookups
+    most = 1 - curve.num_cold / max(1, curve.num_lookups)
     counted = f", after the first {percent(first / lookups.num_samples, 0)} of the trace" if first else ""
     title = f"The smallest LRU cache of all tables{_name_side(question)} that hits so often{counted}"
     return make_table(title, columns, [(hit_rate, *sizes, most)]), size, most

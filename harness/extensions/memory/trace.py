@@ -257,7 +257,7 @@ def keys_in_order(trace: AccessTrace) -> Ids:
 
 def is_unlike(trace: AccessTrace) -> bool:
     """Return whether rows of tables differ in size, so that shares and caches are of bytes, not of rows."""
-    return len({*trace.row_units}) > 1
+    return len({*trace.row_bytes}) > 1
 
 
 def name_units(trace: AccessTrace) -> str:
@@ -274,6 +274,24 @@ def say_cold(misses: str, num_lookups: int, more: str = "--lookups") -> str:
         f"Most of {misses} are a row's first lookup, as in every short trace: one of more {more}, than "
         f"{num_lookups:,}, says what a cache misses in the long run."
     )
+
+
+def refuse_empty(trace: AccessTrace, source: str) -> None:
+    """Raise HarnessError where a new trace has no lookups, of which no cache misses a share."""
+    if not len(trace.indices):
+        raise HarnessError(f"{source}: no lookups, so no cache misses any of them. Ask for more --lookups.")
+
+
+def say_rounded(trace: AccessTrace) -> list[str]:
+    """Say which row's size is rounded up most, where one is by more than a hundredth; else nothing."""
+    unit, rounded = trace.unit_bytes or 1, zip(trace.row_bytes, trace.row_units, strict=False)
+    true_bytes, units = max(rounded, key=lambda row: row[1] * unit / row[0], default=(1, 1))
+    if not is_unlike(trace) or units * unit <= 1.01 * true_bytes:
+        return []
+    return [
+        f"Sizes of rows are counted in units of {unit:,} bytes, so that a row of {true_bytes:,} counts as "
+        f"{units * unit:,}: shares of bytes are of these. Fewer --lookups have smaller units."
+    ]
 
 
 def say_least(num_rows: Sequence[int]) -> str:

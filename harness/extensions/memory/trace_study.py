@@ -7,7 +7,15 @@ import numpy as np
 
 from harness.extensions.memory.estimated import LEAST_SAMPLED, NUM_SAMPLES, EstimatedCurve, estimate_curve
 from harness.extensions.memory.policies import POLICIES, miss_ratios
-from harness.extensions.memory.trace import KeptTrace, is_unlike, keys_in_order, name_units, say_cold, say_least
+from harness.extensions.memory.trace import (
+    KeptTrace,
+    is_unlike,
+    keys_in_order,
+    name_units,
+    say_cold,
+    say_least,
+    say_rounded,
+)
 from harness.foundation.study import Columns, make_check, make_study, make_table
 from reference_models.data.traces.sources import expect_touched
 from reference_models.data.traces.stack_distances import LEAST_OF_GROUP
@@ -66,6 +74,7 @@ def trace_study(
     ]
     if trace.are_rows_least:
         remarks.append(say_least(trace.num_rows))
+    remarks += say_rounded(trace)
     if not is_exact:
         remarks.append(
             f"Miss ratios are means of {NUM_SAMPLES} samples of the rows, in a range twice as wide. Each sample has "
