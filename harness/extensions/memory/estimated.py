@@ -33,9 +33,9 @@ class EstimatedCurve:
     def ratios(self, num_units: int) -> tuple[float | None, float | None, float | None]:
         """Return the miss ratio of a cache of so many units, and the ends of the range in which the exact one is.
 
-        A unit is a row where rows are alike. The range is that of the samples, and a half of it more on either side: distances that are estimated from few
-        rows shift all samples alike. All are the same where the curve is exact, and None where too few rows of a
-        sample are in such a cache.
+        A unit is a row where rows are alike. The range is that of the samples, and a half of it more on either side:
+        distances that are estimated from few rows shift all samples alike. All are the same where the curve is exact,
+        and None where too few rows of a sample are in such a cache.
         """
         if not self.is_exact and num_units / self.mean_units * self.sampled < LEAST_SAMPLED:
             return None, None, None

@@ -9,12 +9,16 @@ import pytest
 
 from harness.extensions.memory import pooling
 from harness.extensions.memory.caches import Lookups, count_misses, fit_caches
+from harness.extensions.memory.estimated import estimate_curve
 from harness.extensions.memory.pooling import count_reads, place_rows
 from harness.extensions.memory.setups import TierQuestion
 from harness.extensions.memory.shown import name_axis
 from harness.extensions.memory.tier import find_tier
 from harness.extensions.memory.tiers import tiers_study
+from harness.extensions.memory.trace import is_unlike, refuse_empty, say_rounded
+from harness.foundation.errors import HarnessError
 from reference_models.data.table_file import Side, TableEntry
+from reference_models.data.traces import trace
 from reference_models.data.traces.drawn import draw_lookups
 from reference_models.data.traces.stack_distances import measure_curve
 from reference_models.data.traces.trace import AccessTrace, TracedTable
@@ -31,6 +35,33 @@ def made_trace(row_bytes: tuple[int, ...] = ROW_BYTES, items: int = 4) -> Access
     ]
     tables = tuple(TracedTable(each.name, size, each.side) for each, size in zip(entries, row_bytes, strict=True))
     return replace(draw_lookups(entries, 250, items, 0), tables=tables, samples_per_query=items)
+
+
+def test_rows_whose_sizes_round_to_the_same_are_unlike_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "_MOST_COUNTED", 1 << 10)
+    made = made_trace((512, 520, 516))
+    assert len({*made.row_units}) == 1 and is_unlike(made)
+    (said,) = say_rounded(made_trace((16, 4096, 2048)))
+    assert "a row of 16 counts as 256" in said and "units of 256 bytes" in said
+    assert say_rounded(made_trace((64, 64, 64))) == []
+
+
+def test_a_trace_without_lookups_is_refused() -> None:
+    none = replace(made_trace(), indices=np.empty(0, np.int64), offsets=np.zeros(3 * 1000 + 1, np.int64))
+    with pytest.raises(HarnessError, match=r"x\.csv: no lookups"):
+        refuse_empty(none, "x.csv")
+
+
+def test_memory_for_no_row_is_shared_among_none() -> None:
+    curve = measure_curve([np.array([0, 1, 0, 1])])
+    assert fit_caches([curve, curve], [2, 2], 0) == ((0, 0), (0, 0))
+
+
+def test_few_rows_of_many_units_are_not_estimated() -> None:
+    keys = np.random.default_rng(0).integers(0, 50_000, 200_000)
+    many = estimate_curve(keys, 0.01, 0, lambda rows: np.full(len(rows), 100))
+    plain = estimate_curve(keys, 0.01, 0)
+    assert not many.is_exact and many.ratios(100 * 50) == (None, None, None) == plain.ratios(50)
 
 
 @pytest.fixture(autouse=True)
