@@ -179,7 +179,8 @@ def differing_words(content: ReportContent) -> str:
         by_benchmark.setdefault(result.benchmark_name, []).append(result)
     if len(by_benchmark) > 1 and all(len(sides) == 2 for sides in by_benchmark.values()):
         told_of = ((name, list_changes(*sides)) for name, sides in list(by_benchmark.items())[:_MOST])
-        return "; ".join(f"{name}: {_changes_words(changes, 2)}" for name, changes in told_of)
+        more = f"; and {plural(len(by_benchmark) - _MOST, 'more benchmark')}" if len(by_benchmark) > _MOST else ""
+        return "; ".join(f"{name}: {_changes_words(changes, 2)}" for name, changes in told_of) + more
     values: dict[str, set[str]] = {}
     for result in results:
         told = {} if result.asked is None else {key: repr(entry.value) for key, entry in result.asked.config.items()}

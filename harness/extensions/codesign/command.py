@@ -62,7 +62,8 @@ def _spaces() -> Iterable[str]:
     type=several(click.Choice(["gp", "nsga2", "random"])),
     metavar="SEARCH,…",
     help="Compare searches of --trials points: a Gaussian process, NSGA-II, random draws. The first is used where a "
-    "space is too large. The first 10 points of gp and 20 of nsga2 are random.  [default: gp, compared with none]",
+    "space is too large. The first 10 points of gp and 20 of nsga2 are random.  [default: gp, beyond 200 trials "
+    "nsga2, compared with none]",
 )
 @click.option(
     "--seeds",

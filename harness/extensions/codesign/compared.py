@@ -7,7 +7,7 @@ from statistics import median
 import scipy.stats
 from msgspec.structs import asdict
 
-from harness.extensions.codesign.sampling import NUM_DRAWN, Method, sample
+from harness.extensions.codesign.sampling import MOST_BY_GP, NUM_DRAWN, Method, sample
 from harness.extensions.codesign.search import DesignOutcomes
 from harness.extensions.codesign.trials import Objective, Problem, Trial
 from harness.foundation.errors import HarnessError
@@ -32,8 +32,16 @@ _COLUMNS: Columns = (
 )
 
 
-def refuse_few_trials(methods: Sequence[Method], num_trials: int) -> None:
-    """Raise HarnessError (exit 2) where all points of a method would be drawn at random, as those of `random` are."""
+def refuse_num_trials(methods: Sequence[Method], num_trials: int) -> None:
+    """Raise HarnessError (exit 2) for so few trials that all points of a method would be drawn at random.
+
+    Likewise for more than a Gaussian process is fitted to, point after point.
+    """
+    if "gp" in methods and num_trials > MOST_BY_GP:
+        raise HarnessError(
+            f"--trials {num_trials}: a Gaussian process is fitted anew for each point, and takes long beyond "
+            f"{MOST_BY_GP:,}. Give fewer, or --by without gp."
+        )
     for method in methods:
         if num_trials <= (num_drawn := NUM_DRAWN.get(method, 0)):
             raise HarnessError(

@@ -20,6 +20,8 @@ Score = Callable[[Trial], tuple[float, ...]]
 """Numbers of a valid trial, all of which are to become small."""
 POPULATION = 20
 """Trials of a generation of NSGA-II."""
+MOST_BY_GP = 200
+"""Valid points of a search to which a Gaussian process is fitted, anew for each."""
 NUM_DRAWN: Mapping[Method, int] = {"gp": 10, "nsga2": POPULATION}
 """Trials that are drawn at random before a Gaussian process is fitted to them, or before the first are bred."""
 _BATCH, _MOST_DRAWS = 4096, 1 << 22

@@ -8,8 +8,8 @@ from msgspec.structs import asdict
 
 from harness.config.run_config import RunConfig
 from harness.extensions.codesign.accelerator import LOOKUPS, ORDERS, TILE, PEArray, Point, list_nests
-from harness.extensions.codesign.compared import compare_methods, refuse_few_trials, say_compared, table_compared
-from harness.extensions.codesign.sampling import Method
+from harness.extensions.codesign.compared import compare_methods, refuse_num_trials, say_compared, table_compared
+from harness.extensions.codesign.sampling import MOST_BY_GP, Method
 from harness.extensions.codesign.search import Mode, search_all
 from harness.extensions.codesign.trials import Objective, Problem, Trial, find_tiling
 from harness.extensions.codesign.wording import answer, hold_against_published, say_gain
@@ -74,18 +74,20 @@ def space_study(
 ) -> StudyRecord:
     """Search hardware and then the largest tile (`separate`), and both at once from there (`joint`).
 
-    A space that takes more than about a minute to try whole is searched by the first of `methods`, `gp` without any,
-    in `num_trials` valid points; all of them are compared in as many points of each of `num_seeds` seeds.
+    A space that takes more than about a minute to try whole is searched in `num_trials` valid points by the first of
+    `methods`; without any by `gp`, or `nsga2` for more points than that is fitted to. All of `methods` are compared
+    in as many points of each of `num_seeds` seeds.
     Raises ConfigError for a benchmark without products and lookups, HarnessError where optuna is missing, or where
-    `num_trials` are no more than what one of `methods` draws at random before it begins.
+    `num_trials` are fewer or more than one of `methods` is for.
     """
-    refuse_few_trials(methods, num_trials)
+    refuse_num_trials(methods, num_trials)
     workload, space = config.workload, asdict(array.space)
     step = workload.model_spec.costs.step(workload.model, workload.data.mapped, workload.train.global_batch_size)
     if not (nests := list_nests(step, [max(space[name]) for name in TILE])):
         raise ConfigError(f"{config.benchmark.name}: has neither matrix products nor lookups for a PE array.")
     problem = Problem(nests, array, objectives)
-    searched = search_all(problem, modes, next(iter(methods), "gp"), num_trials, seed)
+    by_default: Method = "gp" if num_trials <= MOST_BY_GP else "nsga2"
+    searched = search_all(problem, modes, next(iter(methods), by_default), num_trials, seed)
     compared = compare_methods(problem, methods, num_trials, range(seed, seed + num_seeds)) if methods else None
     best = searched.best
     tilings, error = _show_tilings(problem, best[modes[-1]][0].point)

@@ -61,7 +61,9 @@ def _rate_of(results: Sequence[Result]) -> float | None:
 def describe_ranking(order: Sequence[str], by: str, unfit: Sequence[str] = ()) -> str:
     """Say the order of systems by what was modelled, the best first, and which are left out: no run fits there."""
     left = f" Not ranked, since no run fits there: {names(list(unfit), 12)}." if unfit else ""
-    return (f"By modelled {by}, the least first: {names(list(order), 12)}." if order else "") + left
+    return (f"By modelled {by}, the least first: {names(list(order), 12)}." if order else "") + left.removeprefix(
+        "" if order else " "
+    )
 
 
 def describe_error(modelled_s: Mapping[str, float], known_s: Mapping[str, float]) -> str:

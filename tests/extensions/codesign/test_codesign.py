@@ -62,6 +62,7 @@ def test_a_strangers_file_is_shown_as_text(inside: Command, tmp_path: Path) -> N
         (("--space", "missing.toml"), "missing.toml"),
         (("--by", "gp,random", "--trials", 10), "Give --trials 11 or more (such as 40), or --by without gp."),
         (("--by", "random,nsga2", "--trials", 20), "the first 20 points of nsga2 are drawn at random"),
+        (("--by", "gp,random", "--trials", 201), "a Gaussian process is fitted anew for each point"),
     ],
 )
 def test_what_does_not_go_together_is_refused(inside: Command, arguments: tuple[str, ...], said: str) -> None:
