@@ -8,7 +8,7 @@ from bundle_builder import about_box, rates_text, write_box, write_bundle, write
 from command import Command
 
 from harness.config.run_config import Override, resolve
-from harness.extensions.system_model.ranking import describe_error, read_known_steps
+from harness.extensions.system_model.ranking import describe_error, describe_ranking, read_known_steps
 from reports.results import reference_systems
 from rules.benchmarks.loader import load_benchmark
 
@@ -99,3 +99,7 @@ def test_what_does_not_go_together_is_refused(
     bundle(tmp_path / "known" / "box.zip", 2_000.0, 1e9)
     done = inside("plan-system", "dlrm_tiny", *words)
     assert done.returncode == code and said in " ".join(done.stderr.split()), done.stderr
+
+
+def test_where_nothing_fits_the_sentence_begins_with_that() -> None:
+    assert describe_ranking([], "time", ["small"]) == "Not ranked, since no run fits there: small."
