@@ -1,6 +1,7 @@
 """The plan that runs today: searches begin with it, and say how much of it they move."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,15 +59,66 @@ def improve_today(task: Task, cost: SetCost, today: Plan) -> Plan:
 
 
 def name_devices_as_today(task: Task, plan: Plan, today: Plan) -> Plan:
-    """Return the plan with its devices, which are equal, named so that most bytes stay where they are today; as it is
-    where tables are kept on devices, or of more than _MAX_RENAMED."""
+    """Return the plan with its devices, which are equal, named so that most bytes stay where they are today, and with
+    the columns of each table given to its parts likewise; devices keep their names where tables are kept on them, or
+    where there are more than _MAX_RENAMED."""
     if task.kept or task.num_devices > _MAX_RENAMED:
-        return plan
+        return _take_columns(plan, today)
     stays = np.zeros((task.num_devices, task.num_devices))
-    for _, num_bytes, new, old in _columns(task, plan, today):
-        stays[new, old] += num_bytes
+    before = _widths(today)
+    for table, of_devices in _widths(plan).items():
+        column_bytes = task.tables[table].memory_bytes / task.tables[table].dim
+        for new, width in of_devices.items():
+            for old, width_today in before[table].items():
+                stays[new, old] += column_bytes * min(width, width_today)  # which columns a part has is free
     names = linear_sum_assignment(stays, maximize=True)[1].tolist()
-    return replace(plan, shards=tuple(replace(shard, device=names[shard.device]) for shard in plan.shards))
+    shards = tuple(replace(shard, device=names[shard.device]) for shard in plan.shards)
+    return _take_columns(replace(plan, shards=shards), today)
+
+
+def _widths(plan: Plan) -> dict[int, Counter[int]]:
+    """Return how many columns of each table each device holds."""
+    widths: dict[int, Counter[int]] = {}
+    for shard in plan.shards:
+        widths.setdefault(shard.table, Counter())[shard.device] += shard.num_columns
+    return widths
+
+
+def _take_columns(plan: Plan, today: Plan) -> Plan:
+    """Return the plan with most columns of each table that is cut where today's plan has them: parts of equal width
+    cost the same whichever columns they are. A table that is cut into the widths of today is cut
+    where it is today."""
+    before, after = _shards_of_tables(today), _shards_of_tables(plan)
+    shards: list[Shard] = []
+    for table, of in after.items():
+        is_same = Counter(each.num_columns for each in of) == Counter(each.num_columns for each in before[table])
+        places = before[table] if is_same else of
+        for width in sorted({each.num_columns for each in of}):
+            parts, spots = ([each for each in some if each.num_columns == width] for some in (of, places))
+            stay = [[_count_columns(before[table], spot, part.device) for spot in spots] for part in parts]
+            taken = linear_sum_assignment(np.array(stay), maximize=True)[1].tolist() if len(parts) > 1 else [0]
+            shards += [
+                replace(part, first_column=spots[at].first_column) for part, at in zip(parts, taken, strict=True)
+            ]
+    return replace(plan, shards=tuple(sorted(shards)))
+
+
+def _shards_of_tables(plan: Plan) -> dict[int, list[Shard]]:
+    shards: dict[int, list[Shard]] = {}
+    for shard in plan.shards:
+        shards.setdefault(shard.table, []).append(shard)
+    return shards
+
+
+def _count_columns(before: Iterable[Shard], spot: Shard, device: int) -> int:
+    """Return how many of the columns of `spot` are on the device before."""
+    return sum(_count_common(spot, old) for old in before if old.device == device)
+
+
+def _count_common(one: Shard, other: Shard) -> int:
+    """Return how many columns of their table both have."""
+    last = min(one.first_column + one.num_columns, other.first_column + other.num_columns)
+    return max(last - max(one.first_column, other.first_column), 0)
 
 
 def count_moved(task: Task, plan: Plan, today: Plan) -> tuple[int, int]:
@@ -78,13 +130,9 @@ def count_moved(task: Task, plan: Plan, today: Plan) -> tuple[int, int]:
 
 def _columns(task: Task, plan: Plan, today: Plan) -> Iterator[tuple[int, float, int, int]]:
     """Yield each stretch of columns of a table that both plans have whole: the table, its bytes, both devices."""
-    before: dict[int, list[Shard]] = {}
-    for shard in today.shards:
-        before.setdefault(shard.table, []).append(shard)
+    before = _shards_of_tables(today)
     for new in plan.shards:
         table = task.tables[new.table]
         for old in before[new.table]:
-            first = max(new.first_column, old.first_column)
-            last = min(new.first_column + new.num_columns, old.first_column + old.num_columns)
-            if first < last:
-                yield new.table, table.memory_bytes * (last - first) / table.dim, new.device, old.device
+            if num_columns := _count_common(new, old):
+                yield new.table, table.memory_bytes * num_columns / table.dim, new.device, old.device
