@@ -16,6 +16,7 @@ from reference_models.distributed.placement import PlannerEstimate
 from reference_models.distributed.search.costs import SetCost
 from reference_models.distributed.search.repair import NoPlanError
 from reference_models.distributed.search.task import Plan, Table, Task
+from reference_models.process.errors import ConfigError
 from reports.statistics.intervals import Interval, mean_interval
 from reports.text.formatting import duration, num_bytes, percent, plural
 from rules.records.study import StudyTable
@@ -82,16 +83,27 @@ class FoundPlan:
 
 
 def judge_plans(costs: Costs, tasks: Sequence[Task], found: dict[str, list[FoundPlan]]) -> dict[str, list[FoundPlan]]:
-    """Say what each plan costs. What is measured is measured anew, of all plans in turns."""
+    """Say what each plan costs. What is measured is measured anew, of all plans in turns. A plan of which a table has
+    no cost has the reason in its place."""
     sets = {
         (name, at): each.plan.sets(tasks[at])
         for name, of in found.items()
         for at, each in enumerate(of)
         if each.plan is not None and each.cost_s is None
     }
-    together = [tables for each in sets.values() for tables in each]
-    seconds = [costs.judge(together), *([] if costs.predicted is None else [costs.predicted(together)])]
     done = {name: [*of] for name, of in found.items()}
+    try:
+        judged = costs.judge([tables for each in sets.values() for tables in each])
+    except ConfigError:  # of one plan or more: the others' costs are known
+        for name, at in [*sets]:
+            try:
+                costs.judge(sets[name, at])
+            except ConfigError as error:
+                done[name][at] = replace(done[name][at], fault=error)
+                del sets[name, at]
+        judged = costs.judge([tables for each in sets.values() for tables in each])
+    together = [tables for each in sets.values() for tables in each]
+    seconds = [judged, *([] if costs.predicted is None else [costs.predicted(together)])]
     ends = np.cumsum([len(each) for each in sets.values()], dtype=int)[:-1]
     for (name, at), device_s, *predicted in zip(sets, *(np.split(each, ends) for each in seconds), strict=False):
         slowest_s, mean_s = float(device_s.max()), float(device_s.mean())

@@ -54,6 +54,27 @@ def test_plans_are_made_by_the_costs_of_a_file(inside: Command, tmp_path: Path) 
     assert any(each["name"] == "costs.json" for each in study["made"]["inputs"])
 
 
+def test_a_width_without_a_cost_takes_no_cost_from_other_plans(inside: Command, tmp_path: Path) -> None:
+    """Today's plan cuts the first table: the file has costs of all tables, and none of that part."""
+    (tmp_path / "tables.csv").write_text(CSV)
+    placed = ("place", "tables.csv", "--devices", 2, "--batch-size", 16)
+    assert inside(*placed, "--by", "dim", "-o", "today.json").returncode == 0
+    plan = json.loads((tmp_path / "today.json").read_text())
+    halves = [{"table": 0, "first_column": 4 * part, "num_columns": 4, "device": part} for part in range(2)]
+    plan["shards"] = halves + [shard for shard in plan["shards"] if shard["table"]]
+    (tmp_path / "today.json").write_text(json.dumps(plan))
+    write_record(tmp_path / "costs.json", costs_of({("a", 8): 3e-3, ("b", 8): 1e-3, ("c", 4): 2e-3}))
+    more = ("--by", "dim", "--costs", "costs.json", "--from", "today.json", "--format", "json")
+    done = inside(*placed, *more)
+    assert done.returncode == 0, done.stderr
+    study: dict[str, Any] = json.loads(done.stdout)
+    names = [column["name"] for column in study["tables"][0]["columns"]]
+    rows = {row[0]: dict(zip(names, row, strict=True)) for row in study["tables"][0]["rows"]}
+    assert "no cost of 100 rows of 4 columns" in rows["today's plan"]["Why it has none"]
+    assert rows["today's plan"]["Cost"] is None and rows["dim"]["Cost"] >= 3e-3
+    assert "today's has no cost: --costs costs.json" in study["findings"][1]
+
+
 @pytest.mark.parametrize(
     ("record", "more", "code", "message"),
     [
