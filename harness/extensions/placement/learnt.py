@@ -78,14 +78,24 @@ class Keeper:
 
 
 def learn_costs(
-    keeper: Keeper, bandwidth: Bandwidth, measured: SetCost, tables: Sequence[Table], num_measured: int | None
+    keeper: Keeper,
+    bandwidth: Bandwidth,
+    measured: SetCost,
+    tables: Sequence[Table],
+    num_measured: int | None,
+    *,
+    kept_by: object,
 ) -> Any:
-    """Return a cost net of sets of the tables, by `bandwidth`, then by so many sets that are `measured` here."""
+    """Return a cost net of sets of the tables, by `bandwidth`, then by so many sets that are `measured` here.
+
+    The repr of `kept_by` stands for `bandwidth` where the net is looked for: it is the same in each call that asks
+    for the same net.
+    """
     from reference_models.distributed.search.net import NUM_RESAMPLED, NUM_SETS, net_of, train_net
 
-    def learn(cost: SetCost, num_sets: int, start: Any, *begun: str) -> tuple[Any, str]:
+    def learn(cost: SetCost, of: object, num_sets: int, start: Any, *begun: str) -> tuple[Any, str]:
         digest = _digest(
-            cost,
+            of,
             *tables,
             bandwidth.batch_size,
             keeper.seed,
@@ -101,19 +111,22 @@ def learn_costs(
 
         return keeper.keep("cost_net", digest, train, net_of), digest
 
-    net, digest = learn(bandwidth, NUM_SETS, None)
-    return net if num_measured is None else learn(measured, num_measured, net, digest, platform.node())[0]
+    net, digest = learn(bandwidth, kept_by, NUM_SETS, None)
+    if num_measured is None:
+        return net
+    return learn(measured, measured, num_measured, net, digest, platform.node())[0]
 
 
-def learn_policy(keeper: Keeper, cost: SetCost, batch_size: int) -> Any:
-    """Return AutoShard's policy, trained by the cost of such a batch on generated tables."""
+def learn_policy(keeper: Keeper, cost: SetCost, batch_size: int, *, kept_by: object) -> Any:
+    """Return AutoShard's policy, trained by the cost of such a batch on generated tables. The repr of `kept_by`
+    stands for the cost where the policy is looked for."""
     from reference_models.distributed.search.autoshard import NUM_UPDATES, policy_of, train_policy
 
     def train() -> tuple[Arrays, Accuracy]:
         policy = train_policy(cost, batch_size, keeper.seed)
         return policy.arrays(), {"reward": policy.reward}
 
-    return keeper.keep("policy", _digest(cost, batch_size, keeper.seed, NUM_UPDATES), train, policy_of)
+    return keeper.keep("policy", _digest(kept_by, batch_size, keeper.seed, NUM_UPDATES), train, policy_of)
 
 
 def _digest(*asked: object) -> str:

@@ -1,11 +1,12 @@
 """Where searches put embedding tables, and what their plans cost the slowest device."""
 
+import platform
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness.config.catalog import refuse_without_bags
 from harness.config.placement import record_plan, write_sharding
@@ -39,6 +40,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.study import make_study
 from harness.planning.plan import require_table_rows, source_of
 from harness.run_sets.environment import Environment
+from harness.system.hardware import read_processors
 from harness.system.resources import read_resources
 from reference_models.data.table_file import read_tables
 from reference_models.data.traces.trace import AccessTrace
@@ -272,7 +274,9 @@ def _find_plans(
     """
     policy = None
     if "autoshard" in question.by:
-        policy = learn_policy(question.keeper, costs.modelled, tasks[0].batch_size)
+        batch_size = tasks[0].batch_size
+        _, kept_by = _find_kept_by(question, batch_size)
+        policy = learn_policy(question.keeper, costs.modelled, batch_size, kept_by=kept_by)
     estimate: PlannerEstimate | None = None
     found: dict[str, list[FoundPlan]] = {}
     for name in dict.fromkeys((*question.by, *(BASELINES if question.has_baselines else ()))):
@@ -343,13 +347,7 @@ def _find_bound(costs: Costs, found: dict[str, list[FoundPlan]], tasks: Sequence
 
 def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
     batch_size = tasks[0].batch_size
-    memory = Bandwidth(
-        batch_size=batch_size,
-        memory_bandwidth=question.devices.memory_bandwidth,
-        table_s=question.fixed.table_s,
-        device_s=question.fixed.device_s,
-    )
-    exchange = Exchange(batch_size=batch_size, devices=question.devices)
+    memory, exchange = _model(question.devices, question.fixed, batch_size)
     bandwidth = Sum((memory, exchange))
     if question.cost == "bandwidth":
         return Costs(make_search=lambda: bandwidth, make_plain=lambda: bandwidth, judge=bandwidth, modelled=bandwidth)
@@ -393,7 +391,8 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
     from reference_models.distributed.search.net import choose
 
     tables = [*dict.fromkeys(table for task in tasks for table in task.tables)]
-    net = learn_costs(question.keeper, memory, make_true(), tables, question.num_measured)
+    kept_by, _ = _find_kept_by(question, batch_size)
+    net = learn_costs(question.keeper, memory, make_true(), tables, question.num_measured, kept_by=kept_by)
     used = "the net is used" if net.is_better else "no gain is shown, so the sums are used and the net is not"
     rounds = "" if not net.spread else f" Rounds of a measured set lay {percent(net.spread)} apart (median)."
     finding = (
@@ -415,6 +414,31 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
         has_net=net.is_better,
         findings=(finding,),
     )
+
+
+def _model(devices: Devices, fixed: FixedTimes, batch_size: int) -> tuple[Bandwidth, Exchange]:
+    """Return the modelled costs of a device's memory, and of the exchange."""
+    memory = Bandwidth(
+        batch_size=batch_size,
+        memory_bandwidth=devices.memory_bandwidth,
+        table_s=fixed.table_s,
+        device_s=fixed.device_s,
+    )
+    return memory, Exchange(batch_size=batch_size, devices=devices)
+
+
+def _find_kept_by(question: PlacementQuestion, batch_size: int) -> tuple[object, object]:
+    """Return what tells what was learnt by the modelled cost of memory, and by that with the exchange, from what was
+    learnt by others: the costs themselves. Where their rates were measured here, which no two calls find alike, it is
+    this machine, and the rates that were given."""
+    if not question.fixed.is_measured:
+        costs = _model(question.devices, question.fixed, batch_size)
+        return costs[0], Sum(costs)
+    here = (platform.node(), read_processors().model_name, *question.measured)
+    blanks: dict[str, Any] = dict.fromkeys(question.measured, 1.0)
+    blank = replace(question.devices, **blanks)
+    memory, exchange = _model(blank, ASSUMED, batch_size)
+    return (here, memory), (here, memory, exchange)
 
 
 def _measure_sets(question: PlacementQuestion, batch_size: int) -> "MeasuredCost":

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from harness.config.placement import read_plan, record_plan, write_sharding
 from harness.config.run_config import Override, resolve
-from harness.extensions.placement.compared import BASELINES, Costs, FoundPlan, as_clause, compare_searches
+from harness.extensions.placement.compared import ALIKE, BASELINES, Costs, FoundPlan, as_clause, compare_searches
+from harness.extensions.placement.cpu_rates import FixedTimes
 from harness.extensions.placement.learnt import Keeper
 from harness.extensions.placement.measured_plans import MAX_PLANS, add_measured, list_plans
 from harness.extensions.placement.plans import (
@@ -224,7 +225,10 @@ def test_baselines_stand_in_every_study_and_searches_of_papers_are_held_against_
     assert all("Published" not in row for row in rows.values())
     said = placement.study.findings[-1]
     assert "rests on its cost net, which no row uses here: the claim is not shown" in said
-    assert rows["beam over columns"]["Against the best baseline"].startswith(("is ", "shows "))
+    best = min(BASELINES, key=lambda name: rows[name]["Cost"])
+    gain = 1 - rows["beam over columns"]["Cost"] / rows[best]["Cost"]
+    verdict = "cheaper than" if gain > ALIKE else "dearer than" if gain < -ALIKE else "no better than"
+    assert f"{verdict} {best}" in rows["beam over columns"]["Against the best baseline"]
 
 
 @pytest.mark.parametrize(
@@ -479,6 +483,34 @@ def test_what_is_learnt_is_kept_and_learnt_anew_when_asked(tmp_path: Path) -> No
         with pytest.raises(HarnessError, match=rf"{folder.name}.* Make it anew with --retrain") as refused:
             keeper.keep("cost_net", digest, train, load)
         assert refused.value.exit_code == ExitCode.INPUT
+
+
+@pytest.mark.parametrize(("by", "cost"), [("autoshard", "bandwidth"), ("dim", "net")])
+def test_what_is_learnt_of_rates_that_were_measured_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str, cost: str
+) -> None:
+    """No two measurements agree: what was given, and the machine, tell what is learnt apart, and no measured rate."""
+    digests: list[str] = []
+
+    def keep(keeper: Keeper, what: str, digest: str, *of: Any) -> None:
+        digests.append(digest)
+        raise ConfigError("enough is known")
+
+    def ask(seconds: float, **given: float) -> None:
+        rates: dict[str, Any] = {"memory_bandwidth": 1 / seconds, "intra_host_bandwidth": 1 / seconds} | given
+        fixed = FixedTimes(table_s=seconds, device_s=seconds, is_measured=True)
+        rated = replace(devices, **rates), tuple(name for name in rates if name not in given), fixed
+        monkeypatch.setattr("harness.extensions.placement.plans.rate_cpu", lambda *of: rated)
+        with pytest.raises(ConfigError, match="enough is known"):
+            search_plans(replace(question(tmp_path, by, cost=cost), devices=devices, given=given), [task], None)
+
+    (task,) = generate_tasks(1, 3)
+    devices = replace(DEVICES, num_devices=task.num_devices, device_type="cpu")
+    monkeypatch.setattr(Keeper, "keep", keep)
+    for seconds in (1e-9, 2e-9):
+        ask(seconds)
+        ask(seconds, memory_bandwidth=3e9)
+    assert digests[:2] == digests[2:] and digests[0] != digests[1]
 
 
 def test_two_processes_that_learn_the_same_train_once(tmp_path: Path) -> None:
