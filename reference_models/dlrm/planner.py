@@ -149,7 +149,8 @@ def plan_for_devices(
     except PlannerError as error:
         need = sum(rows * model.embedding_dim * 4 for rows in num_embeddings)
         is_proved = need > devices.num_devices * devices.usable_bytes
-        advice = "Take more or larger devices" if is_proved else "That proves nothing of other plans. Take --by local"
+        other = "That proves nothing of other plans. Take 'place --by local'"
+        advice = "Take more or larger devices" if is_proved else other
         kept = f", {devices.reserve:.3g} of it kept free," if devices.reserve else ""
         raise ConfigError(
             f"TorchRec's planner finds no plan on {devices.num_devices} devices of "

@@ -18,24 +18,13 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 COUNT = click.IntRange(1, 10_000)
 
-
-class ShareParam(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A share of a whole, from 0 to below 1: 15% or 0.15."""
-
-    name = "share"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Raises BadParameter."""
-        return value if isinstance(value, float) else fraction(str(value))
-
-
 _DEVICES = (
     ("--device-type", "device_type", click.Choice(["cuda", "cpu"]), "cuda", "Kind of the devices."),
     ("--device-memory", "memory_bytes", SizeParam(), "80GiB", "Memory of one device."),
     (
         "--reserve",
         "reserve",
-        ShareParam(),
+        fraction,
         "15%",
         "Share of a device's memory that is kept free of tables; 15 % is TorchRec's.",
     ),

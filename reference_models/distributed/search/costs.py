@@ -97,8 +97,11 @@ class Exchange:
 
     @property
     def device_s(self) -> float:
-        """Seconds of a device that holds tables, whatever they are: two latencies of the slowest link."""
+        """Seconds of a device that holds tables, whatever they are: two latencies of the slowest link; 0 of
+        one device, which exchanges nothing."""
         of = self.devices
+        if of.num_devices == 1:
+            return 0.0
         return 2 * (of.inter_host_latency_s if of.num_devices > of.devices_per_host else of.intra_host_latency_s)
 
     def __call__(self, sets: Sets, /) -> Seconds:

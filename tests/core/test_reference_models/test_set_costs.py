@@ -66,7 +66,7 @@ def test_exchange_by_hand() -> None:
     one_way = 25 * 32 * 4
     slow = 2 * 2 * one_way / 1e8
     assert Exchange(batch_size=100, devices=HOST)([[TABLE], []]).tolist() == pytest.approx([slow, 0])
-    alone = replace(HOST, num_devices=1, devices_per_host=1)
+    alone = replace(HOST, num_devices=1, devices_per_host=1, intra_host_latency_s=1e-6, inter_host_latency_s=1e-3)
     assert Exchange(batch_size=100, devices=alone)([[TABLE]]).tolist() == [0]
     near = replace(HOST, devices_per_host=4)
     assert Exchange(batch_size=100, devices=near)([[TABLE]]) == pytest.approx(2 * 3 * one_way / 4e8)
