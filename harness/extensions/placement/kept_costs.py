@@ -1,5 +1,6 @@
 """Costs of tables in a file: measured on one machine, added up on another."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 from msgspec import structs
 
 from harness.extensions.placement.records import CostedTable, CostsRecord
+from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_record
 from harness.run_sets.environment import Environment
 from harness.system.hardware import read_processors
@@ -18,7 +20,8 @@ from reference_models.distributed.search.task import Table, Task
 from reference_models.process.errors import ConfigError
 from rules.records.codec import VERSION
 
-_Key = tuple[int, int, float, str]
+_Key = tuple[int, int, float, str, tuple[float, ...] | None]
+"""Rows, columns, lookups per sample, optimizer, and reuse; None where it stands for any."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,29 +42,36 @@ class KeptCosts:
         return max((spread for spread in found if spread is not None), default=None)
 
     def _find(self, table: Table) -> CostedTable:
-        found = self.known.get(_key_of(table))
+        found = self.known.get(_key_of(table)) or self.known.get((*_key_of(table)[:-1], None))
         if found is None:
+            of_other = any(key[:-1] == _key_of(table)[:-1] for key in self.known)
+            reuse = ", whose rows are looked up again as often" if of_other else ""
             raise ConfigError(
                 f"--costs {self.path}: no cost of {table.num_embeddings} rows of {table.dim} columns, "
-                f"{table.pooling:g} lookups a sample and {table.optimizer}. Measure these tables with "
+                f"{table.pooling:g} lookups a sample and {table.optimizer}{reuse}. Measure these tables with "
                 "'dlrmbench measure-costs', or add the entry."
             )
         return found
 
 
 def _key_of(table: Table | CostedTable) -> _Key:
-    return table.num_embeddings, table.dim, table.pooling, table.optimizer
+    return table.num_embeddings, table.dim, table.pooling, table.optimizer, table.reuse
 
 
 def read_costs(path: Path, task: Task) -> KeptCosts:
-    """Read costs of the task's tables. Raises HarnessError (exit 8) where the file is none, ConfigError where it is
-    of another batch size, or has no cost of a table."""
+    """Read costs of the task's tables. Raises HarnessError (exit 8) where the file is none, or has two costs of one
+    table, ConfigError where it is of another batch size, or has no cost of a table."""
     record = read_record(path, CostsRecord)
     if record.batch_size != task.batch_size:
         raise ConfigError(
             f"--costs {path}: it is of batches of {record.batch_size} samples, and the plan of {task.batch_size}. "
             "Measure costs of the same batch size."
         )
+    places: dict[_Key, int] = {}
+    for number, each in enumerate(record.tables):
+        if (first := places.setdefault(_key_of(each), number)) != number:
+            why = f"it has the table of tables[{first}], which has one cost. Leave one of them out."
+            raise HarnessError(f"{path}: tables[{number}]: {why}", ExitCode.INPUT)
     costs = KeptCosts(path=path, device=record.device, known={_key_of(each): each for each in record.tables})
     costs([task.tables])
     return costs
@@ -70,17 +80,22 @@ def read_costs(path: Path, task: Task) -> KeptCosts:
 def measure_costs(task: Task, environment: Environment, seed: int) -> CostsRecord:
     """Measure each table of a task, and the halves that a plan may cut it into, with one thread of this CPU.
 
-    A table and its halves take turns. Raises ConfigError where one does not fit in free memory.
+    A table and its halves take turns. Costs have the reuse of their tables where tables differ in that alone, and
+    stand for any else. Raises ConfigError where one does not fit in free memory.
     """
     from reference_models.distributed.search.measured import MeasuredCost
 
     found = []
+    different = {table.with_columns(1) for table in task.tables}
+    counts = Counter(_key_of(table)[:-1] for table in different)
     with environment.measuring():
         for tables in _list_widths(task):
             free = read_resources().available_memory_bytes
             cost = MeasuredCost(batch_size=task.batch_size, available_bytes=free, seed=seed)
             for table, seconds in zip(tables, cost([[table] for table in tables]).tolist(), strict=True):
-                found.append(_entry(table, seconds, cost.spread_of([table])))
+                entry = _entry(table, seconds, cost.spread_of([table]))
+                is_alone = counts[_key_of(table.with_columns(1))[:-1]] == 1
+                found.append(structs.replace(entry, reuse=None) if is_alone else entry)
     record = CostsRecord(
         schema_version=VERSION,
         device=f"one thread of {read_processors().model_name or 'a CPU'}",
@@ -96,17 +111,21 @@ def _entry(table: Table, seconds: float, spread: float | None) -> CostedTable:
         dim=table.dim,
         pooling=table.pooling,
         optimizer=table.optimizer,
+        reuse=table.reuse,
         seconds=seconds,
         spread=spread,
     )
 
 
 def _list_widths(task: Task) -> list[Sequence[Table]]:
-    """List each different table with all parts that halving makes of it."""
-    lists: dict[_Key, list[Table]] = {}
+    """List each different table with all parts that halving makes of it, but those that are listed before."""
+    listed: set[Table] = set()
+    lists: list[Sequence[Table]] = []
     for number, table in enumerate(task.tables):
         widths = [table.dim]
         while may_be_halved(task, (number, widths[-1])):
             widths.append(widths[-1] // 2)
-        lists.setdefault(_key_of(table), [table.with_columns(width) for width in widths])
-    return [*lists.values()]
+        new = [part for part in map(table.with_columns, widths) if part not in listed]
+        listed.update(new)
+        lists += [new] if new else []
+    return lists

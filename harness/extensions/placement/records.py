@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from rules.records.codec import Amount, Document, PositiveAmount, PositiveCount, Record
+from rules.records.codec import Amount, Document, PositiveAmount, PositiveCount, Record, Share
+from rules.records.kept.placement import NUM_REUSE_BINS
 from rules.records.load import LoadRecord
 from rules.records.run_set import PreflightCheck
 
@@ -19,6 +20,8 @@ class CostedTable(Record, frozen=True, kw_only=True):
     """Lookups per sample, on average."""
     optimizer: Literal["sgd", "adagrad", "rowwise_adagrad"]
     seconds: PositiveAmount
+    reuse: Annotated[tuple[Share, ...], Meta(min_length=NUM_REUSE_BINS, max_length=NUM_REUSE_BINS)] | None = None
+    """Shares of a batch's lookups, as a plan has them; None where it stands for tables of any reuse."""
     spread: Amount | None = None
     """Between the quartiles of its rounds, as a fraction of the median; None where it is not known."""
 

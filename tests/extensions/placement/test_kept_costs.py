@@ -1,12 +1,14 @@
 """Costs of tables in a file: what is measured is written, and plans elsewhere are made by it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from command import Command
+from msgspec import structs
 
 from harness.extensions.placement.kept_costs import read_costs
 from harness.extensions.placement.plans import UNBOUNDED, describe_file
@@ -34,6 +36,10 @@ def costs_of(seconds: dict[tuple[str, int], float], batch_size: int = 16) -> Cos
     ]
     device = "one thread of a test"
     return CostsRecord(schema_version=VERSION, device=device, batch_size=batch_size, tables=tuple(entries))
+
+
+ONCE = costs_of({("a", 8): 1e-3})
+TWICE = structs.replace(ONCE, tables=ONCE.tables * 2)
 
 
 def test_plans_are_made_by_the_costs_of_a_file(inside: Command, tmp_path: Path) -> None:
@@ -80,6 +86,7 @@ def test_a_width_without_a_cost_takes_no_cost_from_other_plans(inside: Command, 
     [
         (costs_of({("a", 8): 1e-3}), (), 2, "no cost of 50 rows of 8 columns"),
         (costs_of({("a", 8): 1e-3}, 32), (), 2, "batches of 32 samples, and the plan of 16"),
+        (TWICE, (), 8, "costs.json: tables[1]: it has the table of tables[0]"),
         (None, (), 8, "costs.json"),
         (None, ("--cost", "measured"), 2, "leave --cost"),
     ],
@@ -93,6 +100,26 @@ def test_costs_that_are_of_other_tables_are_refused(
     words = ("place", "tables.csv", "--devices", 2, "--batch-size", 16, "--by", "dim", "--costs", "costs.json")
     done = inside(*words, *more)
     assert done.returncode == code and message in " ".join(done.stderr.split()), done.stderr
+
+
+def test_tables_that_differ_in_reuse_alone_have_each_their_cost(inside: Command, tmp_path: Path) -> None:
+    rows = "a,90,8,2,sgd,0.1\nb,90,8,2,sgd,1.9\nc,90,4,2,sgd,1.9\nd,80,4,2,sgd,1.9\n"
+    (tmp_path / "two.csv").write_text(f"name,rows,width,pooling,optimizer,zipf_exponent\n{rows}")
+    done = inside("measure-costs", "two.csv", "--batch-size", 16, "-o", "costs.json")
+    assert done.returncode == 0, done.stderr
+    record, task = (
+        read_record(tmp_path / "costs.json", CostsRecord),
+        describe_file(tmp_path / "two.csv", UNBOUNDED, 16)[1],
+    )
+    a, b, c, d = task.tables
+    assert a.reuse != b.reuse == c.reuse
+    assert [(each.dim, each.reuse) for each in record.tables] == [
+        (8, a.reuse), (4, a.reuse), (8, b.reuse), (4, b.reuse), (4, None)
+    ]  # fmt: skip
+    kept, seconds = read_costs(tmp_path / "costs.json", task), [each.seconds for each in record.tables]
+    np.testing.assert_allclose(kept([[a], [b], [c], [d]]), [seconds[0], *seconds[2:]])
+    with pytest.raises(ConfigError, match="sgd, whose rows are looked up again as often"):
+        kept([[replace(a, reuse=a.reuse[::-1])]])
 
 
 def test_a_table_and_its_halves_are_measured_and_read_as_they_were_written(inside: Command, tmp_path: Path) -> None:
