@@ -30,7 +30,7 @@ _MAX_FILE_BYTES = 64 << 20
 _MAX_DIM = 1 << 16
 _MAX_TASKS = 10_000
 _MAX_TABLES = 10_000
-"""Tables of a task: NeuroShard draws from 856, and placing so many takes seconds."""
+"""Tables of a task: NeuroShard draws from 856. What a step of local search takes grows with their square."""
 _MAX_LOOKUPS = 1 << 31
 """Lookups of a table in a batch: for more, scipy's binomial distribution is not a number."""
 _MAX_DRAWS = 1000
