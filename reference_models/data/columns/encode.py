@@ -19,6 +19,8 @@ from reference_models.data.store.manifest import read_manifest
 from reference_models.process.errors import DatasetError
 
 _MOST_ROWS = 1 << 16
+_NUM_NAMED = 10
+"""Malformed rows of which it is kept what is wrong with them; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +56,16 @@ def encode_file(
     for whole in joined(file.batches(on_bytes)):
         for piece in (whole.slice(start, wide) for start in range(0, whole.num_rows, wide)):
             batch = Batch(path, piece, file.number_rows(piece.num_rows))
+            others = file.take_wrong_rows()  # at each piece: a file of nothing else would fill the memory
             if file.has_bad_text:
                 batch.leave_out_bad_text(needed)
             yield _encode(batch, given, coders, finish)
             num_rows += piece.num_rows
-            num_wrong += int(batch.is_wrong.sum())
-            reasons += [*batch.reasons.values()][: 10 - len(reasons)]
-    others = file.take_wrong_rows()
-    num_rows, num_wrong, reasons = num_rows + len(others), num_wrong + len(others), [*others, *reasons]
+            num_rows, num_wrong = num_rows + len(others), num_wrong + len(others) + int(batch.is_wrong.sum())
+            reasons += [*others, *batch.reasons.values()][: _NUM_NAMED - len(reasons)]
+    others = file.take_wrong_rows()  # below the last piece, or of a file without any
+    num_rows, num_wrong = num_rows + len(others), num_wrong + len(others)
+    reasons += others[: _NUM_NAMED - len(reasons)]
     if not num_rows:
         raise DatasetError(f"{path}: has no rows. Give a file with one sample per line.")
     if num_wrong > MAX_MALFORMED * num_rows:

@@ -10,7 +10,9 @@ import pandas as pd
 import pytest
 
 from reference_models.config.sections import DataConfig
+from reference_models.data.columns import encode
 from reference_models.data.columns.encode import encode_file
+from reference_models.data.columns.files import ColumnFile
 from reference_models.data.columns.prepare import prepare_columns
 from reference_models.data.prepared.kept import FOLDER
 from reference_models.data.registry import open_dataset, parse_data, verify_dataset
@@ -86,6 +88,26 @@ def test_a_malformed_row_among_many_has_no_place_and_the_others_keep_theirs(
     rows.to_csv(tmp_path / "new.csv", index=False)
     found = np.concatenate([piece.rows for piece in encode_file(tmp_path / "new.csv", data, folder)])
     assert np.array_equal(found, np.delete(np.arange(1, 3001), 1233))
+
+
+def test_what_is_wrong_with_rows_is_counted_piece_by_piece_and_not_piled_up(
+    prepared: tuple[Path, DataConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, data = prepared
+    files: list[ColumnFile] = []
+
+    def open_file(*given: Any) -> ColumnFile:
+        files.append(ColumnFile(*given))
+        return files[-1]
+
+    monkeypatch.setattr(encode, "ColumnFile", open_file)
+    good, bad = "u,s,a,1,1,1\n", "short,row\n"
+    (tmp_path / "new.csv").write_text("user,site,tags,price,age,share\n" + (good + bad) * 30 + good)
+    pieces = encode_file(tmp_path / "new.csv", data, folder)
+    assert np.array_equal(next(pieces).rows, np.arange(1, 62, 2))
+    assert files[0].take_wrong_rows() == []
+    with pytest.raises(DatasetError, match=r"new.csv:row 2: .*; 30 of 61 rows are malformed"):
+        next(pieces)
 
 
 def without_keeping(folder: Path) -> None:
