@@ -60,8 +60,8 @@ def encode_file(
             if file.has_bad_text:
                 batch.leave_out_bad_text(needed)
             yield _encode(batch, given, coders, finish)
-            num_rows += piece.num_rows
-            num_rows, num_wrong = num_rows + len(others), num_wrong + len(others) + int(batch.is_wrong.sum())
+            num_rows += piece.num_rows + len(others)
+            num_wrong += len(others) + int(batch.is_wrong.sum())
             reasons += [*others, *batch.reasons.values()][: _NUM_NAMED - len(reasons)]
     others = file.take_wrong_rows()  # below the last piece, or of a file without any
     num_rows, num_wrong = num_rows + len(others), num_wrong + len(others)

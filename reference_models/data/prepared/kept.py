@@ -2,8 +2,9 @@
 
 import hashlib
 import io
+import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from reference_models.process.open_file import read_regular
 
 FOLDER = KEPT
 _NUMBERS = "numbers"
+_DICTIONARY = re.compile(r"[0-9]{5}\.npy")
 _HEADER_BYTES = 4096
 _AGAIN = "Remove the folder and prepare the data again; its digest stays the same."
 
@@ -50,9 +52,17 @@ def keep_numbers(folder: Path, moments: NDArray[np.float64]) -> None:
     _write(folder, _NUMBERS, moments)
 
 
-def digests_of(folder: Path) -> dict[str, str]:
-    """Return the sha256 of what is kept, by name, for the manifest."""
-    return {path.name: file_sha256(path) for path in sorted((folder / FOLDER).glob("*.npy"))}
+def digests_of(folder: Path, numbers: Iterable[int]) -> dict[str, str]:
+    """Return the sha256 of the dictionaries of these category columns, and of the numbers, by name, for the manifest.
+
+    Those of other columns are removed: a preparation of another definition left them as it was killed. Other files
+    are not ours, and are neither listed nor touched.
+    """
+    names = [*(f"{number:05}.npy" for number in numbers), f"{_NUMBERS}.npy"]
+    for path in (folder / FOLDER).iterdir():
+        if _DICTIONARY.fullmatch(path.name) and path.name not in names and not path.is_dir():
+            path.unlink()
+    return {name: file_sha256(folder / FOLDER / name) for name in names}
 
 
 def read_dictionary(folder: Path, manifest: Mapping[str, Any], number: int) -> Dictionary:

@@ -231,6 +231,11 @@ class _Tally:
             )
 
 
+def _dictionaries_of(reader: Reader) -> list[int]:
+    """Return the numbers of the category columns whose values are counted."""
+    return [number for number, feature in enumerate(reader.features) if feature.num_hashed is None]
+
+
 def _columns_of(reader: Reader, data: DataConfig) -> dict[str, Column]:
     """Return the columns that rows are kept in until ids are numbered."""
     categories = {
@@ -298,7 +303,7 @@ def prepare_files(
             CLICKS,
             {
                 **_describe(data, num_samples, num_embeddings, parameters, tally, positives, looks),
-                **({KEPT: digests_of(folder)} if reader.keeps_dictionaries else {}),
+                **({KEPT: digests_of(folder, _dictionaries_of(reader))} if reader.keeps_dictionaries else {}),
             },
             sha256=data.sha256,
         )

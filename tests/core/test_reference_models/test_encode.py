@@ -178,3 +178,18 @@ def test_a_preparation_that_fails_keeps_nothing(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="nothing can be learnt"):
         prepare_columns([tmp_path / "a.csv"], [], data, tmp_path / "d")
     assert list((tmp_path / "d").iterdir()) == []
+
+
+def test_only_what_this_preparation_keeps_is_listed(tmp_path: Path) -> None:
+    """One of another definition was killed here, and someone has put a file of their own beside what it left."""
+    place = tmp_path / "d" / FOLDER
+    place.mkdir(parents=True)
+    for name in ("00001.npy", "00007.npy", "My notes.npy"):
+        (place / name).write_bytes(b"other")
+    make_frame().to_csv(tmp_path / "a.csv", index=False)
+    data = parse_data({"kind": "columns", "name": "mine", "parameters": PARAMETERS})
+    prepare_columns([tmp_path / "a.csv"], [], data, tmp_path / "d")
+    verify_dataset(tmp_path / "d")
+    listed = {*json.loads((tmp_path / "d" / "manifest.json").read_text())["dictionaries"]}
+    assert listed == {"00000.npy", "00002.npy", "numbers.npy"}
+    assert {path.name for path in place.iterdir()} == {*listed, "My notes.npy"}
