@@ -1,10 +1,11 @@
 """What turns values into ids, kept beside prepared data: rows of other files become what the model has seen."""
 
 import hashlib
-import io
+import math
+import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,14 @@ from numpy.typing import NDArray
 
 from reference_models.data.prepared.dictionary import Dictionary
 from reference_models.data.store.manifest import KEPT, file_sha256, kept_files
+from reference_models.process.artifact import npy_header
 from reference_models.process.atomic_write import replace_file
 from reference_models.process.errors import DatasetError
-from reference_models.process.open_file import read_regular
+from reference_models.process.open_file import open_regular
 
 FOLDER = KEPT
 _NUMBERS = "numbers"
 _DICTIONARY = re.compile(r"[0-9]{5}\.npy")
-_HEADER_BYTES = 4096
 _AGAIN = "Remove the folder and prepare the data again; its digest stays the same."
 
 
@@ -78,27 +79,41 @@ def read_numbers(folder: Path, manifest: Mapping[str, Any]) -> NDArray[np.float6
     return _read(folder, manifest, _NUMBERS, np.float64, (2, manifest["num_dense"]))
 
 
+def _path_of(folder: Path, name: str) -> Path:
+    return folder / FOLDER / f"{name}.npy"
+
+
+def _num_bytes(dtype: type[np.generic], shape: tuple[int, ...]) -> int:
+    """Return the bytes of the whole file of an array, its header included."""
+    return len(npy_header(np.dtype(dtype).name, shape)) + math.prod(shape) * np.dtype(dtype).itemsize
+
+
 def _write(folder: Path, name: str, values: NDArray[Any]) -> None:
-    with replace_file(folder / FOLDER / f"{name}.npy") as file:
-        np.save(file, values, allow_pickle=False)
+    plain = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    with replace_file(_path_of(folder, name)) as file:
+        file.write(npy_header(values.dtype.name, values.shape))
+        file.write(plain.data)
 
 
 def _read(
-    folder: Path, manifest: Mapping[str, Any], name: str, dtype: type[np.generic], shape: Sequence[int]
+    folder: Path, manifest: Mapping[str, Any], name: str, dtype: type[np.generic], shape: tuple[int, ...]
 ) -> NDArray[Any]:
-    path, known = folder / FOLDER / f"{name}.npy", dict(kept_files(folder, manifest))
+    path, known = _path_of(folder, name), dict(kept_files(folder, manifest))
     if path not in known:
         raise DatasetError(
             f"{folder}: no dictionaries are kept beside this data, so values of other files have no ids. {_AGAIN}"
         )
-    num_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    content = read_regular(path, num_bytes + _HEADER_BYTES, follows=True)
+    header, num_bytes = npy_header(np.dtype(dtype).name, shape), _num_bytes(dtype, shape)
+    try:
+        with open_regular(path, follows=True) as file:
+            found = os.fstat(file.fileno()).st_size
+            if found != num_bytes:  # before anything is allocated for it
+                raise DatasetError(f"{path}: {found:,} bytes, expected {num_bytes:,}. {_AGAIN}")
+            content = file.read(num_bytes)
+    except FileNotFoundError:
+        raise DatasetError(f"{path}: missing, though the manifest lists it. {_AGAIN}") from None
     if hashlib.sha256(content).hexdigest() != known[path]:
         raise DatasetError(f"{path}: its sha256 is not that which the manifest says. {_AGAIN}")
-    try:
-        found: NDArray[Any] = np.load(io.BytesIO(content), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise DatasetError(f"{path}: cannot be read ({error}). {_AGAIN}") from None
-    if found.dtype != dtype or found.shape != tuple(shape):
-        raise DatasetError(f"{path}: {found.dtype}{[*found.shape]}, expected {np.dtype(dtype)}{[*shape]}. {_AGAIN}")
-    return found
+    if not content.startswith(header):
+        raise DatasetError(f"{path}: another header, expected that of {np.dtype(dtype)}{[*shape]}. {_AGAIN}")
+    return np.frombuffer(content, np.dtype(dtype).newbyteorder("<"), offset=len(header)).reshape(shape)

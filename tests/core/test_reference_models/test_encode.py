@@ -1,5 +1,6 @@
 """Rows of files that were not prepared: they become what preparing them as evaluation makes of them."""
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -121,12 +122,33 @@ def damage(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
 
 
+def claim(folder: Path) -> None:
+    """Claim 10^13 values in the header of a file of the right length, whose digest the manifest knows."""
+    path = folder / FOLDER / "00000.npy"
+    content = path.read_bytes()
+    text = b"{'descr': '<u8', 'fortran_order': False, 'shape': (10000000000000,), }"
+    path.write_bytes(content[:10] + text.ljust(117) + b"\n" + content[128:])
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["dictionaries"]["00000.npy"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def claim_longer(folder: Path) -> None:
+    """Claim as many in the manifest too."""
+    claim(folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["num_embeddings"][0] = 10**13 + 1
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
 @pytest.mark.parametrize(
     ("change", "content", "error", "message"),
     [
         (without_keeping, b"", DatasetError, "no dictionaries are kept beside this data.* prepare the data again"),
         (damage, b"", DatasetError, "00000.npy: its sha256 is not that which the manifest says"),
-        (lambda folder: (folder / FOLDER / "00002.npy").unlink(), b"", (DatasetError, OSError), "00002.npy"),
+        (lambda folder: (folder / FOLDER / "00002.npy").unlink(), b"", DatasetError, "00002.npy: missing.* prepare"),
+        (claim, b"", DatasetError, r"00000.npy: another header, expected that of uint64\["),
+        (claim_longer, b"", DatasetError, r"00000.npy: [0-9,]+ bytes, expected 80,000,000,000,128\. .*prepare"),
         (None, b"user,site\nu,s\n", ConfigError, "new.csv: has no column 'price'"),
         (None, b"user,site,tags,price,age,share\n", DatasetError, "has no rows"),
         (None, b"user,site,tags,price,age,share\nu,s,a,dear,1,1\n", DatasetError, "new.csv:row 1: .*'dear'.* 1 of 1"),
