@@ -5,8 +5,9 @@ import math
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,15 @@ def read_dictionary(folder: Path, manifest: Mapping[str, Any], number: int) -> D
 def read_numbers(folder: Path, manifest: Mapping[str, Any]) -> NDArray[np.float64]:
     """Read mean and deviation [2, D] of the numbers. Raises DatasetError where they are missing or damaged."""
     return _read(folder, manifest, _NUMBERS, np.float64, (2, manifest["num_dense"]))
+
+
+def has_dictionary(folder: Path, number: int, num_embeddings: int) -> bool:
+    """Return whether the dictionary of category column `number` is there, of a table of so many rows."""
+    path, shape = _path_of(folder, f"{number:05}"), (num_embeddings - 1,)
+    with suppress(OSError):
+        found = path.lstat()
+        return stat.S_ISREG(found.st_mode) and found.st_size == _num_bytes(np.uint64, shape)
+    return False
 
 
 def _path_of(folder: Path, name: str) -> Path:

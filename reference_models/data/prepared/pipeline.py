@@ -25,7 +25,7 @@ from reference_models.data.prepared.dictionary import (
     ValueCounts,
     number_values,
 )
-from reference_models.data.prepared.kept import digests_of, keep_dictionary, keep_numbers, keeping
+from reference_models.data.prepared.kept import digests_of, has_dictionary, keep_dictionary, keep_numbers, keeping
 from reference_models.data.prepared.lines import SourceFile
 from reference_models.data.prepared.look import (
     MOST_ROWS,
@@ -397,7 +397,7 @@ def _begin_spool(
 ) -> Spool:
     """Open what a killed preparation left, whose state `kept` then has, or begin anew."""
     found = read_progress(folder / FOLDER, kept.asked)
-    if found is not None and found.is_of(columns, len(reader.features)):
+    if found is not None and found.is_of(columns, len(reader.features)) and _has_dictionaries(folder, reader, found):
         files = {name: (file, Column(dtype, width)) for name, (file, dtype, width) in found.columns.items()}
         with suppress(OSError, ValueError):
             spool = Spool(folder, columns, files, found.num_rows)
@@ -410,6 +410,13 @@ def _begin_spool(
             )
             return spool
     return Spool(folder, columns)
+
+
+def _has_dictionaries(folder: Path, reader: Reader, found: SpoolProgress) -> bool:
+    """Return whether of each column that was numbered, and whose dictionary is kept, it is there."""
+    counted = _dictionaries_of(reader) if reader.keeps_dictionaries else []
+    sizes = [num_rows for num_rows, _ in found.numbered]
+    return all(has_dictionary(folder, number, sizes[number]) for number in counted if number < len(sizes))
 
 
 @dataclass(slots=True)

@@ -20,8 +20,8 @@ from reference_models.process.atomic_write import write_atomically
 from reference_models.process.errors import DatasetError
 from reference_models.process.open_file import read_regular
 
-_VERSION = 1
-"""Raised whenever the spool's rows are made in another way."""
+_VERSION = 2
+"""Raised whenever the spool's rows, or what is kept of the numbering, are made in another way."""
 _MAX_BYTES = 1 << 28
 
 

@@ -105,14 +105,17 @@ def test_what_is_left_of_another_preparation_or_damaged_is_not_gone_on_from(
     assert run_killed(WORDS, killed, number // 2)
     (spool,) = (killed / "data").glob("mine-*/.spool")
     kept = json.loads((spool / "progress.json").read_text())
+    assert kept["numbered"]
     for change in (
-        lambda: (killed / "a.csv").touch(),
         lambda: (spool / kept["columns"]["labels"][0]).write_bytes(b"x"),
         lambda: (spool / "progress.json").write_text(json.dumps({**kept, "num_rows": -1})),
         lambda: (spool / "progress.json").write_text(
             json.dumps({**kept, "columns": {**kept["columns"], "labels": ["../labels", "uint8", 1]}})
         ),
         lambda: (spool / "progress.json").write_bytes(b"{"),
+        lambda: shutil.rmtree(spool.parent / "dictionaries"),
+        lambda: (spool.parent / "dictionaries" / "00000.npy").write_bytes(b"x"),
+        lambda: (killed / "a.csv").touch(),  # last: nothing that was kept before is of this file
     ):
         folder = tmp_path / "again"
         saved = shutil.copytree(spool.parent, tmp_path / "spool", copy_function=shutil.copy2)
