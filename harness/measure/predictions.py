@@ -1,6 +1,7 @@
 """What kept weights predict of a prepared split, or of a file: a logit for each sample, written as Parquet."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -84,7 +85,7 @@ def write_file_predictions(
     Values become ids by the dictionaries that are kept beside the prepared data in `data_dir`, on which the weights
     were trained. Columns: `row` int64, the row's number in the file from 1, below a header; `logit` float32. Rows
     that are malformed have none. Raises as `write_predictions` and `encode_file` do, ConfigError for other kinds of
-    data than columns.
+    data than columns, and for an `output` that is the file itself.
     """
     import pyarrow as pa
     import torch
@@ -94,6 +95,7 @@ def write_file_predictions(
     from reference_models.data.store.dataset import Batch
     from reference_models.process.open_file import refuse_irregular
 
+    _refuse_same_file(path, output)
     if entry.workload.data.kind != "columns":
         raise ConfigError(
             f"{entry.benchmark.name}: its data is of kind {entry.workload.data.kind!r}; rows of a file are predicted "
@@ -126,6 +128,13 @@ def write_file_predictions(
                 writer.write_table(pa.table([rows, logits], schema=schema))
                 number, probability = number + len(rows), probability + _sum_probabilities(logits)
     return PredictionSummary(number, probability / max(1, number), None)
+
+
+def _refuse_same_file(path: Path, output: Path) -> None:
+    """Raise ConfigError where both names, or what links of these names lead to, are one file."""
+    with suppress(OSError):  # nothing is there yet, mostly; what cannot be read is said by who reads it
+        if path.samefile(output):
+            raise ConfigError(f"{output}: is the file that is predicted, {path}. Give another name with -o.")
 
 
 def _open_model(entry: Entry, weights: Path, data_dir: Path) -> tuple[Servable, WorkloadSpec]:

@@ -13,8 +13,11 @@ from pyarrow import parquet
 from small_set import EVAL_SAMPLES, TRAIN_SAMPLES, SmallBenchmark
 
 from harness.config.catalog import load_entry
+from harness.foundation.errors import exit_code_of
 from harness.foundation.files import read_json
+from harness.measure.predictions import write_file_predictions
 from reference_models.data.registry import locate_dataset, open_dataset
+from reference_models.process.errors import ConfigError
 from reference_models.training.metrics import measure_quality
 
 pytestmark = pytest.mark.numeric
@@ -89,3 +92,16 @@ def test_what_cannot_be_predicted_leaves_the_file_that_was_there(
     assert words in done.stderr
     assert (output.read_bytes() == b"old") == (code != 0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logits.parquet", "set"]
+
+
+@pytest.mark.parametrize(("read", "written"), [("new.csv", "new.csv"), ("link", "new.csv"), ("new.csv", "link")])
+def test_the_file_that_is_predicted_is_not_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str, written: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("new.csv").write_text("user,item\n1,2\n")
+    Path("link").symlink_to("new.csv")
+    with pytest.raises(ConfigError, match="is the file that is predicted") as refused:
+        write_file_predictions(load_entry("dlrm_tiny"), tmp_path, tmp_path, Path(read), tmp_path / written)
+    assert exit_code_of(refused.value) == 2
+    assert Path("new.csv").read_text() == "user,item\n1,2\n" and Path("link").is_symlink()
