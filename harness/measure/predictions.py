@@ -92,7 +92,7 @@ def write_file_predictions(
     from pyarrow import parquet
 
     from reference_models.data.columns.encode import encode_file
-    from reference_models.data.store.dataset import Batch
+    from reference_models.data.store.dataset import Batch, refuse_outside_ids
     from reference_models.process.open_file import refuse_irregular
 
     _refuse_same_file(path, output)
@@ -123,7 +123,7 @@ def write_file_predictions(
                     torch.from_numpy(piece.ids[part].astype(np.int64)),
                     torch.zeros(len(rows)),
                 )
-                batch.check(samples, f"{path}: row", int(rows[0]))
+                refuse_outside_ids(batch.ids, samples, f"{path}: row", rows)
                 logits = _answer(servable, batch, entry.benchmark.name, f"{path}: row", rows)
                 writer.write_table(pa.table([rows, logits], schema=schema))
                 number, probability = number + len(rows), probability + _sum_probabilities(logits)

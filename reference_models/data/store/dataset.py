@@ -9,6 +9,8 @@ from reference_models.process.errors import DatasetError
 
 if TYPE_CHECKING:
     import torch
+    from numpy import int64
+    from numpy.typing import NDArray
 
 
 class Sizes(Protocol):
@@ -141,8 +143,11 @@ class ImageBatch:
         refuse_outside_ids(self.classes, split, place, start)
 
 
-def refuse_outside_ids(ids: "torch.Tensor", split: ClickDataset, place: str, start: int) -> None:
-    """Raise DatasetError for the first of the ids [B, sum(multi_hot)] that is outside its table."""
+def refuse_outside_ids(ids: "torch.Tensor", split: ClickDataset, place: str, start: "int | NDArray[int64]") -> None:
+    """Raise DatasetError for the first of the ids [B, sum(multi_hot)] that is outside its table.
+
+    `start` is the number of the first sample, or those of all samples [B] where some between them were left out.
+    """
     import numpy as np
 
     values = ids.numpy()
@@ -152,8 +157,9 @@ def refuse_outside_ids(ids: "torch.Tensor", split: ClickDataset, place: str, sta
     if outside.any():
         sample, column = np.argwhere(outside)[0]
         feature = int(np.searchsorted(np.cumsum(split.multi_hot), column, side="right"))
+        number = start + sample if isinstance(start, int) else start[sample]
         raise DatasetError(
-            f"{place} {start + sample}, sparse feature {feature}: id {int(values[sample, column])} is outside "
+            f"{place} {number}, sparse feature {feature}: id {int(values[sample, column])} is outside "
             f"its table of {split.num_embeddings[feature]} rows. The dataset is damaged: prepare it again."
         )
 

@@ -3,6 +3,8 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -12,12 +14,15 @@ from made_sets import made_in
 from pyarrow import parquet
 from small_set import EVAL_SAMPLES, TRAIN_SAMPLES, SmallBenchmark
 
-from harness.config.catalog import load_entry
+from harness.config.catalog import Entry, load_entry
 from harness.foundation.errors import exit_code_of
 from harness.foundation.files import read_json
+from harness.measure import predictions
 from harness.measure.predictions import write_file_predictions
+from reference_models.data.columns import encode
+from reference_models.data.columns.encode import EncodedRows
 from reference_models.data.registry import locate_dataset, open_dataset
-from reference_models.process.errors import ConfigError
+from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.training.metrics import measure_quality
 
 pytestmark = pytest.mark.numeric
@@ -105,3 +110,22 @@ def test_the_file_that_is_predicted_is_not_written_over(
         write_file_predictions(load_entry("dlrm_tiny"), tmp_path, tmp_path, Path(read), tmp_path / written)
     assert exit_code_of(refused.value) == 2
     assert Path("new.csv").read_text() == "user,item\n1,2\n" and Path("link").is_symlink()
+
+
+def test_an_id_outside_its_table_is_of_the_row_that_has_it_below_rows_that_were_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, entry = (
+        tmp_path / "new.csv",
+        SimpleNamespace(workload=SimpleNamespace(data=SimpleNamespace(kind="columns"))),
+    )
+    path.write_text("user\n")
+    split = SimpleNamespace(num_embeddings=(5,), multi_hot=(1,))
+    spec = SimpleNamespace(data=None, train=SimpleNamespace(eval_batch_size=4))
+    rows = EncodedRows(np.array([1, 4, 9]), np.zeros((3, 1), np.float32), np.array([[0], [4], [5]], np.int32))
+    monkeypatch.setattr(predictions, "_open_model", lambda *given: (None, spec))
+    monkeypatch.setattr(predictions, "open_dataset", lambda *given: SimpleNamespace(eval=split))
+    monkeypatch.setattr(predictions, "_answer", lambda *given: np.zeros(3, np.float32))
+    monkeypatch.setattr(encode, "encode_file", lambda *given: iter([rows]))
+    with pytest.raises(DatasetError, match=r"new.csv: row 9, sparse feature 0: id 5 is outside"):
+        write_file_predictions(cast(Entry, entry), tmp_path, tmp_path, path, tmp_path / "logits.parquet")
