@@ -66,8 +66,9 @@ def tracked_files() -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.once("the arrows between folders")
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize(
+    "package", [pytest.param(name, marks=[pytest.mark.slow] * (name != "rules")) for name in PACKAGES]
+)
 def test_imports_run_downwards_only(package: str) -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {name}"

@@ -106,6 +106,7 @@ def test_kernels_are_timed_one_by_one_and_one_that_fails_stops_none(
     assert "alone: bf16 square 64 ms" in figures and "alone: ids int32 to device (0 MB) ms" in figures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reserved", "verdict"), [(114e9, "proved"), (116e9, "disproved")])
 def test_full_size_is_held_against_what_is_reserved(
     on_gpu: RunStep, monkeypatch: pytest.MonkeyPatch, reserved: float, verdict: str

@@ -125,7 +125,7 @@ def test_make_test_has_a_test_of_each_file(request: pytest.FixtureRequest) -> No
     assert files - set(WITHOUT_QUICK_TESTS) == set()
 
 
-@pytest.mark.once("make test has a test of each verb and kind")
+@pytest.mark.slow
 def test_make_test_runs_each_verb_and_measures_each_kind_by_real_processes() -> None:
     found = find_functions_of_make_test()
     started = {verb for function in found for verb in verbs_started(function)}

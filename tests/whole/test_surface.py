@@ -64,7 +64,7 @@ def describe_parameter(parameter: click.Parameter) -> str:
     return " ".join(words)
 
 
-@pytest.mark.once("options in a process of its own")
+@pytest.mark.slow
 def test_verbs_and_options_are_those_that_were_promised(tmp_path: Path) -> None:
     """In a process of its own: a command of click remembers the first help option that anyone asked it for."""
     from waiting import HANG_S  # not where this file is started alone

@@ -42,6 +42,7 @@ def riddles(source: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
 def test_docstrings_say_what_and_classes_are_nouns(package: str) -> None:
     others = [ROOT / other for other in PACKAGES if other.startswith(f"{package}/")]

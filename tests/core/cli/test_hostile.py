@@ -72,10 +72,16 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return make_bases(tmp_path_factory.mktemp("bases"))
 
 
-@pytest.mark.once("hostile trees")
-def test_some_hostile_trees_are_judged_or_refused(bases: dict[str, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(range(10), marks=pytest.mark.once("hostile trees")),
+        pytest.param(range(10, 25), marks=pytest.mark.slow),
+    ],
+)
+def test_some_hostile_trees_are_judged_or_refused(bases: dict[str, Path], tmp_path: Path, seeds: range) -> None:
     with bounded_memory():
-        judge_hostile(range(25), bases, tmp_path)
+        judge_hostile(seeds, bases, tmp_path)
 
 
 @pytest.mark.long

@@ -27,25 +27,34 @@ from rules.records.codec import decode
 from rules.records.measured.throughput import ThroughputRecord
 
 
-@pytest.mark.once("kind throughput: five processes")
-def test_it_measures_in_five_processes_and_writes_no_log(inside: Command, data_root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "num"),
+    [
+        pytest.param(("-n", 2), 2, marks=pytest.mark.once("kind throughput: processes one after another")),
+        pytest.param((), 5, marks=pytest.mark.slow),
+    ],
+)
+def test_it_measures_in_processes_and_writes_no_log(
+    inside: Command, data_root: Path, tmp_path: Path, words: tuple[str | int, ...], num: int
+) -> None:
+    """In five, where no number is asked for."""
     done = inside(
         "run", "dlrm_tiny", "--data", data_root, "-o", tmp_path / "out", "--threads", 1, "--throughput", 7,
-        "--set", "model.top_mlp=[8, 1]",
+        "--set", "model.top_mlp=[8, 1]", *words,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "not a score" in " ".join(done.stdout.split())
     (folder,) = made_in(tmp_path / "out")
     content = decode(folder / "extra" / "throughput.json", ThroughputRecord)
     assert isinstance(content, ThroughputRecord), content
-    assert [process.num_steps for process in content.processes] == [7] * 5
+    assert [process.num_steps for process in content.processes] == [7] * num
     batch_size = content.processes[0].hyperparameters["global_batch_size"]
     for process in content.processes:
         assert process.num_samples == 7 * batch_size
         assert process.samples_per_s == pytest.approx(process.num_samples / process.duration_s)
     spans = [(moment_of(process.started_utc), moment_of(process.ended_utc)) for process in content.processes]
     moments = [moment for span in spans for moment in span if moment is not None]
-    assert len(moments) == 10 and moments == sorted(moments), "one process after another, each with both its moments"
+    assert len(moments) == 2 * num and moments == sorted(moments), "one after another, each with both its moments"
     assert not list(folder.rglob("result_*.txt"))
     assert "dlrm_tiny_throughput" in folder.name  # a changed model is not measured under the benchmark's name
 

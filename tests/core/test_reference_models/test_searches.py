@@ -222,7 +222,9 @@ def test_devices_beyond_the_tables_stay_empty_and_take_no_memory(num_tables: int
     assert {shard.device for shard in plan.shards} <= set(range(num_tables)) and most_bytes < 100 << 20
 
 
-@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.slow] * (each == "autoshard")) for each in SEARCHES]
+)
 def test_what_does_not_fit_is_refused_with_the_shortfall(name: str) -> None:
     task = replace(generated(1, 8, 2, 0)[0], memory_bytes=1 << 20)
     short = sum(table.memory_bytes for table in task.tables) - (2 << 20)

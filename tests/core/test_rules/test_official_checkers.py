@@ -187,7 +187,7 @@ def test_on_published_results_only_the_cadence_differs() -> None:
             assert all("cadence" in line for line in lone)
 
 
-@pytest.mark.once("the official checkers are asked")
+@pytest.mark.slow
 @needs_published_results
 def test_every_checker_has_its_row_for_a_submission() -> None:
     (verdict,) = check_paths([NVIDIA])

@@ -57,6 +57,7 @@ def test_memory_for_no_row_is_shared_among_none() -> None:
     assert fit_caches([curve, curve], [2, 2], 0) == ((0, 0), (0, 0))
 
 
+@pytest.mark.slow
 def test_few_rows_of_many_units_are_not_estimated() -> None:
     keys = np.random.default_rng(0).integers(0, 50_000, 200_000)
     many = estimate_curve(keys, 0.01, 0, lambda rows: np.full(len(rows), 100))
