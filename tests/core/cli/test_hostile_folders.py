@@ -5,7 +5,8 @@ The verbs are those of the registry: a new one needs a command line in WORDS, it
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,6 @@ from hostile_folders import KINDS, Walk, all_words, begin_walk, walk_halves, wal
 
 from harness.cli import COMMANDS
 
-IN_TEST_ALL = ("link", "pipe")
-"""Kinds of names that are taken which `make test-all` tries; `make test-long` tries the others, too."""
 QUICK = ("run", "resume", "report", "check", "data generate", "init")
 """Command lines that `make test` walks; all others are left to `make test-all`."""
 REFUSED = {"data predict"}
@@ -39,17 +38,21 @@ def test_nothing_is_written_through_links_of_a_working_folder(what: str, data_ro
     walk_names(walk, top, "link", data_root, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [pytest.param(kind, marks=pytest.mark.slow if kind in IN_TEST_ALL else pytest.mark.long) for kind in KINDS],
-)
+@pytest.fixture(scope="module")
+def walk_of(data_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Walk]:
+    """Begin the walk of a command line once for all kinds of names that are taken."""
+    return cache(lambda what: begin_walk(what, data_root, tmp_path_factory.mktemp("walk")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", all_words())
 def test_names_that_are_taken_end_no_command_unexplained(
-    what: str, kind: str, data_root: Path, tmp_path: Path
+    what: str, kind: str, walk_of: Callable[[str], Walk], data_root: Path, tmp_path: Path
 ) -> None:
     """All names of one depth at once; of links, those that are refused also in halves and quarters."""
     skip_where_not_root(kind)
-    walk = begin_walk(what, data_root, tmp_path)
+    walk = walk_of(what)
     for names in by_depth(walk):
         walk_halves(walk, names, kind, data_root, tmp_path, times=2 if kind == "link" else 0)
 
