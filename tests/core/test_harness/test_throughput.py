@@ -24,53 +24,41 @@ from reference_models.training.workload import TrainCounts
 from reports.facts.traffic import traffic_words
 from reports.text.formatting import moment_of
 from rules.records.codec import decode
-from rules.records.measured.throughput import ThroughputRecord
+from rules.records.measured.throughput import ProcessRecord, ThroughputRecord
 
 
-@pytest.mark.parametrize(
-    ("words", "num"),
-    [
-        pytest.param(("-n", 2), 2, marks=pytest.mark.once("kind throughput: processes one after another")),
-        pytest.param((), 5, marks=pytest.mark.slow),
-    ],
-)
-def test_it_measures_in_processes_and_writes_no_log(
-    inside: Command, data_root: Path, tmp_path: Path, words: tuple[str | int, ...], num: int
-) -> None:
-    """In five, where no number is asked for."""
+@pytest.mark.slow
+def test_it_measures_in_five_processes_and_writes_no_log(inside: Command, data_root: Path, tmp_path: Path) -> None:
     done = inside(
         "run", "dlrm_tiny", "--data", data_root, "-o", tmp_path / "out", "--threads", 1, "--throughput", 7,
-        "--set", "model.top_mlp=[8, 1]", *words,
+        "--set", "model.top_mlp=[8, 1]",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "not a score" in " ".join(done.stdout.split())
     (folder,) = made_in(tmp_path / "out")
     content = decode(folder / "extra" / "throughput.json", ThroughputRecord)
     assert isinstance(content, ThroughputRecord), content
-    assert [process.num_steps for process in content.processes] == [7] * num
+    assert [process.num_steps for process in content.processes] == [7] * 5
     batch_size = content.processes[0].hyperparameters["global_batch_size"]
     for process in content.processes:
         assert process.num_samples == 7 * batch_size
         assert process.samples_per_s == pytest.approx(process.num_samples / process.duration_s)
     spans = [(moment_of(process.started_utc), moment_of(process.ended_utc)) for process in content.processes]
     moments = [moment for span in spans for moment in span if moment is not None]
-    assert len(moments) == 2 * num and moments == sorted(moments), "one after another, each with both its moments"
+    assert len(moments) == 10 and moments == sorted(moments), "one after another, each with both its moments"
     assert not list(folder.rglob("result_*.txt"))
     assert "dlrm_tiny_throughput" in folder.name  # a changed model is not measured under the benchmark's name
 
 
-@pytest.mark.slow
-@needs_torchrec
-def test_ranks_measure_together(data_root: Path, tmp_path: Path) -> None:
-    """One process of the measurement: two ranks, whose samples are counted once."""
-    given = {"runtime.implementation": "torchrec", "runtime.ranks": 2, "runtime.threads": 1}
+def measure_a_process(data_root: Path, folder: Path, given: dict[str, str | int]) -> ProcessRecord:
+    """Measure six steps of dlrm_tiny in a process, or in the ranks that stand for one."""
     request = Request(
         benchmark="dlrm_tiny",
         overrides=[Override(key=key, value=value, source="test") for key, value in given.items()],
         kinds={"throughput": 6},
         seed=1,
         data=data_root,
-        output=tmp_path,
+        output=folder,
         quiet=True,
     )
     run_set, record = open_run_set(create(prepare(expand(request))))
@@ -80,8 +68,24 @@ def test_ranks_measure_together(data_root: Path, tmp_path: Path) -> None:
     )
     outcome = perform(first, WorkerExecutor(), keeper.progress(0, quiet=True))
     assert isinstance(outcome.record, ThroughputRecord)
-    (measured,) = outcome.record.repetitions()
+    (measured,) = outcome.record.processes
     assert measured.num_samples == 6 * record.config["train.global_batch_size"].value
+    assert measured.samples_per_s == pytest.approx(measured.num_samples / measured.duration_s)
+    return measured
+
+
+@pytest.mark.once("kind throughput: a process measures")
+def test_a_process_measures(data_root: Path, tmp_path: Path) -> None:
+    measured = measure_a_process(data_root, tmp_path, {"runtime.threads": 1})
+    assert measured.hyperparameters["world_size"] == 1 and not measured.ranks
+
+
+@pytest.mark.slow
+@needs_torchrec
+def test_ranks_measure_together(data_root: Path, tmp_path: Path) -> None:
+    """One process of the measurement: two ranks, whose samples are counted once."""
+    given = {"runtime.implementation": "torchrec", "runtime.ranks": 2, "runtime.threads": 1}
+    measured = measure_a_process(data_root, tmp_path, given)
     assert measured.hyperparameters["world_size"] == 2
     assert [rank.rank for rank in measured.ranks] == [0, 1]
     assert measured.peak_rss_bytes == sum(rank.peak_rss_bytes for rank in measured.ranks)
