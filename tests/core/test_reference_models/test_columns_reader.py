@@ -27,6 +27,7 @@ from reference_models.data.columns.prepare import prepare_columns
 from reference_models.data.columns.text import TextForm, Utf8Text
 from reference_models.data.prepared import order
 from reference_models.data.prepared.pipeline import PreparedDataset
+from reference_models.data.prepared.spool import Column, Spool
 from reference_models.data.registry import open_dataset, parse_data
 from reference_models.process.errors import ConfigError, DatasetError
 
@@ -384,6 +385,24 @@ def test_merged_runs_are_in_stable_order(keys: list[int], num_rows_of_run: int, 
             found.append((column[nexts[which]], which))
             nexts[which] += 1
     assert found == sorted(found) and len(found) == len(keys)
+
+
+@pytest.mark.parametrize("num_rows_of_run", [7, 50])
+def test_rows_of_a_spool_are_sorted_by_runs(
+    num_rows_of_run: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of equal keys keep their order, also where they are of several runs."""
+    monkeypatch.setattr(order, "_MERGED_ROWS", 12)
+    keys = np.random.default_rng(0).integers(0, 9, 40)
+    pairs = np.arange(80, dtype=np.int32).reshape(40, 2)
+    with Spool(tmp_path, {"key": Column("<i8"), "pair": Column("<i4", 2)}) as spool:
+        spool.append({"key": keys, "pair": pairs})
+        spool.flush()
+        order.sort_rows(spool, "key", num_rows_of_run)
+        expected = np.argsort(keys, kind="stable")
+        assert set(spool.names) == {"key", "pair"}
+        np.testing.assert_array_equal(spool.read("key", 0, 40), keys[expected])
+        np.testing.assert_array_equal(spool.read("pair", 0, 40), pairs[expected])
 
 
 @pytest.mark.slow
