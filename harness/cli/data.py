@@ -191,8 +191,15 @@ def prepare(
         ),
     ):
         tell(f"{label:8} {text}")
-    shares = [f"{100 * share:.3g} % {split}" for split, share in prepared.positives.items()]
-    click.echo(f"labels   {', '.join(shares)} are 1")
+    if prepared.soft is None:
+        shares = [f"{100 * share:.3g} % {split}" for split, share in prepared.positives.items()]
+        click.echo(f"labels   {', '.join(shares)} are 1")
+    else:
+        means = [f"mean {mean:.4g} {split}" for split, mean in prepared.positives.items()]
+        click.echo(
+            f"labels   soft: {', '.join(means)}; ranked by themselves (first rows of evaluation) their ROC AUC is "
+            f"{prepared.soft.best_auc:.4f}, which no model passes there"
+        )
     for name in prepared.malformed:
         click.echo(f"left out {name}")
     for remark in prepared.remarks:
@@ -305,7 +312,8 @@ def predict(
     finally:
         line.finish()
     what = f"the {split or 'eval'} split" if path is None else str(path)
-    labels = "" if written.mean_label is None else f", share of labels that are 1 {written.mean_label:.4f}"
+    of_labels = "mean label" if written.has_soft_labels else "share of labels that are 1"
+    labels = "" if written.mean_label is None else f", {of_labels} {written.mean_label:.4f}"
     tell(
         f"{output}: {written.num_samples:,} logits of {what}; mean probability {written.mean_probability:.4f}{labels}"
     )

@@ -14,6 +14,7 @@ from harness.measure.checkpoints import read_checkpoint
 from harness.measure.id_maps import read_id_maps
 from harness.measure.weights import read_weights
 from reference_models.data.registry import open_dataset
+from reference_models.data.store.dataset import has_soft_labels
 from reference_models.process.atomic_write import replace_file
 from reference_models.process.errors import ConfigError, NotFiniteError
 from reference_models.registry import build_servable
@@ -32,6 +33,7 @@ class PredictionSummary(NamedTuple):
     mean_probability: float
     mean_label: float | None
     """None of a file, whose labels are not read."""
+    has_soft_labels: bool = False
 
 
 def write_predictions(
@@ -45,16 +47,19 @@ def write_predictions(
 ) -> PredictionSummary:
     """Write the logits that the weights in a folder give of a split, row by row; `output` is whole or not there.
 
-    Its columns: `row` int64, the sample's number in the split from 0; `label` uint8; `logit` float32, before the
-    sigmoid. Raises ConfigError for a model of other answers than one logit, HarnessError and DatasetError for weights
-    or data that are damaged or another definition's, NotFiniteError for a logit that is no number.
+    Its columns: `row` int64, the sample's number in the split from 0; `label` uint8, float32 of soft labels; `logit`
+    float32, before the sigmoid. Raises ConfigError for a model of other answers than one logit, HarnessError and
+    DatasetError for weights or data that are damaged or another definition's, NotFiniteError for a logit that is no
+    number.
     """
     import pyarrow as pa
     from pyarrow import parquet
 
     servable, spec = _open_model(entry, weights, data_dir)
     samples = getattr(open_dataset(data_dir, spec.data), split)
-    schema = pa.schema([("row", pa.int64()), ("label", pa.uint8()), ("logit", pa.float32())])
+    is_soft = has_soft_labels(samples)
+    kind = np.dtype(np.float32 if is_soft else np.uint8)
+    schema = pa.schema([("row", pa.int64()), ("label", pa.from_numpy_dtype(kind)), ("logit", pa.float32())])
     probability = positives = 0.0
     with replace_file(output) as file, parquet.ParquetWriter(file, schema) as writer:
         for start in range(0, samples.num_samples, spec.train.eval_batch_size):
@@ -62,13 +67,13 @@ def write_predictions(
             batch.check(samples, f"{data_dir}: {split} sample", start)
             rows = np.arange(start, start + len(batch.ids))
             logits = _answer(servable, batch, entry.benchmark.name, f"{split} sample", rows)
-            labels = batch.labels.numpy().astype(np.uint8)
+            labels = batch.labels.numpy().astype(kind)
             writer.write_table(pa.table([rows, labels, logits], schema=schema))
             probability += _sum_probabilities(logits)
-            positives += int(labels.sum())
+            positives += float(labels.sum(dtype=np.float64))
             on_progress((start + len(logits)) / samples.num_samples)
     number = max(1, samples.num_samples)
-    return PredictionSummary(samples.num_samples, probability / number, positives / number)
+    return PredictionSummary(samples.num_samples, probability / number, positives / number, is_soft)
 
 
 def write_file_predictions(

@@ -68,6 +68,7 @@ def _read_look(manifest: Path) -> DataLookRecord | None:
         "columns": columns[:_MOST_LOOKS],
         "num_columns": len(columns),
         "remarks": remarks[:_MOST_REMARKS],
+        "soft_labels": found.get("soft_labels"),
     }
     try:
         return msgspec.convert(look, DataLookRecord)

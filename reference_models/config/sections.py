@@ -149,6 +149,11 @@ class DataConfig:
         return replace(plain, num_embeddings=rows, multi_hot=multi_hot)
 
     @property
+    def has_soft_labels(self) -> bool:
+        """Whether labels are shares from 0 to 1 instead of 0 or 1: `soft_labels` of clicks with own columns."""
+        return self.parameters.get("soft_labels") is True
+
+    @property
     def num_sparse(self) -> int:
         return len(self.multi_hot)
 

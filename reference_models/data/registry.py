@@ -97,10 +97,11 @@ def open_dataset(folder: Path, data: DataConfig) -> OpenedDataset:
 
 def verify_dataset(folder: Path, on_bytes: Callable[[int], None] | None = None) -> dict[str, Any]:
     """Read a whole dataset that lies in a store, as `verify` says. Raises DatasetError; returns the manifest."""
-    from reference_models.data.store.manifest import MANIFEST, read_manifest
+    from reference_models.data.store.manifest import MANIFEST, SOFT_LABELS, read_manifest
     from reference_models.data.store.store import verify
 
-    kind = read_manifest(folder)["kind"]
+    manifest = read_manifest(folder)
+    kind = manifest["kind"]
     if kind not in DATA_KINDS:
         raise DatasetError(f"{folder / MANIFEST}: kind is {kind!r:.80}.{did_you_mean(kind, [*DATA_KINDS])}")
-    return verify(folder, find_data(kind).layout, on_bytes)
+    return verify(folder, find_data(kind).layout_of(SOFT_LABELS in manifest), on_bytes)

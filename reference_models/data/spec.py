@@ -90,6 +90,8 @@ class DataSpec:
     """Raises ConfigError for [data.parameters] or sizes that no data of this kind can have."""
     layout: Layout = CLICKS
     """Arrays in files, and the batch that a reader gives. A model takes data by its batch."""
+    soft_layout: Layout | None = None
+    """Likewise, where labels are shares from 0 to 1; None of a kind that has no such labels."""
     generate: Callable[[DataConfig], "Parts"] | None = None
     """What makes the data; None where it comes from elsewhere. Raises ConfigError as `check` does."""
     oracle: Callable[[DataConfig, str], tuple[Any, Any]] | None = None
@@ -121,7 +123,11 @@ class DataSpec:
             return self.open(folder, data)
         from reference_models.data.store.store import open_store  # which needs numpy
 
-        return open_store(folder, data, self.layout)
+        return open_store(folder, data, self.layout_of(data.has_soft_labels))
+
+    def layout_of(self, has_soft_labels: bool) -> Layout:
+        """Return the arrays of data whose labels are soft, or not."""
+        return self.soft_layout if has_soft_labels and self.soft_layout is not None else self.layout
 
     def parse_section(self, table: Mapping[str, Any]) -> DataConfig:
         """Read [data]. Raises ConfigError naming the field."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from reference_models.data.registry import open_dataset
-from reference_models.data.store.dataset import Batch, ClickDataset
+from reference_models.data.store.dataset import Batch, ClickDataset, has_soft_labels
 from reference_models.data.synthetic.config import has_signal
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.costs import served_bytes
@@ -120,7 +120,8 @@ class ServedDLRM:
         num_samples, size = self._data.eval.num_samples, self._spec.train.eval_batch_size
         for start in range(0, num_samples, size):
             batch = self._read(start, min(start + size, num_samples))
-            yield batch.labels.numpy() != 0, self.answer(batch).numpy()
+            labels = batch.labels.numpy()
+            yield labels if has_soft_labels(self._data.eval) else labels != 0, self.answer(batch).numpy()
 
     def _read(self, start: int, stop: int) -> Batch:
         batch: Batch = self._data.eval.read(start, stop)

@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.distributed.types import ShardingEnv, ShardingType
 
-from reference_models.data.store.dataset import Batch, ClickDataset
+from reference_models.data.store.dataset import Batch, ClickDataset, has_soft_labels
 from reference_models.distributed.gradient_compression import register_gradient_compression
 from reference_models.distributed.input_ahead import InputAhead, Turn, with_following
 from reference_models.distributed.limits import refuse_impossible_ranks
@@ -291,10 +291,11 @@ class TorchRecWorkload(TrainingLoop):
         starts = range(0, self.eval_samples, self.spec.train.eval_batch_size)
         self.model.eval()
         scores, labels = [], []
+        is_soft = has_soft_labels(self.data.eval)
         with torch.no_grad():
             for batch in self.read_batches(self.data.eval, "eval", starts, self.spec.train.eval_batch_size):
                 scores.append(self.compute_logits(self.model, batch).to(where))
-                labels.append(batch.labels.to(torch.uint8))
+                labels.append(batch.labels if is_soft else batch.labels.to(torch.uint8))
         all_scores, all_labels = self._gather(torch.cat(scores)), self._gather(torch.cat(labels).to(where))
         judged: T | Exception | None = None
         if self.world.rank == 0:

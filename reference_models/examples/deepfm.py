@@ -72,7 +72,7 @@ class DeepFMWorkload(TrainingLoop):
     docstrings (`python -c "help('reference_models.training.loop.TrainingLoop')"`):
 
     - `compute_logits(model, batch)`: logits float32 [B]. `batch.dense` is float32 [B, num_dense], `batch.indices`
-      int64 [B, sum(multi_hot)], `batch.labels` float32 [B], 0 or 1.
+      int64 [B, sum(multi_hot)], `batch.labels` float32 [B], 0 or 1, soft ones between.
     - `train_step(model, optimizers, batch)`: updates the weights once, returns the mean loss [] without gradient.
     - `read_batches(split, name, starts, batch_size)`, `read_batch(split, name, start, stop)`: what is trained on.
     - `make_synthetic_batch(num_embeddings, size)`: the batch of the warm-up, which is not the data's.

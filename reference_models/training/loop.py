@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from reference_models.data.registry import open_dataset
-from reference_models.data.store.dataset import Batch, ClickDataset, OpenedDataset
+from reference_models.data.store.dataset import Batch, ClickDataset, OpenedDataset, has_soft_labels
 from reference_models.process.errors import ConfigError, NotFiniteError
 from reference_models.process.world import World
 from reference_models.training.device_metrics import roc_auc_of_tensors
@@ -232,7 +232,10 @@ class TrainingLoop(ABC):
         return loss.detach()
 
     def evaluate(self) -> float:
-        """Compute `metric` of the whole evaluation split; on a GPU the ROC AUC by sorting there, the same number."""
+        """Compute `metric` of the whole evaluation split; on a GPU the ROC AUC by sorting there, the same number.
+
+        The AUC of soft labels is always computed on the CPU: a GPU would add its sums up in another order.
+        """
         if not self.sorts_on_device:
             return self.evaluate_with(find_metric(self.metric).value)
         labels, scores = self._score()
@@ -240,18 +243,22 @@ class TrainingLoop(ABC):
 
     @property
     def sorts_on_device(self) -> bool:
-        return self.device.type == "cuda" and self.metric == ROC_AUC
+        return self.device.type == "cuda" and self.metric == ROC_AUC and not has_soft_labels(self.data.eval)
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
         """Compute `metric` of the labels and logits of the whole evaluation split."""
         labels, scores = self._score()
         return metric(labels, scores.cpu().numpy())
 
-    def _score(self) -> tuple[NDArray[np.bool_], torch.Tensor]:
-        """Return the labels and, on the device, the logits of the whole evaluation split; of one process."""
+    def _score(self) -> tuple[NDArray[Any], torch.Tensor]:
+        """Return the labels, bool or soft as float32, and, on the device, the logits of the whole evaluation split.
+
+        It is of one process.
+        """
         size, batch_size = self.eval_samples, self.spec.train.eval_batch_size
         scores = torch.empty(size, device=self.device)
-        labels = np.empty(size, dtype=bool)
+        is_soft = has_soft_labels(self.data.eval)
+        labels: NDArray[Any] = np.empty(size, dtype=np.float32 if is_soft else np.bool_)
         self.model.eval()
         with torch.no_grad():
             starts = range(0, size, batch_size)
@@ -260,7 +267,8 @@ class TrainingLoop(ABC):
             ):
                 stop = start + len(batch.labels)
                 scores[start:stop] = self.compute_logits(self.model, batch)
-                labels[start:stop] = batch.labels.numpy() != 0
+                found = batch.labels.numpy()
+                labels[start:stop] = found if is_soft else found != 0
         return labels, scores
 
     def compute_logits(self, model: Any, batch: Batch) -> torch.Tensor:

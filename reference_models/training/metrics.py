@@ -1,5 +1,11 @@
 """What an evaluation says of its scores: the exact area under the ROC curve or the accuracy, log loss and normalised
-entropy. `METRICS` has a line per metric that a definition may name."""
+entropy. `METRICS` has a line per metric that a definition may name.
+
+A label is 0 or 1, or soft: a share y from 0 to 1, as float32. A sample then counts as y of a positive and 1 - y of a
+negative, in all three metrics: what scikit-learn's `roc_auc_score` and `log_loss`, and torchrec.metrics.ne, give of
+samples that are there twice, as 1 with weight y and as 0 with weight 1 - y. Of labels that are all 0 or 1 these are
+the same numbers.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -27,20 +33,41 @@ class QualityMetrics:
 
 
 def measure_quality(labels: NDArray[np.generic], logits: NDArray[np.float32]) -> QualityMetrics:
-    """Compute all metrics of `logits` [N] for `labels` [N] of 0 and 1; raises as `roc_auc` does."""
+    """Compute all metrics of `logits` [N] for `labels` [N] of 0 and 1, or soft; raises as `roc_auc` does."""
     auc, loss = roc_auc(labels, logits), log_loss(labels, logits)
     rate = int(np.count_nonzero(labels)) / labels.size
+    if _are_soft(labels):
+        rate = float(labels.mean(dtype=np.float64))
     return QualityMetrics(auc=auc, log_loss=loss, normalised_entropy=loss / _entropy(rate))
 
 
 def log_loss(labels: NDArray[np.generic], logits: NDArray[np.float32]) -> float:
-    """Return the mean of -log p(label) in nats, p = sigmoid(logit), in float64 and from logits: none saturates."""
+    """Return the mean of -log p(label) in nats, p = sigmoid(logit), in float64 and from logits: none saturates.
+
+    Of a soft label y it is the cross entropy -y log p - (1 - y) log(1 - p), whose least value is y's own entropy.
+    """
+    add = _soft_losses if _are_soft(labels) else _losses
     total = math.fsum(
-        float(np.sum(np.logaddexp(0.0, np.where(labels[start : start + _CHUNK] != 0, -part, part))))
+        float(np.sum(add(labels[start : start + _CHUNK], logits[start : start + _CHUNK].astype(np.float64))))
         for start in range(0, logits.size, _CHUNK)
-        for part in (logits[start : start + _CHUNK].astype(np.float64),)
     )
     return total / logits.size
+
+
+def _losses(labels: NDArray[np.generic], logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    losses: NDArray[np.float64] = np.logaddexp(0.0, np.where(labels != 0, -logits, logits))
+    return losses
+
+
+def _soft_losses(labels: NDArray[Any], logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    shares = labels.astype(np.float64)
+    losses: NDArray[np.float64] = shares * np.logaddexp(0.0, -logits) + (1 - shares) * np.logaddexp(0.0, logits)
+    return losses
+
+
+def _are_soft(labels: NDArray[Any]) -> bool:
+    """Return whether any label is neither 0 nor 1; only floating-point ones can be."""
+    return labels.dtype.kind == "f" and bool(((labels != 0) & (labels != 1)).any())
 
 
 def _entropy(rate: float) -> float:
@@ -54,15 +81,22 @@ def _entropy(rate: float) -> float:
 def roc_auc(labels: NDArray[np.generic], scores: NDArray[np.float32]) -> float:
     """Compute the exact ROC AUC of float32 `scores` [N] for `labels` [N] of 0 and 1, as scikit-learn defines it.
 
+    Soft `labels`, float32 from 0 to 1, weight each pair of samples by the positive that the one and the negative that
+    the other counts as, a sample and itself being a tie; sums are then of float64, taken in the order of scores and
+    labels. The AUC that ranking by the labels themselves has, below 1, is the highest.
+
     A score's bits, made to sort like the number, and its label share one uint64; equal keys but for the label
     are ties. Counts are whole numbers, so the result does not depend on the order of samples, up to
-    N = 3e9 samples. Raises NotFiniteError for scores that are not finite, DatasetError when one class is absent.
+    N = 3e9 samples. Raises NotFiniteError for scores that are not finite, DatasetError when one class is absent,
+    ValueError for soft labels outside of 0 to 1.
     """
     scores = np.ascontiguousarray(scores, dtype=np.float32)
     if labels.shape != scores.shape or scores.ndim != 1:
         raise ValueError(f"labels have shape {labels.shape}, scores {scores.shape}: expected the same [N]")
     if not np.isfinite(scores).all():
         refuse_scores(int(np.count_nonzero(~np.isfinite(scores))), scores.size)
+    if _are_soft(labels):
+        return _soft_auc(labels, scores)
     positive = labels != 0
     num_positive = int(np.count_nonzero(positive))
     num_negative = scores.size - num_positive
@@ -72,6 +106,27 @@ def roc_auc(labels: NDArray[np.generic], scores: NDArray[np.float32]) -> float:
     keys |= positive
     keys.sort()
     return _twice_pairs_won(keys) / (2 * num_positive * num_negative)
+
+
+def _soft_auc(labels: NDArray[Any], scores: NDArray[np.float32]) -> float:
+    """Compute the AUC of samples that count as `labels` [N] of a positive and the rest of a negative."""
+    if not ((labels >= 0) & (labels <= 1)).all():
+        raise ValueError("soft labels are outside of 0 to 1")
+    shares = np.ascontiguousarray(labels, dtype=np.float32) + np.float32(0.0)
+    # The label's bits sort as it does, so that sums do not depend on the order of samples.
+    keys = _sortable_bits(scores).astype(np.uint64)
+    keys <<= np.uint64(32)
+    keys |= shares.view(np.uint32)
+    keys.sort()
+    positive = (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.float32).astype(np.float64)
+    keys >>= np.uint64(32)
+    starts = np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])
+    del keys
+    positives = np.add.reduceat(positive, starts)
+    negatives = np.add.reduceat(np.subtract(1, positive, out=positive), starts)
+    del positive, starts
+    won = float(np.sum(positives * (np.cumsum(negatives) - negatives / 2)))
+    return won / (float(positives.sum()) * float(negatives.sum()))
 
 
 def refuse_scores(num_bad: int, num_scores: int) -> NoReturn:

@@ -55,16 +55,27 @@ class ColumnLookRecord(Record, frozen=True, kw_only=True):
     """ROC AUC in evaluation of this column alone, from the first rows."""
 
 
+class SoftLookRecord(Record, frozen=True, kw_only=True):
+    """What was seen of labels that are shares from 0 to 1."""
+
+    best_auc: Annotated[float, Meta(ge=0, le=1)]
+    """ROC AUC of the first rows of evaluation, ranked by their labels: there no scores have a higher one."""
+    variance: Annotated[float, Meta(ge=0)]
+    """Variance of the labels of both splits together."""
+
+
 class DataLookRecord(Record, frozen=True, kw_only=True):
     """What was seen of the quality of data while it was prepared from files of a user's own."""
 
     positives: dict[Literal["train", "eval"], Annotated[float, Meta(ge=0, le=1)]]
-    """Share of labels that are 1, by split."""
+    """Share of labels that are 1, by split; of soft labels their mean."""
     columns: tuple[ColumnLookRecord, ...]
     """The first of them, numbers before categories."""
     num_columns: Count
     remarks: tuple[str, ...] = ()
     """What may be wrong."""
+    soft_labels: SoftLookRecord | None = None
+    """None of labels that are 0 or 1."""
 
 
 class DatasetRecord(Record, frozen=True, kw_only=True):

@@ -193,6 +193,11 @@ class AccuracyKind(ServedKind):
             )
         if config.benchmark.quality.metric != ROC_AUC:
             raise HarnessError(f"--mode accuracy judges an AUC; {config.benchmark.name} has another metric.")
+        if config.workload.data.has_soft_labels:
+            raise HarnessError(
+                "--mode accuracy: MLPerf's accuracy log of DLRM holds clicks, 0 or 1, and "
+                f"{config.benchmark.name} has soft labels. Without --mode, serve judges their quality."
+            )
         if not has_signal(config.workload.data):
             raise HarnessError("--mode accuracy: labels of synthetic data are coin flips, which have no quality.")
         return config

@@ -17,7 +17,8 @@ WORDS = {"true": 1, "yes": 1, "y": 1, "t": 1, "false": 0, "no": 0, "n": 0, "f": 
 """Labels that are words, in small letters."""
 _NULLS = pa.array(NULLS)
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-_BLANKS = " \t"
+BLANKS = " \t"
+"""What may stand around a cell's text and is no part of it."""
 _NUMBER_CELL = re.compile(_NUMBER)
 _TIME_CELL = re.compile(
     r"\d{4}([-/]\d{2}([-/]\d{2}([T ]\d{2}(:\d{2}(:\d{2}([.,]\d{1,9})?)?)?)?)?)?( ?(Z|UTC|[+-]\d{2}(:?\d{2})?))?"
@@ -77,7 +78,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 def strip(column: pa.Array) -> pa.Array:
     """Return text without blanks around it, and null for what stands for a missing cell."""
-    column = compute.utf8_trim(column, _BLANKS)
+    column = compute.utf8_trim(column, BLANKS)
     return compute.if_else(compute.is_in(column, value_set=_NULLS), None, column)
 
 
@@ -105,7 +106,7 @@ def parse_numbers(
 
 def parse_words(column: pa.Array) -> NDArray[np.float64]:
     """Return 1 and 0 for cells such as 'yes' and 'False' [n], NaN for all others."""
-    lower = compute.utf8_lower(compute.utf8_trim(column, _BLANKS))
+    lower = compute.utf8_lower(compute.utf8_trim(column, BLANKS))
     places = to_numpy(compute.index_in(lower, value_set=pa.array([*WORDS])).fill_null(len(WORDS)))
     found: NDArray[np.float64] = np.array([*WORDS.values(), np.nan])[places]
     return found
@@ -117,7 +118,7 @@ def parse_times(column: pa.Array, has_zone: bool | None) -> tuple[NDArray[np.int
     Times without a zone are compared as they are written, those with one as instants; `has_zone` says which kind
     the column has, so that a cell of the other kind is none. None takes the kind of the first cell.
     """
-    column = compute.utf8_trim(column, _BLANKS)
+    column = compute.utf8_trim(column, BLANKS)
     if has_zone is None:
         first = next((cell for cell in column.to_pylist() if cell is not None and parse_time(cell) is not None), None)
         has_zone = first is not None and names_zone(first)

@@ -13,8 +13,10 @@ from pyarrow import compute
 
 from reference_models.data.columns.cells import (
     BAD_TEXT,
+    BLANKS,
     EXPECTED_TEXT,
     EXPECTED_TIME,
+    NULLS,
     explain_time,
     is_number,
     is_text,
@@ -34,6 +36,8 @@ _MOST_PARTS = 1 << 16
 """Parts of one cell beyond which it is not even split."""
 MISSING = 0
 """The value of a cell without a category; no other value has it."""
+_MISSING_SHARES = pa.array([cell for cell in NULLS if cell.lower() != "nan"])
+_SHARE = "a number from 0 to 1"
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -81,9 +85,14 @@ class Batch:
         self._leave_out(name, is_large | is_wrong, "a number of 32 bits or nothing")
         return values
 
-    def labels_of(self, given: ColumnsParameters) -> NDArray[np.uint8]:
-        """Return the labels [n]; rows without one are left out. Raises DatasetError for any that is none."""
+    def labels_of(self, given: ColumnsParameters) -> NDArray[np.uint8] | NDArray[np.float32]:
+        """Return the labels [n], float32 if soft; rows without one are left out.
+
+        Raises DatasetError for any that is none.
+        """
         name, positive_from = given.label, given.positive_from
+        if given.soft_labels:
+            return self._soft_labels(name)
         column = self._column(name)
         if given.positive:
             return self._named_labels(name, to_text(column), given.positive)
@@ -114,6 +123,32 @@ class Batch:
             raise DatasetError(f"{self._cell(position, name)}, expected a label, {expected}.{remedy}")
         self._leave_out(name, is_missing, "a label")
         return (values >= (1 if positive_from is None else positive_from)).astype(np.uint8)
+
+    def _soft_labels(self, name: str) -> NDArray[np.float32]:
+        """Return shares [n]. A NaN is refused, unlike an empty cell: it is what became of a share of nothing."""
+        column = self._column(name)
+        if is_text(column.type):
+            column = compute.utf8_trim(to_text(column), BLANKS)
+            column = compute.if_else(compute.is_in(column, value_set=_MISSING_SHARES), None, column)
+            values, _ = parse_numbers(column)
+        elif is_number(column.type) or pa.types.is_boolean(column.type) or pa.types.is_null(column.type):
+            numbers = column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
+            values = to_numpy(numbers.cast(pa.float64(), safe=False))
+        else:
+            raise DatasetError(f"{self.path}: column {name!r} holds {column.type}, expected labels, {_SHARE}.")
+        is_missing = to_numpy(column.is_null())
+        is_wrong = ~((values >= 0) & (values <= 1)) & ~is_missing & ~self.is_wrong
+        if is_wrong.any():
+            position = int(np.flatnonzero(is_wrong)[0])
+            remedy = (
+                "Empty such cells to leave their rows out."
+                if np.isnan(values[position])
+                else "Divide it by the largest that it can be, or leave soft_labels out and say with "
+                "data.parameters.positive_from which numbers are 1."
+            )
+            raise DatasetError(f"{self._cell(position, name)}, expected a label, {_SHARE}. {remedy}")
+        self._leave_out(name, is_missing, "a label")
+        return values.astype(np.float32) + np.float32(0.0)
 
     def _named_labels(self, name: str, column: pa.Array, positive: Sequence[str]) -> NDArray[np.uint8]:
         if not is_text(column.type):
@@ -254,7 +289,10 @@ class Batch:
 
 
 def convert(batch: Batch, given: ColumnsParameters) -> tuple[NDArray[Any], NDArray[Any], list[NDArray[Any]]]:
-    """Return labels uint8 [n], numbers float64 [n, max(1, D)], NaN where missing, and values of each category."""
+    """Return labels uint8 [n], float32 if soft, numbers float64 [n, max(1, D)], and values of each category.
+
+    Numbers are NaN where they are missing.
+    """
     labels = batch.labels_of(given)
     return labels, read_dense(batch, given), [batch.values_of(column) for column in given.sparse]
 

@@ -70,6 +70,7 @@ _GROUPED = r"^[+-]?[0-9]{{1,3}}(?:{1}[0-9]{{3}})*(?:{0}[0-9]+)?$"
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})*$"
 _IS_COUNTED = "\0"
 """Begins what is wrong with a row that is among those that were read."""
+_GIVEN = ("names", "positive", "positive_from", "soft_labels")
 _SEPARATORS = ("|", ";", "^", " ")
 
 
@@ -127,13 +128,14 @@ class Guess:
 def guess_columns(path: Path, name: str, given: Mapping[str, Any]) -> Guess:
     """Guess [data] of a definition `name` from the first rows of a file.
 
-    `given` are keys of its parameters that are known: label, positive, positive_from, names, delimiter, split, time.
+    `given` are keys of its parameters that are known: label, positive, positive_from, soft_labels, names, delimiter,
+    split, time.
     Raises DatasetError for a file that is empty, cannot be read or has no label, ConfigError where the label or the
     time is no column.
     """
     file = ColumnFile(path, None, given.get("delimiter"), given.get("names", ()))
     head, num_rows = _read_head(file)
-    parameters: dict[str, Any] = {key: given[key] for key in ("names", "positive", "positive_from") if key in given}
+    parameters: dict[str, Any] = {key: given[key] for key in _GIVEN if key in given}
     if file.form is not None and file.form.delimiter != ",":
         parameters["delimiter"] = file.form.delimiter
     if not head.num_rows:
@@ -272,13 +274,15 @@ def _guess_label(path: Path, looks: Sequence[Look], given: str | None, guess: Gu
     named = [by_name[name] for name in _LABELS if name in by_name]
     if given is not None:
         if not _take_label(by_name[given], guess):
-            raise _no_label(path, by_name[given])
+            raise _no_label(path, by_name[given], guess)
         return
     pairs = [look for look in looks if look.type == "number" and {*np.unique(_there(look))} == {0.0, 1.0}]
     words = [look for look in looks if look.type == "text" and {*_small(look)} <= {*WORDS} and look.num_distinct == 2]
     ratings = [by_name[name] for name in _RATINGS if name in by_name]
     first = [
-        look for look in named if look in pairs or look in words or _holds_two(look) or _may_be_rare(look, guess)
+        look
+        for look in named
+        if look in pairs or look in words or _holds_two(look) or _may_be_rare(look, guess) or _is_soft(look)
     ]
     others = [look for look in (*pairs, *words) if _is_full(look)]
     for look in [*first, *others, *ratings, *named]:
@@ -286,14 +290,14 @@ def _guess_label(path: Path, looks: Sequence[Look], given: str | None, guess: Gu
             return
     parameters.pop("label", None)
     if named:
-        raise _no_label(path, named[0])
+        raise _no_label(path, named[0], guess)
     raise DatasetError(
         f"{path}: no column holds 0 and 1 alone. Name the label's with --set data.parameters.label=COLUMN, "
         "and the cells that are 1, where they are words, with --set 'data.parameters.positive=[\"WORD\"]'."
     )
 
 
-def _no_label(path: Path, look: Look) -> DatasetError:
+def _no_label(path: Path, look: Look, guess: Guess) -> DatasetError:
     """Return the error for a column that is named as the label, and tells no two values apart."""
     values = [str(value) for value in look.values.unique().to_pylist() if value is not None]
     if len(values) < 2:
@@ -301,6 +305,12 @@ def _no_label(path: Path, look: Look) -> DatasetError:
         return DatasetError(
             f"{path}: column {look.name!r} holds {held}, expected two values of a label. Give a file with both, or "
             "name another column with --set data.parameters.label=COLUMN."
+        )
+    if guess.data["parameters"].get("soft_labels") is True:
+        return DatasetError(
+            f"{path}: column {look.name!r} holds {', '.join(map(ascii, values[:4]))}, expected numbers from 0 to 1 "
+            "with data.parameters.soft_labels. Leave it out, or name another column with --set "
+            "data.parameters.label=COLUMN."
         )
     if look.odd:
         return DatasetError(
@@ -318,7 +328,8 @@ def _no_label(path: Path, look: Look) -> DatasetError:
 def _take_label(look: Look, guess: Guess) -> bool:
     """Put a column down as the label where two values are told apart; return whether they are."""
     parameters, reasons = guess.data["parameters"], guess.reasons
-    if "positive" in parameters or (look.type == "text" and {*_small(look)} <= {*WORDS}):
+    is_soft = parameters.get("soft_labels") is True
+    if "positive" in parameters or (look.type == "text" and {*_small(look)} <= {*WORDS} and not is_soft):
         parameters["label"] = look.name
         reasons["label", None] = f"holds {look.num_distinct} values, such as {look.values[0].as_py()!a:.30}"
         return True
@@ -326,13 +337,21 @@ def _take_label(look: Look, guess: Guess) -> bool:
         return False
     numbers = _there(look)
     found = np.unique(numbers)
+    if parameters.get("soft_labels", not {"positive", "positive_from"} & {*parameters}) and _is_soft(look):
+        parameters |= {"label": look.name, "soft_labels": True}
+        mean = f"{numbers.mean():.3g}"
+        reasons["label", None] = f"holds numbers from {found[0]:g} to {found[-1]:g}; their mean is {mean}"
+        reasons["soft_labels", None] = (
+            f"so that these are kept as they are; positive_from = {mean} instead would make them 0 and 1"
+        )
+        return True
     is_pair = {*found} == {0.0, 1.0} or _may_be_rare(look, guess)
     if is_pair and "positive_from" not in parameters:
         parameters["label"] = look.name
         held = "0 and 1" if len(found) == 2 else f"{found[0]:g}"
         reasons["label", None] = f"holds {held} alone; {numbers.mean():.1%} of the first rows are 1"
         return True
-    if len(found) < 2:
+    if len(found) < 2 or is_soft:
         return False
     start = parameters.get("positive_from")
     if start is None:
@@ -349,6 +368,14 @@ def _take_label(look: Look, guess: Guess) -> bool:
     reasons["label", None] = f"{found[0]:g} to {found[-1]:g}"
     reasons["positive_from", None] = f"so that {(numbers >= start).mean():.1%} are 1"
     return True
+
+
+def _is_soft(look: Look) -> bool:
+    """Return whether a column holds shares: numbers from 0 to 1, and any between them."""
+    if look.type != "number" or look.marks != (".", ""):
+        return False
+    numbers = _there(look)
+    return bool(((numbers >= 0) & (numbers <= 1)).all() and ((numbers > 0) & (numbers < 1)).any())
 
 
 def _may_be_rare(look: Look, guess: Guess) -> bool:

@@ -56,7 +56,10 @@ class ColumnsParameters:
     """
 
     label: str
-    """The column of the label: 0 or 1, or false or true, or no or yes."""
+    """The column of the label: 0 or 1, or false or true, or no or yes; with `soft_labels` a number from 0 to 1."""
+    soft_labels: bool = False
+    """Whether labels are shares from 0 to 1 that are kept and trained on as they are: a sample counts as a 1 by its
+    share, and as a 0 by the rest."""
     positive_from: float | None = None
     """Numbers from here on are label 1, smaller ones 0: 4 of ratings, 1 of counts and of -1 and 1."""
     positive: tuple[str, ...] = ()
@@ -189,6 +192,9 @@ def _refuse_together(parameters: ColumnsParameters, table: Mapping[str, Any]) ->
     """Raise ConfigError for values that say nothing, or two things, beside each other."""
     if parameters.positive and parameters.positive_from is not None:
         raise refuse("data.parameters", table, "positive", "nothing, except without positive_from")
+    for key in ("positive", "positive_from"):
+        if parameters.soft_labels and getattr(parameters, key) not in ((), None):
+            raise refuse("data.parameters", table, key, "nothing, except without soft_labels")
     for dense in parameters.dense:
         if dense.decimal == dense.thousands:
             raise ConfigError(

@@ -2,6 +2,7 @@
 
 from reference_models.data.columns.parameters import ColumnsSection, parse_columns
 from reference_models.data.spec import DataSpec, load
+from reference_models.data.store.layout import SOFT_CLICKS
 
 SPEC = DataSpec(
     example=None,
@@ -9,6 +10,7 @@ SPEC = DataSpec(
     parse=parse_columns,
     parameters="reference_models.data.columns.parameters:ColumnsParameters",
     check=load("reference_models.data.columns.parameters:read_parameters"),
+    soft_layout=SOFT_CLICKS,
     takes_sizes_from_files=True,
     prepare=load("reference_models.data.columns.prepare:prepare_columns"),
 )

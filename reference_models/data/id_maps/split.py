@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference_models.config.id_map import IdMapConfig
-from reference_models.data.store.dataset import ClickDataset, OpenedDataset
+from reference_models.data.store.dataset import ClickDataset, OpenedDataset, has_soft_labels
 from reference_models.process.errors import DatasetError
 
 
@@ -22,6 +22,7 @@ class MappedSplit:
     def __init__(self, split: ClickDataset, name: str, config: IdMapConfig, maps: Mapping[int, Any] | None) -> None:
         self._split, self._name, self._maps = split, name, maps
         self.num_samples, self.num_dense = split.num_samples, split.num_dense
+        self.has_soft_labels = has_soft_labels(split)
         self.num_embeddings, widths = zip(*config.shapes(split.num_embeddings), strict=True)
         self.multi_hot = tuple(num * width for num, width in zip(split.multi_hot, widths, strict=True))
         self._flat: tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]] | None = None

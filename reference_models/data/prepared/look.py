@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 MOST_ROWS = 1 << 17
 """Rows of each split that an AUC is taken of: the first so many."""
-_TELLING_AUC = 0.95
+_TELLING = 0.9
+"""Of what labels that are ranked by themselves have beyond an AUC of 0.5: of 0 and 1, an AUC of 0.95."""
 _CHANCE = 3.0
 """Standard errors by which shares of positives must differ, beyond what a few rows do by chance."""
 _DIFFERENT = 0.2
@@ -52,8 +53,8 @@ class ColumnLook:
         first, second = (count / max(1, total) for count, total in zip(counts, self.num_cells, strict=True))
         return first, second
 
-    def remarks(self) -> list[str]:
-        """Say what may be wrong with the column; nothing of most."""
+    def remarks(self, best_auc: float = 1.0) -> list[str]:
+        """Say what may be wrong with the column, beside labels of such a `best_auc`; nothing of most."""
         found = []
         missing, unknown = self.shares(self.num_missing), self.shares(self.num_unknown)
         if abs(missing[0] - missing[1]) > _DIFFERENT:
@@ -69,7 +70,7 @@ class ColumnLook:
             found.append(
                 f"has {self.num_distinct:,} values in {rows:,} rows of training: a key of rows learns nothing"
             )
-        if self.auc is not None and self.auc > _TELLING_AUC:
+        if self.auc is not None and self.auc > 0.5 + _TELLING * (best_auc - 0.5):
             found.append(f"tells the label alone (ROC AUC {self.auc:.3f} in evaluation): is it known beforehand?")
         return [f"{self.name} {remark}" for remark in found]
 
@@ -78,40 +79,67 @@ class ColumnLook:
         return {key: value for key, value in asdict(self).items() if key != "width"}
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SoftLook:
+    """What is seen of labels that are shares from 0 to 1, as the manifest holds it."""
+
+    best_auc: float
+    """ROC AUC of the first rows of evaluation, ranked by their labels: there no scores have a higher one."""
+    variance: float
+    """Variance of the labels of both splits together (of the population)."""
+
+
 def remarks_on(
-    positives: Mapping[str, float], num_samples: Mapping[str, int], looks: Sequence[ColumnLook]
+    positives: Mapping[str, float],
+    num_samples: Mapping[str, int],
+    looks: Sequence[ColumnLook],
+    soft: SoftLook | None = None,
 ) -> list[str]:
     """Say what may be wrong with data, by the share of positives of each split and its columns; nothing of most."""
-    found = compare_positives(positives, num_samples)
-    return found + [remark for look in looks for remark in look.remarks()]
+    found = compare_positives(positives, num_samples, soft)
+    best_auc = 1.0 if soft is None else soft.best_auc
+    return found + [remark for look in looks for remark in look.remarks(best_auc)]
 
 
-def compare_positives(positives: Mapping[str, float], num_samples: Mapping[str, int]) -> list[str]:
+def compare_positives(
+    positives: Mapping[str, float], num_samples: Mapping[str, int], soft: SoftLook | None = None
+) -> list[str]:
     """Say where the splits' shares of positives differ by more than a quarter of the larger, and by more than chance.
 
-    Chance is three standard errors of the difference of two proportions, by the share of both splits together.
+    Chance is three standard errors of the difference of two proportions, by the share of both splits together; of
+    soft labels of two means, by their variance.
     """
     train, evaluation = positives["train"], positives["eval"]
     num_train, num_eval = num_samples["train"], num_samples["eval"]
     together = (train * num_train + evaluation * num_eval) / (num_train + num_eval)
-    error = math.sqrt(together * (1 - together) * (1 / num_train + 1 / num_eval))
+    variance = together * (1 - together) if soft is None else soft.variance
+    error = math.sqrt(variance * (1 / num_train + 1 / num_eval))
     if abs(train - evaluation) <= max(max(train, evaluation) / 4, _CHANCE * error):
         return []
+    if soft is not None:
+        return [
+            f"labels: their mean is {train:.4g} in training and {evaluation:.4g} in evaluation: the splits differ"
+        ]
     return [f"labels: {train:.1%} of training and {evaluation:.1%} of evaluation are 1: the splits differ"]
 
 
-def rank_auc(scores: NDArray[Any], labels: NDArray[np.uint8]) -> float | None:
-    """Return the ROC AUC of scores [n] by the Mann-Whitney statistic, ties as half; None with one label alone."""
-    num_positive = int(labels.sum())
+def rank_auc(scores: NDArray[Any], labels: NDArray[Any]) -> float | None:
+    """Return the ROC AUC of scores [n] by the Mann-Whitney statistic, ties as half; None with one label alone.
+
+    A soft label y counts as y of a positive and 1 - y of a negative, as in `training.metrics.roc_auc`. Up to 2**25
+    labels of 0 and 1 all sums are exact.
+    """
+    num_positive = float(labels.sum(dtype=np.float64))
     if num_positive in (0, len(labels)):
         return None
     _, codes, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    middle = np.cumsum(counts) - (counts - 1) / 2  # mean rank of each group of ties, from 1
-    above = middle[codes][labels == 1].sum() - num_positive * (num_positive + 1) / 2
+    positives = np.bincount(codes, weights=labels)
+    negatives = counts - positives
+    above = (positives * (np.cumsum(negatives) - negatives / 2)).sum()
     return float(above / (num_positive * (len(labels) - num_positive)))
 
 
-def auc_of_number(values: NDArray[np.float64], labels: NDArray[np.uint8]) -> float | None:
+def auc_of_number(values: NDArray[np.float64], labels: NDArray[Any]) -> float | None:
     """Return the AUC of a number in either direction; rows where it is missing are left out."""
     is_there = np.isfinite(values)
     auc = rank_auc(values[is_there], labels[is_there])
@@ -130,14 +158,14 @@ class ValueRates:
     def __post_init__(self) -> None:
         self.positives, self.rows = np.zeros(self.num_embeddings), np.zeros(self.num_embeddings, np.int64)
 
-    def add(self, ids: NDArray[np.int32], labels: NDArray[np.uint8]) -> None:
+    def add(self, ids: NDArray[np.int32], labels: NDArray[Any]) -> None:
         """Add training rows, until there are enough."""
         ids, labels = ids[: self.num_wanted], labels[: self.num_wanted]
         self.num_wanted -= len(ids)
         self.rows += np.bincount(ids, minlength=self.num_embeddings)
         self.positives += np.bincount(ids, weights=labels, minlength=self.num_embeddings)
 
-    def auc(self, ids: NDArray[np.int32], labels: NDArray[np.uint8]) -> float | None:
+    def auc(self, ids: NDArray[np.int32], labels: NDArray[Any]) -> float | None:
         """Return the AUC of evaluation rows by the share of positives that their value has in training."""
         mean = self.positives.sum() / max(1, int(self.rows.sum()))
         rates = (self.positives + _PRIOR_ROWS * mean) / (self.rows + _PRIOR_ROWS)

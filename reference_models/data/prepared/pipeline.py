@@ -9,7 +9,7 @@ disk holds the columns beside the store until the end.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,15 +30,17 @@ from reference_models.data.prepared.lines import SourceFile
 from reference_models.data.prepared.look import (
     MOST_ROWS,
     ColumnLook,
+    SoftLook,
     ValueRates,
     auc_of_number,
+    rank_auc,
     remarks_on,
 )
 from reference_models.data.prepared.order import sort_rows
 from reference_models.data.prepared.progress import SpoolProgress, digest_of, read_progress, write_progress
 from reference_models.data.prepared.spool import FOLDER, Column, Spool, category_name, remove_spool
-from reference_models.data.store.layout import CLICKS
-from reference_models.data.store.manifest import KEPT, MANIFEST, write_manifest
+from reference_models.data.store.layout import CLICKS, SOFT_CLICKS
+from reference_models.data.store.manifest import KEPT, MANIFEST, SOFT_LABELS, write_manifest
 from reference_models.data.store.store import Chunk, SplitWriter, unfinished
 from reference_models.process.errors import ConfigError, DatasetError
 
@@ -83,12 +85,13 @@ class Feature:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rows:
-    """Well-formed rows of a file: labels uint8 [n], dense [n, num_dense], of each feature values [n] or [n, width].
+    """Well-formed rows of a file: labels uint8 [n], float32 if soft, dense [n, num_dense], of each feature values [n]
+    or [n, width].
 
     `malformed` names the first of those that were left out, as 'PLACE: REASON' without the file.
     """
 
-    labels: NDArray[np.uint8]
+    labels: NDArray[np.uint8] | NDArray[np.float32]
     dense: NDArray[Any]
     categories: Sequence[NDArray[Any]]
     num_malformed: int = 0
@@ -169,14 +172,16 @@ class PreparedDataset:
     malformed: tuple[str, ...]
     stages_s: dict[str, float]
     positives: dict[str, float]
-    """Share of labels that are 1, by split."""
+    """Share of labels that are 1, by split; of soft labels their mean."""
     looks: tuple[ColumnLook, ...]
     """What is missing, rare and unseen in each column; numbers first."""
+    soft: SoftLook | None = None
+    """What was seen of soft labels; None of others."""
 
     @property
     def remarks(self) -> list[str]:
         """What may be wrong with the data; nothing of most."""
-        return remarks_on(self.positives, self.num_samples, self.looks)
+        return remarks_on(self.positives, self.num_samples, self.looks, self.soft)
 
 
 @dataclass(slots=True)
@@ -243,7 +248,8 @@ def _columns_of(reader: Reader, data: DataConfig) -> dict[str, Column]:
         for number, feature in enumerate(reader.features)
     }
     times = {TIME: Column("longdouble")} if reader.has_times else {}
-    return {"labels": Column("uint8"), "dense": Column(reader.dense_dtype, data.num_dense), **categories, **times}
+    labels = Column("float32" if data.has_soft_labels else "uint8")
+    return {"labels": labels, "dense": Column(reader.dense_dtype, data.num_dense), **categories, **times}
 
 
 def prepare_files(
@@ -290,6 +296,7 @@ def prepare_files(
         parsed_s = time.monotonic()
         splits = reader.split(tally.file_rows, len(train_files), lambda: _read_times(spool))
         positives = _check_splits(data, spool, splits)
+        soft = _look_at_shares(spool, splits) if data.has_soft_labels else None
         num_embeddings, looks = _number(spool, splits, reader, memory_bytes, report, saved, folder)
         looks = _look_at_numbers(spool, splits, reader, data) + looks
         _refuse_other_sizes(train_files[0], data, num_embeddings)
@@ -302,7 +309,7 @@ def prepare_files(
             folder,
             CLICKS,
             {
-                **_describe(data, num_samples, num_embeddings, parameters, tally, positives, looks),
+                **_describe(data, num_samples, num_embeddings, parameters, tally, positives, looks, soft),
                 **({KEPT: digests_of(folder, _dictionaries_of(reader))} if reader.keeps_dictionaries else {}),
             },
             sha256=data.sha256,
@@ -319,6 +326,7 @@ def prepare_files(
             malformed=tuple(tally.named),
             positives=positives,
             looks=tuple(looks),
+            soft=soft,
             stages_s={
                 "parsing": parsed_s - started_s,
                 "numbering": numbered_s - parsed_s,
@@ -335,6 +343,7 @@ def _describe(
     tally: _Tally,
     positives: Mapping[str, float],
     looks: Sequence[ColumnLook],
+    soft: SoftLook | None,
 ) -> dict[str, Any]:
     """Return what the manifest says of the data, but for its files."""
     return {
@@ -350,7 +359,8 @@ def _describe(
         "malformed": tally.named,
         "positives": positives,
         "columns": [look.record() for look in looks],
-        "remarks": remarks_on(positives, num_samples, looks),
+        "remarks": remarks_on(positives, num_samples, looks, soft),
+        **({} if soft is None else {SOFT_LABELS: asdict(soft)}),
         "sources": [
             {"name": source.path.name, "bytes": source.num_bytes, "sha256": source.sha256} for source in tally.sources
         ],
@@ -508,7 +518,10 @@ def _read_times(spool: Spool) -> Iterator[NDArray[Any]]:
 
 
 def _check_splits(data: DataConfig, spool: Spool, splits: Mapping[str, range]) -> dict[str, float]:
-    """Return the share of positives of each split. Raises DatasetError for splits that are not as they must be."""
+    """Return the share of positives of each split, of soft labels their mean.
+
+    Raises DatasetError for splits that are not as they must be.
+    """
     shares = {}
     for split, wanted in (("train", data.train_samples), ("eval", data.eval_samples)):
         found = len(splits[split])
@@ -519,15 +532,32 @@ def _check_splits(data: DataConfig, spool: Spool, splits: Mapping[str, range]) -
                 f"the files give {found} {split} samples, the definition's data.{split}_samples is {wanted}: "
                 "other files than the benchmark's."
             )
-        pieces = _pieces(splits[split], _COLUMN_ROWS)
-        positives = sum(int(spool.read("labels", start, stop).sum()) for start, stop in pieces)
-        if positives in (0, found):
+        positives, lowest, highest = 0.0, 1.0, 0.0
+        for start, stop in _pieces(splits[split], _COLUMN_ROWS):
+            labels = spool.read("labels", start, stop)
+            positives += float(labels.sum(dtype=np.float64))
+            lowest, highest = min(lowest, float(labels.min())), max(highest, float(labels.max()))
+        if lowest == highest:
             raise DatasetError(
-                f"all {found:,} {split} labels are {int(positives > 0)}: nothing can be learnt or measured. Give "
+                f"all {found:,} {split} labels are {lowest:g}: nothing can be learnt or measured. Give "
                 "more rows, or say otherwise in data.parameters which rows evaluate, or which labels are 1."
             )
         shares[split] = positives / found
     return shares
+
+
+def _look_at_shares(spool: Spool, splits: Mapping[str, range]) -> SoftLook:
+    """Look at soft labels, of which neither split's are all alike."""
+    num_rows, total, squares = 0, 0.0, 0.0
+    for start, stop in _pieces(range(splits["eval"].stop), _COLUMN_ROWS):
+        labels = spool.read("labels", start, stop).astype(np.float64)
+        num_rows += len(labels)
+        total, squares = total + float(labels.sum()), squares + float(np.square(labels).sum())
+    first = splits["eval"].start
+    labels = spool.read("labels", first, min(splits["eval"].stop, first + MOST_ROWS))
+    best = rank_auc(labels, labels)
+    variance = max(0.0, squares / num_rows - (total / num_rows) ** 2)
+    return SoftLook(best_auc=1.0 if best is None else best, variance=variance)
 
 
 def _number(
@@ -657,7 +687,8 @@ def _write(
     )
     num_rows = num_rows_within(dense_bytes + 4 * sum(feature.width for feature in reader.features), _STORE_ROWS)
     for split, rows in splits.items():
-        writer = SplitWriter(folder, split, len(rows), data)
+        layout = SOFT_CLICKS if data.has_soft_labels else CLICKS
+        writer = SplitWriter(folder, split, len(rows), data, layout)
         for start, stop in _pieces(rows, num_rows):
             ids = [spool.read(name, start, stop).reshape(stop - start, -1) for name in names]
             chunk = Chunk(

@@ -48,6 +48,11 @@ class ClickDataset(Protocol):
         """Read samples start to stop - 1, all of which there are, into a batch of so many, whose ids may be int32."""
 
 
+def has_soft_labels(split: ClickDataset) -> bool:
+    """Return whether the labels of a split are shares from 0 to 1. One that does not say has 0 and 1 alone."""
+    return getattr(split, "has_soft_labels", False) is True
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """B clicks. `indices` holds the ids of all features side by side, `multi_hot[f]` columns per feature."""
@@ -57,7 +62,7 @@ class Batch:
     indices: "torch.Tensor"
     """[B, sum(multi_hot)], each below its feature's num_embeddings; int64, or int32 where that was asked for."""
     labels: "torch.Tensor"
-    """float32 [B], 0 or 1."""
+    """float32 [B], 0 or 1; anything from 0 to 1 of a split with soft labels."""
 
     @property
     def ids(self) -> "torch.Tensor":
@@ -93,7 +98,7 @@ class Batch:
         )
 
     def check(self, split: ClickDataset, place: str, start: int) -> None:
-        """Raise DatasetError for the first id outside its table or label that is not 0 or 1.
+        """Raise DatasetError for the first id outside its table or label that is not 0 or 1, or from 0 to 1 if soft.
 
         `place` names the split in messages, `start` is the number of the first sample. The ids take one comparison,
         since as unsigned numbers negatives are large. Dense values need no check here: those that are not finite make
@@ -102,12 +107,12 @@ class Batch:
         import numpy as np
 
         refuse_outside_ids(self.indices, split, place, start)
-        labels = self.labels.numpy()
-        neither = (labels != 0) & (labels != 1)
-        if neither.any():
-            sample = np.flatnonzero(neither)[0]
+        labels, is_soft = self.labels.numpy(), has_soft_labels(split)
+        wrong = ~((labels >= 0) & (labels <= 1)) if is_soft else (labels != 0) & (labels != 1)
+        if wrong.any():
+            sample = np.flatnonzero(wrong)[0]
             raise DatasetError(
-                f"{place} {start + sample}: label {labels[sample]:g}, expected 0 or 1. "
+                f"{place} {start + sample}: label {labels[sample]:g}, expected {'0 to 1' if is_soft else '0 or 1'}. "
                 "The dataset is damaged: prepare it again."
             )
 

@@ -68,6 +68,9 @@ LABELS = Array(
     is_wrong=lambda values, sizes: values > 1,
     expected="0 or 1",
 )
+SOFT_LABELS = replace(
+    LABELS, dtype="float32", is_wrong=lambda values, sizes: ~((values >= 0) & (values <= 1)), expected="0 to 1"
+)
 DENSE = Array(
     file="dense",
     member="dense",
@@ -86,6 +89,8 @@ INDICES = Array(
 )
 CLICKS = Layout(batch=Batch, arrays=(LABELS, DENSE, INDICES))
 """Numbers, ids and whether it was a click."""
+SOFT_CLICKS = Layout(batch=Batch, arrays=(SOFT_LABELS, DENSE, INDICES))
+"""Likewise, with a share from 0 to 1 instead."""
 IMAGES = Layout(
     batch=ImageBatch,
     arrays=(

@@ -14,6 +14,8 @@ from reference_models.process.open_file import open_regular, read_regular
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
+SOFT_LABELS = "soft_labels"
+"""The key of what is known of labels that are shares from 0 to 1; other data has none."""
 KEPT = "dictionaries"
 """The key of what is kept beside a dataset to number the values of other files, and its folder: sha256 by file."""
 AGAIN = "Make the dataset again with 'dlrmbench data generate' or 'data prepare'."

@@ -1,8 +1,9 @@
 """The memory-mapped store that generated and prepared data share.
 
 A dataset is a folder: `manifest.json` and, per split, a file for each array of its `Layout`; of clicks these are
-`<split>_labels.npy` uint8 [N], `<split>_dense.npy` float32 [N, num_dense], `<split>_indices.npy` int32 [N,
-sum(multi_hot)]. The manifest is written last, by one rename, so a folder without it is unfinished.
+`<split>_labels.npy` uint8 [N], float32 of soft labels, `<split>_dense.npy` float32 [N, num_dense],
+`<split>_indices.npy` int32 [N, sum(multi_hot)]. The manifest is written last, by one rename, so a folder
+without it is unfinished.
 """
 
 import errno
@@ -22,6 +23,7 @@ from reference_models.data.store.layout import CLICKS, SPLITS, Array, Layout
 from reference_models.data.store.manifest import (
     AGAIN,
     MANIFEST,
+    SOFT_LABELS,
     check_files,
     check_layout,
     file_sha256,
@@ -44,9 +46,9 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A run of clicks to append: labels uint8 [n], dense float32 [n, D], indices int32 [n, H]."""
+    """A run of clicks to append: labels uint8 [n], float32 if soft, dense float32 [n, D], indices int32 [n, H]."""
 
-    labels: NDArray[np.uint8]
+    labels: NDArray[np.uint8] | NDArray[np.float32]
     dense: NDArray[np.float32]
     indices: NDArray[np.int32]
 
@@ -186,6 +188,7 @@ class StoreSplit:
         self._arrays: dict[str, NDArray[Any]] | None = None
         self.num_samples = int(manifest["splits"][split])
         self.num_dense = int(manifest["num_dense"])
+        self.has_soft_labels = SOFT_LABELS in manifest
         self.num_embeddings: tuple[int, ...] = tuple(manifest["num_embeddings"])
         self.multi_hot: tuple[int, ...] = tuple(manifest["multi_hot"])
 
@@ -257,6 +260,13 @@ def open_store(folder: Path, data: DataConfig, layout: Layout = CLICKS) -> Opene
     manifest = read_manifest(folder)
     check_layout(folder, manifest, layout)
     check_files(folder, manifest)
+    if (is_soft := SOFT_LABELS in manifest) != data.has_soft_labels:
+        kinds = ("0 or 1", "soft, from 0 to 1")
+        raise DatasetError(
+            f"{folder / MANIFEST}: labels are {kinds[is_soft]}, the benchmark's definition says "
+            f"{kinds[data.has_soft_labels]}. It is another dataset: give another --data folder or make this one "
+            "again."
+        )
     found = {
         "kind": manifest["kind"],
         "multi_hot": tuple(manifest["multi_hot"]),

@@ -1,5 +1,6 @@
 """The data that was trained on, prepared from a user's files: what is missing, rare, unseen or telling in it."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -7,7 +8,7 @@ from reports.document.blocks import Block, Bullets, Prose, Shown, Table, numeric
 from reports.document.page import PageSection
 from reports.results.result import Result
 from reports.text.formatting import count, names, percent, printable
-from rules.records.run_set import ColumnLookRecord, DataLookRecord
+from rules.records.run_set import ColumnLookRecord, DataLookRecord, SoftLookRecord
 
 _METHOD = (
     "What was counted while the data was prepared from files. Rare or unseen are cells of a category whose value is "
@@ -39,10 +40,22 @@ def _look_blocks(look: DataLookRecord, whose: str, id_: str) -> list[Block]:
     """The shares of positives, what may be wrong, and a row for each column; `whose` data it is, of several."""
     shares = ", ".join(f"{percent(look.positives.get(split))} of {name}" for split, name in _SPLITS)
     text = f"{whose}: labels are 1 in {shares}." if whose else f"Labels are 1 in {shares}."
+    if look.soft_labels is not None:
+        text = _describe_soft(look, look.soft_labels)
+        text = f"{whose}: {text[0].lower()}{text[1:]}" if whose else text
     blocks: list[Block] = [Prose(text=text)]
     if look.remarks:
         blocks.append(Bullets(items=tuple(printable(remark) for remark in look.remarks), kind="warnings"))
     return [*blocks, _columns_table(look, whose, id_)]
+
+
+def _describe_soft(look: DataLookRecord, soft: SoftLookRecord) -> str:
+    means = ", ".join(f"{look.positives.get(split, math.nan):.4g} in {name}" for split, name in _SPLITS)
+    return (
+        f"Labels are soft, shares from 0 to 1; their mean is {means}. A sample with share y counts as y of a "
+        "positive and 1 − y of a negative, in ROC AUC, log loss and normalised entropy. Ranked by their labels, the "
+        f"first rows of evaluation have a ROC AUC of {soft.best_auc:.4f}, which no model passes there."
+    )
 
 
 def _columns_table(look: DataLookRecord, whose: str, id_: str) -> Table:

@@ -6,11 +6,14 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 from click_files import make_ads, make_ratings
+from command import Command
 from pyarrow import parquet
+from sklearn.metrics import roc_auc_score
 
 from harness.config.catalog import load_entry
 
@@ -184,8 +187,41 @@ def test_a_guessed_definition_trains_at_the_first_try_and_its_data_verify(
     record = json.loads(next((here / "results").glob("*/extra/run_set.json")).read_text())
     manifest = json.loads(next((here / "data").glob("*/manifest.json")).read_text())
     seen = {key: manifest[key] for key in ("positives", "columns", "remarks")}
-    assert record["dataset"]["look"] == {**seen, "num_columns": len(seen["columns"])}
+    assert record["dataset"]["look"] == {**seen, "num_columns": len(seen["columns"]), "soft_labels": None}
     assert "counted while it was prepared" in next((here / "results").glob("*/report.html")).read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.numeric
+def test_shares_are_labels_from_the_file_to_the_page(inside: Command, workers_inside: None, tmp_path: Path) -> None:
+    """Guessed, prepared, trained, predicted and shown; the log's AUC is scikit-learn's of what was predicted."""
+    frame = make_ads(8000)
+    clicks, draw = frame["click"].to_numpy(), np.random.default_rng(0)
+    frame.assign(click=(clicks * draw.integers(1, 5, 8000) / 4).round(2)).to_csv(tmp_path / "a.csv", index=False)
+    for words, said in (
+        ("init mine.toml --from-columns a.csv --target 0.52", "wrote mine.toml"),
+        ("data prepare ./mine.toml --train a.csv", "labels   soft: mean 0."),
+        ("data verify ./mine.toml", "all as the manifest says"),
+        ("run ./mine.toml -n 1 --seed 3 --threads 1 --keep-weights", "1 of 1 reached"),
+        ("data predict ./mine.toml latest -o logits.parquet", "mean label 0."),
+    ):
+        done = inside(*words.split())
+        assert done.returncode in (0, 3) and said in done.stdout, (words, done.stdout, done.stderr)
+    assert "# Guessed: so that these are kept as they are; positive_from = " in (tmp_path / "mine.toml").read_text()
+    found = parquet.read_table(tmp_path / "logits.parquet")
+    assert str(found.schema.field("label").type) == "float"
+    labels, logits = (found.column(name).to_numpy() for name in ("label", "logit"))
+    assert {*np.unique(labels)} == {0.0, 0.25, 0.5, 0.75, 1.0}
+    shares, folder = labels.astype(np.float64), next((tmp_path / "results").iterdir())
+    weights = np.concatenate([shares, 1 - shares])
+    auc = roc_auc_score(np.repeat([1, 0], len(labels)), np.tile(logits, 2), sample_weight=weights)
+    kept = json.loads((folder / "extra" / "run_0" / "weights" / "manifest.json").read_text())
+    assert kept["quality"] == pytest.approx(auc, abs=1e-6)
+    record = json.loads((folder / "extra" / "run_set.json").read_text())
+    manifest = json.loads(next((tmp_path / "data").glob("*/manifest.json")).read_text())
+    assert record["dataset"]["look"]["soft_labels"] == manifest["soft_labels"]
+    page = " ".join((folder / "report.html").read_text().split())
+    assert "Labels are soft, shares from 0 to 1; their mean is 0." in page and "Labels are 1 in" not in page
 
 
 @pytest.mark.slow

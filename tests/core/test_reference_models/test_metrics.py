@@ -73,6 +73,59 @@ def test_equals_scikit_learn_on_logits_with_and_without_ties(digits: int | None)
     assert roc_auc_of_tensors(torch.from_numpy(labels != 0), torch.from_numpy(scores)) == roc_auc(labels, scores)
 
 
+@st.composite
+def soft_scores(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+    labels, scores = draw(labelled_scores())
+    shares = draw(hnp.arrays(np.float32, labels.size, elements=st.floats(0, 1, width=32)))
+    shares[0] = draw(st.floats(0.125, 0.875, width=32))
+    return shares, scores
+
+
+@pytest.mark.slow
+@given(soft_scores(), st.randoms(use_true_random=False))
+def test_a_soft_label_is_a_pair_of_weighted_samples(sample: tuple[np.ndarray, np.ndarray], random: object) -> None:
+    labels, scores = sample
+    shares, rest = labels.astype(np.float64), 1 - labels.astype(np.float64)
+    above = (scores[:, None] > scores[None, :]) + 0.5 * (scores[:, None] == scores[None, :])
+    won = float((above * shares[:, None] * rest[None, :]).sum())
+    found = roc_auc(labels, scores)
+    assert found == pytest.approx(won / (shares.sum() * rest.sum()), abs=1e-12)
+    assert found <= roc_auc(labels, labels) + 1e-12
+    order = np.random.default_rng(random.randrange(2**32)).permutation(labels.size)  # type: ignore[attr-defined]
+    assert roc_auc(labels[order], scores[order]) == found
+
+
+@pytest.mark.parametrize("digits", [None, 1])
+def test_soft_labels_have_scikit_learns_weighted_metrics(digits: int | None) -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.normal(-1, 2, 20_000).astype(np.float32)
+    if digits is not None:
+        scores = np.round(scores, digits)
+    trials = rng.integers(1, 9, scores.size)
+    labels = (rng.binomial(trials, 1 / (1 + np.exp(-scores.astype(np.float64)))) / trials).astype(np.float32)
+    shares = labels.astype(np.float64)
+    classes, weights = np.repeat([1, 0], labels.size), np.concatenate([shares, 1 - shares])
+    assert roc_auc(labels, scores) == pytest.approx(
+        roc_auc_score(classes, np.tile(scores, 2), sample_weight=weights), abs=1e-12
+    )
+    probabilities = np.tile(1 / (1 + np.exp(-scores.astype(np.float64))), 2)
+    expected = sklearn_log_loss(classes, probabilities, sample_weight=weights)
+    assert log_loss(labels, scores) == pytest.approx(expected, rel=1e-12)
+    found, rate = measure_quality(labels, scores), shares.mean()
+    entropy = -(rate * np.log(rate) + (1 - rate) * np.log(1 - rate))
+    assert found.normalised_entropy == pytest.approx(log_loss(labels, scores) / entropy, rel=1e-12)
+
+
+def test_shares_of_0_and_1_have_the_metrics_of_classes() -> None:
+    labels, logits = labelled_logits()
+    assert measure_quality(labels.astype(np.float32), logits) == measure_quality(labels, logits)
+
+
+def test_a_label_beyond_0_and_1_is_no_share() -> None:
+    with pytest.raises(ValueError, match="outside of 0 to 1"):
+        roc_auc(np.array([0.5, 1.5], np.float32), np.zeros(2, np.float32))
+
+
 def test_both_zeros_tie() -> None:
     assert roc_auc(np.array([0, 1]), np.array([0.0, -0.0], dtype=np.float32)) == 0.5
 

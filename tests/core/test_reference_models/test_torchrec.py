@@ -6,7 +6,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from click_files import make_ads
+from inside import run_inside
 from places import TESTS
 from ranks_builder import needs_torchrec, started_world
 from small_set import write_definition
@@ -82,6 +85,15 @@ def ensure(benchmark: str, root: Path) -> Path:
     return ensure_dataset(load_entry(benchmark).workload.data, root, num_threads=1)
 
 
+def prepare_soft(folder: Path) -> tuple[str, Path]:
+    """A definition with soft labels, and the folder of its data."""
+    make_ads(8000).assign(click=np.arange(8000) % 9 / 8).to_csv(folder / "soft.csv", index=False)
+    for line in ("init soft.toml --from-columns soft.csv", "data prepare soft.toml --train soft.csv --data soft"):
+        done = run_inside(folder, *line.split())
+        assert done.returncode == 0, done.stderr
+    return str(folder / "soft.toml"), next((folder / "soft").iterdir())
+
+
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """Results by a short name, of one launch: of dlrm_tiny's model on few samples."""
@@ -118,6 +130,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
         },
         "rowwise plan": of_small(5, ROWWISE, sharding=PLANS[0]),
         "odd evaluation": of_small(1, {**SGD, "eval_batch_size": 999}, sharding="table_wise"),
+        "soft labels": case(*prepare_soft(folder), 10, {**SGD, "eval_batch_size": 333}, sharding="row_wise"),
     }
     answers = run_cases(list(cases.values()), tmp_path_factory.mktemp("ranks"))
     return dict(zip(cases, answers, strict=True))
@@ -215,6 +228,15 @@ def test_sending_ids_ahead_changes_no_number(tiny: dict[str, dict[str, Any]], ah
 def test_the_last_part_of_an_evaluation_is_shared_too(tiny: dict[str, dict[str, Any]]) -> None:
     result = tiny["odd evaluation"]
     assert result["quality"] == pytest.approx(result["reference_quality"], abs=1e-6)
+
+
+@pytest.mark.slow
+@needs_torchrec
+def test_soft_labels_are_trained_on_and_gathered_as_shares(tiny: dict[str, dict[str, Any]]) -> None:
+    result = tiny["soft labels"]
+    assert largest_difference(result) < ROUNDED_LOSS
+    assert result["quality"] == pytest.approx(result["reference_quality"], abs=1e-5)
+    assert 0 < abs(result["quality"] - 0.5) < 0.1, "shares that follow no column are ranked by chance"
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click_files import make_ads
 from made_sets import made_in
 from sklearn.metrics import roc_auc_score
 
@@ -67,4 +68,15 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
     done = inside("serve", "dlrm_tiny", *words, "-q", "-o", "out", "--data", data_root)
     assert done.returncode == ExitCode.USAGE, done.stderr
     assert said in done.stderr.replace("take ", "takes ") and "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_an_accuracy_log_of_soft_labels_is_refused(inside: Command, tmp_path: Path) -> None:
+    make_ads(2000).assign(click=np.arange(2000) % 9 / 8).to_csv(tmp_path / "soft.csv", index=False)
+    assert inside("init", "soft.toml", "--from-columns", "soft.csv").returncode == 0
+    words = ("--mode", "accuracy", "--train", "512", "--target-latency", "25ms", "-q", "-o", "out")
+    done = inside("serve", "./soft.toml", *words)
+    assert done.returncode == ExitCode.USAGE, done.stderr
+    assert "holds clicks, 0 or 1" in " ".join(done.stderr.split()) and "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
