@@ -163,6 +163,15 @@ def test_the_look_at_prepared_data_is_shown_whatever_its_columns_are_called(
     assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", page.html)
 
 
+def test_soft_labels_are_shown_as_shares(tmp_path: Path) -> None:
+    seen = {"positives": {"train": 0.25, "eval": 0.5}, "columns": [look("user")], "num_columns": 1}
+    soft = {"best_auc": 0.8125, "variance": 0.01}
+    changes = {"dataset": {"dir": "data/mine", "dataset_sha256": "d" * 64, "look": {**seen, "soft_labels": soft}}}
+    page = render(write_run_set(tmp_path / "set", changes=changes))
+    assert "Labels are soft, shares from 0 to 1; their mean is 0.25 in training, 0.5 in evaluation." in page.text
+    assert "have a ROC AUC of 0.8125, which no model passes there" in page.text and "Labels are 1 in" not in page.text
+
+
 EXTREMES = (
     1e308,
     -1e308,
