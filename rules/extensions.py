@@ -62,6 +62,8 @@ class Extension(NamedTuple):
     """Classes that say when a set grows no more, by the name that a record says."""
     functions: Mapping[str, str] = _NONE
     """Functions that `harness.api` has besides its own."""
+    renamed: Mapping[str, tuple[str, ...]] = _NONE
+    """Options that went away, as "verb --option": the command lines that replace it, behind `dlrmbench`."""
     needs: tuple[str, ...] = ()
     """Extensions that it imports, and that it is deleted with."""
 

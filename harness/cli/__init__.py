@@ -17,7 +17,7 @@ from harness.cli.shared.help import write_examples, write_names
 from harness.foundation.address_space import watch_address_space
 from harness.foundation.errors import ExitCode, end_process, exit_code_of, message_of
 from harness.system.code import safe_path_variables
-from rules.extensions import Verb, load_place, with_extensions
+from rules.extensions import Verb, find_places, load_place, with_extensions
 
 CORE_COMMANDS: Mapping[str, Verb] = {
     "run": Verb("harness.cli.run:run", "Train to the quality target, several times; check and report.", "Run", True),
@@ -96,6 +96,19 @@ class LazyGroup(click.Group):
 
             raise click.UsageError(f"unknown command {args[0]!r}.{did_you_mean(args[0], list(COMMANDS))}")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            verb = error.ctx.info_name if error.ctx is not None else None
+            if (now := find_places("renamed").get(f"{verb} {error.option_name}")) is None:
+                raise
+            # Without what is spelled alike, which does other things.
+            lines = " or ".join(f"'dlrmbench {words}'" for words in now)
+            raise click.NoSuchOption(
+                error.option_name, f"{error.message} It is now {lines}.", ctx=error.ctx
+            ) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         everyday = [verb for verbs in SECTIONS.values() for verb in verbs if COMMANDS[verb].is_everyday]

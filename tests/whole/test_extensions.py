@@ -19,6 +19,7 @@ from measured_builder import write_measured
 from records_builder import group_content, write_group
 from waiting import HANG_S
 
+from harness.cli import COMMANDS
 from harness.foundation.files import write_record
 from harness.foundation.study import make_study, make_table
 from rules.extensions import EXTENSIONS, Extension, find_places, load_extensions, load_place
@@ -101,6 +102,23 @@ def test_no_extension_needs_itself() -> None:
     while free := {name for name, needs in left.items() if not needs}:
         left = {name: needs - free for name, needs in left.items() if name not in free}
     assert left == {}
+
+
+@pytest.mark.parametrize(
+    ("gone", "now"), [pytest.param(*each, id=each[0]) for each in find_places("renamed").items()]
+)
+def test_an_option_that_went_away_is_named_as_it_is_now(
+    gone: str, now: tuple[str, ...], command: Callable[..., tuple[int, str, str]]
+) -> None:
+    verb, option = gone.split()
+    code, out, err = command(verb, option)
+    said = " ".join(err.split())
+    assert (code, out) == (2, "") and f"No such option '{option}'. It is now 'dlrmbench {now[0]}'" in said
+    for words in now:
+        assert f"'dlrmbench {words}'" in said
+        kept = load_place(COMMANDS[words.split()[0]].command)
+        known = {name for parameter in kept.params for name in parameter.opts}
+        assert {word for word in words.split() if word.startswith("-")} <= known
 
 
 def law_of(path: Path) -> str:

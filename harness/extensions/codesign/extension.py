@@ -11,4 +11,5 @@ EXTENSION = Extension(
         ),
     },
     shown={"codesign": "harness.extensions.codesign.shown:DETAILS"},
+    renamed={f"tune {option}": (f"codesign {option}",) for option in ("--space", "--mode", "--pareto")},
 )

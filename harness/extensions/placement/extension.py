@@ -2,6 +2,15 @@
 
 from rules.extensions import Extension, Verb
 
+_DEVICES = (
+    "--devices",
+    "--devices-per-host",
+    "--device-type",
+    "--device-memory",
+    "--device-bandwidth",
+    "--intra-host-bandwidth",
+    "--inter-host-bandwidth",
+)
 EXTENSION = Extension(
     verbs={
         "place": Verb(
@@ -28,5 +37,11 @@ EXTENSION = Extension(
     relations={"ranking": "harness.extensions.placement.relation:RANKING"},
     records={"costs": "harness.extensions.placement.records:CostsRecord"},
     shown={"place": "harness.extensions.placement.shown:DETAILS"},
+    renamed={
+        **{f"plan {option}": (f"plan-devices {option}",) for option in _DEVICES},
+        "place --tasks": ("place-tasks -n TASKS",),
+        "place --task-file": ("place-tasks --read TASKS TABLES",),
+        "place --tables": ("place-tasks --read TASKS TABLES",),
+    },
     needs=("memory",),
 )

@@ -24,4 +24,5 @@ EXTENSION = Extension(
     tables={"served": f"{PLACE}.records:SERVED"},
     shown={"serve": f"{PLACE}.shown:SERVE", "queue": f"{PLACE}.shown:QUEUE"},
     functions={"serve": f"{PLACE}.api:serve"},
+    renamed={"serve --simulate": ("simulate",)},
 )

@@ -15,4 +15,9 @@ EXTENSION = Extension(
             "Plan and model",
         ),
     },
+    renamed={
+        "plan --system": ("plan-system --system FILE",),
+        "plan --price-per-hour": ("plan-system --price-per-hour PRICE",),
+        "system --measure": ("measure-system",),
+    },
 )

@@ -12,4 +12,10 @@ EXTENSION = Extension(
     },
     needs=("serving",),
     shown={"usage": "harness.extensions.usage.shown:DETAILS"},
+    renamed={
+        "serve --usage": ("usage NAME", "usage NAME --virtual-clock"),
+        "simulate --usage": ("usage NAME --virtual-clock",),
+        "serve --axis": ("usage NAME --axis MODEL.KEY=V1,V2",),
+        "serve --score": ("usage NAME --score",),
+    },
 )
