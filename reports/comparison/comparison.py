@@ -36,6 +36,7 @@ from reports.comparison.pairing import KnownValues, Pairing, pair_runs
 from reports.comparison.precision import runs_needed, smallest_shown
 from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.repeats import find_repeats
+from reports.facts.noise import is_disturbed
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS, Interval
 from reports.statistics.multiple_testing import TestResult, judge_family
@@ -202,6 +203,7 @@ def _draft(base: Result, new: Result, settings: _Settings) -> _Draft:
         changes=(*list_processor_change(base, new), *list_changes(base, new)) if settings.is_described else (),
         notes=notes_of(base, new, pairing) if settings.is_described else (),
         invalid_sides=tuple(name for name, side in (("base", base), ("new", new)) if side.outcome == "invalid"),
+        disturbed_sides=tuple(name for name, side in (("base", base), ("new", new)) if is_disturbed(side)),
     )
     differences = tuple(difference for _, difference in made)
     return _Draft(

@@ -184,6 +184,8 @@ class Comparison(ComparedSides, kw_only=True, frozen=True):
     """How the drift tolerance is known, and of when the sets are that show it; empty where runs took turns."""
     drift: str = ""
     """How far drift may have moved the whole, and how that is known; empty where it has not."""
+    disturbed_sides: tuple[Literal["base", "new"], ...] = ()
+    """The sides that something disturbed while they were measured, as their records say."""
     is_regression_excluded: bool = False
     """Whether the whole is certainly not slower, or worse, by the smallest effect or more."""
     pairs_to_tell: tuple[int | None, ...] = ()

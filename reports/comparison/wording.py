@@ -16,9 +16,11 @@ _WIDE = 1.1
 def sentence(comparison: Comparison) -> str:
     """'1.60x slower: 1.56x from throughput; convergence: not shown.' Labels are not in it.
 
-    A comparison with a set that the rules reject says so first.
+    A comparison with a set that the rules reject says so first; one with a set that was disturbed says so last.
     """
     text = plain_sentence(comparison)
+    if comparison.disturbed_sides:
+        text += f" Disturbed while measured: {' and '.join(comparison.disturbed_sides)}."
     names = " and ".join(comparison.invalid_sides)
     return f"INVALID by the rules: {names}. {text}" if names else text
 
@@ -47,7 +49,8 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
         return f"Not decided: {whole.reason or 'not measured'}; {converged}."
     made_of, when = _parts(comparison), _when(comparison)
     if comparison.verdict in ("faster", "slower"):
-        return f"{speed(whole.time_ratio)}{f': {made_of}' if made_of else ''}{when}."
+        given = f"{speed(whole.time_ratio)}{wide_range(whole)}"
+        return f"{given}{f': {made_of}' if made_of else ''}{when}."
     if comparison.verdict in ("no difference shown", "below the smallest effect"):
         small = _small(comparison, whole, whole.time_ratio > 1)
         return f"{small}: {_range(whole)}{f'; {made_of}' if made_of else ''}{when}."

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.results.result import Repetition
+from reports.results.measured import rate_summary
+from reports.results.result import Repetition, Result
 from reports.statistics.distributions import chi_square_quantile
 from reports.statistics.intervals import MIN_RUNS, spread_shares
 from reports.statistics.power import FIRST_LEVEL, Design, smallest_apart, smallest_difference
 from reports.statistics.ratios import sample_variance
 
+STEADY_SPEED = 0.05
+"""Coefficient of variation above which speed is remarked on; quiet systems show 0.001 to 0.005."""
 DRIFT_BAND = 0.2
 """How far a system may drift between two sets measured one after the other, where that is not measured."""
 _Turns = tuple[float | None, float | None, float | None]
@@ -107,6 +110,26 @@ def spread_reach(num_runs: int, degrees: float | None = None) -> tuple[float, fl
     degrees = num_runs - 1 if degrees is None else degrees
     return math.sqrt(degrees / chi_square_quantile(degrees, 0.025)), math.sqrt(
         degrees / chi_square_quantile(degrees, 0.975)
+    )
+
+
+def is_speed_unsteady(speed_cv: float, num_runs: int) -> bool:
+    """Return whether speed varied between runs by more than STEADY_SPEED beyond doubt (95 %), by so few runs."""
+    return num_runs > 1 and spread_reach(num_runs)[0] * speed_cv > STEADY_SPEED
+
+
+def is_disturbed(result: Result) -> bool:
+    """Return whether a record says that something disturbed a result: the check before it warned of load, a run lies
+    apart from all others, or the speed of its runs or processes was unsteady."""
+    checks = () if result.asked is None else result.asked.preflight
+    if any(check.name == "load" and check.status == "warning" for check in checks):
+        return True
+    if result.is_logged and result.outliers:
+        return True
+    speed = result.speed if result.is_logged else rate_summary(result)
+    speed_cv = None if speed is None else speed.coefficient_of_variation
+    return speed_cv is not None and is_speed_unsteady(
+        speed_cv, result.num_converged if result.is_logged else result.num_runs
     )
 
 

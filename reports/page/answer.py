@@ -9,7 +9,6 @@ from reports.comparison.sweep import BestSide, SweepFacts, find_alike, find_best
 from reports.comparison.wording import change_text, speed, wide_range, with_sign
 from reports.page.figures.times import chart_name
 from reports.parts.measured import in_unit
-from reports.parts.noise import is_disturbed
 from reports.results.measured import centre_of
 from reports.results.provenance import order_in_pair
 from reports.results.records import THREADS, THREADS_TIMED
@@ -141,7 +140,7 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
         return ""
     where = f"on {printable(group[0].benchmark_name, 80)}"
     what = f"{factor.title}, {_how_often(comparison, verb)}"
-    what += ", disturbed" if any(map(is_disturbed, group)) else ""
+    what += ", disturbed" if comparison.disturbed_sides else ""
     if comparison.verdict in ("faster", "slower"):
         given = with_sign(f"{change}{wide_range(whole)}")
         return f"{new} {verb} {given} than {base} {where}: {what}{_also_words(group, comparison)}"

@@ -5,19 +5,14 @@ from collections.abc import Sequence
 from reports.comparison.drift_tolerance import DriftTolerance, drift_source
 from reports.comparison.factor import factor_of
 from reports.comparison.noise import MIN_EFFECT
-from reports.facts.noise import DRIFT_BAND, Shares, Smallest, spread_reach
+from reports.facts.noise import DRIFT_BAND, Shares, Smallest, is_speed_unsteady, spread_reach
 from reports.parts.cells import ALL_EQUAL
 from reports.parts.load import difference_words
-from reports.results.measured import rate_summary
 from reports.results.result import Result, load_of
 from reports.statistics.intervals import IF_INDEPENDENT, MIN_RUNS
 from reports.text.formatting import interval, percent, ratio
 
 _FOUND = "found in 80 % of cases"
-
-
-STEADY_SPEED = 0.05
-"""Coefficient of variation above which speed is remarked on; quiet systems show 0.001 to 0.005."""
 _INTERVALS = f"Intervals hold 95 % {IF_INDEPENDENT}."
 _UNSEEN = 0.005
 """A share that is printed as 0 %."""
@@ -85,21 +80,9 @@ def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) 
     """
     if outlier:
         return f"; disturbed: {outlier}"
-    if speed_cv is None or num_runs < 2 or spread_reach(num_runs)[0] * speed_cv <= STEADY_SPEED:
+    if speed_cv is None or not is_speed_unsteady(speed_cv, num_runs):
         return ""
     return f"; disturbed: the speed varied by {variation_text(speed_cv, num_runs)} between runs"
-
-
-def is_disturbed(result: Result) -> bool:
-    """Return whether a record says that something disturbed a result: the environment check warned of load, or the
-    speed of its runs or processes varied more than that of an undisturbed system does, as `disturbed_words`."""
-    checks = () if result.asked is None else result.asked.preflight
-    if any(check.name == "load" and check.status == "warning" for check in checks):
-        return True
-    if result.is_logged:
-        return bool(disturbed_words(result.speed_cv, result.num_converged, outlier_words(result)))
-    rates = rate_summary(result)
-    return bool(rates and disturbed_words(rates.coefficient_of_variation, result.num_runs, None))
 
 
 def assumptions(num_runs: int, bands: Sequence[DriftTolerance]) -> str:

@@ -390,7 +390,7 @@ def test_gathered_sets_are_compared_by_what_their_logs_say(tmp_path: Path) -> No
     assert comparison.factor("throughput").ratio == pytest.approx(0.5, rel=1e-3)  # type: ignore[union-attr]
     assert comparison.olympic_ratio == pytest.approx(b.score.olympic_mean_s / a.score.olympic_mean_s)  # type: ignore[operator]
     assert comparison.verdict == "slower"
-    assert sentence(comparison).startswith("2.00x slower: 2.00x from throughput")
+    assert sentence(comparison).startswith("2.00x slower (1.78x to 2.2x): 2.00x from throughput")
     assert compare_results(a, [b, b])[1].factors[0].ratio == comparison.factors[0].ratio
     assert compare_results(a, [a])[0].refusal is not None
 

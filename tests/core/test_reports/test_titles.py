@@ -15,6 +15,7 @@ from report_builder import write_run_set
 from reports.comparison.comparison import compare_results
 from reports.comparison.export import remarks
 from reports.comparison.history import read_history
+from reports.comparison.wording import sentence
 from reports.page.content import gather_everything
 from reports.page.report import render_report
 from reports.results.measured import read_measured
@@ -51,6 +52,12 @@ def trained(folder: Path, factor: float = 1.0, **set_values: Any) -> Path:
     content["system"]["fields"] |= HARDWARE
     path.write_text(json.dumps(content))
     return folder
+
+
+def sentence_of(base: Path, new: Path) -> str:
+    """What `compare` and `versus` say of two measurements at the terminal."""
+    sides = [read_measured(folder, "throughput") for folder in (base, new)]
+    return sentence(compare_results(sides[0], sides[1:])[0])
 
 
 def page_of(*folders: Path) -> tuple[str, str]:
@@ -148,6 +155,9 @@ def test_a_ratio_that_is_known_badly_has_its_interval_and_a_disturbed_pair_says_
     found = re.match(r"new is ([\d.]+)× faster \(([\d.]+)× to ([\d.]+)×\) than base on dlrm_tiny: ", title)
     assert found and float(found[2]) < float(found[1]) / 1.1 and float(found[3]) > float(found[1]) * 1.1
     assert title.endswith(", disturbed")
+    said = sentence_of(base, new)
+    assert said.startswith(f"{found[1]}x faster ({found[2]}x to {found[3]}x)")
+    assert said.endswith(" Disturbed while measured: new.")
     back, _ = page_of(new, base)
     assert f"slower ({found[2]}× to {found[3]}×) than new" in back
 
@@ -166,6 +176,7 @@ def test_a_pair_measured_under_load_says_so_in_its_title(tmp_path: Path, status:
     assert title.startswith("new is 2.70× faster than base on dlrm_tiny: throughput, 5 pairs") and title.endswith(
         ends
     )
+    assert ("Disturbed while measured: new." in sentence_of(*folders)) == (status == "warning")
 
 
 def test_a_set_of_runs_says_its_value_too(tmp_path: Path) -> None:
