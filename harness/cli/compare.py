@@ -111,9 +111,13 @@ def compare(
     from reports.results.published import asked_table
     from reports.views.comparison import comparison_blocks
     from reports.views.published import among_blocks
+    from rules.logs.text import printable
+    from rules.records.experiment import not_one_set
 
     if not news and reference is None:
-        raise click.UsageError("Missing argument 'NEW...': give one, or --with NAME.")
+        said = not_one_set(base)
+        group = "" if said is None else f" {printable(str(base))} {said}"
+        raise click.UsageError(f"Missing argument 'NEW...': give one, or --with NAME.{group}")
     if is_published(reference) and form in ("json", "csv"):
         raise click.UsageError("--with published is text, or a page of 'report'. Leave --format out.")
     refuse_missing((base, *news))

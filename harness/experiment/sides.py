@@ -22,7 +22,7 @@ from rules.benchmarks.loader import (
     shipped_names,
     shipped_twin,
 )
-from rules.records.experiment import group_file
+from rules.records.experiment import not_one_set
 from rules.records.run_set import RunSetRecord
 
 
@@ -52,9 +52,8 @@ def open_source(request: Request, asked: Kind | None) -> Source:
     """
     folder = request.beside
     assert folder is not None
-    if group_file(folder) is not None:
-        parts = "".join(f"\n  {path.parents[1]}" for path in sorted(folder.glob("*/extra/run_set.json")))
-        raise HarnessError(f"--beside {folder}: holds several sets; give one of them:{parts}")
+    if (said := not_one_set(folder)) is not None:
+        raise HarnessError(f"--beside {folder}: {said}")
     run_set, record = open_run_set(folder)
     kind = find_kind(record.kind)
     _refuse_other_kind(folder, request, asked, kind)

@@ -13,7 +13,7 @@ from rules.benchmarks.loader import shipped_names, workload_names
 from rules.errors import InputError
 from rules.logs.text import printable
 from rules.records.codec import Damage, decode
-from rules.records.experiment import group_file
+from rules.records.experiment import group_file, not_one_set
 from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.checkpoint import CHECKPOINTS_FOLDER
 from rules.records.kept.weights import WEIGHTS_FOLDER
@@ -174,6 +174,8 @@ def _packaged_set(folder: Path) -> Path:
 def _find_set(text: str) -> tuple[Path, int | None, int | None]:
     """Split SET:RUN@N, unless a folder has the whole of it as its name."""
     if (folder := _named(text)) is not None:
+        if (said := not_one_set(folder)) is not None:
+            raise HarnessError(f"weights {printable(text)}: {said}", ExitCode.INPUT)
         return folder, None, None
     name, colon, run = text.rpartition(":")
     if colon and (folder := _named(name)) is not None:

@@ -16,6 +16,7 @@ from reports.tables.documents import is_document, read_document
 from reports.tables.records import ReportDocument, RunMember, SetMember
 from reports.text.formatting import printable
 from rules.errors import InputError
+from rules.records.experiment import not_one_set
 from rules.scoring.results import Evaluation, RunResult
 from rules.tree.inventory import find_in_processes, take_inventory
 from rules.tree.result_set import real_path
@@ -107,6 +108,8 @@ def only(path: Path, found: Sequence[T], name_of: Callable[[T], str]) -> T:
     where there are several."""
     refuse_none(path, found)
     if len(found) > 1:
+        if (said := not_one_set(path)) is not None:
+            raise InputError(f"{printable(path)}: {said}")
         file = f"{printable(path)}:" if is_document(path) else ""
         shown = "".join(f"\n  {file}{printable(name_of(configuration))}" for configuration in found[:12])
         more = f"\n  and {len(found) - 12} more" if len(found) > 12 else ""

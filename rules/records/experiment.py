@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from msgspec import Meta
 
+from rules.logs.text import plural, printable
 from rules.records.codec import OLDER, Damage, Document, Index, Int64, PositiveCount, Record, decode
 from rules.records.run_set import Kind, Options
 
@@ -183,6 +184,30 @@ def read_group(folder: Path) -> Group | None:
     """Read what the run sets in `folder` have to do with each other; None where nothing says it."""
     record = read_experiment(folder)
     return None if record is None else Group(folder / EXPERIMENT_FILE, record)
+
+
+_WORDS: Final[dict[ReadsAs, str]] = {"pair": "pair", "pairs": "suite", "table": "sweep", "trials": "search"}
+_MAX_LISTED: Final = 12
+
+
+def not_one_set(folder: Path) -> str | None:
+    """Say of a group's folder, which was given for one set, what it is, which commands show it, and its sets; None of
+    any other folder, and of a group whose file is damaged."""
+    record = read_experiment(folder)
+    if not isinstance(record, ExperimentRecord):
+        return None
+    sets = [str(folder / name) for name in record.folders if name is not None]
+    word = _WORDS.get(record.reads_as, "group")
+    shows = f"{_command('report', str(folder))} shows it"
+    if record.reads_as == "pair" and len(sets) == 2:
+        shows = f"{_command('compare', *sets)} compares its sides, {shows}"
+    listed = "".join(f"\n  {printable(each)}" for each in sets[:_MAX_LISTED])
+    more = f"\n  and {len(sets) - _MAX_LISTED} more" if len(sets) > _MAX_LISTED else ""
+    return f"is a {word} of {plural(len(sets), 'set')}, not one set: {shows}. For one of them give:{listed}{more}"
+
+
+def _command(*words: str) -> str:
+    return f"'{printable(shlex.join(['dlrmbench', *words]))}'"
 
 
 def is_table(record: ExperimentRecord | Damage | None) -> bool:

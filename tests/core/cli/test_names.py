@@ -10,6 +10,7 @@ import click
 import pytest
 from log_builder import make_runs
 from past_sets import past_sets
+from records_builder import group_content, write_group
 from report_builder import write_run_set
 from seams import READING, reading
 
@@ -18,6 +19,7 @@ from harness.cli.shared.options import ResultPath
 from harness.cli.shared.requests import _find_beside
 from harness.run_sets.names import find_named, link_latest, names_to_give
 from rules.benchmarks.loader import load_benchmark
+from rules.records.experiment import not_one_set
 
 
 @pytest.fixture
@@ -178,3 +180,37 @@ def test_a_file_with_a_colon_in_its_name_is_that_file(command: Any, results: Pat
     odd = tmp_path / "r.json:base.json"
     odd.write_text(command("report", "new", "--format", "json", "--no-second-opinion")[1])
     assert command("report", odd, "--format", "csv")[1].count("\ndlrm_tiny-new") >= 5
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("compare", "PAIR"), 2),
+        (("compare", "PAIR", "base"), 8),
+        (("diff", "base", "PAIR"), 8),
+        (("versus", "PAIR", "--threads", "1"), 2),
+        (("data", "predict", "dlrm_tiny", "PAIR", "-o", "logits.parquet"), 8),
+    ],
+)
+def test_a_group_where_a_set_is_asked_says_what_it_is_and_which_command_shows_it(
+    words: tuple[str, ...], expected: int, command: Any, results: Path
+) -> None:
+    pair = results / "beside-dlrm_tiny-20260106T000000Z"
+    for side in ("base", "new"):
+        write_run_set(pair / side)
+    write_group(pair, group_content("sides", "pair", [{"label": side, "folder": side} for side in ("base", "new")]))
+    code, out, err = command(*(str(pair) if word == "PAIR" else word for word in words))
+    assert (code, out) == (expected, "")
+    assert f"{pair}" in err and "is a pair of 2 sets, not one set: " in err
+    assert f"'dlrmbench compare {pair}/base {pair}/new' compares its sides, 'dlrmbench report {pair}' shows it" in err
+    assert err.endswith(f"\n  {pair}/base\n  {pair}/new\n")
+
+
+def test_a_sweep_says_so_and_lists_the_first_of_its_sets(tmp_path: Path) -> None:
+    members = [{"label": str(number), "folder": str(number)} for number in range(14)]
+    write_group(tmp_path, group_content("matrix", "table", members))
+    said = str(not_one_set(tmp_path))
+    assert said.startswith(f"is a sweep of 14 sets, not one set: 'dlrmbench report {tmp_path}' shows it. ")
+    assert said.endswith(f"\n  {tmp_path}/11\n  and 2 more")
+    write_group(tmp_path, {"schema_version": 3})
+    assert not_one_set(tmp_path) is not_one_set(tmp_path / "nowhere") is None
