@@ -29,6 +29,16 @@ from reports.render.html import embed_json, render_html
 from reports.statistics.ratios import factor_from
 from reports.text.formatting import interval, plural, si, utc
 
+TERMS = {
+    "Line": "Sets of one benchmark, configuration, system and data in the order of time, by one quantity.",
+    "Change": "A step of a line that is far more likely than chance, drift or a steady trend.",
+    "Code": "The digest of the product's files that made a set: changed files have another, without a commit, too.",
+    "Interval": "Where a set's mean lies by its own runs, at 95 %, if runs are independent: of its hour alone.",
+    "In turns": "Both sides measured alternately with equal seeds, so that what drifts meets both alike.",
+    "95 % of sets": "Where sets of one code lie between two changes, by how far those on the line differ.",
+}
+"""What the page's words mean."""
+
 
 def render_history(
     lines: Sequence[Timeline], num_left_out: int, *, command: str = "", now: datetime | None = None
@@ -51,7 +61,7 @@ def render_history(
             badges=(),
             tags=(),
             groups=(),
-            glossary=(),
+            glossary=tuple(Fact(name=word, value=meaning) for word, meaning in TERMS.items()),
             rules=(),
             footnotes=(),
             colophon=colophon(now or datetime.now(UTC)),

@@ -130,7 +130,10 @@ def read_timelines(folder: Path) -> tuple[tuple[Timeline, ...], int]:
     joined.sort(key=lambda line: -line.points[-1].time_ms)
     joined = _tell_apart(joined)
     found = find_changes([line.values for line in joined])
-    num_left_out = len(trained) + len(measured) - len(seen - {()})
+    read = {result_set.root for result_set in inventory.result_sets}
+    read |= {place for place, _ in find_in_processes(inventory)}
+    num_bare = len(set(inventory.run_sets) - read)  # of which no run was finished
+    num_left_out = len(trained) + len(measured) + num_bare - len(seen - {()})
     return tuple(map(_with_changes, joined, found)), num_left_out
 
 

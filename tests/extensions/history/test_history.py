@@ -10,8 +10,10 @@ import jsonschema
 import pytest
 from log_builder import make_runs, write_set
 from records_builder import process_content, run_set_content, throughput_content
-from report_builder import write_run_set
+from report_builder import Page, write_run_set
 
+from harness.extensions.history.page import TERMS, render_history
+from harness.extensions.history.timelines import read_timelines
 from reports.results.logs import gather
 from reports.schemas import DOCUMENTS
 from rules.benchmarks.loader import canonical_sha256, load_benchmark
@@ -72,6 +74,15 @@ def test_history_lists_every_set_newest_first(command: Any, results: Path) -> No
     assert by_name["whole"]["score_s"] == pytest.approx(gather([results / "whole"])[0].score.score_s)
     assert (by_name["part"]["num_done"], by_name["part"]["num_runs"]) == (2, 5)
     assert by_name["measured"]["throughput_samples_per_s"] == pytest.approx(1000 / 0.52, rel=1e-3)
+
+
+def test_the_page_counts_every_set_that_is_on_no_line_and_explains_its_words(results: Path) -> None:
+    lines, num_left_out = read_timelines(results)
+    assert {point.result.label for line in lines for point in line.points} == {"whole", "measured"}
+    assert num_left_out == 5  # part, empty, under_way, bad, lost
+    page = Page(render_history(lines, num_left_out)).text
+    assert "5 sets on no line" in page
+    assert all(TERMS[word] in page for word in ("Line", "Change", "Interval"))
 
 
 def test_history_has_four_forms_and_a_limit(command: Any, results: Path) -> None:
