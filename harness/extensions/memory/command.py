@@ -253,4 +253,4 @@ def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: P
     study = tiers_study(trace, question, definition, place)
     asks_more = question.hit_rate or question.fit_bytes or question.fleet  # its table is the last one
     inputs = [folder, *map(Path, names), *([] if benchmark is None else [Path(benchmark)])]
-    keep_study(study, output, f"tiers-{folder.name}", form, inputs=inputs, table=-1 if asks_more else 1, closes=True)
+    keep_study(study, output, f"tiers-{folder.name}", form, inputs=inputs, table=-1 if asks_more else 0, closes=True)

@@ -73,8 +73,8 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
     said = [_say_wait(setup, pool) for setup, pool in product(setups, question.pools)]
     needs = f"What has to be read from the tier{_say_shares(question)}"
     tables = [
-        make_table(needs, _list_needs(trace), map(_say_need, setups)),
         make_table("What a query waits for", _WAITS, [each.row for each in said]),
+        make_table(needs, _list_needs(trace), map(_say_need, setups)),
     ]
     tables += [] if question.rate is None else [_vary_rate(setups)]
     findings = [*caches.answers, *_order(said), *_say_highest(said), *_say_warm_up(lookups, setups, first)]

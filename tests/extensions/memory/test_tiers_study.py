@@ -34,6 +34,7 @@ from reference_models.data.traces.stack_distances import MissRatioCurve, measure
 from reference_models.data.traces.trace import AccessTrace
 from reference_models.process.errors import ConfigError
 from reports.page.head import provenance_of_study
+from reports.page.studies.study import study_sections
 from rules.errors import DefinitionError
 from rules.records.study import StudyRecord
 
@@ -294,9 +295,11 @@ def test_no_p99_is_said_of_few_queries() -> None:
     assert "of 199 counted queries, too few for a p99" in study.findings[0]
 
 
-def test_the_machine_of_a_study_is_its_tiers() -> None:
+def test_the_machine_of_a_study_is_its_tiers_and_its_page_begins_with_what_a_query_waits_for() -> None:
     study = tiers_study(made_trace(), question("nand", "cxl", num_devices=2), None, "a test")
     assert provenance_of_study(study).machine == "2 devices of nand and cxl, modelled"
+    first, second, *_ = study_sections(study, "study1")
+    assert first.heading == "What a query waits for" and second.heading.startswith("What has to be read")
 
 
 def test_a_hit_rate_that_no_cache_has_is_said_to_be_none() -> None:
