@@ -19,6 +19,8 @@ from rules.records.experiment import ExperimentRecord
 from rules.records.kinds import is_logged
 from rules.records.study import Cell, Origin, Parameter, StudyRecord, StudyTable
 
+_REGRET = "Regret is how far the best trial so far is from the best of all, as a share of that."
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Again:
@@ -64,7 +66,7 @@ def make_search_study(
             Parameter(name=name, value=value, unit=None, source="given", note=why if name == "sampler" else None)  # type: ignore[arg-type]
             for name, value in given
         ],
-        findings=[say_found(search, trials, again), *([early] if len(trials) < num_asked else [])],
+        findings=[say_found(search, trials, again), *([early] if len(trials) < num_asked else []), _REGRET],
         seed=record.base_seed,
     )
 
