@@ -142,6 +142,8 @@ class BestSide:
     is_of_time: bool
     refused: Sequence[str]
     """INVALID ones, which are not compared."""
+    controls: Sequence[str] = ()
+    """Those that nobody can have, which the others are held to: none of them is named the best."""
     verdict: str = ""
     """The verdict of the one comparison of two alone, which says what is alike; else empty."""
 
@@ -152,9 +154,15 @@ class BestSide:
         rest += f" ({percent(BEST_CONFIDENCE, 0)} over all pairs)."
         if self.verdict:
             rest = f"{self.alike[0]} beside it: {self.verdict}." if self.alike else f"The other is {worse}."
-        return f"{word}: {self.label} ({self.value}). {rest}" + (
-            f" INVALID: {', '.join(self.refused)}." if self.refused else ""
+        return (
+            f"{word}: {self.label} ({self.value}). {rest}"
+            + (f" INVALID: {', '.join(self.refused)}." if self.refused else "")
+            + (f" Control, which no user can have: {', '.join(self.controls)}." if self.controls else "")
         )
+
+
+_CONTROLS = {"id_map.kind": "classes"}
+"""By key the value that is measured to hold others to: the latent classes that a click log was generated from."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -295,7 +303,8 @@ def _find_pair(rows: Sequence[SweepRow]) -> tuple[Result, Result, Comparison] | 
 
 
 def find_best(sides: Sequence[Result], pair: Comparison | None = None) -> BestSide | None:
-    """Find the best of those that the rules accept; None without two to compare, and where benchmarks differ.
+    """Find the best of those that the rules accept and that are no control; None without two to compare, and where
+    benchmarks differ.
 
     All others of them are compared with it, as it is the data that chose it. Of two alone `pair` compares the second
     with the first, and its verdict is the only one.
@@ -304,6 +313,9 @@ def find_best(sides: Sequence[Result], pair: Comparison | None = None) -> BestSi
     sides = [side for side in sides if side.outcome != "invalid"]
     if len({side.benchmark_name for side in sides}) != 1:
         return None
+    controls = [side.label for side in sides if _is_control(side)]
+    if len(sides) - len(controls) > 1:
+        sides = [side for side in sides if not _is_control(side)]
     whole = sides[0].quantities[0]
     factor = factor_of(whole)
     means = {
@@ -329,8 +341,15 @@ def find_best(sides: Sequence[Result], pair: Comparison | None = None) -> BestSi
         num_compared=len(means),
         is_of_time=factor.is_of_time,
         refused=refused,
+        controls=controls,
         verdict="" if pair is None else pair.verdict,
     )
+
+
+def _is_control(side: Result) -> bool:
+    """Return whether a set is of a value that only a generator knows, so that no user can have it."""
+    config = {} if side.asked is None else side.asked.config
+    return any(key in config and config[key].value == value for key, value in _CONTROLS.items())
 
 
 def find_alike(best: Result, others: Sequence[Result], context: GroupContext | None = None) -> list[str]:

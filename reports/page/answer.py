@@ -108,6 +108,7 @@ def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = F
     """Name the best of many; `is_of_batches`: they differ in the batch size and were trained to no target."""
     word = "fastest" if found.is_of_time else "best"
     refused = f"; INVALID: {names(found.refused)}" if found.refused else ""
+    refused = (f"; {names(found.controls)} is a control, which no user can have" if found.controls else "") + refused
     if len(found.alike) == found.num_compared - 1:
         return f"{_none_apart(of_all, found.num_compared, word, found.label)}: {what.lower()}{refused}"
     alike = f"; not shown to differ from it: {names(found.alike)}" if found.alike else ""

@@ -15,6 +15,7 @@ from report_builder import write_run_set
 from reports.comparison.comparison import compare_results
 from reports.comparison.export import remarks
 from reports.comparison.history import read_history
+from reports.comparison.sweep import find_best
 from reports.comparison.wording import sentence
 from reports.page.content import gather_everything
 from reports.page.report import render_report
@@ -85,6 +86,18 @@ def test_the_machine_has_the_numbers_that_tell_processors_of_one_name_apart(tmp_
     path.write_text(json.dumps(content))
     _, page = page_of(tmp_path / "one")
     assert head_of(page)["Machine"] == "2 × Example 9000 (family 25 model 17, 2 cores)"
+
+
+def test_a_control_that_no_user_can_have_is_not_named_the_best(tmp_path: Path) -> None:
+    folders = [
+        measure(tmp_path / kind, "quality", [value * factor for factor in NOISE], **{"id_map.kind": kind})
+        for kind, value in (("hash", 0.60), ("learned", 0.65), ("classes", 0.70))
+    ]
+    title, _ = page_of(*folders)
+    assert title.startswith("learned is the best of 3 configurations of dlrm_tiny: ")
+    assert title.endswith("; classes is a control, which no user can have")
+    best = find_best([read_measured(folder, "quality") for folder in folders])
+    assert str(best).startswith("Best: learned (") and str(best).endswith("Control, which no user can have: classes.")
 
 
 def test_of_several_benchmarks_none_is_the_fastest(tmp_path: Path) -> None:
