@@ -1,5 +1,6 @@
 """The sentence with which a page or a group of configurations opens: which is the fastest, by how much, of what."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from reports.comparison.comparison import GroupContext, compare_results
@@ -35,8 +36,19 @@ def answer(group: Sequence[Result], comparisons: Sequence[Comparison], context: 
     if is_own and len(group) == 2 and len(comparisons) == 1 and (found := _of_two(group, comparisons[0], "trains")):
         return found
     found = _fastest(group, context) if is_own else ""
-    refused = [result.label for result in group if result.outcome == "invalid"]
-    return (found or what_there_is(group)) + (f"; INVALID: {names(refused)}" if refused else "")
+    return (found or what_there_is(group)) + judged_words(group)
+
+
+def judged_words(sets: Sequence[Result]) -> str:
+    """Return '; INVALID: a, b', or where all are official what the rules say of them: ': both VALID by the rules'."""
+    if refused := [result.label for result in sets if result.outcome == "invalid"]:
+        return f"; INVALID: {names(refused)}"
+    outcomes = Counter(result.outcome for result in sets)
+    if any(result.status == "own" for result in sets) or None in outcomes:
+        return ""
+    if outcomes["valid"] == len(sets):
+        return f": {'both' if len(sets) == 2 else 'all'} VALID by the rules"
+    return f": {', '.join(f'{number} {str(outcome).upper()}' for outcome, number in sorted(outcomes.items()))}"
 
 
 def what_there_is(sets: Sequence[Result]) -> str:

@@ -16,7 +16,7 @@ from reports.document.blocks import Block, Bullets
 from reports.document.glossary import footnotes, page_glossary, registered, standing_line
 from reports.document.page import GroupView, PageSection, PageView
 from reports.kinds.details import details_of
-from reports.page.answer import answer, answer_measured, answer_sweep, what_there_is
+from reports.page.answer import answer, answer_measured, answer_sweep, judged_words, what_there_is
 from reports.page.content import ReportContent
 from reports.page.contents import ResultGroup, brief_section, group_sections, swept_sections
 from reports.page.head import page_head
@@ -153,7 +153,7 @@ def _headline(
     if len(sets) == 1:
         return headline(sets[0])
     if sets:
-        return groups[0].finding if num_logged == 1 else what_there_is(sets)
+        return groups[0].finding if num_logged == 1 else what_there_is(sets) + judged_words(sets)
     measured, sweeps = gathered.measured, gathered.sweeps
     answers = {details_of(kind).answer for kind in _kinds(gathered)}
     answer_of = answers.pop() if len(answers) == 1 else None

@@ -96,6 +96,22 @@ def test_of_official_results_the_invalid_ones_alone_are_named(tmp_path: Path) ->
     assert title(tmp_path) == "2 configurations of dlrm_dcnv2; INVALID: Broken · example"
 
 
+@pytest.mark.parametrize(
+    ("num_runs", "expected"),
+    [
+        ({"A": 10, "B": 10}, "2 configurations of dlrm_dcnv2: both VALID by the rules"),
+        ({"A": 10, "B": 10, "C": 3}, "3 configurations of dlrm_dcnv2: 1 INCOMPLETE, 2 VALID"),
+    ],
+)
+def test_the_title_of_official_results_says_what_the_rules_say_of_them(
+    tmp_path: Path, num_runs: dict[str, int], expected: str
+) -> None:
+    dcnv2 = load_benchmark("dlrm_dcnv2")
+    for name, number in num_runs.items():
+        write_set(tmp_path / name, dcnv2, make_runs(dcnv2, number, ours=False), ours=False)
+    assert title(tmp_path) == expected
+
+
 def test_of_several_problems_each_opens_with_its_own_sentence(tmp_path: Path) -> None:
     for name, throughput in (("a", 4000.0), ("b", 9000.0), ("c", 2000.0)):
         write(tmp_path, name, throughput)
