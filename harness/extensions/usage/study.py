@@ -20,6 +20,7 @@ from rules.records.load import LoadRecord
 from rules.records.study import TIMELINE, Cell, Origin, Parameter, Scalar, Source, StudyRecord
 
 TIMELINE_S = 1.0
+_PARTS = "What the models' scores are made of"
 Point = Sequence[MeasuredUsage]
 """What all processes found of one usage, in their order: at least one."""
 Columns = tuple[tuple[str, str | None, Origin], ...]
@@ -45,12 +46,14 @@ def make_usage_study(
     note = f"; stand-ins, MLPs of ours: {', '.join(stand_ins)}" if stand_ins else ""
     head: Columns = () if axis is None else ((axis, None, "given"),)
     scores, processes, findings = list[tuple[Cell, ...]](), list[tuple[Cell, ...]](), list[str]()
-    models, retrievals = list[tuple[Cell, ...]](), list[tuple[str, Curve]]()
+    models, parts = list[tuple[Cell, ...]](), list[tuple[Cell, ...]]()
+    retrievals = list[tuple[str, Curve]]()
     for point in points:
         key = () if axis is None else (point[0].text,)
         scores.append((*key, *_list_score(point, counting)))
         processes += [(*key, *row) for row in _list_processes(point, counting, loads)]
-        models += [(*key, *_list_model(point, name, counting, origin)) for name in point[0].usage.models]
+        models += [(*key, *_list_model(point, name, counting)) for name in point[0].usage.models]
+        parts += [(*key, *_list_parts(point, name, counting, origin)) for name in point[0].usage.models]
         for name in point[0].trials:
             trials = [*chain.from_iterable(each.trials[name] for each in point)]
             retrievals.append((point[0].text, make_curve(name, point[0].usage.models[name], trials)))
@@ -58,6 +61,7 @@ def make_usage_study(
     tables = [
         make_table(f"Score{note}", (*head, *_score_columns(origin)), scores),
         make_table(f"Models{note}", (*head, *_model_columns(origin)), models),
+        make_table(f"{_PARTS}{note}", (*head, *_part_columns(origin)), parts),
     ]
     if retrievals:
         rows = [((text,) if axis else ()) + row for text, curve in retrievals for row in curve.rows()]
@@ -163,25 +167,16 @@ def _list_processes(point: Point, counting: Counting, loads: Sequence[LoadRecord
 
 
 def _model_columns(origin: Origin) -> Columns:
-    on_virtual: Columns = (("Dropped on the virtual clock", None, "simulated"), ("p99 on it", "s", "simulated"))
-    beside = on_virtual if origin == "measured" else ()
     return (
         ("Model", None, "given"), ("Items", None, "given"), ("Rate", "/s", "given"), ("Deadline", "s", "given"),
         ("Service", "s", "measured"), ("Requested", None, "computed"), ("Dropped", None, origin),
-        ("Late", None, origin), ("p50", "s", origin), ("p99", "s", origin), *beside,
-        ("Real-time score", None, origin), ("Quality of experience", None, origin), ("Energy", "J", "measured"),
-        ("Score", None, origin),
+        ("Late", None, origin), ("p50", "s", origin), ("p99", "s", origin),
     )  # fmt: skip
 
 
-def _list_model(point: Point, name: str, counting: Counting, origin: Origin) -> tuple[Cell, ...]:
-    """List one model over all processes: counts and latencies of all frames, means of the scores."""
-    usage, beside = point[0].usage, tuple[Cell, ...]()
-    score = _join(point, name, counting)
-    if origin == "measured":
-        simulated = join_scores([each.score(name, each.simulated, counting) for each in point])
-        beside = (simulated.dropped, _percentile(simulated.latencies_s, 0.99))
-    energies_j = [each.energies_j[name] for each in point if name in each.energies_j]
+def _list_model(point: Point, name: str, counting: Counting) -> tuple[Cell, ...]:
+    """List one model over all processes: counts and latencies of all frames."""
+    usage, score = point[0].usage, _join(point, name, counting)
     return (
         name,
         usage.models[name].items,
@@ -192,12 +187,28 @@ def _list_model(point: Point, name: str, counting: Counting, origin: Origin) -> 
         score.dropped,
         score.late,
         *(_percentile(score.latencies_s, share) for share in (0.5, 0.99)),
-        *beside,
-        score.real_time,
-        score.quality,
-        fmean(energies_j) if energies_j else None,
-        score.score,
     )
+
+
+def _part_columns(origin: Origin) -> Columns:
+    on_virtual: Columns = (("Dropped on the virtual clock", None, "simulated"), ("p99 on it", "s", "simulated"))
+    return (
+        ("Model", None, "given"), ("Score", None, origin), ("Real-time score", None, origin),
+        ("Quality of experience", None, origin), ("Energy", "J", "measured"),
+        *(on_virtual if origin == "measured" else ()),
+    )  # fmt: skip
+
+
+def _list_parts(point: Point, name: str, counting: Counting, origin: Origin) -> tuple[Cell, ...]:
+    """List what a model's score is made of, means over all processes, and what the virtual clock says of a measured
+    one: counts and latencies of all frames."""
+    score, beside = _join(point, name, counting), tuple[Cell, ...]()
+    if origin == "measured":
+        simulated = join_scores([each.score(name, each.simulated, counting) for each in point])
+        beside = (simulated.dropped, _percentile(simulated.latencies_s, 0.99))
+    energies_j = [each.energies_j[name] for each in point if name in each.energies_j]
+    energy_j = fmean(energies_j) if energies_j else None
+    return (name, score.score, score.real_time, score.quality, energy_j, *beside)
 
 
 def _join(point: Point, name: str, counting: Counting) -> ModelScore:

@@ -92,7 +92,7 @@ def test_energy_is_scored_where_it_was_measured_and_said_to_be_absent_elsewhere(
     usage = parse_usage({"usage": {"title": "a test", "source": "a test", "duration_s": 1}, "a": model}, "a test")
     found = measure(usage, 1)
     made = study.make_usage_study([[found]], None, "released", 1, [LOAD], num_threads=1)
-    (row,) = rows_of(made, "Models")
+    (row,) = rows_of(made, "What the models' scores")
     (energy,) = (each for each in made.parameters if each.name == "energy of a frame")
     if energy_j is None:
         assert (row["Energy"], energy.value, energy.note) == (None, "not given", "EN is 1. no counter here.")
