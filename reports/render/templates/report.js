@@ -13,6 +13,11 @@
   const remember = (value) => { try { localStorage.setItem("dlrmbench-theme", value); } catch { /* file: without storage */ } };
   const recall = () => { try { return localStorage.getItem("dlrmbench-theme"); } catch { return null; } };
 
+  const phone = matchMedia("(max-width: 640px)");
+  const fold = () => document.querySelectorAll(".made").forEach((one) => { one.open = !phone.matches; });
+  phone.addEventListener("change", fold);
+  fold();
+
   const themes = ["auto", "light", "dark"];
   const apply = (theme, toggle) => {
     if (theme === "auto") root.removeAttribute("data-theme"); else root.setAttribute("data-theme", theme);

@@ -58,7 +58,7 @@ def test_the_title_has_the_subject_and_an_answer(written: tuple[str, str]) -> No
 
 def test_the_head_names_machine_date_command_and_code(written: tuple[str, str]) -> None:
     page = written[1]
-    head = page.partition('<dl class="head">')[2].partition("</dl>")[0]
+    head = "".join(re.findall('<dl class="head">(.*?)</dl>', page, re.DOTALL))
     rows = dict(re.findall(r"<dt>([^<]*)</dt><dd>(.*?)</dd>", head))
     assert [row for row in rows if row != "Differs"] == [*HEAD]
     assert all(rows[row] for row in HEAD), rows
@@ -132,7 +132,10 @@ def test_nothing_leaves_its_chart_or_the_page_and_nothing_is_asked_for(
 ) -> None:
     path = tmp_path / "page.html"
     path.write_text(written[1], encoding="utf-8")
-    with browser.tab(path.as_uri(), width=width, features=[("prefers-color-scheme", scheme)]) as tab:
+    with browser.tab(path.as_uri(), width=width, height=740, features=[("prefers-color-scheme", scheme)]) as tab:
+        assert tab.evaluate("document.querySelector('details.made').open") is (width > 640)
+        answered = tab.evaluate("document.querySelector('nav').getBoundingClientRect().bottom")
+        assert answered < 740, "a phone's first screen has more than the head"
         tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         assert tab.evaluate(_OUTSIDE) == []
         assert tab.evaluate("document.documentElement.scrollWidth") <= width

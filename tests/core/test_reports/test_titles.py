@@ -70,7 +70,7 @@ def page_of(*folders: Path) -> tuple[str, str]:
 
 def head_of(page: str) -> dict[str, str]:
     """The rows of a page's head, by name."""
-    head = page.partition('<dl class="head">')[2].partition("</dl>")[0]
+    head = "".join(re.findall('<dl class="head">(.*?)</dl>', page, re.DOTALL))
     rows = re.findall(r"<dt>([^<]*)</dt><dd>(.*?)</dd>", head)
     return {name: html.unescape(re.sub("<[^>]*>", "", text)) for name, text in rows}
 
