@@ -1,17 +1,21 @@
-"""Misses of LRU caches, from exact stack distances: when they are warm, how large one must be, how one is shared."""
+"""Misses of caches: when they are warm, how large one must be, how one is shared.
 
-from collections.abc import Sequence
+Those of LRU are exact, from stack distances; caches of other policies are simulated.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.extensions.memory.policies import LRU, POLICIES, Flags, number_rows
 from reference_models.data.traces.stack_distances import MissRatioCurve, StackDistances
 from reference_models.data.traces.trace import AccessTrace
 
 Ids = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 _FINEST, _STEPS = 2.0**-8, 33
@@ -21,6 +25,52 @@ TENTHS = 5
 """Most tenths of a trace that warm a cache up: a half is left to be counted."""
 _FLAT, _FLAT_SHARE = 0.005, 0.02
 """A miss ratio is as the second half's where it is so near, absolutely and as a share of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cache:
+    """A cache of the rows of all tables, or one of each table that share its rows."""
+
+    num_rows: int
+    """Rows, or units where rows differ in size."""
+    share: float | None
+    """Its size, as a share of the rows of tables below DRAM; None without one."""
+    words: str = ""
+    """What to call it beside the tier; empty without one."""
+    of_tables: tuple[int, ...] | None = None
+    """Rows of the cache of each table; None of one cache of all."""
+    policy: str = LRU
+    """The name of its policy in POLICIES."""
+
+
+class Curve(Protocol):
+    """What caches of every size miss of one table's rows."""
+
+    @property
+    def num_lookups(self) -> int: ...
+
+    def misses(self, num_rows: Ids) -> Floats:
+        """Return how many lookups miss caches of `num_rows` rows each."""
+        ...
+
+    def miss_ratio(self, num_rows: int) -> float:
+        """Return the share of lookups that miss a cache of `num_rows` rows."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SimulatedCurve:
+    """What caches of a policy miss of one table's rows, of the sizes that are asked for."""
+
+    num_lookups: int
+    count_misses: Callable[[int], int]
+    """Simulates a cache of so many rows."""
+
+    def misses(self, num_rows: Ids) -> Floats:
+        return np.array([self.count_misses(size) for size in num_rows.tolist()], dtype=np.float64)
+
+    def miss_ratio(self, num_rows: int) -> float:
+        return float(self.misses(np.array([num_rows]))[0]) / max(1, self.num_lookups)
 
 
 class Lookups:
@@ -52,6 +102,8 @@ class Lookups:
         self._of_tables = np.diff(trace.offsets).reshape(self.num_tables, self.num_samples, per_query).sum(axis=2)
         if are_below is not None:
             self._of_tables *= np.asarray(are_below)[:, None]
+        self._simulated = dict[tuple[Cache, int], Flags]()
+        self._numbered = dict[int, tuple[list[int], list[int]]]()
 
     @cached_property
     def distances(self) -> Floats:
@@ -68,11 +120,42 @@ class Lookups:
             found[is_own] = StackDistances().update(self.keys[is_own], np.ones(int(is_own.sum())))
         return found
 
-    def missed(self, num_rows: int, of_tables: Sequence[int] | None) -> Flags:
-        """Return which lookups miss an LRU cache of `num_rows`, or one of each table of so many rows."""
-        if of_tables is not None:
-            return np.asarray(self.own_distances >= np.asarray(of_tables, dtype=np.float64)[self.tables])
-        return self.distances >= num_rows if num_rows else np.ones(len(self.keys), dtype=bool)
+    def missed(self, cache: Cache, first: int) -> Flags:
+        """Return which lookups miss a cache [lookups]; a static set is chosen by the samples before `first`."""
+        if cache.policy != LRU:
+            if (cache, first) not in self._simulated:
+                self._simulated[cache, first] = self._simulate(cache, first)
+            return self._simulated[cache, first]
+        if cache.of_tables is not None:
+            return np.asarray(self.own_distances >= np.asarray(cache.of_tables, dtype=np.float64)[self.tables])
+        return self.distances >= cache.num_rows if cache.num_rows else np.ones(len(self.keys), dtype=bool)
+
+    def _simulate(self, cache: Cache, first: int) -> Flags:
+        if cache.of_tables is None:
+            find_misses, start = POLICIES[cache.policy].find_misses, int(np.searchsorted(self.samples, first))
+            return find_misses(*number_rows(self.keys, self.units), cache.num_rows, start)
+        found = np.ones(len(self.keys), dtype=bool)
+        for table, size in enumerate(cache.of_tables):
+            found[self.tables == table] = self._simulate_table(table, cache.policy, size, first)
+        return found
+
+    def _simulate_table(self, table: int, policy: str, size: int, first: int) -> Flags:
+        """Return which lookups of a table miss a cache of so many of its rows."""
+        is_own = self.tables == table
+        if table not in self._numbered:
+            self._numbered[table] = number_rows(self.keys[is_own], np.ones(int(is_own.sum()), np.int64))
+        start = int(np.searchsorted(self.samples[is_own], first))
+        return POLICIES[policy].find_misses(*self._numbered[table], size, start)
+
+    def simulated_curve(self, first: int, table: int, policy: str) -> SimulatedCurve:
+        """Return what caches of a policy and every size miss of a table from sample `first` on; local rows hit."""
+        num_before = int(np.searchsorted(self.samples[self.tables == table], first))
+
+        @cache
+        def count(size: int) -> int:
+            return int(self._simulate_table(table, policy, size, first)[num_before:].sum())
+
+        return SimulatedCurve(num_lookups=int(self._of_tables[table, first:].sum()), count_misses=count)
 
     def miss_ratio(self, missed: Flags, first: int = 0, stop: int | None = None) -> float:
         """Return the share of the lookups of samples from `first` to `stop` that miss, of local rows included."""
@@ -109,20 +192,6 @@ class Lookups:
         half, last = self.first_of(TENTHS), self.num_samples * 3 // 4
         third, fourth = self.miss_ratio(missed, half, last), self.miss_ratio(missed, last)
         return (third, fourth) if third - fourth > max(_FLAT, 2 * _FLAT_SHARE * third) else None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cache:
-    """An LRU cache of the rows of all tables, or one of each table that share its rows."""
-
-    num_rows: int
-    """Rows, or units where rows differ in size."""
-    share: float | None
-    """Its size, as a share of the rows of tables below DRAM; None without one."""
-    words: str = ""
-    """What to call it beside the tier; empty without one."""
-    of_tables: tuple[int, ...] | None = None
-    """Rows of the cache of each table; None of one cache of all."""
 
 
 def find_size(curve: MissRatioCurve, hit_rate: float) -> int | None:
@@ -163,7 +232,7 @@ def fit_sizes(
 
 
 def fit_caches(
-    curves: Sequence[MissRatioCurve], num_rows: Sequence[int], max_rows: int, units: Sequence[int] | None = None
+    curves: Sequence[Curve], num_rows: Sequence[int], max_rows: int, units: Sequence[int] | None = None
 ) -> tuple[tuple[int, ...], ...]:
     """Return two choices of cache rows per table, `max_rows` in all: the fewest misses, and one load factor.
 
@@ -181,6 +250,6 @@ def fit_caches(
     return min(fitted, uniform, key=lambda chosen: count_misses(curves, chosen)), uniform
 
 
-def count_misses(curves: Sequence[MissRatioCurve], sizes: Sequence[int]) -> float:
-    """Return the misses of all tables, each with an LRU cache of its own."""
+def count_misses(curves: Sequence[Curve], sizes: Sequence[int]) -> float:
+    """Return the misses of all tables, each with a cache of its own."""
     return sum(float(curve.misses(np.array([size]))[0]) for curve, size in zip(curves, sizes, strict=True))

@@ -170,7 +170,16 @@ def trace(
     "caches",
     type=several(share),
     metavar="SHARE,…",
-    help="LRU caches in DRAM, as shares of the rows below DRAM.",
+    help="Caches in DRAM, as shares of the rows below DRAM.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    type=several(click.Choice(["lru", "lfu", "static"])),
+    default="lru",
+    show_default=True,
+    metavar="NAME,…",
+    help="Policies of these caches, as of 'trace'. A static set has the rows that the warm-up looks up most.",
 )
 @click.option("--rate", type=amount, metavar="NUMBER", help="Queries a second.  [default: none waits]")
 @click.option("--fit-cache", "fit_bytes", type=SizeParam(), help="Share so much memory among the tables.")
@@ -179,7 +188,8 @@ def trace(
     "--warm-up",
     type=fraction,
     metavar="SHARE",
-    help="Share of the trace that fills caches, not counted.  [default: until misses are as in its second half]",
+    help="Share of the trace that fills caches, not counted.  [default: until LRU misses as in its second half; "
+    "half of it for other policies]",
 )
 @click.option(
     "--devices", "num_devices", type=click.IntRange(1, 64), default=1, help="Devices of the memory.  [default: 1]"

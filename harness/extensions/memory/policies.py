@@ -1,7 +1,7 @@
-"""What caches of other policies than LRU miss: each kept over a trace, lookup by lookup.
+"""What caches of several policies miss: each kept over a trace, lookup by lookup.
 
-A cache sees the whole trace, and the misses of its second half count, so that none is empty then and a static set is
-judged by lookups that it was not chosen by.
+A cache sees the whole trace, and the misses after its start count (of `trace` those of the second half), so that none
+is empty then and a static set is judged by lookups that it was not chosen by.
 """
 
 from collections import OrderedDict
@@ -9,43 +9,47 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reference_models.data.traces.trace import Ids
+
+Flags = NDArray[np.bool_]
 
 
 class Policy(NamedTuple):
     """A rule by which a cache gives up rows."""
 
     title: str
-    count_misses: Callable[[Sequence[int], Sequence[int], int, int], int]
-    """(keys, units of the row of each key, units of the cache, the first lookup that counts) -> misses."""
+    find_misses: Callable[[Sequence[int], Sequence[int], int, int], Flags]
+    """(keys [lookups], units of the row of each key, units of the cache, the first lookup that counts) -> whether
+    each lookup misses [lookups]."""
 
 
-def count_lru(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> int:
-    """Count the misses from lookup `start` on of a cache that gives up the row whose last lookup is longest ago."""
-    cache, used, misses = OrderedDict[int, None](), 0, 0
+def find_lru_misses(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> Flags:
+    """Find the misses of a cache that gives up the row whose last lookup is longest ago; `start` changes nothing."""
+    cache, used, missed = OrderedDict[int, None](), 0, bytearray(len(keys))
     for number, key in enumerate(keys):
         if key in cache:
             cache.move_to_end(key)
             continue
-        misses += number >= start
+        missed[number] = 1
         if (own := units[key]) > capacity:
             continue
         used += own
         while used > capacity:
             used -= units[cache.popitem(last=False)[0]]
         cache[key] = None
-    return misses
+    return np.frombuffer(missed, dtype=np.bool_)
 
 
-def count_lfu(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> int:
-    """Count the misses from lookup `start` on of LFU with dynamic ageing (Arlitt et al., 2000).
+def find_lfu_misses(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> Flags:
+    """Find the misses of LFU with dynamic ageing (Arlitt et al., 2000); `start` changes nothing.
 
     A row's priority is how often it was looked up since it came, and the cache's age when it was last; the row of the
     least, and of these the one that has had it longest, is given up, and its priority is the cache's age then.
     """
     uses, priorities, rows_of = dict[int, int](), dict[int, int](), dict[int, dict[int, None]]()
-    age = used = misses = 0
+    age, used, missed = 0, 0, bytearray(len(keys))
 
     def take(key: int) -> None:
         priority = priorities.pop(key)
@@ -57,7 +61,7 @@ def count_lfu(keys: Sequence[int], units: Sequence[int], capacity: int, start: i
         if key in priorities:
             take(key)
         else:
-            misses += number >= start
+            missed[number] = 1
             if (own := units[key]) > capacity:
                 continue
             used += own
@@ -71,11 +75,11 @@ def count_lfu(keys: Sequence[int], units: Sequence[int], capacity: int, start: i
         uses[key] += 1
         priorities[key] = age + uses[key]
         rows_of.setdefault(priorities[key], {})[key] = None
-    return misses
+    return np.frombuffer(missed, dtype=np.bool_)
 
 
-def count_static(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> int:
-    """Count the misses from lookup `start` on of rows that are never given up.
+def find_static_misses(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> Flags:
+    """Find the misses of rows that are in the cache from lookup `start` on and never given up; all before it miss.
 
     They are those of the most lookups a unit before `start`, as many as there is room for.
     """
@@ -83,14 +87,24 @@ def count_static(keys: Sequence[int], units: Sequence[int], capacity: int, start
     rows, counts = np.unique(whole[:start], return_counts=True)
     rows = rows[np.argsort(-counts / sizes[rows], kind="stable")]
     kept = rows[np.cumsum(sizes[rows]) <= capacity]
-    return int((~np.isin(whole[start:], kept)).sum())
+    return np.concatenate((np.ones(start, dtype=bool), ~np.isin(whole[start:], kept)))
 
 
+LRU = "lru"
 POLICIES: Mapping[str, Policy] = {
-    "lru": Policy("LRU", count_lru),
-    "lfu": Policy("LFU with ageing", count_lfu),
-    "static": Policy("static", count_static),
+    LRU: Policy("LRU", find_lru_misses),
+    "lfu": Policy("LFU with ageing", find_lfu_misses),
+    "static": Policy("static", find_static_misses),
 }
+
+
+def number_rows(keys: Ids, units: Ids) -> tuple[list[int], list[int]]:
+    """Number the rows of `keys` [lookups] from 0: the number of each lookup's row, and the units of each row.
+
+    `units` [lookups] are how many the row of each lookup has.
+    """
+    _, first, numbers = np.unique(keys, return_index=True, return_inverse=True)
+    return numbers.tolist(), units[first].tolist()
 
 
 def miss_ratios(keys: Ids, units: Ids, capacities: Sequence[int], names: Sequence[str]) -> dict[str, list[float]]:
@@ -98,10 +112,8 @@ def miss_ratios(keys: Ids, units: Ids, capacities: Sequence[int], names: Sequenc
 
     `keys` [lookups] are in their order, `units` [lookups] are how many the row of each has.
     """
-    start = len(keys) // 2
-    _, first, listed = np.unique(keys, return_index=True, return_inverse=True)
-    sizes, order = units[first].tolist(), listed.tolist()
+    start, (order, sizes) = len(keys) // 2, number_rows(keys, units)
     return {
-        name: [POLICIES[name].count_misses(order, sizes, each, start) / (len(keys) - start) for each in capacities]
+        name: [float(POLICIES[name].find_misses(order, sizes, each, start)[start:].mean()) for each in capacities]
         for name in names
     }

@@ -7,6 +7,7 @@ from msgspec.structs import replace as change
 
 from harness.extensions.memory.caches import Cache
 from harness.extensions.memory.fleet import Fleet
+from harness.extensions.memory.policies import LRU, POLICIES
 from harness.extensions.memory.pooling import Placement, Pool, RemoteReads, Resource, Waits, busiest, simulate_waits
 from harness.extensions.memory.tier import Tier
 from reference_models.data.table_file import Side
@@ -43,7 +44,7 @@ class TierQuestion:
     row_bytes: int
     """Bytes of a row, or of the trace's unit where rows differ in size."""
     caches: tuple[float | None, ...]
-    """Shares of the rows of tables below DRAM in an LRU cache in DRAM; None: no cache."""
+    """Shares of the rows of tables below DRAM in a cache in DRAM; None: no cache."""
     rate: float | None
     """Queries a second; None: none waits for another."""
     num_devices: int
@@ -58,10 +59,22 @@ class TierQuestion:
     warm_up: float | None = None
     """Share of the trace that fills caches and is not counted; None: up to where the miss ratio is flat."""
     fleet: Fleet | None = None
+    policies: tuple[str, ...] = (LRU,)
+    """Which rows caches give up, by names in POLICIES; each is simulated."""
     seed: int
 
+    @property
+    def is_of_lru(self) -> bool:
+        """Return whether all caches are LRU, whose misses are computed from stack distances."""
+        return self.policies == (LRU,)
+
     def __post_init__(self) -> None:
-        """Raise ConfigError of rows that are too large."""
+        """Raise ConfigError of rows that are too large, and of a smallest cache that is to be found but for LRU."""
+        if self.hit_rate is not None and not self.is_of_lru:
+            raise ConfigError(
+                "--hit-rate finds the smallest LRU cache, by its stack distances. Leave --policy out, or give "
+                "--cache sizes."
+            )
         if self.row_bytes > _MOST_ROW_BYTES:
             raise ConfigError(f"--row-size: rows of {self.row_bytes:,} bytes, expected at most {_MOST_ROW_BYTES:,}.")
 
@@ -86,6 +99,12 @@ class Setup:
     def row_bytes(self) -> int:
         """Return the bytes of rows that each of `reads` brings."""
         return self.question.row_bytes if self.granule_share_bytes is None else self.granule_share_bytes
+
+    @property
+    def policy(self) -> tuple[str | None, ...]:
+        """Return the cell of the cache's policy, None without a cache; none where all caches are LRU."""
+        title = POLICIES[self.cache.policy].title if self.cache.words else None
+        return () if self.question.is_of_lru else (title,)
 
     @property
     def label(self) -> str:

@@ -73,12 +73,17 @@ def draw_waits(
 ) -> Chart | None:
     """Draw the mean that a query waits over a column, a line for all else that rows differ in; None without one."""
     rows = rows_of(table)
-    naming = [name for name in ("Tier", "Cache", "Pool") if name != over and len({row.get(name) for row in rows}) > 1]
+    naming = [
+        name
+        for name in ("Tier", "Cache", "Policy", "Pool")
+        if name != over and len({row.get(name) for row in rows}) > 1
+    ]
     lines: dict[str, Line] = {}
     for row in rows:
         at, wait_s = number_of(row.get(over)), number_of(row.get("Mean added"))
         if at is not None and wait_s is not None:
-            name = ", ".join(_name(row, each) for each in naming) or printable(str(row.get("Tier")), 20)
+            named = ", ".join(filter(None, (_name(row, each) for each in naming)))
+            name = named or printable(str(row.get("Tier")), 20)
             lines.setdefault(name, {})[at] = wait_s
     lines = {name: line for name, line in join_alike(lines).items() if len(line) > 1}
     if not lines:
@@ -119,7 +124,7 @@ def _name(row: Mapping[str, Cell], column: str) -> str:
     value = row.get(column)
     if column == "Cache":
         return "no cache" if value is None else f"cache {percent(number_of(value) or 0.0)}"
-    return printable(str(value), 20)
+    return "" if value is None else printable(str(value), 20)
 
 
 def name_tiers(study: StudyRecord) -> str:
@@ -135,7 +140,7 @@ TERMS = {
     "LRU": "A cache that gives up the row whose last lookup is longest ago.",
     "LFU with ageing": "A cache that gives up the row of the fewest lookups, of which old ones count less "
     "(LFU-DA, Arlitt et al., 2000).",
-    "static": "A set of rows that never changes: those that the first half of the trace looks up most.",
+    "static": "A set of rows that never changes: those that the trace's first half, or the warm-up, looks up most.",
     "Miss ratio": "The share of lookups whose row is not in the cache.",
     "Cold misses": "Lookups of a row that was not looked up before: no cache hits them, and a short trace has many.",
     "Hit rate of all rows": "The highest of any cache: one of all rows misses only first lookups. It is of the "

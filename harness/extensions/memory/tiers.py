@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from harness.extensions.memory.caches import TENTHS, Cache, Flags, Ids, Lookups, count_misses, find_size, fit_caches
+from harness.extensions.memory.caches import TENTHS, Cache, Curve, Ids, Lookups, count_misses, find_size, fit_caches
 from harness.extensions.memory.claims import OVER_BEACON, SPEEDUP, FleetRow, close, count_fleets, show_fleets
+from harness.extensions.memory.policies import LRU, POLICIES, Flags
 from harness.extensions.memory.pooling import (
     Pool,
     RemoteReads,
@@ -26,9 +27,10 @@ from harness.foundation.study import Columns, make_study, make_table
 from harness.foundation.virtual_clock import Times, percentile_of
 from reference_models.data.table_file import Side
 from reference_models.data.traces.trace import AccessTrace
+from reference_models.process.errors import ConfigError
 from reports.text.formatting import duration, num_bytes, percent, plural, si
 from rules.benchmarks.loader import Benchmark
-from rules.records.study import Cell, Parameter, StudyRecord, StudyTable
+from rules.records.study import Cell, Origin, Parameter, StudyRecord, StudyTable
 
 PUBLISHED_SPEEDUP, PUBLISHED_OVER_BEACON = f"{SPEEDUP}x, other traces", f"{OVER_BEACON}x, other traces"
 """PIFS-Rec's abstract: switch pooling over pooling at the host (Pond), and over BEACON."""
@@ -51,6 +53,8 @@ _RATES: Columns = (
     ("p99 added", "s", "simulated"),
 )
 
+_OF_MISSES = ("Miss ratio", "From empty")
+"""Columns that are simulated where caches are."""
 _LEAST_OF_P99 = 200
 """Counted queries of a trace of which a p99 is said at least: of fewer, one or two would set it."""
 _ALONE = " when no query waits for another"
@@ -73,8 +77,8 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
     said = [_say_wait(setup, pool) for setup, pool in product(setups, question.pools)]
     needs = f"What has to be read from the tier{_say_shares(question)}"
     tables = [
-        make_table("What a query waits for", _WAITS, [each.row for each in said]),
-        make_table(needs, _list_needs(trace), map(_say_need, setups)),
+        make_table("What a query waits for", _with_policy(_WAITS, question), [each.row for each in said]),
+        make_table(needs, _with_policy(_list_needs(trace), question), map(_say_need, setups)),
     ]
     tables += [] if question.rate is None else [_vary_rate(setups)]
     findings = [*caches.answers, *_order(said), *_say_highest(said), *_say_warm_up(lookups, setups, first)]
@@ -187,14 +191,21 @@ def _warm_up(trace: AccessTrace, lookups: Lookups, question: TierQuestion) -> tu
     """Return the caches, and the sample from which on their misses are counted.
 
     Where it is not given, that is after the fewest tenths of the trace after which every cache misses as often as in
-    the second half, and after half of it at the latest.
+    the second half, and after half of it at the latest, as where a policy is asked for that is not LRU. Raises
+    ConfigError of a static set that is to be chosen by no samples.
     """
-    if question.warm_up is not None:
-        first = min(lookups.num_samples - 1, int(question.warm_up * lookups.num_samples))
+    if question.warm_up is not None or not question.is_of_lru:
+        share = TENTHS / 10 if question.warm_up is None else question.warm_up
+        first = min(lookups.num_samples - 1, int(share * lookups.num_samples))
+        if not first and "static" in question.policies:
+            raise ConfigError(
+                f"--warm-up: no sample of {lookups.num_samples:,} is in it, but the rows of a static set are those "
+                "that it looks up most. Give a larger share, or a longer trace."
+            )
         return _choose_caches(trace, lookups, question, first), first
     for tenths in range(TENTHS + 1):
         caches = _choose_caches(trace, lookups, question, lookups.first_of(tenths))
-        missed = (lookups.missed(each.num_rows, each.of_tables) for each in caches.simulated if each.words)
+        missed = (lookups.missed(each, lookups.first_of(tenths)) for each in caches.simulated if each.words)
         if tenths == TENTHS or all(lookups.is_flat(each, tenths) for each in missed):
             break
     return caches, lookups.first_of(tenths)
@@ -216,31 +227,81 @@ def _choose_caches(trace: AccessTrace, lookups: Lookups, question: TierQuestion,
         none = f"no LRU cache hits {percent(hit_rate)}: one of all rows hits {percent(most)}, all but first lookups"
         findings.append(f"{none if size is None else smallest} (computed).")
     if question.fit_bytes is not None:
-        table, sizes, (ratio, at_one) = _share_memory(trace, lookups, question, question.fit_bytes, first)
-        tables.append(table)
-        memory, all_bytes = num_bytes(question.fit_bytes), num_rows * question.row_bytes
-        is_whole = all_bytes <= question.fit_bytes
-        words = (
-            f"{num_bytes(all_bytes)} that hold all rows{side}" if is_whole else f"{memory} shared among the tables"
-        )
-        total = sum(size * units for size, units in zip(sizes, trace.row_units, strict=True))
-        found.append(Cache(num_rows=total, share=total / num_rows, words=words, of_tables=sizes))
-        misses = f"{memory} of cache shared among the tables{side} miss {percent(ratio)} of their lookups"
-        shared = f"{misses}, at one load factor for all {percent(at_one)}"
-        whole = f"all rows{side} take {num_bytes(all_bytes)} and fit in {memory}: {percent(ratio)} of their lookups"
-        findings.append(f"{f'{whole} miss, the first of their rows' if is_whole else shared} (computed).")
+        fits = [
+            _fit_cache(trace, lookups, question, question.fit_bytes, first, policy) for policy in question.policies
+        ]
+        found += [fit.cache for fit in fits]
+        tables += [fit.table for fit in fits]
+        best, *others = sorted(fits, key=lambda fit: fit.miss_ratio)
+        beside = "".join(f"; {POLICIES[fit.cache.policy].title} {percent(fit.miss_ratio)}" for fit in others)
+        how = "computed" if question.is_of_lru else "simulated"
+        findings.append(f"{best.words}{beside} ({how}).")
     for share_given in question.caches if question.caches != (None,) or not found else ():
-        is_none = share_given is None
-        size = 0 if share_given is None else max(1, round(share_given * num_rows))
-        words = "" if is_none else f"cache of {percent(share_given)}{side}"
-        found.append(Cache(num_rows=size, share=share_given, words=words))
+        if share_given is None:
+            found.append(Cache(num_rows=0, share=None))
+            continue
+        size, words = max(1, round(share_given * num_rows)), f"cache of {percent(share_given)}{side}"
+        found += [
+            Cache(num_rows=size, share=share_given, words=f"{words}{_name_policy(question, policy)}", policy=policy)
+            for policy in question.policies
+        ]
     return _Caches(tuple(found), tuple(tables), tuple(findings))
+
+
+class _FittedCache(NamedTuple):
+    """Caches that share memory among tables, and what is said of them."""
+
+    cache: Cache
+    table: StudyTable
+    miss_ratio: float
+    words: str
+
+
+def _fit_cache(
+    trace: AccessTrace, lookups: Lookups, question: TierQuestion, max_bytes: int, first: int, policy: str
+) -> _FittedCache:
+    """Share memory among the caches of tables, each of a policy, so that few lookups from sample `first` on miss."""
+    num_rows, side = trace.num_units - _count_kept(trace, question), _name_side(question)
+    table, sizes, (ratio, at_one) = _share_memory(trace, lookups, question, max_bytes, first, policy)
+    memory, all_bytes = num_bytes(max_bytes), num_rows * question.row_bytes
+    is_whole, named = all_bytes <= max_bytes, _name_policy(question, policy)
+    words = f"{num_bytes(all_bytes)} that hold all rows{side}" if is_whole else f"{memory} shared among the tables"
+    total = sum(size * units for size, units in zip(sizes, trace.row_units, strict=True))
+    cache = Cache(num_rows=total, share=total / num_rows, words=f"{words}{named}", of_tables=sizes, policy=policy)
+    misses = f"{memory} of cache{named} shared among the tables{side} miss {percent(ratio)} of their lookups"
+    shared = f"{misses}, at one load factor for all {percent(at_one)}"
+    whole = (
+        f"all rows{side} take {num_bytes(all_bytes)} and fit in {memory}{named}: {percent(ratio)} of their lookups"
+    )
+    said = f"{whole} miss{', the first of their rows' if policy == LRU else ''}" if is_whole else shared
+    return _FittedCache(cache, table, ratio, said)
+
+
+def _name_policy(question: TierQuestion, policy: str) -> str:
+    """Return what names the policy of a cache behind its size; nothing where all caches are LRU."""
+    return "" if question.is_of_lru else f" ({POLICIES[policy].title})"
+
+
+def _say_how(policy: str) -> Origin:
+    """Say whether misses of caches of a policy are computed, or simulated lookup by lookup."""
+    return "computed" if policy == LRU else "simulated"
+
+
+def _with_policy(columns: Columns, question: TierQuestion) -> Columns:
+    """Return columns with one of the cache's policy after its size, and misses simulated, where not all are LRU."""
+    if question.is_of_lru:
+        return columns
+    at = [name for name, _, _ in columns].index("Cache") + 1
+    rest: Columns = tuple(
+        (name, unit, "simulated" if name in _OF_MISSES else origin) for name, unit, origin in columns[at:]
+    )
+    return (*columns[:at], ("Policy", None, "given"), *rest)
 
 
 def _count_misses(lookups: Lookups, question: TierQuestion, cache: Cache, first: int) -> Setup:
     """Count what a cache leaves to be read by the samples from `first` on: from the first tier."""
     name, tier = next(iter(question.tiers.items()))
-    missed = lookups.missed(cache.num_rows, cache.of_tables)
+    missed = lookups.missed(cache, first)
     is_read = missed & (lookups.samples >= first)
     reads = _count_reads(lookups, question, is_read, first)
     return Setup(
@@ -275,7 +336,7 @@ def _count_granules(trace: AccessTrace, lookups: Lookups, setup: Setup, first: i
         return setup
     question, cache = setup.question, setup.cache
     of_tables = np.array([setup.tier.granules(each) for each in trace.row_bytes])
-    is_read = lookups.missed(cache.num_rows, cache.of_tables) & (lookups.samples >= first)
+    is_read = lookups.missed(cache, first) & (lookups.samples >= first)
     granules = np.tile(of_tables, trace.samples_per_query)
     tables = lookups.tables[is_read]
     useful, num_read = np.array(trace.row_bytes)[tables].sum(), max(1, int(of_tables[tables].sum()))
@@ -324,7 +385,7 @@ def _say_need(setup: Setup) -> Row:
     needed = None if rate is None else float(setup.reads.rows.sum(axis=1).mean()) * granules * rate
     amplification = granules * tier.granule_bytes.value / setup.row_bytes
     unit = 1 if setup.granule_share_bytes is None else question.row_bytes
-    sizes = (setup.name, setup.cache.share, setup.cache.num_rows * unit)
+    sizes = (setup.name, setup.cache.share, *setup.policy, setup.cache.num_rows * unit)
     ratios = (setup.miss_ratio, setup.from_empty, setup.cold_ratio)
     limit = setup.limit
     load = None if rate is None else rate * limit.busy_s if limit is not None else 0.0
@@ -338,11 +399,11 @@ def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
     sizes = [float(each.sum()) / len(each) for each in link_bytes(setup.reads, tier, pool, setup.row_bytes)]
     label = f"{setup.label}, pooled by the {pool}"
     busy = (most.name if most.busy_s else None, None if question.rate is None else load)
-    head = (setup.name, setup.cache.share, pool, *sizes, *busy)
+    head = (setup.name, setup.cache.share, *setup.policy, pool, *sizes, *busy)
     if question.rate is not None and load >= 1:
         asked = f"{si(most.amount * question.rate)}{most.unit} of {si(most.per_s)}{most.unit}, computed"
         why = f"impossible, not simulated: they would take {say_busy(most.name, load)} ({asked})"
-        row = (*head, *[None] * (len(_WAITS) - len(head)))
+        row = (*head, *[None] * (len(_WAITS) + len(setup.policy) - len(head)))
         return PoolResult(
             setup, pool, row, f"{label}: {say_rate(question.rate)} queries/s are {why}.", None, None, None
         )
@@ -430,10 +491,10 @@ def _say_warm_up(lookups: Lookups, setups: Sequence[Setup], first: int) -> list[
         ratios = f"{percent(most.miss_ratio)} {of_lookups}, from an empty cache on {percent(most.from_empty)}"
         found.append(
             f"The first {percent(first / lookups.num_samples, 0)} of the trace fill the caches and are not counted; "
-            f"{most.cache.words}: {ratios} miss (computed)."
+            f"{most.cache.words}: {ratios} miss ({_say_how(most.cache.policy)})."
         )
     for cache in cached:
-        if (late := lookups.late_ratios(lookups.missed(cache.num_rows, cache.of_tables))) is not None:
+        if (late := lookups.late_ratios(lookups.missed(cache, first))) is not None:
             found.append(
                 f"{cache.words[:1].upper()}{cache.words[1:]}: the miss ratio still falls in the second half of the "
                 f"trace, from {percent(late[0])} to {percent(late[1])}: a trace of more --lookups says what it "
@@ -462,14 +523,14 @@ def _vary_rate(setups: Sequence[Setup]) -> StudyTable:
         for load in _LOADS:
             at = replace(setup, question=replace(setup.question, rate=load / busy_s))
             total = at.waits(pool).total
-            head = (setup.name, setup.cache.share, pool, load / busy_s, load)
+            head = (setup.name, setup.cache.share, *setup.policy, pool, load / busy_s, load)
             rows.append((*head, float(total.mean()), _find_p99(setup, total)))
-    return make_table(RATES, _RATES, rows)
+    return make_table(RATES, _with_policy(_RATES, setups[0].question), rows)
 
 
 def _answer(setups: Sequence[Setup], answers: Sequence[str], said: Sequence[PoolResult]) -> str:
     """Say in one line what was asked: which caches they are, and the best case of a pool's gain or a query's wait."""
-    found = "".join(f"{answer.removesuffix(' (computed).')}; " for answer in answers)
+    found = "".join(f"{answer.removesuffix('.').rpartition(' (')[0]}; " for answer in answers)
     if not any(setup.reads.rows.any() for setup in setups):
         return f"{found}nothing is remote"
     if (best := find_best(said)) is None:
@@ -551,23 +612,27 @@ def _find_size(
 
 
 def _share_memory(
-    trace: AccessTrace, lookups: Lookups, question: TierQuestion, max_bytes: int, first: int
+    trace: AccessTrace, lookups: Lookups, question: TierQuestion, max_bytes: int, first: int, policy: str
 ) -> tuple[StudyTable, tuple[int, ...], Sequence[float]]:
-    """Return the table of each table's cache, the rows of each [tables], and two miss ratios.
+    """Return the table of each table's cache of a policy, the rows of each [tables], and two miss ratios.
 
     The ratios are theirs, and at one load factor. Tables that stay in DRAM whole have no cache.
     """
     below = [table for table, is_below in enumerate(_are_below(trace, question)) if is_below]
-    curves, num_rows = [lookups.curve(first, table) for table in below], [trace.num_rows[table] for table in below]
+    curves: list[Curve] = [
+        lookups.curve(first, table) if policy == LRU else lookups.simulated_curve(first, table, policy)
+        for table in below
+    ]
+    num_rows = [trace.num_rows[table] for table in below]
     units = [trace.row_units[table] for table in below]
     fitted, uniform = fit_caches(curves, num_rows, max_bytes // question.row_bytes, units)
     columns: Columns = (
         ("Table", None, "given"),
         ("Rows", None, "given"),
         ("Cache rows", None, "computed"),
-        ("Miss ratio", "share", "computed"),
+        ("Miss ratio", "share", _say_how(policy)),
         ("Rows at one factor", None, "computed"),
-        ("Miss ratio at it", "share", "computed"),
+        ("Miss ratio at it", "share", _say_how(policy)),
     )
     num_lookups = max(1, sum(curve.num_lookups for curve in curves))
     ratios = [count_misses(curves, sizes) / num_lookups for sizes in (fitted, uniform)]
@@ -577,7 +642,8 @@ def _share_memory(
         of_tables[table] = one
         at = (one, curve.miss_ratio(one), other, curve.miss_ratio(other))
         rows.append((trace.names[table], trace.num_rows[table], *at))
-    title = "Memory shared among tables: fewest misses, and one load factor for all"
+    named = _name_policy(question, policy)
+    title = f"Memory shared among tables: fewest misses, and one load factor for all{named}"
     return make_table(title, columns, rows), tuple(of_tables), ratios
 
 
@@ -596,7 +662,9 @@ def _list_parameters(trace: AccessTrace, question: TierQuestion, first: int, pla
     ]
     is_hot = question.placement == "hot-local"
     oracle = "by the whole trace, more than a policy knows beforehand" if is_hot else None
-    how = "until misses are as in the second half" if question.warm_up is None else None
+    how = None if question.warm_up is not None else "until misses are as in the second half"
+    if question.warm_up is None and not question.is_of_lru:
+        how = "half, as a static set is chosen by it"
     if (fleet := question.fleet) is not None:
         given += [
             ("fleet: queries", fleet.rate, "queries/s"),

@@ -16,6 +16,7 @@ from msgspec.structs import replace as change
 from harness.extensions.memory import pooling
 from harness.extensions.memory.caches import count_misses, find_size, fit_caches, fit_sizes, grid_sizes
 from harness.extensions.memory.fleet import Fleet, Watts, count_hosts
+from harness.extensions.memory.policies import POLICIES
 from harness.extensions.memory.pooling import (
     Placement,
     Pool,
@@ -511,3 +512,38 @@ def test_a_tiers_file_that_says_too_little_or_too_much_is_refused(
 def test_an_unknown_tier_is_refused_with_a_suggestion() -> None:
     with pytest.raises(ConfigError, match="Did you mean '3dxp'"):
         find_tier("3dxpp")
+
+
+@pytest.mark.parametrize("name", ["lfu", "static"])
+def test_caches_of_other_policies_are_shared_and_simulated_as_they_are_kept_over_the_trace(name: str) -> None:
+    """One cache of all, and one for each table whose sizes are chosen by what the policy misses at each of them."""
+    trace = made_trace(num_bags=60)
+    asked = question("nand", caches=(0.05,), fit_bytes=128 * 300, policies=(name, "lru"))
+    study = tiers_study(trace, asked, None, "a test")
+    needs, how = rows_of(study, "What has to be read"), POLICIES[name]
+    keys, _, samples = (np.concatenate(each) for each in zip(*trace.in_order(), strict=True))
+    start = int(np.searchsorted(samples, trace.num_bags // 2))
+    one = next(row for row in needs if row["Policy"] == how.title and row["Cache"] == 0.05)
+    missed = how.find_misses(keys.tolist(), [1] * 3_400, int(one["Cache rows"]), start)  # type: ignore[call-overload]
+    assert one["Miss ratio"] == pytest.approx(missed[start:].mean())
+    fitted = [row["Miss ratio"] for row in needs[:2]]
+    shared = [table.rows for table in study.tables if table.title.startswith("Memory shared")]
+    assert fitted == [pytest.approx(rows[0][3]) for rows in shared] and fitted[0] < fitted[1]  # type: ignore[operator]
+    for table, row in enumerate(shared[0][1:]):
+        own, half = trace.rows_of(table).tolist(), trace.num_bags // 2 * 20
+        missed = how.find_misses(own, [1] * max(trace.num_rows), int(row[2]), half)  # type: ignore[arg-type]
+        assert row[3] == pytest.approx(missed[half:].mean())
+    assert f"({how.title})" in study.title and "(simulated)" in study.findings[0]
+    assert {row["Policy"] for row in rows_of(study, "What a query")} == {how.title, "LRU"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"hit_rate": 0.5, "policies": ("lru", "lfu")}, "finds the smallest LRU cache"),
+        ({"caches": (0.1,), "policies": ("static",), "warm_up": 0.001}, "no sample of 400 is in it"),
+    ],
+)
+def test_policies_of_which_nothing_can_be_said_are_refused(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        tiers_study(made_trace(), question("nand", **asked), None, "a test")

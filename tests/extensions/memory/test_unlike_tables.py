@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.extensions.memory import pooling
-from harness.extensions.memory.caches import Lookups, count_misses, fit_caches
+from harness.extensions.memory.caches import Cache, Lookups, count_misses, fit_caches
 from harness.extensions.memory.estimated import estimate_curve
 from harness.extensions.memory.pooling import count_reads, place_rows
 from harness.extensions.memory.setups import TierQuestion
@@ -103,7 +103,7 @@ def test_a_row_is_hit_where_it_fits_with_those_that_were_looked_up_since() -> No
             since = {} if last is None else {keys[each]: sizes[tables[each]] for each in range(last + 1, at)}
             since[key] = sizes[tables[at]]
             expected.append(last is None or sum(since.values()) > capacity)
-        assert found.missed(capacity, None)[:900].tolist() == expected
+        assert found.missed(Cache(num_rows=capacity, share=None), 0)[:900].tolist() == expected
 
 
 def test_memory_is_shared_among_tables_as_trying_all_sizes_of_bytes_finds() -> None:
