@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.extensions.memory.policies import LRU, POLICIES, Flags, number_rows
-from reference_models.data.traces.stack_distances import MissRatioCurve, StackDistances
+from reference_models.data.traces.stack_distances import MissRatioCurve, StackDistances, make_curve
 from reference_models.data.traces.trace import AccessTrace
 
 Ids = NDArray[np.int64]
@@ -171,12 +171,7 @@ class Lookups:
         of_samples = self._of_tables if table is None else self._of_tables[table : table + 1]
         num_lookups = int(of_samples[:, first:].sum())
         distances = (self.distances if table is None else self.own_distances)[is_counted]
-        is_again = np.isfinite(distances)
-        hits = np.concatenate(([0.0], np.cumsum(np.bincount(distances[is_again].astype(np.int64)))))
-        num_cold = float((~is_again).sum())
-        return MissRatioCurve(
-            num_lookups=num_lookups, num_cold=num_cold, hits=hits + (num_lookups - int(is_counted.sum()))
-        )
+        return make_curve(distances, num_lookups)
 
     def first_of(self, tenths: int) -> int:
         """Return the sample at which counting begins after so many tenths of the trace."""
@@ -192,12 +187,6 @@ class Lookups:
         half, last = self.first_of(TENTHS), self.num_samples * 3 // 4
         third, fourth = self.miss_ratio(missed, half, last), self.miss_ratio(missed, last)
         return (third, fourth) if third - fourth > max(_FLAT, 2 * _FLAT_SHARE * third) else None
-
-
-def find_size(curve: MissRatioCurve, hit_rate: float) -> int | None:
-    """Return the fewest rows of an LRU cache that hits at least so often; None where none does."""
-    size = int(np.searchsorted(curve.hits, hit_rate * curve.num_lookups, side="left"))
-    return size if size < len(curve.hits) else None
 
 
 def grid_sizes(num_rows: int, load_factor: float) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from harness.extensions.memory.caches import TENTHS, Cache, Curve, Ids, Lookups, count_misses, find_size, fit_caches
+from harness.extensions.memory.caches import TENTHS, Cache, Curve, Ids, Lookups, count_misses, fit_caches
 from harness.extensions.memory.claims import OVER_BEACON, SPEEDUP, FleetRow, close, count_fleets, show_fleets
 from harness.extensions.memory.policies import LRU, POLICIES, Flags
 from harness.extensions.memory.pooling import (
@@ -21,7 +21,7 @@ from harness.extensions.memory.pooling import (
 )
 from harness.extensions.memory.setups import PoolResult, Row, Setup, TierQuestion, say_busy, say_rate
 from harness.extensions.memory.tier import list_parameters
-from harness.extensions.memory.trace import is_unlike, name_units, read_trace, say_cold, say_least, say_rounded
+from harness.extensions.memory.trace import is_unlike, name_units, read_trace, say_cold, say_least
 from harness.foundation.errors import HarnessError
 from harness.foundation.study import Columns, make_study, make_table
 from harness.foundation.virtual_clock import Times, percentile_of
@@ -98,7 +98,6 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
         findings.append(_ORACLE)
     if trace.are_rows_least:
         findings.append(say_least(trace.num_rows))
-    findings += say_rounded(trace)
     findings.append(close(question, said, fleets))
     title = f"{place}: {_answer(setups, caches.answers, said)}"
     parameters = _list_parameters(trace, question, first, place)
@@ -595,7 +594,7 @@ def _find_size(
 ) -> tuple[StudyTable, int | None, float]:
     """Return the table of the smallest cache that hits so often, its rows, None of none, and the highest hit rate."""
     curve, num_units = lookups.curve(first), trace.num_units - _count_kept(trace, question)
-    size = find_size(curve, hit_rate)
+    size = curve.find_size(hit_rate)
     rows = None if is_unlike(trace) else size
     sizes = (None,) * 3 if size is None else (rows, size / num_units, size * question.row_bytes)
     columns: Columns = (

@@ -282,18 +282,6 @@ def refuse_empty(trace: AccessTrace, source: str) -> None:
         raise HarnessError(f"{source}: no lookups, so no cache misses any of them. Ask for more --lookups.")
 
 
-def say_rounded(trace: AccessTrace) -> list[str]:
-    """Say which row's size is rounded up most, where one is by more than a hundredth; else nothing."""
-    unit, rounded = trace.unit_bytes or 1, zip(trace.row_bytes, trace.row_units, strict=False)
-    true_bytes, units = max(rounded, key=lambda row: row[1] * unit / row[0], default=(1, 1))
-    if not is_unlike(trace) or units * unit <= 1.01 * true_bytes:
-        return []
-    return [
-        f"Sizes of rows are counted in units of {unit:,} bytes, so that a row of {true_bytes:,} counts as "
-        f"{units * unit:,}: shares of bytes are of these. Fewer --lookups have smaller units."
-    ]
-
-
 def say_least(num_rows: Sequence[int]) -> str:
     """Say that the rows of tables [tables] are but the least that they may be."""
     of = "its table has" if len(num_rows) == 1 else f"its {len(num_rows)} tables have"

@@ -14,7 +14,6 @@ from harness.extensions.memory.trace import (
     name_units,
     say_cold,
     say_least,
-    say_rounded,
 )
 from harness.foundation.study import Columns, make_check, make_study, make_table
 from reference_models.data.traces.sources import expect_touched
@@ -74,7 +73,6 @@ def trace_study(
     ]
     if trace.are_rows_least:
         remarks.append(say_least(trace.num_rows))
-    remarks += say_rounded(trace)
     if not is_exact:
         remarks.append(
             f"Miss ratios are means of {NUM_SAMPLES} samples of the rows, in a range twice as wide. Each sample has "

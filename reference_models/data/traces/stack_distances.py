@@ -85,12 +85,21 @@ class MissRatioCurve:
     num_lookups: int
     num_cold: float
     """Accesses to rows that were not accessed before, which every cache misses."""
+    distances: Ids
+    """[D], rising: the distances that there are, in rows or units."""
     hits: Floats
-    """[largest distance + 2]: hits of a cache of so many rows, or units; a larger one has as many as the last."""
+    """[D + 1]: hits of a cache that is larger than so many of `distances`, and no larger than the next."""
 
     def misses(self, num_rows: NDArray[np.int64]) -> Floats:
         """Return how many accesses miss caches of `num_rows` rows each."""
-        return self.num_lookups - self.hits[np.minimum(num_rows, len(self.hits) - 1)]
+        return np.asarray(self.num_lookups - self.hits[np.searchsorted(self.distances, num_rows)])
+
+    def find_size(self, hit_rate: float) -> int | None:
+        """Return the fewest rows of a cache that hits at least so often; None where none does."""
+        number = int(np.searchsorted(self.hits, hit_rate * self.num_lookups))
+        if number == 0:
+            return 0
+        return int(self.distances[number - 1]) + 1 if number < len(self.hits) else None
 
     def miss_ratio(self, num_rows: int) -> float:
         """Return the share of accesses that miss a cache of `num_rows` rows."""
@@ -155,7 +164,7 @@ def measure_curve(
     Rows are of one size, or of the sizes that `units_of` gives for keys: then caches are of so many units, and a row
     is hit where it and the rows that were looked up since fit together.
     """
-    stack, hits = StackDistances(), np.zeros(1)
+    stack, counted = StackDistances(), (np.empty(0, np.int64), np.empty(0))
     num_lookups, num_cold = 0, 0.0
     for keys in stream:
         num_lookups += len(keys)
@@ -168,11 +177,31 @@ def measure_curve(
             own = units_of(keys)
         distances = stack.update(keys, rows * own) + (own - 1)
         is_again = np.isfinite(distances)
-        counted = np.bincount(distances[is_again].astype(np.int64), lookups[is_again])
-        hits = np.pad(hits, (0, max(0, len(counted) - len(hits))))
-        hits[: len(counted)] += counted
+        counted = _add_up(counted, distances[is_again].astype(np.int64), lookups[is_again])
         num_cold += float(rows[~is_again].sum())
-    return MissRatioCurve(num_lookups=num_lookups, num_cold=num_cold, hits=np.concatenate(([0.0], np.cumsum(hits))))
+    return _sum_hits(num_lookups, num_cold, *counted)
+
+
+def make_curve(distances: Floats, num_lookups: int) -> MissRatioCurve:
+    """Return the curve of accesses of stack distances [N], infinite where cold; the rest of `num_lookups` hit."""
+    is_again = np.isfinite(distances)
+    found, counts = np.unique(distances[is_again].astype(np.int64), return_counts=True)
+    num_others = num_lookups - len(distances)
+    return _sum_hits(num_lookups, float((~is_again).sum()), found, counts.astype(np.float64), num_others)
+
+
+def _add_up(counted: tuple[Ids, Floats], distances: Ids, lookups: Floats) -> tuple[Ids, Floats]:
+    """Add lookups of these distances to those counted so far: distances that differ, rising, and lookups of each."""
+    found, places = np.unique(np.concatenate((counted[0], distances)), return_inverse=True)
+    return found, np.asarray(np.bincount(places, np.concatenate((counted[1], lookups))), dtype=np.float64)
+
+
+def _sum_hits(
+    num_lookups: int, num_cold: float, distances: Ids, lookups: Floats, num_others: int = 0
+) -> MissRatioCurve:
+    """Return the curve of rising distances [D] and the lookups of each; `num_others` hit in every cache."""
+    hits = np.concatenate(([0.0], np.cumsum(lookups))) + num_others
+    return MissRatioCurve(num_lookups=num_lookups, num_cold=num_cold, distances=distances, hits=hits)
 
 
 def hash_keys(keys: Ids, seed: int) -> Floats:

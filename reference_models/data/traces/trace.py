@@ -15,8 +15,6 @@ CHUNK = 1 << 18
 """Accesses that are looked at in one go."""
 MAX_ROWS = 1 << 40
 """Most rows of all tables, which are numbered through."""
-_MOST_COUNTED, _LEAST_OF_LARGEST = 1 << 28, 16
-"""Units that all lookups have at most, were each of another largest row; and that such a row has all the same."""
 NUM_REUSE_BINS = 17
 """Rows accessed once, up to 2, 4, ... 2^15 times, and more often: the bins of facebookresearch/dlrm_datasets."""
 Ids = NDArray[np.int64]
@@ -81,21 +79,14 @@ class AccessTrace:
 
     @property
     def unit_bytes(self) -> int | None:
-        """Return the bytes of a unit, in which sizes of rows are counted; None where they are not known.
-
-        It divides all of them, unless the largest row then had so many units that stack distances of the lookups, in
-        units, could not be counted in an array.
-        """
-        if not self.row_bytes:
-            return None
-        most = max(_LEAST_OF_LARGEST, _MOST_COUNTED // max(1, len(self.indices)))
-        return max(math.gcd(*self.row_bytes), -(-max(self.row_bytes) // most))
+        """Return the bytes of a unit, the largest that divides sizes of rows; None where they are not known."""
+        return math.gcd(*self.row_bytes) if self.row_bytes else None
 
     @property
     def row_units(self) -> tuple[int, ...]:
-        """Return the size of a row of each table [T] in units, rounded up: 1 where all are alike, or nobody says."""
+        """Return the size of a row of each table [T] in units: 1 where all are alike, or nobody says."""
         unit = self.unit_bytes
-        return (1,) * len(self.num_rows) if unit is None else tuple(-(-size // unit) for size in self.row_bytes)
+        return (1,) * len(self.num_rows) if unit is None else tuple(size // unit for size in self.row_bytes)
 
     @property
     def num_units(self) -> int:

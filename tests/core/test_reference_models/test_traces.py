@@ -141,7 +141,8 @@ def test_a_sample_of_one_in_a_hundred_gives_no_ratio_that_cannot_be(name: str) -
 def test_few_rows_are_all_in_a_sample() -> None:
     keys = zipf(20_000, LEAST_OF_GROUP)
     whole, exact = curve_of(keys, 0.001), curve_of(keys)
-    assert np.array_equal(whole.hits, exact.hits) and whole.num_cold == exact.num_cold
+    assert np.array_equal(whole.distances, exact.distances) and np.array_equal(whole.hits, exact.hits)
+    assert whole.num_cold == exact.num_cold
 
 
 def test_memory_grows_with_distinct_rows_and_not_with_accesses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,6 +158,20 @@ def test_memory_grows_with_distinct_rows_and_not_with_accesses(monkeypatch: pyte
         return found
 
     assert peak(24) < 1.2 * peak(4)
+
+
+def test_memory_of_a_curve_grows_with_distinct_distances_and_not_with_the_size_of_rows() -> None:
+    keys = zipf(1 << 14, 1 << 10)
+
+    def peak(units: int) -> int:
+        tracemalloc.start()
+        curve = measure_curve([keys], units_of=lambda rows: np.where(rows % 2, units, 1))
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert curve.misses(np.array([units << 40])) == curve.num_cold == len(np.unique(keys))
+        return found
+
+    assert peak(1 << 22) < 1.5 * peak(3)
 
 
 def test_accesses_come_sample_by_sample() -> None:
@@ -245,19 +260,19 @@ def test_queries_of_several_samples_look_the_user_up_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row_bytes", "num_lookups", "unit", "units"),
+    ("row_bytes", "unit", "units"),
     [
-        ((72, 128, 32), 3_000, 8, (9, 16, 4)),
-        ((64, 64, 64), 3_000, 64, (1, 1, 1)),
-        ((1, 1 << 18, 255), 1 << 20, 1 << 10, (1, 256, 1)),
-        ((64, None, 64), 3_000, None, (1, 1, 1)),
+        ((72, 128, 32), 8, (9, 16, 4)),
+        ((64, 64, 64), 64, (1, 1, 1)),
+        ((1, 1 << 22, 255), 1, (1, 1 << 22, 255)),
+        ((64, None, 64), None, (1, 1, 1)),
     ],
 )
-def test_units_divide_rows_unless_there_would_be_too_many(
-    row_bytes: tuple[int | None, ...], num_lookups: int, unit: int | None, units: tuple[int, ...]
+def test_a_unit_is_the_largest_that_divides_all_rows(
+    row_bytes: tuple[int | None, ...], unit: int | None, units: tuple[int, ...]
 ) -> None:
     tables = tuple(TracedTable(name, size) for name, size in zip("abc", row_bytes, strict=True))
-    indices, offsets = np.zeros(num_lookups, np.int64), np.array([0, num_lookups, num_lookups, num_lookups])
+    indices, offsets = np.zeros(3, np.int64), np.array([0, 3, 3, 3])
     trace = AccessTrace(num_rows=(1, 1, 1), num_bags=1, indices=indices, offsets=offsets, tables=tables)
     assert (trace.unit_bytes, trace.row_units) == (unit, units)
 

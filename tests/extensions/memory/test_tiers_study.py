@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as change
 
 from harness.extensions.memory import pooling
-from harness.extensions.memory.caches import count_misses, find_size, fit_caches, fit_sizes, grid_sizes
+from harness.extensions.memory.caches import count_misses, fit_caches, fit_sizes, grid_sizes
 from harness.extensions.memory.fleet import Fleet, Watts, count_hosts
 from harness.extensions.memory.policies import POLICIES
 from harness.extensions.memory.pooling import (
@@ -364,9 +364,9 @@ def test_shared_memory_never_misses_more_than_one_load_factor(max_rows: int) -> 
 
 def test_the_smallest_cache_of_a_hit_rate_is_found_or_said_not_to_be() -> None:
     curve = made_curves()[0]
-    size = find_size(curve, 0.6)
+    size = curve.find_size(0.6)
     assert size is not None and curve.miss_ratio(size) <= 0.4 < curve.miss_ratio(size - 1)
-    assert find_size(curve, 1.0) is None
+    assert curve.find_size(1.0) is None and curve.find_size(0.0) == 0
     study = tiers_study(made_trace(), question("nand", hit_rate=0.7, fit_bytes=128 * 100), None, "a test")
     (row,) = rows_of(study, "The smallest")
     again = tiers_study(made_trace(), question("nand", caches=(float(row["Cache"]),)), None, "a test")  # type: ignore[arg-type]

@@ -15,10 +15,9 @@ from harness.extensions.memory.setups import TierQuestion
 from harness.extensions.memory.shown import name_axis
 from harness.extensions.memory.tier import find_tier
 from harness.extensions.memory.tiers import tiers_study
-from harness.extensions.memory.trace import is_unlike, refuse_empty, say_rounded
+from harness.extensions.memory.trace import refuse_empty
 from harness.foundation.errors import HarnessError
 from reference_models.data.table_file import Side, TableEntry
-from reference_models.data.traces import trace
 from reference_models.data.traces.drawn import draw_lookups
 from reference_models.data.traces.stack_distances import measure_curve
 from reference_models.data.traces.trace import AccessTrace, TracedTable
@@ -35,15 +34,6 @@ def made_trace(row_bytes: tuple[int, ...] = ROW_BYTES, items: int = 4) -> Access
     ]
     tables = tuple(TracedTable(each.name, size, each.side) for each, size in zip(entries, row_bytes, strict=True))
     return replace(draw_lookups(entries, 250, items, 0), tables=tables, samples_per_query=items)
-
-
-def test_rows_whose_sizes_round_to_the_same_are_unlike_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "_MOST_COUNTED", 1 << 10)
-    made = made_trace((512, 520, 516))
-    assert len({*made.row_units}) == 1 and is_unlike(made)
-    (said,) = say_rounded(made_trace((16, 4096, 2048)))
-    assert "a row of 16 counts as 256" in said and "units of 256 bytes" in said
-    assert say_rounded(made_trace((64, 64, 64))) == []
 
 
 def test_a_trace_without_lookups_is_refused() -> None:
