@@ -8,36 +8,45 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from reference_models.distributed.search.costs import BIN_LOOKUPS, Seconds, Sets
 from reference_models.distributed.search.net import repeatable
-from reference_models.distributed.search.task import FLOAT_BYTES, Table
+from reference_models.distributed.search.task import FLOAT_BYTES, Optimizer, Table
+from reference_models.fused.merged_embedding import LookupPlan, MergedEmbedding, choose_row_type
 from reference_models.process.errors import ConfigError
-from reference_models.training.eager import SGD
-from reference_models.training.optimizers import SparseAdagrad
 
-_NUM_ROUNDS = 7
+_HALF_OF_ROUND = (0, 1, 1, 0, 0, 1, 1, 0)
+"""The half that each round counts in: a drift that is even in time falls on both alike."""
+_LEARNING_RATE, _EPS = 0.01, 1e-8
+_LOOKUP_BYTES = 64
+"""Of a lookup its id, row and bag, what both are sorted by, and a sorted copy."""
 _Key = tuple[Table, int]
 """A table, and which of the equal ones of its set."""
+_Form = tuple[int, Optimizer]
+"""Columns and optimizer: tables of one form are looked up and updated together."""
+_SetKey = frozenset[tuple[Table, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredCost:
-    """Lookup, backward and update of a set here: torch's EmbeddingBag, and the optimizers of `reference`.
+    """Lookup, backward and update of a set here, as `optimized` does them: by one lookup and one sorted update of all
+    tables that have one width and one optimizer (`MergedEmbedding`, not compiled).
 
     The median of rounds in which all sets that are asked for take turns, after one to warm up; a set is measured
     once. Rows are drawn, with the reuse that a table's bins have; equal tables of a set have each their own. Tables
-    stay in memory while others have room.
+    stay in memory while others have room; what merges the lookups of a set is made anew each time, and not timed.
     """
 
     batch_size: int
     available_bytes: int = field(repr=False)
     seed: int = 0
-    known: dict[frozenset[tuple[Table, int]], float] = field(default_factory=dict, repr=False, compare=False)
-    spreads: dict[frozenset[tuple[Table, int]], float] = field(default_factory=dict, repr=False, compare=False)
+    known: dict[_SetKey, float] = field(default_factory=dict, repr=False, compare=False)
+    spreads: dict[_SetKey, float] = field(default_factory=dict, repr=False, compare=False)
     """Between which quartiles the rounds of a set lay, as a fraction of their median."""
+    halves: dict[_SetKey, tuple[float, float]] = field(default_factory=dict, repr=False, compare=False)
+    """Medians of either half of a set's rounds."""
     lookups: "dict[_Key, _Lookup]" = field(default_factory=dict, repr=False, compare=False)
+    merged: "dict[_Form, _MergedTables]" = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, sets: Sets, /) -> Seconds:
         """Raises ConfigError where the tables of the sets take more than `available_bytes`; sets share theirs."""
@@ -48,53 +57,114 @@ class MeasuredCost:
             for key, each in zip(keys, counts, strict=True)
             if each and key not in self.known
         }
-        with repeatable(self.seed):
+        with repeatable(self.seed), torch.no_grad():
             self._take({key for each in new.values() for key in each})
-            held = [[self.lookups[key] for key in each] for each in new.values()]
-            taken = [[_time_step(each) for each in held] for _ in range(1 + _NUM_ROUNDS)]
-        low, middle, high = np.quantile(np.array(taken[1:]), (0.25, 0.5, 0.75), axis=0)
+            taken = np.array([[self._time(each) for each in new.values()] for _ in (None, *_HALF_OF_ROUND)])[1:]
+        low, middle, high = np.quantile(taken, (0.25, 0.5, 0.75), axis=0)
+        halves = [np.median(taken[np.equal(_HALF_OF_ROUND, half)], axis=0).tolist() for half in (0, 1)]
         self.known.update(zip(new, middle.tolist(), strict=True))
         self.spreads.update(zip(new, ((high - low) / middle).tolist(), strict=True))
+        self.halves.update(zip(new, zip(*halves, strict=True), strict=True))
         return np.array([self.known[key] if key else 0.0 for key in keys])
 
     def spread_of(self, tables: Iterable[Table]) -> float | None:
         """Return how far apart the rounds of a set lay, as a fraction of their median; None where it has no table, or
         was not measured."""
-        return self.spreads.get(frozenset(Counter(tables).items()))
+        return self.spreads.get(_key_of(tables))
 
-    def _take(self, tables: set[_Key]) -> None:
-        if sum(self._count_bytes(table) for table, _ in tables.union(self.lookups)) > self.available_bytes:
+    def halves_of(self, sets: Sets) -> Seconds:
+        """Return the medians of either half of the rounds of sets that were measured: float64 [sets, 2], seconds.
+
+        Raises KeyError for a set that was not.
+        """
+        return np.array([self.halves[_key_of(each)] for each in sets]).reshape(-1, 2)
+
+    def _time(self, keys: Sequence[_Key]) -> float:
+        forms: dict[_Form, list[_Key]] = {}
+        for key in keys:
+            forms.setdefault(_form_of(key), []).append(key)
+        return _time_step(
+            [
+                _MergedLookup(self.merged[form], {key: self.lookups[key] for key in of}, self.batch_size)
+                for form, of in forms.items()
+            ]
+        )
+
+    def _take(self, keys: set[_Key]) -> None:
+        if sum(self._count_bytes(table) for table, _ in keys.union(self.lookups)) > self.available_bytes:
             self.lookups.clear()
-        if (need := sum(self._count_bytes(table) for table, _ in tables)) > self.available_bytes:
+            self.merged.clear()
+        if (need := sum(self._count_bytes(table) for table, _ in keys)) > self.available_bytes:
             raise ConfigError(
-                f"measuring {len(tables)} tables takes {need:,} bytes, {self.available_bytes:,} bytes of memory are "
+                f"measuring {len(keys)} tables takes {need:,} bytes, {self.available_bytes:,} bytes of memory are "
                 "free. Take another cost, or a smaller batch."
             )
-        for table, number in tables.difference(self.lookups):
+        new = keys.difference(self.lookups)
+        for table, number in new:
             rng = np.random.default_rng((self.seed, number))
             self.lookups[table, number] = _Lookup(table, self.batch_size, rng)
+        for form in {_form_of(key) for key in new}:
+            self.merged.pop(form, None)
+            self.merged[form] = _MergedTables(form, [key for key in self.lookups if _form_of(key) == form])
 
     def _count_bytes(self, table: Table) -> int:
-        """Count weights, state, sums and their gradients; of each lookup its id, its gradient and a sorted copy."""
-        floats = self.batch_size * (2 * table.dim + table.pooling * (2 * table.dim + 4))
-        return table.memory_bytes + FLOAT_BYTES * int(floats)
+        """Count weights, state, sums and their gradients, and what lookups take."""
+        of_sums = FLOAT_BYTES * self.batch_size * 2 * table.dim
+        return table.memory_bytes + of_sums + int(self.batch_size * table.pooling * _LOOKUP_BYTES)
+
+
+def _key_of(tables: Iterable[Table]) -> _SetKey:
+    return frozenset(Counter(tables).items())
+
+
+def _form_of(key: _Key) -> _Form:
+    return key[0].dim, key[0].optimizer
 
 
 class _Lookup:
-    """A table with its optimizer, and the rows that one batch looks up."""
+    """The rows of a table that one batch looks up, int64 [lookups], and the samples that do, int64 [lookups]."""
 
     def __init__(self, table: Table, batch_size: int, rng: np.random.Generator) -> None:
-        weight = torch.full((table.num_embeddings, table.dim), 0.01)
-        self.bag = nn.EmbeddingBag.from_pretrained(weight, freeze=False, mode="sum", sparse=True)
         self.rows = torch.from_numpy(draw_rows(table, batch_size, rng))
-        self.starts = torch.arange(batch_size) * len(self.rows) // batch_size
-        self.gradient = torch.ones(batch_size, table.dim)
-        self.optimizer: torch.optim.Optimizer = SGD(self.bag.parameters(), lr=0.01)
-        if table.optimizer != "sgd":
-            is_rowwise = table.optimizer == "rowwise_adagrad"
-            self.optimizer = SparseAdagrad(
-                self.bag.parameters(), lr=0.01, lr_decay=0, initial_accumulator_value=0, eps=1e-8, rowwise=is_rowwise
-            )
+        starts = torch.arange(batch_size + 1) * len(self.rows) // batch_size
+        self.samples = torch.repeat_interleave(torch.arange(batch_size), starts.diff())
+
+
+class _MergedTables:
+    """All tables of one form in one weight [sum(rows), columns], with the optimizer's sums where it has any."""
+
+    def __init__(self, form: _Form, keys: Sequence[_Key]) -> None:
+        dim, optimizer = form
+        rows = [table.num_embeddings for table, _ in keys]
+        self.starts = dict(zip(keys, np.cumsum([0, *rows]).tolist(), strict=False))
+        self.weight = torch.full((sum(rows), dim), 0.01)
+        width = {"sgd": 0, "adagrad": dim, "rowwise_adagrad": 1}[optimizer]
+        self.sums = torch.zeros(sum(rows), width) if width else None
+
+
+class _MergedLookup:
+    """One batch's lookups of the tables of a set that have one form, in the order of samples."""
+
+    def __init__(self, of: _MergedTables, lookups: dict[_Key, _Lookup], batch_size: int) -> None:
+        num_tables = len(lookups)
+        rows = [table.num_embeddings for table, _ in lookups]
+        self.embedding = MergedEmbedding(of.weight, of.sums, rows, [1] * num_tables)
+        row_type = choose_row_type(len(of.weight))
+        shifted = torch.cat([each.rows + of.starts[key] for key, each in lookups.items()])
+        # A sample's bags: an empty one in the place of the dense vector, then one of each table.
+        bags = [each.samples * (num_tables + 1) + 1 + at for at, each in enumerate(lookups.values())]
+        ordered, order = torch.sort(torch.cat(bags), stable=True)
+        counts = torch.bincount(ordered, minlength=batch_size * (num_tables + 1))
+        self.rows = shifted[order].to(row_type)
+        self.plan = LookupPlan(starts=(counts.cumsum(0) - counts).to(row_type), bags=ordered)
+        self.gradients = torch.ones(batch_size, num_tables + 1, of.weight.shape[1])
+
+    def read(self) -> torch.Tensor:
+        return self.embedding.read(self.rows, self.plan)
+
+    def update(self) -> None:
+        if len(self.rows):
+            self.embedding.update(self.rows, self.plan, self.gradients, _LEARNING_RATE, _EPS)
 
 
 def draw_rows(table: Table, batch_size: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -106,11 +176,10 @@ def draw_rows(table: Table, batch_size: int, rng: np.random.Generator) -> NDArra
     return rng.permutation(np.resize(np.repeat(each, counts), round(batch_size * table.pooling)))
 
 
-def _time_step(lookups: Sequence[_Lookup]) -> float:
+def _time_step(lookups: Sequence[_MergedLookup]) -> float:
     start_s = time.perf_counter()
-    sums = [each.bag(each.rows, each.starts) for each in lookups]
-    torch.autograd.backward(sums, [each.gradient for each in lookups])
+    sums = [each.read() for each in lookups]
     for each in lookups:
-        each.optimizer.step()
-        each.optimizer.zero_grad()
+        each.update()
+    del sums
     return time.perf_counter() - start_s
