@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,8 +21,10 @@ MIN_DIM = 4
 """Columns of the narrowest part of a table that the net learns; cuts are halves."""
 NUM_SETS = 4000
 """Sets that a net is trained on whose costs need not be measured."""
-NUM_RESAMPLED = 400
-"""Draws of the sets held out, for the interval of what a net gains over sums."""
+MIN_SETS = 100
+"""Sets that were measured, with fewer of which no net is trained: a fifth of them judge it."""
+NUM_RESAMPLED = 2000
+"""Draws of the sets held out, for the intervals of what they show."""
 _MAX_TABLES = 15
 _NUM_STEPS, _BATCH_SETS, _LEARNING_RATE = 800, 256, 3e-3
 
@@ -76,29 +78,80 @@ def _tensor(values: NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(values.astype(np.float32))
 
 
+Bounds = tuple[float, float]
+"""An interval of 95 %, of percentiles of the bootstrap over the sets held out."""
+_UNKNOWN: Bounds = (math.nan, math.nan)
+_ROUNDING = 1e-9
+"""Errors below it are none: sums of the same numbers in other orders."""
+
+
+@runtime_checkable
+class RepeatedCost(Protocol):
+    """A cost that was measured in rounds, of which either half says what a set costs."""
+
+    def __call__(self, sets: Sets, /) -> Seconds: ...
+
+    def halves_of(self, sets: Sets) -> Seconds:
+        """Return the medians of either half of the rounds: float64 [sets, 2], in seconds."""
+
+    def spread_of(self, tables: Sequence[Table]) -> float | None:
+        """Return how far apart the rounds of a set lay, as a fraction of their median."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KnownSets:
+    """Sets of tables, what they cost, and what their tables cost alone, all known twice."""
+
+    sets: Sets
+    seconds: Seconds
+    """By either half of the rounds, [sets, 2]; both are the same where nothing was measured."""
+    alone: Mapping[Table, Sequence[float]]
+    """Of each table that a set has, likewise: 2 values in seconds."""
+    spread: float = 0.0
+    """How far apart the rounds of a set lay, as a fraction of their median: the sets' median; 0 of modelled costs."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Net:
-    """A trained cost net, and Kendall's rank correlation with the true costs of sets that it was not trained on."""
+    """A trained cost net, and how it does on sets that it was not trained on, beside adding single tables up.
+
+    Of measured sets one half of the rounds is learnt from and predicts, and the other half is what is true. Errors
+    are means of the absolute difference of logarithms: nearly the share by which a prediction is wrong.
+    """
 
     layers: CostLayers
     batch_size: int
+    num_sets: int = 0
+    """Sets that were known; a fifth of them, rounded down, was held out."""
     tau: float = math.nan
+    """Kendall's rank correlation with the true costs."""
     additive_tau: float = math.nan
     """Rank correlation of the added costs of single tables, with the same."""
     device_s: float = 0.0
     """Seconds of a device that a single table's cost has, too, by least squares over the sets that were learnt from;
     sums have it once."""
-    gain: tuple[float, float] = (math.nan, math.nan)
-    """95 % interval of the net's rank correlation less that of the sums, by bootstrap over the sets held out."""
-
+    error: float = math.nan
+    additive_error: float = math.nan
+    """Error of the added costs of single tables."""
+    repeat_error: float = math.nan
+    """Error of the same set's own cost by the other half of the rounds: the noise, which no prediction is below."""
+    excess: Bounds = _UNKNOWN
+    """Error of the sums less the noise."""
+    gain: Bounds = _UNKNOWN
+    """Error of the sums less that of the net."""
     spread: float = 0.0
     """How far apart the rounds of a measured set lay, as a fraction of their median: the sets' median; 0 where none
     was measured."""
 
     @property
+    def has_something_to_learn(self) -> bool:
+        """Whether adding single tables up is shown to be wrong by more than the noise."""
+        return self.excess[0] > 0
+
+    @property
     def is_better(self) -> bool:
-        """Whether the net is shown to rank sets better than the sums do: the interval of its gain is above 0."""
-        return self.gain[0] > 0
+        """Whether sums are shown to be wrong by more than the noise, and the net by less than they are."""
+        return self.has_something_to_learn and self.gain[0] > 0
 
     @torch.no_grad()
     def __call__(self, sets: Sets, /) -> Seconds:
@@ -110,10 +163,14 @@ class Net:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all that `net_of` needs, by name."""
+        numbers = (getattr(self, name) for name in _KEPT)
         return {
             **{name: value.numpy() for name, value in self.layers.state_dict().items()},
-            "about": np.array([self.batch_size, self.tau, self.additive_tau, self.device_s, *self.gain, self.spread]),
+            "about": np.array([self.batch_size, self.num_sets, *numbers, *self.excess, *self.gain]),
         }
+
+
+_KEPT = ("tau", "additive_tau", "device_s", "error", "additive_error", "repeat_error", "spread")
 
 
 def load_finite(module: nn.Module, arrays: Mapping[str, NDArray[Any]], what: str) -> None:
@@ -130,17 +187,17 @@ def net_of(arrays: Mapping[str, NDArray[Any]]) -> Net:
     """Return the net that `Net.arrays` is of. Raises ArtifactError for what is of no such net."""
     layers, about = CostLayers(), np.asarray(arrays.get("about"))
     load_finite(layers, {name: value for name, value in arrays.items() if name != "about"}, "cost net")
-    if about.shape != (7,) or not 1 <= about[0] < 2**63:
+    if about.shape != (len(_KEPT) + 6,) or not (1 <= about[0] < 2**63 and 0 <= about[1] < 2**63):
         raise ArtifactError("the arrays of a cost net are not those that this version keeps.")
-    batch_size, tau, additive_tau, device_s, *gain, spread = about.tolist()
+    batch_size, num_sets, *kept = about.tolist()
+    *numbers, low, high, least, most = kept
     return Net(
         layers=layers,
         batch_size=int(batch_size),
-        tau=tau,
-        additive_tau=additive_tau,
-        device_s=device_s,
-        gain=(gain[0], gain[1]),
-        spread=spread,
+        num_sets=int(num_sets),
+        excess=(low, high),
+        gain=(least, most),
+        **dict(zip(_KEPT, numbers, strict=True)),
     )
 
 
@@ -153,45 +210,83 @@ def train_net(
     num_sets: int = NUM_SETS,
     start: Net | None = None,
 ) -> Net:
-    """Train a net on sets of 1 to 15 of the tables, and of their halves, quarters and so on, as `cost` has them.
+    """Train a net on sets of the tables, and of their halves, quarters and so on, as `cost` has them.
 
-    A fifth of the sets are held out. `start` is a net to begin with: of `Bandwidth`, where these sets are few that
-    were measured.
+    `start` is a net to begin with: of `Bandwidth`, where these sets are few that were measured.
     """
-    rng = np.random.default_rng(seed)
     cuts = ((each, each.dim >> cut) for cut in range(8) for each in tables)
     pool = [*dict.fromkeys(each.with_columns(dim) for each, dim in cuts if dim >= min(MIN_DIM, each.dim))]
+    return fit_net(ask_sets(cost, draw_sets(pool, num_sets, seed)), batch_size, seed=seed, start=start)
+
+
+def draw_sets(pool: Sequence[Table], num_sets: int, seed: int) -> list[list[Table]]:
+    """Draw sets of 1 to 15 of the tables, each any of them."""
+    rng = np.random.default_rng(seed)
     picks = [rng.integers(len(pool), size=rng.integers(1, _MAX_TABLES + 1)) for _ in range(num_sets)]
-    sets = [[pool[pick] for pick in each] for each in picks]
-    members = _tensor(np.stack([np.bincount(each, minlength=len(pool)) for each in picks]))
-    logs, byte_logs = np.log(cost(sets)), np.log(over_sets(sets, lambda each: moved_bytes(each, batch_size)))
-    num_held = num_sets // 5
+    return [[pool[pick] for pick in each] for each in picks]
+
+
+def ask_sets(cost: SetCost, sets: Sets) -> KnownSets:
+    """Ask for the costs of sets and of each of their tables alone, all at once: what is measured takes turns."""
+    pool = [*dict.fromkeys(table for each in sets for table in each)]
+    together = [*sets, *([table] for table in pool)]
+    seconds, spread = cost(together), 0.0
+    halves = np.column_stack([seconds, seconds])
+    if isinstance(cost, RepeatedCost):
+        halves = cost.halves_of(together)
+        spread = float(np.median([cost.spread_of(each) or 0.0 for each in sets]))
+    alone = dict(zip(pool, halves[len(sets) :].tolist(), strict=True))
+    return KnownSets(sets=sets, seconds=halves[: len(sets)], alone=alone, spread=spread)
+
+
+def fit_net(known: KnownSets, batch_size: int, *, seed: int, start: Net | None = None) -> Net:
+    """Train a net on four fifths of the sets, and judge it and the sums of single tables by the others.
+
+    `start` is a net to begin with.
+    """
+    pool, num_held = [*known.alone], len(known.sets) // 5
+    places = {table: place for place, table in enumerate(pool)}
+    numbers = [[places[table] for table in each] for each in known.sets]
+    members = _tensor(np.stack([np.bincount(each, minlength=len(pool)) for each in numbers]))
+    shuffled = np.random.default_rng(seed).permutation(len(known.sets))
+    held, learnt = shuffled[:num_held], shuffled[num_held:]
+    seconds, alone = known.seconds[:, 0], {table: float(each[0]) for table, each in known.alone.items()}
+    logs, byte_logs = np.log(seconds), np.log(over_sets(known.sets, lambda each: moved_bytes(each, batch_size)))
     with repeatable(seed):
         layers = CostLayers() if start is None else deepcopy(start.layers)
         layers.scale.copy_(_tensor(np.array([(each.mean(), each.std() + 1e-6) for each in (byte_logs, logs)])))
-        _fit(layers, describe(pool, batch_size), members[num_held:], _tensor(logs[num_held:]))
-    net = Net(layers=layers, batch_size=batch_size)
-    added, others = Additive(cost)(sets), np.array([len(each) - 1 for each in sets], np.float64)
-    excess, learnt = (added - np.exp(logs))[num_held:], others[num_held:]
-    device_s = max(float(excess @ learnt) / max(float(learnt @ learnt), 1.0), 0.0)
-    known = (net(sets[:num_held]), (added - device_s * others)[:num_held])
-    taus = [float(kendalltau(each, logs[:num_held]).statistic) for each in known]
-    gain = _bound_gain(known, logs[:num_held], seed)
-    spreads = [*getattr(cost, "spreads", {}).values()]  # of what was measured
-    spread = float(np.median(spreads)) if spreads else 0.0
-    return replace(net, tau=taus[0], additive_tau=taus[1], device_s=device_s, gain=gain, spread=spread)
+        _fit(layers, describe(pool, batch_size), members[learnt], _tensor(logs[learnt]))
+    net = Net(layers=layers, batch_size=batch_size, num_sets=len(known.sets), spread=known.spread)
+    added = over_sets(known.sets, lambda tables: np.array([alone[table] for table in tables]))
+    others = np.array([len(each) - 1 for each in known.sets], np.float64)
+    excess_s = float((added - seconds)[learnt] @ others[learnt]) / max(float(others[learnt] @ others[learnt]), 1.0)
+    net = replace(net, device_s=min(max(excess_s, 0.0), min(alone.values())))  # which each single one has, too
+    by_net = net([known.sets[place] for place in held])
+    return _judge(net, (by_net, (added - net.device_s * others)[held], seconds[held]), known.seconds[held, 1], seed)
 
 
-def _bound_gain(known: tuple[Seconds, Seconds], logs: Seconds, seed: int) -> tuple[float, float]:
-    """Return the 95 % percentile interval of the first one's rank correlation with `logs` less the second's, over
-    NUM_RESAMPLED draws of the sets with replacement."""
-    rng, gains = np.random.default_rng(seed), []
-    for _ in range(NUM_RESAMPLED):
-        drawn = rng.integers(len(logs), size=len(logs))
-        taus = [float(kendalltau(each[drawn], logs[drawn]).statistic) for each in known]
-        gains.append(taus[0] - taus[1])
-    low, high = np.quantile(gains, (0.025, 0.975))
-    return float(low), float(high)
+def _judge(net: Net, predicted: tuple[Seconds, Seconds, Seconds], true: Seconds, seed: int) -> Net:
+    """Return the net with what sets held out show: predicted by it, by sums and by one half of the rounds, [sets]
+    each, and as the other half has them."""
+    taus = [float(kendalltau(each, true).statistic) for each in predicted[:2]]
+    errors = np.abs(np.log(np.stack(predicted) / true))
+    errors[errors < _ROUNDING] = 0.0
+    by_net, added, repeated = errors
+    drawn = np.random.default_rng(seed).integers(len(true), size=(NUM_RESAMPLED, len(true)))
+
+    def bound(shares: Seconds) -> Bounds:
+        low, high = np.quantile(shares[drawn].mean(axis=1), (0.025, 0.975)).tolist()
+        return low, high
+
+    means = dict(zip(("error", "additive_error", "repeat_error"), errors.mean(axis=1).tolist(), strict=True))
+    return replace(
+        net,
+        tau=taus[0],
+        additive_tau=taus[1],
+        excess=bound(added - repeated),
+        gain=bound(added - by_net),
+        **means,
+    )
 
 
 def _fit(layers: CostLayers, described: torch.Tensor, members: torch.Tensor, logs: torch.Tensor) -> None:
@@ -207,6 +302,6 @@ def _fit(layers: CostLayers, described: torch.Tensor, members: torch.Tensor, log
 
 
 def choose(net: Net, cost: SetCost) -> SetCost:
-    """Return the net where it is shown to rank held-out sets better than the added costs of single tables, else
-    those."""
+    """Return the net where it is shown to predict sets held out better than the added costs of single tables, which
+    are wrong by more than the noise; else those."""
     return net if net.is_better else Additive(cost, net.device_s)
