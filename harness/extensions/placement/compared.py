@@ -57,6 +57,9 @@ class Costs:
     has_net: bool = False
     """Whether searches minimise a cost net."""
     findings: tuple[str, ...] = ()
+    """What is said of the costs themselves, before anything of plans."""
+    tables: tuple[StudyTable, ...] = ()
+    """What is shown of the costs themselves, below the plans."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,19 +2,20 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from msgspec import structs
 
-from harness.extensions.placement.records import CostedTable, CostsRecord
+from harness.extensions.placement.records import CostedSet, CostedTable, CostsRecord
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_record
 from harness.run_sets.environment import Environment
 from harness.system.hardware import read_processors
 from harness.system.resources import read_resources
 from reference_models.distributed.search.costs import Seconds, Sets
+from reference_models.distributed.search.known_sets import MIN_SETS, KnownSets, draw_sets, list_parts
 from reference_models.distributed.search.pieces import may_be_halved
 from reference_models.distributed.search.task import Table, Task
 from reference_models.process.errors import ConfigError
@@ -31,6 +32,7 @@ class KeptCosts:
     path: Path
     device: str
     known: dict[_Key, CostedTable]
+    record: CostsRecord = field(repr=False)
 
     def __call__(self, sets: Sets, /) -> Seconds:
         """Raises ConfigError for a table that the file has no cost of."""
@@ -40,6 +42,41 @@ class KeptCosts:
         """Return the widest spread of the tables that a device holds; None where none is known."""
         found = [self._find(table).spread for table in tables]
         return max((spread for spread in found if spread is not None), default=None)
+
+    def know_sets(self, tables: Sequence[Table]) -> KnownSets:
+        """Return the sets of these tables, and of parts of them by halving, that the file has.
+
+        An entry without reuse is the first table that it stands for. Raises ConfigError where MIN_SETS are not there,
+        or where a table of one has no halves.
+        """
+        by_entry: dict[_Key, Table] = {}
+        for part in list_parts(tables):
+            by_entry.setdefault(_key_of(part), part)
+            by_entry.setdefault((*_key_of(part)[:-1], None), part)
+        found = [by_entry.get(_key_of(entry)) for entry in self.record.tables]
+        sets, seconds, places = [], [], set[int]()
+        for each in self.record.sets:
+            held = [table for place in each.tables if (table := found[place]) is not None]
+            if len(held) == len(each.tables):
+                sets.append(held)
+                seconds.append(each.halves)
+                places.update(each.tables)
+        if len(sets) < MIN_SETS:
+            raise ConfigError(
+                f"--costs {self.path}: it has {len(sets)} sets of these tables, and a cost net takes {MIN_SETS}. "
+                "Measure them with 'dlrmbench measure-costs --sets', or leave --cost out."
+            )
+        alone = {}
+        for place in sorted(places):
+            entry, table = self.record.tables[place], found[place]
+            if entry.halves is None or table is None:
+                raise ConfigError(
+                    f"--costs {self.path}: tables[{place}]: it is in a set and has no halves. Add them."
+                )
+            alone[table] = entry.halves
+        spreads = [each.spread for each in self.record.sets if each.spread is not None]
+        spread = float(np.median(spreads)) if spreads else 0.0
+        return KnownSets(sets=sets, seconds=np.array(seconds, np.float64), alone=alone, spread=spread)
 
     def _find(self, table: Table) -> CostedTable:
         found = self.known.get(_key_of(table)) or self.known.get((*_key_of(table)[:-1], None))
@@ -68,44 +105,64 @@ def read_costs(path: Path, task: Task) -> KeptCosts:
             "Measure costs of the same batch size."
         )
     places: dict[_Key, int] = {}
-    for number, each in enumerate(record.tables):
-        if (first := places.setdefault(_key_of(each), number)) != number:
+    for number, table in enumerate(record.tables):
+        if (first := places.setdefault(_key_of(table), number)) != number:
             why = f"it has the table of tables[{first}], which has one cost. Leave one of them out."
             raise HarnessError(f"{path}: tables[{number}]: {why}", ExitCode.INPUT)
-    costs = KeptCosts(path=path, device=record.device, known={_key_of(each): each for each in record.tables})
+    for number, each in enumerate(record.sets):
+        if max(each.tables) >= len(record.tables):
+            why = (
+                f"it has table {max(each.tables)}, and tables are 0 to {len(record.tables) - 1}. Correct its number."
+            )
+            raise HarnessError(f"{path}: sets[{number}]: {why}", ExitCode.INPUT)
+    known = {_key_of(each): each for each in record.tables}
+    costs = KeptCosts(path=path, device=record.device, known=known, record=record)
     costs([task.tables])
     return costs
 
 
-def measure_costs(task: Task, environment: Environment, seed: int) -> CostsRecord:
+def measure_costs(task: Task, environment: Environment, seed: int, num_sets: int = 0) -> CostsRecord:
     """Measure each table of a task, and the halves that a plan may cut it into, with one thread of this CPU.
 
-    A table and its halves take turns. Costs have the reuse of their tables where tables differ in that alone, and
-    stand for any else. Raises ConfigError where one does not fit in free memory.
+    A table and its halves take turns; with sets, that are drawn of all these, everything does. Costs have the reuse
+    of their tables where tables differ in that alone, and stand for any else. Raises ConfigError where what takes
+    turns does not fit in free memory.
     """
     from reference_models.distributed.search.measured import MeasuredCost
 
-    found = []
+    lists = _list_widths(task)
+    pool = [table for tables in lists for table in tables]
+    drawn = draw_sets(pool, num_sets, seed)
+    places = {table: place for place, table in enumerate(pool)}
     different = {table.with_columns(1) for table in task.tables}
     counts = Counter(_key_of(table)[:-1] for table in different)
+    found: list[CostedTable] = []
+    sets: list[CostedSet] = []
     with environment.measuring():
-        for tables in _list_widths(task):
+        for tables in [pool] if drawn else lists:
             free = read_resources().available_memory_bytes
             cost = MeasuredCost(batch_size=task.batch_size, available_bytes=free, seed=seed)
-            for table, seconds in zip(tables, cost([[table] for table in tables]).tolist(), strict=True):
-                entry = _entry(table, seconds, cost.spread_of([table]))
+            alone = [[table] for table in tables]
+            seconds = cost([*alone, *drawn])
+            for table, each_s, halves in zip(tables, seconds.tolist(), cost.halves_of(alone).tolist(), strict=False):
+                entry = _entry(table, each_s, halves, cost.spread_of([table]))
                 is_alone = counts[_key_of(table.with_columns(1))[:-1]] == 1
                 found.append(structs.replace(entry, reuse=None) if is_alone else entry)
+            of_sets = zip(drawn, seconds[len(alone) :].tolist(), cost.halves_of(drawn).tolist(), strict=True)
+            for each, each_s, halves in of_sets:
+                held, spread = tuple(places[table] for table in each), cost.spread_of(each)
+                sets.append(CostedSet(tables=held, seconds=each_s, halves=(halves[0], halves[1]), spread=spread))
     record = CostsRecord(
         schema_version=VERSION,
         device=f"one thread of {read_processors().model_name or 'a CPU'}",
         batch_size=task.batch_size,
         tables=tuple(found),
+        sets=tuple(sets),
     )
     return structs.replace(record, preflight=environment.preflight, loads=tuple(environment.loads))
 
 
-def _entry(table: Table, seconds: float, spread: float | None) -> CostedTable:
+def _entry(table: Table, seconds: float, halves: Sequence[float], spread: float | None) -> CostedTable:
     return CostedTable(
         num_embeddings=table.num_embeddings,
         dim=table.dim,
@@ -114,6 +171,7 @@ def _entry(table: Table, seconds: float, spread: float | None) -> CostedTable:
         reuse=table.reuse,
         seconds=seconds,
         spread=spread,
+        halves=(halves[0], halves[1]),
     )
 
 

@@ -1,6 +1,5 @@
 """What `place` learns, by what, and where it is kept: a net of costs, and AutoShard's policy."""
 
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,13 +13,14 @@ from harness.run_sets.dataset import kept_lock
 from harness.system.resources import read_resources
 from reference_models.data.registry import DEFAULT_ROOT
 from reference_models.distributed.search.costs import Bandwidth, SetCost
+from reference_models.distributed.search.known_sets import KnownSets, ask_sets, draw_sets, list_parts
 from reference_models.distributed.search.task import Table
 from reference_models.process.errors import ArtifactError
 from rules.records.codec import Damage, decode
 from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.learnt import LEARNT_FOLDER, LearntManifest
 
-_FORM = 3
+_FORM = 4
 """The form of a kept net: where it changes, another is trained."""
 _ANEW = "Make it anew with --retrain."
 T = TypeVar("T")
@@ -80,41 +80,39 @@ class Keeper:
 def learn_costs(
     keeper: Keeper,
     bandwidth: Bandwidth,
-    measured: SetCost,
     tables: Sequence[Table],
-    num_measured: int | None,
+    known: Callable[[], KnownSets] | None,
     *,
     kept_by: object,
+    known_by: object = None,
 ) -> Any:
-    """Return a cost net of sets of the tables, by `bandwidth`, then by so many sets that are `measured` here.
+    """Return a cost net of sets of the tables, by `bandwidth`, then by sets that were measured, where there are any.
 
-    The repr of `kept_by` stands for `bandwidth` where the net is looked for: it is the same in each call that asks
-    for the same net.
+    Where the net is looked for, the repr of `kept_by` stands for `bandwidth` and that of `known_by` for what `known`
+    returns: they are the same in each call that asks for the same net.
     """
-    from reference_models.distributed.search.net import NUM_RESAMPLED, NUM_SETS, net_of, train_net
+    from reference_models.distributed.search.net import NUM_RESAMPLED, NUM_SETS, fit_net, net_of
 
-    def learn(cost: SetCost, of: object, num_sets: int, start: Any, *begun: str) -> tuple[Any, str]:
-        digest = _digest(
-            of,
-            *tables,
-            bandwidth.batch_size,
-            keeper.seed,
-            num_sets,
-            _FORM,
-            NUM_RESAMPLED,
-            *begun,
-        )
+    def learn(known: Callable[[], KnownSets], start: Any, *of: object) -> tuple[Any, str]:
+        digest = _digest(*of, bandwidth.batch_size, keeper.seed, _FORM, NUM_RESAMPLED)
 
         def train() -> tuple[Arrays, Accuracy]:
-            net = train_net(cost, tables, bandwidth.batch_size, seed=keeper.seed, num_sets=num_sets, start=start)
-            return net.arrays(), {"tau": net.tau, "additive_tau": net.additive_tau, "gain_low": net.gain[0]}
+            net = fit_net(known(), bandwidth.batch_size, seed=keeper.seed, start=start)
+            return net.arrays(), {
+                "tau": net.tau,
+                "additive_tau": net.additive_tau,
+                "error": net.error,
+                "additive_error": net.additive_error,
+                "repeat_error": net.repeat_error,
+            }
 
         return keeper.keep("cost_net", digest, train, net_of), digest
 
-    net, digest = learn(bandwidth, kept_by, NUM_SETS, None)
-    if num_measured is None:
-        return net
-    return learn(measured, measured, num_measured, net, digest, platform.node())[0]
+    def model() -> KnownSets:
+        return ask_sets(bandwidth, draw_sets(list_parts(tables), NUM_SETS, keeper.seed))
+
+    net, digest = learn(model, None, kept_by, *tables, NUM_SETS)
+    return net if known is None else learn(known, net, known_by, digest)[0]
 
 
 def learn_policy(keeper: Keeper, cost: SetCost, batch_size: int, *, kept_by: object) -> Any:

@@ -13,12 +13,19 @@ from harness.extensions.placement.options import BATCH_SIZE
 
 @verb(
     "dlrmbench measure-costs dlrm_small -o costs.json",
-    "dlrmbench measure-costs tables.csv --batch-size 4096 -o costs.json",
+    "dlrmbench measure-costs tables.csv --batch-size 4096 --sets 500 -o costs.json",
     name="measure-costs",
 )
 @click.argument("benchmark", shell_complete=completing(trainable))
 @defining
 @BATCH_SIZE
+@click.option(
+    "--sets",
+    "num_sets",
+    type=click.IntRange(100, 10_000),
+    metavar="SETS",
+    help="Measure so many sets of tables, too, each as one device runs it, for 'place --cost net'.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of draws.")
 @click.option(
     "-o",
@@ -27,12 +34,14 @@ from harness.extensions.placement.options import BATCH_SIZE
     required=True,
     help="The file to write, which 'place --costs' reads.",
 )
-def measure_costs(benchmark: str, seed: int, output: Path, **given: Any) -> None:
+def measure_costs(benchmark: str, num_sets: int | None, seed: int, output: Path, **given: Any) -> None:
     """Measure what each of BENCHMARK's embedding tables, or of a file's, takes alone on one thread of this CPU.
 
     Lookups, backward and update of a global batch, of each table and of the halves that plans may cut it into: the
-    median of seven rounds in turns, with their spread, and the load meanwhile. 'place --costs' adds them up, there
-    or elsewhere.
+    median of eight rounds in turns, with their spread, and the load meanwhile. 'place --costs' adds them up, there
+    or elsewhere. With --sets, drawn sets of 1 to 15 of these are measured in the same turns, each by one lookup,
+    backward and update of all its tables: by them 'place --costs FILE --cost net' says whether adding up is wrong by
+    more than the noise, and takes a net only where it is shown to predict better.
     """
     from harness.extensions.placement.kept_costs import measure_costs as measure
     from harness.extensions.placement.plans import UNBOUNDED
@@ -42,6 +51,7 @@ def measure_costs(benchmark: str, seed: int, output: Path, **given: Any) -> None
 
     _, task, _ = read_task(benchmark, UNBOUNDED, {**given, "trace": None, "kept": (), "today": None})
     environment = Environment.check(given["data_root"])
-    say(f"measuring {len(task.tables)} tables and their halves")
-    write_record(output, measure(task, environment, seed))
+    sets = f", and {num_sets} sets of them" if num_sets else ""
+    say(f"measuring {len(task.tables)} tables and their halves{sets}")
+    write_record(output, measure(task, environment, seed, num_sets or 0))
     click.echo(f"wrote {output}", err=True)

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     "--costs",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Take costs of tables that 'measure-costs' measured, perhaps elsewhere, in place of --cost.",
+    help="Take costs of tables that 'measure-costs' measured, perhaps elsewhere, in place of --cost; with --cost net "
+    "learn from its sets.",
 )
 @click.option(
     "--keep", "kept", multiple=True, metavar="TABLE=DEVICE", help="Leave a table, by number or name, where it is."

@@ -34,6 +34,7 @@ from harness.extensions.placement.devices import (
 )
 from harness.extensions.placement.kept_costs import KeptCosts
 from harness.extensions.placement.learnt import Keeper, learn_costs, learn_policy
+from harness.extensions.placement.net_verdict import say_verdict, tabulate_verdict
 from harness.extensions.placement.shown import find_cheapest
 from harness.extensions.placement.today import IMPROVED, count_moved, improve_today, name_devices_as_today
 from harness.foundation.errors import ExitCode, HarnessError
@@ -46,18 +47,19 @@ from reference_models.data.table_file import read_tables
 from reference_models.data.traces.trace import AccessTrace
 from reference_models.distributed.placement import Devices, PlannerEstimate
 from reference_models.distributed.search.costs import Additive, Bandwidth, Exchange, SetCost, Sum
+from reference_models.distributed.search.known_sets import KnownSets, ask_sets, draw_sets, list_parts
 from reference_models.distributed.search.optimal import MAX_ENUMERATED, lower_bound
 from reference_models.distributed.search.registry import TORCHREC, find_search
 from reference_models.distributed.search.task import Plan, Task, find_fault, list_not_kept
 from reference_models.distributed.search.tasks import NEUROSHARD, describe_tables, generate_tasks, read_tasks, task_of
 from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.registry import find_model
-from reports.text.formatting import percent
 from rules.records.kept.placement import PlanRecord
-from rules.records.study import Parameter, Scalar, Source, StudyRecord
+from rules.records.study import Parameter, Scalar, Source, StudyRecord, StudyTable
 
 if TYPE_CHECKING:
     from reference_models.distributed.search.measured import MeasuredCost
+    from reference_models.distributed.search.net import Net
 
 NUM_GENERATED = 10
 _OPTIMUM = "optimum"
@@ -235,11 +237,12 @@ def _search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Ru
     bounds = optima or [_find_bound(costs, found, tasks, number) for number in range(len(tasks))]
     compared = compare_searches(costs, found, bounds, is_small=is_small)
     notes = dict.fromkeys(f"{each.search}: {each.note}" for of in found.values() for each in of if each.note)
-    tables, findings, checks = [compared.table], [compared.closing, *notes, *costs.findings], []
+    tables, checks = [compared.table, *costs.tables], []
+    findings = [*costs.findings, compared.closing, *notes]
     if len(tasks) == 1:
         tables += list_cheapest(tasks[0], found, costs, estimate, question.table_names)
     if question.today is not None:
-        findings.insert(1, say_moves(tasks[0], found))
+        findings.insert(len(costs.findings) + 1, say_moves(tasks[0], found))
     if estimate is not None and config is not None:
         more, said, check = torchrec_tables(config, estimate)
         tables, findings, checks = [*tables, *more], [*findings, *said], [check]
@@ -362,18 +365,8 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
             modelled=bandwidth,
         )
 
-    if (kept := question.kept_costs) is not None:
-        added = Sum((Additive(kept), exchange))
-        return Costs(
-            make_search=lambda: added,
-            make_plain=lambda: added,
-            judge=added,
-            modelled=bandwidth,
-            predicted=bandwidth,
-            origin="measured",
-            timed=f"timed on {kept.device}; tables are added up, and the exchange is modelled",
-            spread_of=kept.spread_of,
-        )
+    if question.kept_costs is not None:
+        return _take_kept(question, question.kept_costs, tasks, bandwidth)
 
     def make_true() -> SetCost:
         return _measure_sets(question, batch_size) if question.is_measured else memory
@@ -390,16 +383,7 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
         return judged(make_search=make_measured, make_plain=make_measured, predicted=bandwidth)
     from reference_models.distributed.search.net import choose
 
-    tables = [*dict.fromkeys(table for task in tasks for table in task.tables)]
-    kept_by, _ = _find_kept_by(question, batch_size)
-    net = learn_costs(question.keeper, memory, make_true(), tables, question.num_measured, kept_by=kept_by)
-    used = "the net is used" if net.is_better else "no gain is shown, so the sums are used and the net is not"
-    rounds = "" if not net.spread else f" Rounds of a measured set lay {percent(net.spread)} apart (median)."
-    finding = (
-        f"On sets of tables that it was not trained on the cost net ranks with Kendall's tau {net.tau:.3f}, adding "
-        f"single tables up with {net.additive_tau:.3f}; the difference is from {net.gain[0]:.3f} to "
-        f"{net.gain[1]:.3f} (95 %, bootstrap): {used}.{rounds}"
-    )
+    net, findings, shown = _learn_net(question, tasks)
 
     def make_search() -> SetCost:
         return Sum((choose(net, make_true()), exchange))
@@ -412,8 +396,79 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
         make_plain=make_plain,
         predicted=make_search(),
         has_net=net.is_better,
-        findings=(finding,),
+        findings=findings,
+        tables=shown,
     )
+
+
+def _take_kept(question: PlacementQuestion, kept: KeptCosts, tasks: Sequence[Task], modelled: SetCost) -> Costs:
+    """Return costs of a file: single tables added up, or a net of its sets where that is asked for and shown to
+    predict them better."""
+    exchange = _model(question.devices, question.fixed, tasks[0].batch_size)[1]
+    added = Sum((Additive(kept), exchange))
+    costs = Costs(
+        make_search=lambda: added,
+        make_plain=lambda: added,
+        judge=added,
+        modelled=modelled,
+        predicted=modelled,
+        origin="measured",
+        timed=f"timed on {kept.device}; tables are added up, and the exchange is modelled",
+        spread_of=kept.spread_of,
+    )
+    if question.cost != "net":
+        return costs
+    net, findings, shown = _learn_net(question, tasks)
+    added = Sum((Additive(kept, net.device_s), exchange))
+    costs = replace(
+        costs,
+        make_search=lambda: added,
+        make_plain=lambda: added,
+        judge=added,
+        findings=findings,
+        tables=shown,
+    )
+    if not net.is_better:
+        return costs
+    by_net = Sum((net, exchange))
+    said = f"Plans are judged by the net of what was measured on {kept.device}: --run measures steps."
+    return replace(
+        costs,
+        make_search=lambda: by_net,
+        judge=by_net,
+        predicted=added,
+        origin="modelled",
+        spread_of=lambda tables: None,
+        has_net=True,
+        findings=(*findings, said),
+    )
+
+
+def _learn_net(
+    question: PlacementQuestion, tasks: Sequence[Task]
+) -> "tuple[Net, tuple[str, ...], tuple[StudyTable, ...]]":
+    """Learn a net of the tasks' tables, by the bandwidths, then by sets that a file has, or that are measured here;
+    return it with what is said and shown of it."""
+    batch_size = tasks[0].batch_size
+    tables = [*dict.fromkeys(table for task in tasks for table in task.tables)]
+    kept_by, _ = _find_kept_by(question, batch_size)
+    known: Callable[[], KnownSets] | None = None
+    known_by: object = None
+    if question.kept_costs is not None:
+        sets = question.kept_costs.know_sets(tables)
+        known, known_by = (lambda: sets), (sets.sets, sets.seconds.tolist(), [*sets.alone.values()])
+    elif (num_sets := question.num_measured) is not None:
+        measured = _measure_sets(question, batch_size)
+        known_by = (measured, num_sets, platform.node())
+
+        def known() -> KnownSets:
+            return ask_sets(measured, draw_sets(list_parts(tables), num_sets, question.keeper.seed))
+
+    memory, _ = _model(question.devices, question.fixed, batch_size)
+    net = learn_costs(question.keeper, memory, tables, known, kept_by=kept_by, known_by=known_by)
+    is_measured = known is not None
+    findings = (say_verdict(net, is_measured=is_measured),)
+    return net, findings, (tabulate_verdict(net, is_measured=is_measured),)
 
 
 def _model(devices: Devices, fixed: FixedTimes, batch_size: int) -> tuple[Bandwidth, Exchange]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -70,7 +70,11 @@ def _read_kept(text: str, names: Sequence[str], num_tables: int) -> tuple[int, i
 
 
 def take_costs(question: PlacementQuestion, task: Task, path: Path) -> PlacementQuestion:
-    """Return the question with costs of a file in place of --cost. Raises UsageError where --cost is given, too."""
-    if question.cost != "bandwidth" or question.num_measured is not None:
-        raise click.UsageError("--costs has costs in a file: leave --cost and --measure out.")
-    return replace(question, cost="measured", kept_costs=read_costs(path, task))
+    """Return the question with costs of a file in place of --cost. Raises UsageError where --cost is given, too, but
+    for the net, which learns from the file's sets."""
+    if question.cost not in ("bandwidth", "net") or question.num_measured is not None:
+        raise click.UsageError(
+            "--costs has costs in a file: leave --cost and --measure out, or give --cost net where it has sets."
+        )
+    cost: Literal["net", "measured"] = "net" if question.cost == "net" else "measured"
+    return replace(question, cost=cost, kept_costs=read_costs(path, task))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,18 +14,15 @@ from scipy.stats import kendalltau
 from torch import nn
 
 from reference_models.distributed.search.costs import Additive, Seconds, SetCost, Sets, moved_bytes, over_sets
+from reference_models.distributed.search.known_sets import KnownSets, ask_sets, draw_sets, list_parts
 from reference_models.distributed.search.task import NUM_REUSE_BINS, Table
 from reference_models.process.errors import ArtifactError
+from reference_models.training.eager import Adam
 
-MIN_DIM = 4
-"""Columns of the narrowest part of a table that the net learns; cuts are halves."""
 NUM_SETS = 4000
 """Sets that a net is trained on whose costs need not be measured."""
-MIN_SETS = 100
-"""Sets that were measured, with fewer of which no net is trained: a fifth of them judge it."""
 NUM_RESAMPLED = 2000
 """Draws of the sets held out, for the intervals of what they show."""
-_MAX_TABLES = 15
 _NUM_STEPS, _BATCH_SETS, _LEARNING_RATE = 800, 256, 3e-3
 
 
@@ -85,38 +82,12 @@ _ROUNDING = 1e-9
 """Errors below it are none: sums of the same numbers in other orders."""
 
 
-@runtime_checkable
-class RepeatedCost(Protocol):
-    """A cost that was measured in rounds, of which either half says what a set costs."""
-
-    def __call__(self, sets: Sets, /) -> Seconds: ...
-
-    def halves_of(self, sets: Sets) -> Seconds:
-        """Return the medians of either half of the rounds: float64 [sets, 2], in seconds."""
-
-    def spread_of(self, tables: Sequence[Table]) -> float | None:
-        """Return how far apart the rounds of a set lay, as a fraction of their median."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KnownSets:
-    """Sets of tables, what they cost, and what their tables cost alone, all known twice."""
-
-    sets: Sets
-    seconds: Seconds
-    """By either half of the rounds, [sets, 2]; both are the same where nothing was measured."""
-    alone: Mapping[Table, Sequence[float]]
-    """Of each table that a set has, likewise: 2 values in seconds."""
-    spread: float = 0.0
-    """How far apart the rounds of a set lay, as a fraction of their median: the sets' median; 0 of modelled costs."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Net:
     """A trained cost net, and how it does on sets that it was not trained on, beside adding single tables up.
 
     Of measured sets one half of the rounds is learnt from and predicts, and the other half is what is true. Errors
-    are means of the absolute difference of logarithms: nearly the share by which a prediction is wrong.
+    are mean absolute percentage errors (MAPE), as shares.
     """
 
     layers: CostLayers
@@ -214,29 +185,7 @@ def train_net(
 
     `start` is a net to begin with: of `Bandwidth`, where these sets are few that were measured.
     """
-    cuts = ((each, each.dim >> cut) for cut in range(8) for each in tables)
-    pool = [*dict.fromkeys(each.with_columns(dim) for each, dim in cuts if dim >= min(MIN_DIM, each.dim))]
-    return fit_net(ask_sets(cost, draw_sets(pool, num_sets, seed)), batch_size, seed=seed, start=start)
-
-
-def draw_sets(pool: Sequence[Table], num_sets: int, seed: int) -> list[list[Table]]:
-    """Draw sets of 1 to 15 of the tables, each any of them."""
-    rng = np.random.default_rng(seed)
-    picks = [rng.integers(len(pool), size=rng.integers(1, _MAX_TABLES + 1)) for _ in range(num_sets)]
-    return [[pool[pick] for pick in each] for each in picks]
-
-
-def ask_sets(cost: SetCost, sets: Sets) -> KnownSets:
-    """Ask for the costs of sets and of each of their tables alone, all at once: what is measured takes turns."""
-    pool = [*dict.fromkeys(table for each in sets for table in each)]
-    together = [*sets, *([table] for table in pool)]
-    seconds, spread = cost(together), 0.0
-    halves = np.column_stack([seconds, seconds])
-    if isinstance(cost, RepeatedCost):
-        halves = cost.halves_of(together)
-        spread = float(np.median([cost.spread_of(each) or 0.0 for each in sets]))
-    alone = dict(zip(pool, halves[len(sets) :].tolist(), strict=True))
-    return KnownSets(sets=sets, seconds=halves[: len(sets)], alone=alone, spread=spread)
+    return fit_net(ask_sets(cost, draw_sets(list_parts(tables), num_sets, seed)), batch_size, seed=seed, start=start)
 
 
 def fit_net(known: KnownSets, batch_size: int, *, seed: int, start: Net | None = None) -> Net:
@@ -269,7 +218,7 @@ def _judge(net: Net, predicted: tuple[Seconds, Seconds, Seconds], true: Seconds,
     """Return the net with what sets held out show: predicted by it, by sums and by one half of the rounds, [sets]
     each, and as the other half has them."""
     taus = [float(kendalltau(each, true).statistic) for each in predicted[:2]]
-    errors = np.abs(np.log(np.stack(predicted) / true))
+    errors = np.abs(np.stack(predicted) / true - 1)
     errors[errors < _ROUNDING] = 0.0
     by_net, added, repeated = errors
     drawn = np.random.default_rng(seed).integers(len(true), size=(NUM_RESAMPLED, len(true)))
@@ -290,7 +239,7 @@ def _judge(net: Net, predicted: tuple[Seconds, Seconds, Seconds], true: Seconds,
 
 
 def _fit(layers: CostLayers, described: torch.Tensor, members: torch.Tensor, logs: torch.Tensor) -> None:
-    optimizer = torch.optim.Adam(layers.parameters())
+    optimizer = Adam(layers.parameters())
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=_NUM_STEPS)
     for _ in range(_NUM_STEPS):
         chosen = torch.randint(len(logs), (_BATCH_SETS,))

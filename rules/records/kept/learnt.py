@@ -20,6 +20,7 @@ class LearntManifest(Document, frozen=True, kw_only=True):
     """Digest of all that it was trained for."""
     seed: Count
     accuracy: dict[str, float]
-    """A cost net has Kendall's rank correlation with the true costs of sets that it was not trained on (`tau`), and
-    that of the added costs of single tables (`additive_tau`); a policy has its mean reward at the end (`reward`)."""
+    """A cost net has, of sets that it was not trained on, Kendall's rank correlation with the true costs (`tau`) and
+    the mean absolute percentage error (`error`), those of added costs of single tables (`additive_tau`,
+    `additive_error`), and the noise (`repeat_error`); a policy has its mean reward at the end (`reward`)."""
     arrays: Arrays

@@ -10,7 +10,8 @@ from scipy.stats import kendalltau
 
 from reference_models.distributed.search import net as net_module
 from reference_models.distributed.search.costs import Additive, Bandwidth, Seconds, Sets, over_sets
-from reference_models.distributed.search.net import Net, ask_sets, choose, draw_sets, net_of, repeatable, train_net
+from reference_models.distributed.search.known_sets import ask_sets, draw_sets
+from reference_models.distributed.search.net import Net, choose, net_of, repeatable, train_net
 from reference_models.distributed.search.task import Table
 from reference_models.distributed.search.tasks import generate_tasks
 from reference_models.process.errors import ArtifactError
@@ -149,12 +150,13 @@ class PlantedCost:
         return 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("interaction", "noise", "has_something", "is_taken"),
     [
-        pytest.param(0.0, 0.02, False, False, id="nothing is left to learn", marks=pytest.mark.slow),
+        pytest.param(0.0, 0.02, False, False, id="nothing is left to learn"),
         pytest.param(0.3, 0.02, True, True, id="more than the noise"),
-        pytest.param(0.01, 0.3, False, False, id="less than the noise", marks=pytest.mark.slow),
+        pytest.param(0.01, 0.3, False, False, id="less than the noise"),
     ],
 )
 def test_a_net_is_taken_where_sums_are_wrong_by_more_than_the_noise(

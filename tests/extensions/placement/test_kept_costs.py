@@ -10,10 +10,12 @@ import pytest
 from command import Command
 from msgspec import structs
 
-from harness.extensions.placement.kept_costs import read_costs
+from harness.extensions.placement.kept_costs import measure_costs, read_costs
 from harness.extensions.placement.plans import UNBOUNDED, describe_file
-from harness.extensions.placement.records import CostedTable, CostsRecord
+from harness.extensions.placement.records import CostedSet, CostedTable, CostsRecord
 from harness.foundation.files import read_record, write_record
+from harness.run_sets.environment import Environment
+from reference_models.distributed.search import net
 from reference_models.process.errors import ConfigError
 from rules.records.codec import VERSION
 
@@ -79,6 +81,120 @@ def test_a_width_without_a_cost_takes_no_cost_from_other_plans(inside: Command, 
     assert "no cost of 100 rows of 4 columns" in rows["today's plan"]["Why it has none"]
     assert rows["today's plan"]["Cost"] is None and rows["dim"]["Cost"] >= 3e-3
     assert "today's has no cost: --costs costs.json" in study["findings"][1]
+
+
+def with_sets(interaction: float, noise: float, num_sets: int = 150) -> CostsRecord:
+    """Sets of these tables, whose costs add up but for a share of each other table, with noise of either half."""
+    record, rng = costs_of({("a", 8): 3e-3, ("a", 4): 2e-3, ("b", 8): 1e-3, ("c", 4): 2e-3}), np.random.default_rng(0)
+    alone = np.array([table.seconds for table in record.tables])
+
+    def halves(seconds: float) -> tuple[float, float]:
+        low, high = (seconds * np.exp(rng.normal(0, noise, 2))).tolist()
+        return low, high
+
+    sets = []
+    for picks in [rng.integers(len(alone), size=rng.integers(1, 9)).tolist() for _ in range(num_sets)]:
+        seconds = float(alone[picks].sum() * (1 + interaction * (len(picks) - 1)))
+        sets.append(CostedSet(tables=tuple(picks), seconds=seconds, halves=halves(seconds), spread=0.25))
+    tables = [structs.replace(table, halves=halves(table.seconds)) for table in record.tables]
+    return structs.replace(record, tables=tuple(tables), sets=tuple(sets))
+
+
+PLACE = ("place", "tables.csv", "--devices", 2, "--batch-size", 16, "--costs", "costs.json")
+
+
+@pytest.fixture
+def trained_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(net, "_NUM_STEPS", 60)
+    monkeypatch.setattr(net, "NUM_SETS", 100)
+
+
+@pytest.mark.usefixtures("trained_briefly")
+@pytest.mark.parametrize(
+    ("interaction", "noise", "said", "is_taken"),
+    [
+        pytest.param(0.0, 0.03, "not shown to be more than the noise, so nothing is left to learn", False,
+                     marks=pytest.mark.slow),
+        pytest.param(0.01, 0.3, "not shown to be more than the noise, so nothing is left to learn", False,
+                     marks=pytest.mark.slow),
+        pytest.param(0.3, 0.02, "it is used", True),
+    ],
+)  # fmt: skip
+def test_a_net_of_the_sets_of_a_file_is_used_where_sums_are_wrong_by_more_than_the_noise(
+    inside: Command, tmp_path: Path, interaction: float, noise: float, said: str, is_taken: bool
+) -> None:
+    (tmp_path / "tables.csv").write_text(CSV)
+    write_record(tmp_path / "costs.json", with_sets(interaction, noise))
+    done = inside(*PLACE, "--by", "neuroshard", "--cost", "net", "--data", tmp_path / "data", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    study: dict[str, Any] = json.loads(done.stdout)
+    first = study["findings"][0]
+    assert first.startswith("Adding up the measured costs of single tables is wrong by") and said in first
+    assert "on 30 sets of tables held out" in first and "lay 25.0 % apart" in first
+    plans, verdict = study["tables"][:2]
+    errors = {row[0]: row[1] for row in verdict["rows"]}
+    assert (errors["single tables added up"] > 5 * errors["the same sets, measured again"]) == is_taken
+    assert plans["rows"][0][0] == ("neuroshard" if is_taken else "beam over columns")
+    assert plans["columns"][2]["origin"] == ("modelled" if is_taken else "measured")
+    assert any("Plans are judged by the net" in each for each in study["findings"]) == is_taken
+
+
+HALVES = structs.replace(with_sets(0.1, 0.1), tables=costs_of({("a", 8): 1.0, ("b", 8): 1.0, ("c", 4): 1.0}).tables)
+HALVES = structs.replace(HALVES, sets=tuple(structs.replace(each, tables=(0, 2)) for each in HALVES.sets))
+BEYOND = structs.replace(HALVES, sets=(structs.replace(HALVES.sets[0], tables=(1, 3)),))
+
+
+@pytest.mark.parametrize(
+    ("record", "code", "message"),
+    [
+        (with_sets(0.1, 0.1, 99), 2, "it has 99 sets of these tables, and a cost net takes 100"),
+        (HALVES, 2, "tables[0]: it is in a set and has no halves"),
+        (BEYOND, 8, "costs.json: sets[0]: it has table 3, and tables are 0 to 2"),
+    ],
+)
+def test_sets_that_no_net_learns_from_are_refused(
+    inside: Command, tmp_path: Path, record: CostsRecord, code: int, message: str
+) -> None:
+    (tmp_path / "tables.csv").write_text(CSV)
+    write_record(tmp_path / "costs.json", record)
+    done = inside(*PLACE, "--by", "dim", "--cost", "net", "--data", tmp_path / "data")
+    assert done.returncode == code and message in " ".join(done.stderr.split()), done.stderr
+
+
+def test_sets_of_other_tables_are_left_out(inside: Command, tmp_path: Path) -> None:
+    """Those that have the first table, of which 150 sets leave too few."""
+    (tmp_path / "tables.csv").write_text("".join(line for line in CSV.splitlines(True) if not line.startswith("a,")))
+    write_record(tmp_path / "costs.json", record := with_sets(0.1, 0.1))
+    left = sum(min(each.tables) >= 2 for each in record.sets)
+    done = inside(*PLACE, "--by", "dim", "--cost", "net", "--data", tmp_path / "data")
+    assert done.returncode == 2 and f"it has {left} sets" in " ".join(done.stderr.split()) and 0 < left < 100
+
+
+TWO = "name,rows,width,pooling,optimizer\na,90,8,1,sgd\nb,80,8,1,rowwise_adagrad\n"
+
+
+def test_sets_are_measured_with_their_tables_and_read_as_they_were_written(tmp_path: Path) -> None:
+    (tmp_path / "two.csv").write_text(TWO)
+    task = describe_file(tmp_path / "two.csv", UNBOUNDED, 4)[1]
+    record = measure_costs(task, Environment(preflight=()), 0, 5)
+    assert [each.dim for each in record.tables] == [8, 4, 8] and len(record.sets) == 5 and len(record.loads) == 1
+    assert {place for each in record.sets for place in each.tables} == {0, 1, 2}
+    assert all(each.seconds > 0 and min(each.halves) > 0 and each.spread is not None for each in record.sets)
+    write_record(tmp_path / "costs.json", structs.replace(record, sets=record.sets * 20))
+    known = read_costs(tmp_path / "costs.json", task).know_sets(task.tables)
+    assert known.seconds.tolist() == [[*each.halves] for each in record.sets] * 20
+    assert [[table.dim for table in each] for each in known.sets[:5]] == [
+        [record.tables[place].dim for place in each.tables] for each in record.sets
+    ]
+    assert [*known.alone.values()] == [each.halves for each in record.tables]
+
+
+@pytest.mark.slow
+def test_sets_that_are_asked_for_are_measured_and_said(inside: Command, tmp_path: Path) -> None:
+    (tmp_path / "two.csv").write_text(TWO)
+    done = inside("measure-costs", "two.csv", "--batch-size", 4, "--sets", 100, "-o", "costs.json")
+    assert done.returncode == 0 and "and 100 sets of them" in " ".join(done.stderr.split()), done.stderr
+    assert len(read_record(tmp_path / "costs.json", CostsRecord).sets) == 100
 
 
 @pytest.mark.parametrize(
