@@ -15,6 +15,7 @@ from reports.comparison.export import factor_cells, method_line, permutation_not
 from reports.comparison.records import Comparison
 from reports.comparison.wording import sentence
 from reports.document.blocks import Chart, Fold, Prose, Table, in_portions
+from reports.page.figures.detail import MOST_DETAILED, MOST_WHOLE
 from reports.page.sections.comparison import comparison_section, why_section
 from reports.page.sections.verdict import verdict_table
 from reports.results.logs import gather
@@ -80,6 +81,18 @@ def test_beside_a_side_that_the_rules_reject_no_verdict_is_coloured(
     assert f"b: slower{words}<" in chart.figure.wide
     marks = {key.mark for key in chart.figure.keys}
     assert ("slower" in marks) == ('class="slower"' in chart.figure.wide) == (not words)
+
+
+def test_of_many_comparisons_the_first_are_shown_with_all_factors() -> None:
+    """Beyond MOST_WHOLE comparisons, MOST_DETAILED of them."""
+    base = make_side("a", LUCK, RATES)
+    comparisons = compare_results(base, [make_side(f"b{number}", LUCK, SLOW) for number in range(MOST_WHOLE)])
+    (fold,) = [block for block in comparison_section(base, comparisons, "g").blocks if isinstance(block, Fold)]
+    assert fold.summary == f"All factors of {MOST_DETAILED} comparisons"
+    (table,) = fold.blocks
+    assert len(table.rows) == 4 * MOST_DETAILED
+    few = comparison_section(base, comparisons[:5], "g")
+    assert [block.summary for block in few.blocks if isinstance(block, Fold)] == ["All factors of all 5 comparisons"]
 
 
 def test_the_table_and_the_sentence_give_the_interval_that_decides() -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_builder import BEYOND_33, SEEDS, make_runs, make_system_desc, with_record, write_log, write_set
+from log_builder import BEYOND_33, SEEDS, make_records, make_runs, make_system_desc, with_record, write_log, write_set
 from submission_builder import DCNV2, write_submission
 
+from rules.benchmarks.loader import load_benchmark
 from rules.checks.rule import Finding
 from rules.judge.checker import check_paths
 from rules.judge.sets import judge_set
@@ -63,6 +64,34 @@ def test_fields_are_counted(fields: dict[str, str | None], code: str, message: s
     described = {key: value for key, value in (make_system_desc(**BEYOND_33) | fields).items() if value is not None}
     (tmp_path / "systems" / "example.json").write_text(json.dumps(described))
     assert [found.message for found in findings(place, code)] == [message]
+
+
+@pytest.mark.parametrize("num_empty", [5, 6])
+def test_five_empty_fields_are_named_and_of_more_that_there_are_others(num_empty: int, tmp_path: Path) -> None:
+    named = ("submitter", "host_storage_type", "host_networking", "cooling", "framework", "operating_system")
+    place = set_of(tmp_path)
+    described = make_system_desc(**BEYOND_33) | dict.fromkeys(named[:num_empty], "")
+    (tmp_path / "systems" / "example.json").write_text(json.dumps(described))
+    (found,) = findings(place, "SY108")
+    assert found.found == ", ".join(named[:5]) + (", …" if num_empty > 5 else "")
+
+
+@pytest.mark.parametrize(
+    ("index", "by", "message"),
+    [
+        (0, 0, None),
+        (0, 2293760, "evaluation does not begin where it must"),
+        (1, 1, "evaluation off the grid"),
+    ],
+)
+def test_the_first_evaluation_is_where_it_must_be_and_the_others_on_the_grid(
+    index: int, by: int, message: str | None, tmp_path: Path
+) -> None:
+    records = make_records(load_benchmark("dlrmv4"), num_evals=3, ours=False)
+    counts = [record["metadata"]["samples_count"] for record in records if record["key"] == keys.EVAL_ACCURACY]
+    changed = with_record(records, keys.EVAL_ACCURACY, index, metadata={"samples_count": counts[index] + by})
+    path = write_log(tmp_path / "result_0.txt", changed)
+    assert [found.message for found in findings(path, "CA106")] == ([] if message is None else [message])
 
 
 @pytest.mark.parametrize(("num_gaps", "ending"), [(1, ""), (2, ", and 1 shorter one"), (3, ", and 2 shorter ones")])

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from harness.extensions.memory.estimated import LEAST_SAMPLED, NUM_SAMPLES, estimate_curve
+from harness.extensions.memory.estimated import LEAST_SAMPLED, NUM_SAMPLES, EstimatedCurve, estimate_curve
 from reference_models.data.synthetic.dataset import zipf_ranks
-from reference_models.data.traces.stack_distances import measure_curve
+from reference_models.data.traces.stack_distances import MissRatioCurve, measure_curve
 from reference_models.data.traces.trace import Ids
 
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -45,6 +45,16 @@ def held(name: str, seeds: range) -> dict[float, list[bool]]:
             assert 0 <= lowest <= ratio <= highest <= 1
             found.setdefault(share, []).append(lowest - 1e-9 <= exact.miss_ratio(size) <= highest + 1e-9)
     return found
+
+
+def test_a_range_is_that_of_the_samples_and_a_half_of_it_on_either_side() -> None:
+    """Samples of 100 lookups that miss 40, 50 and 60 of them."""
+    curves = tuple(
+        MissRatioCurve(num_lookups=100, num_cold=0.0, distances=np.array([0]), hits=np.array([0.0, hits]))
+        for hits in (60.0, 50.0, 40.0)
+    )
+    assert EstimatedCurve(curves=curves, sampled=1.0).ratios(LEAST_SAMPLED) == pytest.approx((0.5, 0.3, 0.7))
+    assert EstimatedCurve(curves=curves[:1], sampled=1.0).ratios(LEAST_SAMPLED) == pytest.approx((0.4, 0.4, 0.4))
 
 
 def test_a_range_holds_what_all_rows_say() -> None:
