@@ -6,7 +6,7 @@ from statistics import fmean, median
 from typing import Any
 
 from reports.results.result import Result
-from reports.text.formatting import duration, num_bytes, percent, printable
+from reports.text.formatting import duration, num_bytes, percent, plural, printable
 from rules.records.run import CheckpointsRecord
 from rules.records.study import Origin, Parameter, StudyColumn, StudyRecord, StudyTable
 
@@ -16,6 +16,8 @@ _PUBLISHED = "6 to 17 × fewer bytes written, 2.5 to 8 × less capacity"
 _PUBLISHED_OF = "of models of its own, whose tables are more than 99 % of all bytes"
 _WRITTEN, _LEAST_CAPACITY = 6.0, 2.5
 """What was published at least."""
+_MOST_SIZES = 2
+"""Beyond so many configurations a sentence leaves sizes and times to the table."""
 _COLUMNS: Mapping[str, tuple[str | None, Origin]] = {
     "Configuration": (None, "given"), "Bits": (None, "given"), "Policy": (None, "given"),
     "Rounding": (None, "given"), "Kept": (None, "given"), "Checkpoints": (None, "measured"),
@@ -86,7 +88,8 @@ def _describe(processes: Sequence[CheckpointsRecord]) -> Row:
 
 
 def checkpoint_words(rows: Sequence[Row]) -> str:
-    """Say in a sentence how many times fewer bytes are written and kept, why not fewer, and what was published.
+    """Say how many checkpoints were written, how large they are and how long each holds training up; how many times
+    fewer bytes are written and kept than with all rows in 32 bits, why not fewer, and what was published.
 
     Capacity is what must be kept so that the newest can be restored, the most that it ever was. Empty without
     checkpoints.
@@ -95,7 +98,9 @@ def checkpoint_words(rows: Sequence[Row]) -> str:
         return ""
     labels = [printable(row["Configuration"], 80) if len(rows) > 1 else f"{row['Bits']} bits" for row in rows]
     parts = [
-        f"{label} {_bytes(row['All, × fewer'])} ({_alone(row)}), {_capacity(row['To restore, × less'])}"
+        f"{label}: {_size_words(row) if len(rows) <= _MOST_SIZES else ''}{_bytes(row['All, × fewer'])} written "
+        f"({_alone(row)}), "
+        f"{_capacity(row['To restore, × less'])} to restore the newest"
         for label, row in zip(labels, rows, strict=True)
     ]
     last, why = rows[-1], ""
@@ -105,11 +110,20 @@ def checkpoint_words(rows: Sequence[Row]) -> str:
             f", since optimizer sums and all other state stay in 32 bits: {percent(rest, 0)} of what is written last"
         )
     if all(row["All, × fewer"] < 1.05 for row in rows):
-        return "As many bytes are written as by checkpoints of all rows in 32 bits."
+        sizes = (f"{label}: {_size_words(row)}" for label, row in zip(labels, rows[:_MOST_SIZES], strict=False))
+        return f"{''.join(sizes)}as many bytes are written as by checkpoints of all rows in 32 bits."
     return (
-        f"Written, and kept to restore the newest, against checkpoints of all rows in 32 bits: {'; '.join(parts)}"
-        f"{why} (Check-N-Run published {_PUBLISHED})."
+        f"{'. '.join(parts)}{why}. Bytes and capacity are against checkpoints of all rows in 32 bits (Check-N-Run "
+        f"published {_PUBLISHED})."
     )
+
+
+def _size_words(row: Row) -> str:
+    """'20 checkpoints of 1.2 MiB on average, each of which holds training up for 23.7 ms (median); '."""
+    size = num_bytes(row["All written"] / row["Checkpoints"])
+    which = "each of which" if row["Checkpoints"] > 1 else "which"
+    told = plural(row["Checkpoints"], "checkpoint")
+    return f"{told} of {size} on average, {which} holds training up for {duration(row['Stall'])} (median); "
 
 
 def _bytes(times_fewer: float) -> str:

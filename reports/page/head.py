@@ -23,6 +23,8 @@ from rules.records.run_set import PreflightCheck, RunSetRecord
 from rules.records.study import StudyRecord
 
 NOT_RECORDED = "Not on record"
+_FIRST_MS = 1_514_764_800_000
+"""Begin of 2018, before MLPerf's first round: some logs have stamps of another clock, which tell no date."""
 _MAX_COMMAND, _MAX_VALUE, _MOST = 400, 60, MOST_DIFFERING
 _VERSIONS = {"python": "Python", "packages.torch": "torch", "packages.torchrec": "torchrec"}
 
@@ -141,7 +143,7 @@ def page_head(content: ReportContent) -> tuple[Fact, ...]:
 def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[Fact, ...]:
     """Name machines, dates, commands, code and noise, each once, and what `differing` says of configurations."""
     made = list(provenances)
-    moments = [moment for each in made for moment in each.moments_ms]
+    moments = [moment for each in made for moment in each.moments_ms if moment >= _FIRST_MS]
     days = dict.fromkeys(utc(moment)[:10] for moment in (min(moments), max(moments))) if moments else ()
     commands = [printable(command, _MAX_COMMAND) for command in _distinct(each.command for each in made)]
     more = f" and {plural(len(commands) - 1, 'more command')}, in Reproduce" if len(commands) > 1 else ""

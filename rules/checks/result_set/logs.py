@@ -53,7 +53,7 @@ def directory_names_benchmark(subject: SetSubject) -> Iterator[Problem]:
     INCOMPLETE,
     "the set is complete",
     source=f"{_RESULTS}: minimum number of runs; mlperf_logging package_checker",
-    remedy="Add the missing runs ('dlrmbench resume DIR --runs N'); there is no score before.",
+    remedy="Add the missing runs; there is no score before. 'dlrmbench resume DIR --runs N' adds to its own sets.",
     severity="warning",
     applies=applies_to_known,
 )

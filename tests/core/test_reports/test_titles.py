@@ -18,6 +18,7 @@ from reports.comparison.history import read_history
 from reports.comparison.sweep import find_best
 from reports.comparison.wording import sentence
 from reports.page.content import gather_everything
+from reports.page.head import Provenance, head_facts
 from reports.page.report import render_report
 from reports.results.measured import read_measured
 from reports.text.formatting import epochs
@@ -343,3 +344,12 @@ def test_a_page_for_a_decision_has_the_answer_and_what_it_rests_on(tmp_path: Pat
     assert "Glossary" in headings[1] and "#glossary" not in brief
     assert head_of(brief) == head_of(whole) and head_of(brief)["Command"]
     assert not re.search("[0-9a-f]{40}", brief.partition("</style>")[2].partition("<script")[0])
+
+
+def test_a_date_is_of_the_stamps_that_are_of_a_calendar() -> None:
+    """Logs of round 0.7 have stamps of two clocks, one of which began with the machine."""
+    made = [Provenance(machine="m", moments_ms=(1_593_000_000.0, 1_592_654_400_000.0))]
+    facts = {fact.name: fact.value for fact in head_facts(made)}
+    assert facts["Date"] == "2020-06-20"
+    none = head_facts([Provenance(machine="m", moments_ms=(1_593_000_000.0,))])
+    assert "date" in {fact.name: fact.value for fact in none}["Not on record"]
