@@ -1,7 +1,7 @@
 """Precision, time and memory of a retrieval over its number of subgraphs, and how many to take."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -105,6 +105,17 @@ class Curve:
         """Return the fewest subgraphs that have the precision that is wanted; None where none has."""
         # rounded: a mean of shares that are all what is wanted may be a last digit below it
         return next((each for each in self.points if round(each.precision, 9) >= self.wanted), None)
+
+    def title(self, axis: str, met: Mapping[str, float]) -> str:
+        """Say which value of the axis that varies the numbers to take, with the share of deadlines `met` by each;
+        nothing where none has the precision that is wanted, or one stage is faster."""
+        found = self.chosen()
+        if found is None or found.bounds[1] < 1 or found.subgraphs not in met:
+            return ""
+        share = met[found.subgraphs]
+        deadlines = "all deadlines" if share == 1 else f"{percent(share)} of deadlines"
+        precise = f"precision {percent(found.precision)}, {percent(self.wanted, 0)} is wanted"
+        return f"take {axis}={found.subgraphs}, of {len(met)}: {precise}; {deadlines} met"
 
     def advice(self, where: str) -> str:
         """Say which number to take for the precision that is wanted, or that one stage is better.

@@ -75,7 +75,7 @@ def make_usage_study(
     tables.append(make_table(f"{TIMELINE}{where}{note}", _timeline_columns(origin), _list_timeline(first)))
     return make_study(
         "usage",
-        f"{first.usage.title.partition(':')[0]}: {_answer(points, axis, counting)}, {origin}",
+        f"{first.usage.title.partition(':')[0]}: {_answer(points, axis, counting, curves)}, {origin}",
         None,
         seed=seed,
         parameters=_list_parameters(points[0], counting, num_threads, stand_ins),
@@ -95,15 +95,28 @@ def _hold_against_published(curves: Sequence[tuple[str, Curve]], stand_ins: Sequ
         )
 
 
-def _answer(points: Sequence[Point], axis: str | None, counting: Counting) -> str:
-    """Say in one line the score and the deadlines met; of several values of an axis which meet all, or score best."""
+def _answer(
+    points: Sequence[Point], axis: str | None, counting: Counting, curves: Sequence[tuple[str, Curve]]
+) -> str:
+    """Say in one line the score and the deadlines met; of several values of an axis which to take: that of a
+    retrieval's precision, else the one with most room of those that meet all, or the one that scores best."""
     scores = [fmean(each.score_all(counting) for each in point) for point in points]
     met = [fmean(each.share_met for each in point) for point in points]
     if axis is None:
         return f"score {scores[0]:.2f} of 100, {percent(met[0])} of deadlines met"
-    good = [point[0].text for point, share in zip(points, met, strict=True) if share == 1]
+    shares = {point[0].text: share for point, share in zip(points, met, strict=True)}
+    if axis.endswith(".num_subgraphs"):
+        varied = next((curve for _, curve in curves if curve.name == axis.rpartition(".")[0]), None)
+        if varied is not None and (said := varied.title(axis, shares)):
+            return said
+    good = [point for point in points if shares[point[0].text] == 1]
     if good:
-        return f"all deadlines are met with {axis}={','.join(good)}, of {plural(len(points), 'value')}"
+        roomy, several = max(good, key=lambda point: _least(point).highest_factor), ""
+        factor = _least(roomy).highest_factor
+        if any(_least(point).highest_factor < factor for point in good):
+            several = f"; most room with {roomy[0].text}: {factor:.2f} times all rates (simulated)"
+        texts = ",".join(point[0].text for point in good)
+        return f"all deadlines are met with {axis}={texts}, of {plural(len(points), 'value')}{several}"
     at = scores.index(max(scores))
     best = f"{axis}={points[at][0].text} scores best of {plural(len(points), 'value')}, {scores[at]:.2f} of 100"
     return f"{best}, with {percent(met[at])} of deadlines met"

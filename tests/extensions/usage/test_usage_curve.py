@@ -43,6 +43,11 @@ def test_the_fewest_subgraphs_of_the_wanted_precision_are_taken() -> None:
     assert found.speed_up == pytest.approx(math.exp(logs.mean()))
     assert found.bounds == pytest.approx(np.exp(expected))
     assert curve_of(*trials, wanted=0.95).chosen().subgraphs == "10"  # type: ignore[union-attr]
+    axis, met = "find.num_subgraphs", {"1": 1.0, "5": 1.0, "10": 0.5}
+    taken = "take find.num_subgraphs=5, of 3: precision 85.0 %, 80 % is wanted; all deadlines met"
+    assert curve.title(axis, met) == taken
+    assert curve_of(*trials, wanted=0.95).title(axis, met).endswith("95 % is wanted; 50.0 % of deadlines met")
+    assert curve_of(*trials, wanted=1).title(axis, met) == "", "none has it"
     text = curve.advice("")
     assert "for a precision of 80 %: take 5." in text and "4.0 times less memory (measured, over 3 nodes)" in text
     assert "none of 1, 5, 10 subgraphs has it; one stage is exact" in curve_of(*trials, wanted=1).advice("")

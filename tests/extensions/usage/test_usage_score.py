@@ -1,5 +1,6 @@
 """The score of a usage, by its formula."""
 
+from dataclasses import replace
 from math import exp
 from pathlib import Path
 from typing import Any
@@ -149,3 +150,17 @@ def test_processes_share_the_nodes_of_a_retrieval(tmp_path: Path) -> None:
     shares = [measure(usage, 3, Share(number, 4)).trials["find"] for number in range(4)]
     assert sorted(trial for share in shares for trial in share) == sorted(whole)
     assert len({trial.node for trial in whole}) == 30 and len(whole) == 30 * len(CURVE)
+
+
+def test_the_title_of_an_axis_names_the_value_with_most_room() -> None:
+    """One worker meets all deadlines of both rates; twice the lower one is the other."""
+    model = {"source": "stand_in", "widths": [8, 8], "deadline_ms": 60}
+    points = []
+    for rate in (100, 200):
+        head = {"title": "a", "source": "a", "duration_s": 1, "workers": 1}
+        usage = parse_usage({"usage": head, "eyes": model | {"rate": rate}}, "u.toml")
+        points.append([replace(measure(usage, 11), text=str(rate))])
+    made = study.make_usage_study(points, "eyes.rate", "once", 1, [LOAD], num_threads=1)
+    factor = points[0][0].highest_factor
+    assert factor > points[1][0].highest_factor
+    assert f"with eyes.rate=100,200, of 2 values; most room with 100: {factor:.2f} times all rates" in made.title
