@@ -45,7 +45,8 @@ def sweep_table(sweep: SweepFacts, id_: str, *, is_narrow: bool = False) -> Tabl
 
 def _axis_column(key: str, *, is_narrow: bool) -> TableColumn:
     section, _, name = printable(key).partition(".")
-    return numeric(name, section) if is_narrow and name else numeric(printable(key))
+    column = numeric(name, section) if is_narrow and name else numeric(printable(key))
+    return replace(column, names_row=True)
 
 
 def _columns(sweep: SweepFacts, *, is_narrow: bool) -> Iterator[Shown[SweepRow]]:

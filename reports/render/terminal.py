@@ -188,13 +188,16 @@ def _divide(
 ) -> list[list[int]]:
     """Divide columns into parts that fit, each begun by those that name the rows; one part where all fit.
 
-    They are the first column, and of those beside it that name rows as many as take half of the width with it.
+    They are the first column, and of those beside it that name rows as many as take half of the width with it, or two
+    thirds where fewer do not tell all rows apart.
     """
     texts = _texts(columns, rows)
     least = _least(texts, aligns)
     names = [0] if columns else []
     for index in range(1, len(columns)):
-        if not columns[index].names_row or _total(least, [*names, index]) > width // 2:
+        are_apart = len({tuple(row[name] for name in names) for row in texts[1:]}) == len(rows)
+        most = width // 2 if are_apart else 2 * width // 3
+        if not columns[index].names_row or _total(least, [*names, index]) > most:
             break
         names.append(index)
     parts = [[*names]]

@@ -180,7 +180,10 @@ def test_two_axes_make_a_panel_per_value_of_the_shorter_one(tmp_path: Path) -> N
             name = throughput_set(root, f"{threads}-{batch}", float(threads) * float(batch))
             rows.append(record(name, {"runtime.threads": threads, "train.b": batch}, name))
     write_sweep(root, {"runtime.threads": ["1", "2"], "train.b": ["8", "16", "32"]}, rows)
-    chart = charts_of(sweep_section(read_sweep_facts(root)))[0]
+    facts = read_sweep_facts(root)
+    chart = charts_of(sweep_section(facts))[0]
+    # A terminal repeats both where it divides the table: rows are not known by the first alone.
+    assert [column.names_row for column in sweep_table(facts, "s").columns[:3]] == [True, True, False]
     drawn = str(chart.figure.wide)
     assert re.findall(r'class="name">([^<]+)<', drawn) == ["threads 1", "threads 2"]
     assert drawn.count('class="dot-counted"') == 6

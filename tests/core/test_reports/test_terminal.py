@@ -44,6 +44,13 @@ def test_names_of_a_row_that_take_half_the_width_are_not_repeated() -> None:
     assert text.count("5_of_a_hundred_rows") == 1
 
 
+def test_names_that_alone_tell_rows_apart_take_two_thirds_of_the_width() -> None:
+    names = [TableColumn(name=name, names_row=name in ("tier", "cache")) for name in ("tier", "cache", *"abc")]
+    rows = [["nand", cache, *["12345678"] * 3] for cache in ("5_of_a_hundred_rows", "20_of_a_hundred_rows")]
+    parts = render_terminal([text_table(names, rows)], width=40).split("\n\n")
+    assert len(parts) > 1 and all("5_of_a_hundred_rows" in part for part in parts)
+
+
 @given(st.lists(st.lists(st.text(), min_size=3, max_size=3), max_size=5), st.integers(60, 200))
 def test_any_cells_make_lines_that_fit_and_can_be_printed(rows: list[list[str]], width: int) -> None:
     text = render_terminal([text_table(["a", "b", "c"], rows)], width=width)
