@@ -9,7 +9,10 @@ from reports.document.blocks import Block, Bullets, Cell, Heading, Prose, Table,
 from reports.facts.profile import amount
 from reports.parts.load import environment_words
 from reports.text.formatting import (
+    MICROSECONDS,
+    MILLISECONDS,
     MISSING,
+    SECONDS,
     TimeUnit,
     byte_unit,
     count,
@@ -51,7 +54,8 @@ def study_grounds(study: StudyRecord) -> tuple[Block, ...]:
 
 def study_table(table: StudyTable) -> Table:
     """One table of a study, its columns with their origins."""
-    shown = [_shown(column, [row[index] for row in table.rows]) for index, column in enumerate(table.columns)]
+    unit = _shared_seconds(table)
+    shown = [_shown(column, [row[index] for row in table.rows], unit) for index, column in enumerate(table.columns)]
     return text_table(
         [
             TableColumn(
@@ -80,10 +84,11 @@ def _is_number(table: StudyTable, index: int) -> bool:
     return any(isinstance(row[index], int | float) for row in table.rows)
 
 
-def _shown(column: StudyColumn, values: Sequence[Value]) -> list[Cell]:
-    """The cells of one column, in one unit of time where it holds times."""
+def _shown(column: StudyColumn, values: Sequence[Value], seconds: TimeUnit | None) -> list[Cell]:
+    """The cells of one column, in one unit of time where it holds times: `seconds` unless that is None."""
     is_head = column.unit is not None and column.unit == column.name.lower()
-    number = significant if is_head else _number_format(column.unit, [value for value in values if is_amount(value)])
+    amounts = [value for value in values if is_amount(value)]
+    number = significant if is_head else _number_format(column.unit, amounts, seconds)
     return [Cell(text=_text(value, number), sort=repr(value) if is_amount(value) else "") for value in values]
 
 
@@ -91,10 +96,13 @@ def is_amount(value: Value) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _number_format(unit: str | None, values: Sequence[float]) -> Callable[[float], str]:
-    """How numbers of an SI unit are printed: those of one column in one unit, that of the largest."""
+def _number_format(
+    unit: str | None, values: Sequence[float], shared: TimeUnit | None = None
+) -> Callable[[float], str]:
+    """How numbers of an SI unit are printed: those of one column in one unit, that of the largest; times in the
+    `shared` one, if any."""
     if unit == "s":
-        text = _seconds_format([value for value in values if not 0 < value < _LEAST_S])
+        text = _seconds_format([value for value in values if not 0 < value < _LEAST_S], shared)
         return lambda value: _BELOW_LEAST if 0 < value < _LEAST_S else text(value)
     if unit == "B":
         size = byte_unit(values)
@@ -112,20 +120,39 @@ def _number_format(unit: str | None, values: Sequence[float]) -> Callable[[float
     return lambda value: count(value) if float(value).is_integer() else f"{value:.4g}"
 
 
-def _seconds_format(values: Sequence[float]) -> Callable[[float], str]:
+def _seconds_format(values: Sequence[float], shared: TimeUnit | None = None) -> Callable[[float], str]:
     """How times of one column are printed, none of which is above 0 and below `_LEAST_S`."""
     if _are_near(values):
-        return _near_seconds(values).text
-    seconds = time_unit(values)
+        return _near_seconds(values, shared).text
+    seconds = shared or time_unit(values)
     return lambda value: f"{significant(value / seconds.seconds)} {seconds.name}"
 
 
-def _near_seconds(values: Sequence[float]) -> TimeUnit:
-    """The unit of the least, as it is said alone; where values differ, with three significant digits of it."""
+def _shared_seconds(table: StudyTable) -> TimeUnit | None:
+    """The unit in which all times of a table are told, so that a row can be read across: the largest in which none
+    is below a tenth or has five digits. None where each column's own is the same, and where no unit does."""
+    columns = [
+        [value for row in table.rows if is_amount(value := row[index]) and value >= _LEAST_S and math.isfinite(value)]
+        for index, column in enumerate(table.columns)
+        if column.unit == "s"
+    ]
+    columns = [values for values in columns if values]
+    own = {(_near_seconds(values) if _are_near(values) else time_unit(values)).name for values in columns}
+    if len(own) < 2:
+        return None
+    least, most = min(map(min, columns)), max(map(max, columns))
+    fitting = (unit for unit in (SECONDS, MILLISECONDS, MICROSECONDS) if least / unit.seconds >= 0.1)
+    return next((unit for unit in fitting if most / unit.seconds < 1e4), None)
+
+
+def _near_seconds(values: Sequence[float], shared: TimeUnit | None = None) -> TimeUnit:
+    """The unit of the least, as it is said alone, or the `shared` one; where values differ, or that is not its own,
+    with three significant digits of it."""
     positive = {value for value in values if value > 0 and math.isfinite(value)}
     least = min(positive, default=None)
-    seconds = time_unit([least])
-    if least is None or len(positive) == 1:
+    own = time_unit([least])
+    seconds = shared or own
+    if least is None or (len(positive) == 1 and seconds == own):
         return seconds
     digits = 2 - math.floor(math.log10(least / seconds.seconds))
     return replace(seconds, digits=max(seconds.digits, digits))

@@ -123,6 +123,24 @@ def replace_checks(study: StudyRecord, *checks: object) -> StudyRecord:
     return StudyRecord(**{name: getattr(study, name) for name in study.__struct_fields__} | {"checks": checks})
 
 
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([(5.35e-4, 0.0166), (1.62e-3, 1.261)], [["0.535 ms", "16.6 ms"], ["1.620 ms", "1,261 ms"]]),
+        ([(5.35e-4, 0.0166), (5.5e-4, 0.0168)], [["0.535 ms", "16.6 ms"], ["0.550 ms", "16.8 ms"]]),
+        ([(2.03e-7, 2.07e-3)], [["0.2 µs", "2,070.0 µs"]]),
+        ([(2.03e-7, 2.07)], [["0.2 µs", "2.07 s"]]),  # no unit fits both
+        ([(None, 2.07)], [["—", "2.07 s"]]),
+        ([(3e-3, 0.5)], [["3.0 ms", "500.0 ms"]]),
+    ],
+)
+def test_times_of_a_row_are_in_one_unit_where_one_fits(
+    rows: list[tuple[float | None, ...]], expected: list[list[str]]
+) -> None:
+    table = make_table("waits", [("p50", "s", "simulated"), ("p99", "s", "simulated")], rows)
+    assert [[cell.text for cell in row] for row in study_table(table).rows] == expected
+
+
 def test_a_row_has_a_cell_for_every_column(study: StudyRecord, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="2 cells in row 1"):
         make_table("t", [("a", None, "given"), ("b", "s", "modelled")], [(1, 2.0), (1,)])
