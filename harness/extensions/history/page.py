@@ -45,13 +45,11 @@ def render_history(
 ) -> str:
     """Render the page that `command` asked for, without charts of lines of one set; `now` is when it is written."""
     drawn = [line for line in lines if len(line.points) > 1]
-    alone = (
-        f"{plural(len(lines) - len(drawn), 'line')} of one set without a chart; " if len(drawn) < len(lines) else ""
-    )
-    left = (
-        f"{alone}{plural(num_left_out, 'set')} on no line: damaged, without record or value, not finished, or copies."
-    )
-    notes = [left, METHOD] if alone or num_left_out else [METHOD]
+    num_alone = len(lines) - len(drawn)
+    alone = f"{plural(num_alone, 'line')} of one set without a chart" if num_alone else ""
+    left = "on no line: damaged, without record or value, not finished, or copies"
+    left = f"{plural(num_left_out, 'set')} {left}" if num_left_out else ""
+    notes = [f"{'; '.join(filter(None, (alone, left)))}.", METHOD] if alone or left else [METHOD]
     changes = (*change_blocks(lines), *(Prose(text=note, kind="note") for note in notes))
     return render_html(
         PageView(
