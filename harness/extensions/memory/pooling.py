@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.extensions.memory.channels import answer_reads, draw_latencies
+from harness.extensions.memory.steady import choose_steady, find_wait_quantiles
 from harness.extensions.memory.tier import Tier
 from harness.foundation.virtual_clock import ServiceTimes, Times, draw_traffic, finish_singly
 
@@ -24,8 +25,10 @@ NUM_QUERIES, NUM_UNLOADED = 200_000, 20_000
 """Queries of a simulation, and of one in which none waits for another."""
 _MOST_STEPS, _LEAST_QUERIES = 12_000_000, 10_000
 """Queries of a simulation times channels of all devices: of more, fewer queries, but so many."""
+_SHARED_LINK = "the host's link"
 _ALIKE = 1e-6
-"""Queries are ready for the shared link at once where it is by so much of a crossing, which is what rounding does."""
+"""Queries are ready for the shared link at once where it is by so much of a crossing, and wait for none where it is
+for so much of a service, which is what rounding does."""
 
 
 class RemoteReads(NamedTuple):
@@ -50,6 +53,23 @@ class Waits(NamedTuple):
     adds: Times
     depth: float
     """Reads in flight at a device when one is issued, on average: the most of any device."""
+    alone: Times
+    """What it would wait if the busiest resource were one server and all there is; 0 where none waits."""
+
+    def steady(self, most: "Resource", rate: float) -> "Waits":
+        """Return as many queries as stand for the long run at a rate, of which `most` is the busiest resource.
+
+        By what a query's wait for one server differs from that of the long run, its own wait for that resource does.
+        """
+        alone = find_wait_quantiles(most.of_samples_s, rate, len(self.alone))
+        chosen = choose_steady(self.alone, alone)
+        more = np.where(self.alone[chosen] > 0.0, alone - self.alone[chosen], 0.0)
+        queue, device, link_queue, link, adds = (each[chosen] for each in self.parts)
+        if most.name == _SHARED_LINK:
+            link_queue = np.maximum(0.0, link_queue + more)
+        else:
+            queue = np.maximum(0.0, queue + more)
+        return Waits(queue, device, link_queue, link, adds, self.depth, alone)
 
     @property
     def parts(self) -> tuple[Times, ...]:
@@ -73,6 +93,8 @@ class Resource(NamedTuple):
     per_s: float
     """How much of it there is a second."""
     unit: str
+    of_samples_s: Times
+    """How long each sample occupies it [samples], in seconds."""
 
 
 def place_rows(
@@ -139,16 +161,17 @@ def service_s(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int) -> Tim
 def busiest(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int) -> Resource:
     """Return what queries occupy longest: the reads or the link of one device, or the link that all devices share."""
     of_devices, of_host = link_bytes(reads, tier, pool, row_bytes)
-    occupied_s = service_s(reads, tier, pool, row_bytes).mean(axis=0)
-    device = int(occupied_s.argmax())
+    occupied_s = service_s(reads, tier, pool, row_bytes)
+    device = int(occupied_s.mean(axis=0).argmax())
+    its_s = occupied_s[:, device]
     num_reads = float(reads.rows[:, device].mean()) * tier.granules(row_bytes)
     crossing = float(of_devices[:, device].mean())
     by_reads = num_reads / tier.reads_per_s.value >= crossing / tier.link_bytes_per_s.value
-    found = Resource("a device's link", float(occupied_s[device]), crossing, tier.link_bytes_per_s.value, "B/s")
+    found = Resource("a device's link", float(its_s.mean()), crossing, tier.link_bytes_per_s.value, "B/s", its_s)
     if by_reads:
-        found = Resource("a device's reads", float(occupied_s[device]), num_reads, tier.reads_per_s.value, "reads/s")
+        found = Resource("a device's reads", float(its_s.mean()), num_reads, tier.reads_per_s.value, "reads/s", its_s)
     if (shared := tier.shared_link(pool)) is not None and (mean := float(of_host.mean())) / shared > found.busy_s:
-        found = Resource("the host's link", mean / shared, mean, shared, "B/s")
+        found = Resource(_SHARED_LINK, mean / shared, mean, shared, "B/s", of_host / shared)
     return found
 
 
@@ -192,6 +215,11 @@ def simulate_waits(
         link = link_bytes(reads, tier, pool, row_bytes)[1][chosen] / shared
         if rate is not None:
             link_wait = _wait_for_link(arrivals + queue[last] + device[last], link)
+    alone = np.zeros(num_queries)
+    if rate is not None:
+        taken_s = busiest(reads, tier, pool, row_bytes).of_samples_s[chosen]
+        alone = finish_singly(arrivals, taken_s, 1) - arrivals - taken_s
+        alone[alone <= _ALIKE * float(taken_s.mean())] = 0.0
     added = rows.max(axis=1) + reads.partials[chosen].sum(axis=1) if pool == "device" else rows.sum(axis=1)
     return Waits(
         queue=queue[last],
@@ -200,6 +228,7 @@ def simulate_waits(
         link=link + hop * (rows > 0).any(axis=1) * (pool != "host"),
         adds=added * row_bytes / tier.add_bytes_per_s.value,
         depth=depth,
+        alone=alone,
     )
 
 

@@ -126,8 +126,11 @@ class Setup:
         return self.busiest(pool).busy_s * (self.question.rate or 0.0)
 
     def waits(self, pool: Pool) -> Waits:
+        """Simulate what queries wait, of as many as stand for the long run."""
         asked = self.question
-        return simulate_waits(self.reads, self.tier, pool, self.row_bytes, rate=asked.rate, seed=asked.seed)
+        found = simulate_waits(self.reads, self.tier, pool, self.row_bytes, rate=asked.rate, seed=asked.seed)
+        most = self.busiest(pool)
+        return found if asked.rate is None or not most.busy_s else found.steady(most, asked.rate)
 
     def speed_up(self, pool: Pool, over: Pool = "host") -> float | None:
         """Return the mean that pooling by `over` adds over what `pool` adds; None where one is impossible, or 0."""
