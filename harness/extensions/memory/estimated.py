@@ -24,6 +24,8 @@ class EstimatedCurve:
     """Share of the touched rows that are in a sample; 1 where the curve is exact."""
     mean_units: float = 1.0
     """Units of a touched row, on average; 1 where rows are alike."""
+    grain: float = 0.0
+    """Share of the lookups that one sampled lookup stands for, at most; 0 where the curve is exact."""
 
     @property
     def is_exact(self) -> bool:
@@ -34,13 +36,14 @@ class EstimatedCurve:
         """Return the miss ratio of a cache of so many units, and the ends of the range in which the exact one is.
 
         A unit is a row where rows are alike. The range is that of the samples, and a half of it more on either side:
-        distances that are estimated from few rows shift all samples alike. All are the same where the curve is exact,
+        distances that are estimated from few rows shift all samples alike. It is at least as much more as one sampled
+        lookup stands for, since lookups that are as rare may be in none. All are the same where the curve is exact,
         and None where too few rows of a sample are in such a cache.
         """
         if not self.is_exact and num_units / self.mean_units * self.sampled < LEAST_SAMPLED:
             return None, None, None
         found = [curve.miss_ratio(num_units) for curve in self.curves]
-        margin = (max(found) - min(found)) / 2
+        margin = max((max(found) - min(found)) / 2, self.grain)
         return sum(found) / len(found), max(0.0, min(found) - margin), min(1.0, max(found) + margin)
 
 
@@ -66,4 +69,5 @@ def estimate_curve(
     samples = [sample, *(sample_rows(touched, sample_rate, each) for each in seeds[1:])]
     curves = tuple(measure_curve([touched.numbers], each, units_of_numbers) for each in samples)
     mean_units = 1.0 if units_of is None else float(units_of(touched.keys).mean())
-    return EstimatedCurve(curves=curves, sampled=sample.share, mean_units=mean_units)
+    grain = max(float(each.lookups.max()) for each in samples) / len(keys)
+    return EstimatedCurve(curves=curves, sampled=sample.share, mean_units=mean_units, grain=grain)

@@ -81,3 +81,12 @@ def test_few_rows_are_counted_exactly() -> None:
 
 def test_a_table_that_is_never_looked_up_misses_nothing() -> None:
     assert estimate_curve(np.empty(0, np.int64), 0.01, 0).ratios(10) == (0.0, 0.0, 0.0)
+
+
+def test_a_range_holds_what_so_few_lookups_say_that_no_sample_has_one() -> None:
+    """All rows are looked up twice at once, but for one, which is looked up again after all others."""
+    keys = np.concatenate([[40_000], np.repeat(np.arange(40_000), 2), [40_000]])
+    estimated, exact = estimate_curve(keys, 0.01, 0), measure_curve([keys]).miss_ratio(30_000)
+    _, low, high = estimated.ratios(30_000)
+    assert [curve.miss_ratio(30_000) for curve in estimated.curves] == pytest.approx([0.5] * 8, abs=1e-9)
+    assert exact - 0.5 > 1e-6 and low is not None and high is not None and low <= exact <= high < low + 2e-3
