@@ -7,7 +7,7 @@ from statistics import fmean
 import numpy as np
 
 from harness.extensions.usage.curve import CURVE_COLUMNS, Curve, hold_against_published, join_varied, make_curve
-from harness.extensions.usage.definition import STAND_IN
+from harness.extensions.usage.definition import RETRIEVAL, STAND_IN, Usage
 from harness.extensions.usage.measuring import MeasuredUsage
 from harness.extensions.usage.schedule import GRID
 from harness.extensions.usage.score import Counting, ModelScore, join_scores
@@ -69,6 +69,7 @@ def make_usage_study(
     curves = join_varied(retrievals, axis)
     said = [curve.advice(where) for where, curve in curves]
     findings = [*findings, *said] if axis is None else [*said, *findings]  # what holds of all values comes first
+    findings += _say_not_shown(first.usage)
     findings.append(f"Numbers of the usage: {first.usage.source}")
     tables.append(make_table(f"Processes{note}", (*head, *_process_columns(origin)), processes))
     where = f", {axis}={first.text}" if axis else ""
@@ -82,6 +83,17 @@ def make_usage_study(
         tables=tables,
         findings=[*findings, *_hold_against_published(curves, stand_ins)],
     )
+
+
+def _say_not_shown(usage: Usage) -> Iterator[str]:
+    """Say of what ranks after a retrieval that their quality together is not known."""
+    for name, model in usage.models.items():
+        before = model.after or ""
+        if before and usage.models[before].source == RETRIEVAL:
+            yield (
+                f"The quality of {before} and {name} end to end is not shown: {name} ranks as many items of its own "
+                f"data as candidates are handed on, not these. Known: precision of {before}, time of both."
+            )
 
 
 def _hold_against_published(curves: Sequence[tuple[str, Curve]], stand_ins: Sequence[str]) -> Iterator[str]:

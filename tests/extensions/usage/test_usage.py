@@ -127,6 +127,7 @@ def test_a_benchmark_ranks_what_is_handed_on(inside: Inside, data_root: Path, tm
     study = read_study(tmp_path / "out")
     models = [(row["Model"], row["Items"], row["Requested"]) for row in rows_of(study, "Models")]
     assert models == [("find", 1, 4), ("rank", 5, 4)]
+    assert any("The quality of find and rank end to end is not shown" in each for each in study.findings)
     assert next(each.value for each in study.parameters if each.name == "score") == "once"
 
 

@@ -140,6 +140,17 @@ def test_processes_have_arrivals_of_their_own_and_are_joined() -> None:
     assert said in made.findings[0] and "meet all in every process" in made.findings[0]
 
 
+def test_quality_of_what_follows_a_retrieval_is_said_not_to_be_shown(tmp_path: Path) -> None:
+    (tmp_path / "edges.txt").write_text("0 1\n0 2\n")
+    find = {"source": "retrieval", "rate": 2, "deadline_ms": 60000, "graph": str(tmp_path / "edges.txt"), "top_k": 2}
+    rank = {"source": "stand_in", "widths": [2, 2], "after": "find", "deadline_ms": 60000}
+    head = {"title": "a", "source": "a", "duration_s": 1, "workers": 1}
+    for tables, is_said in (({"find": find, "rank": rank}, True), ({"find": find}, False)):
+        found = measure(parse_usage({"usage": head, **tables}, "u.toml"), 1)
+        made = study.make_usage_study([[found]], None, "once", 1, [LOAD], num_threads=1)
+        assert any("quality of find and rank end to end is not shown" in each for each in made.findings) == is_said
+
+
 @pytest.mark.slow
 def test_processes_share_the_nodes_of_a_retrieval(tmp_path: Path) -> None:
     (tmp_path / "edges.txt").write_text("".join(f"0 {leaf}\n" for leaf in range(1, 30)))
