@@ -14,7 +14,7 @@ from harness.system.resources import read_resources
 from reference_models.data.registry import DEFAULT_ROOT
 from reference_models.distributed.search.costs import Bandwidth, SetCost
 from reference_models.distributed.search.known_sets import KnownSets, ask_sets, draw_sets, list_parts
-from reference_models.distributed.search.task import Table
+from reference_models.distributed.search.task import Table, Task
 from reference_models.process.errors import ArtifactError
 from rules.records.codec import Damage, decode
 from rules.records.kept.arrays import MANIFEST_FILE
@@ -115,16 +115,35 @@ def learn_costs(
     return net if known is None else learn(known, net, known_by, digest)[0]
 
 
-def learn_policy(keeper: Keeper, cost: SetCost, batch_size: int, *, kept_by: object) -> Any:
-    """Return AutoShard's policy, trained by the cost of such a batch on generated tables. The repr of `kept_by`
-    stands for the cost where the policy is looked for."""
-    from reference_models.distributed.search.autoshard import NUM_UPDATES, policy_of, train_policy
+def learn_policy(keeper: Keeper, cost: SetCost, tasks: Sequence[Task], *, kept_by: object) -> Any:
+    """Return AutoShard's policy, trained by the cost on generated tables: on small tasks, then on such as are asked
+    for, where these are larger.
 
-    def train() -> tuple[Arrays, Accuracy]:
-        policy = train_policy(cost, batch_size, keeper.seed)
-        return policy.arrays(), {"reward": policy.reward}
+    The repr of `kept_by` stands for the cost where the policy is looked for.
+    """
+    from reference_models.distributed.search.autoshard import (
+        NUM_LATER_UPDATES,
+        NUM_UPDATES,
+        SMALL,
+        policy_of,
+        sizes_of,
+        train_policy,
+    )
 
-    return keeper.keep("policy", _digest(kept_by, batch_size, keeper.seed, NUM_UPDATES), train, policy_of)
+    batch_size = tasks[0].batch_size
+
+    def learn(sizes: Any, num_updates: int, start: Any, *begun: str) -> tuple[Any, str]:
+        digest = _digest(kept_by, batch_size, keeper.seed, num_updates, sizes, *begun)
+
+        def train() -> tuple[Arrays, Accuracy]:
+            policy = train_policy(cost, batch_size, keeper.seed, num_updates, sizes, start)
+            return policy.arrays(), {"reward": policy.reward}
+
+        return keeper.keep("policy", digest, train, policy_of), digest
+
+    policy, digest = learn(SMALL, NUM_UPDATES, None)
+    asked = sizes_of(tasks)
+    return policy if asked == SMALL else learn(asked, NUM_LATER_UPDATES, policy, digest)[0]
 
 
 def _digest(*asked: object) -> str:

@@ -277,9 +277,8 @@ def _find_plans(
     """
     policy = None
     if "autoshard" in question.by:
-        batch_size = tasks[0].batch_size
-        _, kept_by = _find_kept_by(question, batch_size)
-        policy = learn_policy(question.keeper, costs.modelled, batch_size, kept_by=kept_by)
+        _, kept_by = _find_kept_by(question, tasks[0].batch_size)
+        policy = learn_policy(question.keeper, costs.modelled, tasks, kept_by=kept_by)
     estimate: PlannerEstimate | None = None
     found: dict[str, list[FoundPlan]] = {}
     for name in dict.fromkeys((*question.by, *(BASELINES if question.has_baselines else ()))):

@@ -8,7 +8,8 @@ advantage of a plan is its reward less the mean of NUM_PLANS plans of its task, 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,40 @@ from reference_models.distributed.search.pieces import PieceCosts, Pieces, whole
 from reference_models.distributed.search.repair import plan_of
 from reference_models.distributed.search.task import NUM_REUSE_BINS, Plan, Task
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks
+from reference_models.training.eager import Adam
 
 NUM_UPDATES, NUM_TASKS, NUM_PLANS, LEARNING_RATE = 400, 8, 8, 1e-3
 """Updates, tasks in each, and plans of each task."""
-NUM_TABLES, NUM_DEVICES, SLACK = (6, 10), (2, 4), (1.1, 2.0)
-"""Ranges, of the tasks that a policy learns from; slack is the memory of all devices over the bytes of the tables."""
+NUM_LATER_UPDATES = 100
+"""Updates on larger tasks, which begin with a policy of small ones."""
+SLACK = (1.1, 2.0)
+"""Range of the memory of all devices over the bytes of the tables, of the tasks that a policy learns from."""
+MOST_TABLES, MOST_DEVICES = 100, 16
+"""Of the largest tasks that a policy learns from: what an update takes grows with both."""
 NUM_DRAWN = 16
 """Plans that are drawn of a task beside the likeliest."""
 _NUM_FEATURES, _POOL_SIZE = 4 + NUM_REUSE_BINS, 256
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskSizes:
+    """Ranges of the sizes of the tasks that a policy learns from, ends included."""
+
+    num_tables: tuple[int, int] = (6, 10)
+    num_devices: tuple[int, int] = (2, 4)
+
+
+SMALL = TaskSizes()
+
+
+def sizes_of(tasks: Sequence[Task]) -> TaskSizes:
+    """Return the sizes of tasks that a policy is to learn from for these: theirs, up to MOST_TABLES and MOST_DEVICES;
+    SMALL where none is larger."""
+    tables = sorted(min(len(each.tables), MOST_TABLES) for each in tasks)
+    devices = sorted(min(each.num_devices, MOST_DEVICES) for each in tasks)
+    if tables[-1] <= SMALL.num_tables[1] and devices[-1] <= SMALL.num_devices[1]:
+        return SMALL
+    return TaskSizes(num_tables=(tables[0], tables[-1]), num_devices=(devices[0], devices[-1]))
 
 
 class Policy(nn.Module):
@@ -135,8 +162,15 @@ def _roll_out(
     return sets, rewards, log_chances
 
 
-def train_policy(cost: SetCost, batch_size: int, seed: int, num_updates: int = NUM_UPDATES) -> Policy:
-    """Train a policy on tasks of NUM_TABLES generated tables on NUM_DEVICES devices, with one thread.
+def train_policy(
+    cost: SetCost,
+    batch_size: int,
+    seed: int,
+    num_updates: int = NUM_UPDATES,
+    sizes: TaskSizes = SMALL,
+    start: Policy | None = None,
+) -> Policy:
+    """Train a policy on tasks of such sizes, of generated tables, with one thread; `start` is one to begin with.
 
     `batch_size` is that of the cost: tables have the reuse of such a batch.
     """
@@ -144,20 +178,21 @@ def train_policy(cost: SetCost, batch_size: int, seed: int, num_updates: int = N
     pool = generate_tasks(1, seed, empty, (_POOL_SIZE, _POOL_SIZE + 1))[0]
     rng, pieces, past = np.random.default_rng(seed), whole_tables(pool), []
     with repeatable(seed):
-        policy = Policy()
-        features = torch.tensor(_features(PieceCosts(pool, cost), pieces))
-        policy.scale = torch.stack((features.mean(dim=0), features.std(dim=0) + 1e-3))
-        optimizer = torch.optim.Adam(policy.parameters(), lr=LEARNING_RATE)
+        policy = Policy() if start is None else deepcopy(start)
+        if start is None:
+            features = torch.tensor(_features(PieceCosts(pool, cost), pieces))
+            policy.scale = torch.stack((features.mean(dim=0), features.std(dim=0) + 1e-3))
+        optimizer = Adam(policy.parameters(), lr=LEARNING_RATE)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, num_updates)
         for _ in range(num_updates):
-            costs, devices = PieceCosts(pool, cost), int(rng.integers(*NUM_DEVICES, endpoint=True))
-            num_tables = int(rng.integers(*NUM_TABLES, endpoint=True))
+            costs, devices = PieceCosts(pool, cost), int(rng.integers(*sizes.num_devices, endpoint=True))
+            num_tables = int(rng.integers(*sizes.num_tables, endpoint=True))
             lists = [
                 tuple(pieces[pick] for pick in rng.choice(_POOL_SIZE, num_tables, replace=False))
                 for _ in range(NUM_TASKS)
             ]
-            sizes = np.array([costs.sizes(each) for each in lists])
-            memory = np.maximum(sizes.sum(axis=1) / devices * rng.uniform(*SLACK, NUM_TASKS), sizes.max(axis=1))
+            held = np.array([costs.sizes(each) for each in lists])
+            memory = np.maximum(held.sum(axis=1) / devices * rng.uniform(*SLACK, NUM_TASKS), held.max(axis=1))
             _, rewards, log_chances = _roll_out(
                 policy, costs, lists, memory.tolist(), (NUM_PLANS, devices), is_drawn=True
             )
@@ -173,10 +208,10 @@ def train_policy(cost: SetCost, batch_size: int, seed: int, num_updates: int = N
 
 
 def autoshard(task: Task, cost: SetCost, seed: int, policy: Policy | None = None) -> Plan:
-    """Place the tables as a policy says, which is trained for the cost where none is given: on the likeliest devices,
-    and NUM_DRAWN times on drawn ones, of which the cheapest plan is taken.
+    """Place the tables as a policy says, which is trained for the cost on SMALL tasks where none is given: on the
+    likeliest devices, and NUM_DRAWN times on drawn ones, of which the cheapest plan is taken.
 
-    A policy learns from tasks of NUM_TABLES: draws make up for some of what it lacks on larger ones. Where no plan
+    Draws make up for some of what a policy lacks on tasks that are larger than those it learnt from. Where no plan
     has room, the likeliest is repaired. Raises ConfigError where that finds none.
     """
     policy, costs = policy or train_policy(cost, task.batch_size, seed), PieceCosts(task, cost)

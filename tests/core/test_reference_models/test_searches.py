@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from reference_models.distributed.placement import Devices
-from reference_models.distributed.search.autoshard import Policy, autoshard, policy_of, train_policy
+from reference_models.distributed.search.autoshard import (
+    LEARNING_RATE,
+    SMALL,
+    Policy,
+    TaskSizes,
+    autoshard,
+    policy_of,
+    sizes_of,
+    train_policy,
+)
 from reference_models.distributed.search.costs import Additive, Bandwidth, Exchange, SetCost, Sum, add_up
 from reference_models.distributed.search.heuristics import lookup
 from reference_models.distributed.search.net import train_net
@@ -293,6 +302,30 @@ def test_a_policy_learns_the_same_of_the_same_seed() -> None:
     assert not np.array_equal(first.arrays()["head.0.weight"], other.arrays()["head.0.weight"])
     small = train_policy(cost, 64, 3, 1)
     assert small.scale[0, 4] > first.scale[0, 4], "of few samples more rows are looked up once"
+
+
+def test_a_policy_learns_from_tasks_of_the_size_that_is_asked() -> None:
+    (table,) = generated(1, 1, 3, 0)[0].tables
+    small, large, huge = (
+        replace(NEUROSHARD, tables=(table,) * num_tables, num_devices=num_devices)
+        for num_tables, num_devices in ((8, 3), (60, 8), (300, 64))
+    )
+    assert sizes_of([small]) == SMALL
+    assert sizes_of([large]) == TaskSizes(num_tables=(60, 60), num_devices=(8, 8))
+    assert sizes_of([huge, small, large]) == TaskSizes(num_tables=(8, 100), num_devices=(3, 16))
+
+
+@pytest.mark.slow
+def test_a_policy_of_larger_tasks_begins_with_one_of_small_ones() -> None:
+    before, task = trained(2).arrays(), generated(1, 30, 6, 0)[0]
+    later = train_policy(cost_of(6), BATCH, 0, 2, sizes_of([task]), trained(2))
+    again = train_policy(cost_of(6), BATCH, 0, 2, sizes_of([task]), trained(2))
+    for name, value in trained(2).arrays().items():
+        np.testing.assert_array_equal(value, before[name])
+        np.testing.assert_array_equal(later.arrays()[name], again.arrays()[name])
+    moved = np.abs(later.arrays()["head.0.weight"] - before["head.0.weight"]).max()
+    assert 0 < moved <= 2 * LEARNING_RATE, "two steps of Adam from where it begins"
+    assert find_fault(task, autoshard(task, cost_of(6), 0, later)) is None
 
 
 def test_a_policy_is_the_same_from_its_arrays() -> None:

@@ -18,7 +18,7 @@ from harness.config.placement import read_plan, record_plan, write_sharding
 from harness.config.run_config import Override, resolve
 from harness.extensions.placement.compared import ALIKE, BASELINES, Costs, FoundPlan, as_clause, compare_searches
 from harness.extensions.placement.cpu_rates import FixedTimes
-from harness.extensions.placement.learnt import Keeper
+from harness.extensions.placement.learnt import Keeper, learn_policy
 from harness.extensions.placement.measured_plans import MAX_PLANS, add_measured, list_plans
 from harness.extensions.placement.plans import (
     Placement,
@@ -34,6 +34,7 @@ from harness.foundation.files import write_record
 from harness.foundation.study import make_study
 from reference_models.config.sections import parse_sharding
 from reference_models.distributed.placement import Devices
+from reference_models.distributed.search.autoshard import Policy
 from reference_models.distributed.search.costs import Sum
 from reference_models.distributed.search.net import net_of
 from reference_models.distributed.search.repair import no_plan
@@ -511,6 +512,25 @@ def test_what_is_learnt_of_rates_that_were_measured_is_found_again(
         ask(seconds)
         ask(seconds, memory_bandwidth=3e9)
     assert digests[:2] == digests[2:] and digests[0] != digests[1]
+
+
+@pytest.mark.parametrize(("num_tables", "num_devices", "asked"), [(8, 3, []), (60, 8, [((60, 60), (8, 8))])])
+def test_policies_of_larger_tasks_begin_with_the_kept_one_of_small_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_tables: int, num_devices: int, asked: list[Any]
+) -> None:
+    seen: list[Any] = []
+
+    def train(cost: Any, batch_size: int, seed: int, num_updates: int, sizes: Any, start: Any) -> Policy:
+        seen.append((sizes.num_tables, sizes.num_devices))
+        assert (start is None) == (len(seen) == 1)
+        return Policy()
+
+    monkeypatch.setattr("reference_models.distributed.search.autoshard.train_policy", train)
+    table = Table(num_embeddings=9, dim=4, pooling=1.0, reuse=(1.0,) + (0.0,) * 16)
+    tasks = [replace(NEUROSHARD, num_devices=num_devices, tables=(table,) * num_tables)] * 2
+    for _ in range(2):
+        learn_policy(question(tmp_path).keeper, Sum(()), tasks, kept_by="a test")
+    assert seen == [((6, 10), (2, 4)), *asked], "each once"
 
 
 def test_two_processes_that_learn_the_same_train_once(tmp_path: Path) -> None:
