@@ -1,7 +1,8 @@
 """The torchrec implementation on two CPU ranks: the same losses as the reference, whatever the sharding."""
 
 import json
-from functools import partial
+from collections.abc import Sequence
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,22 @@ import numpy as np
 import pytest
 from click_files import make_ads
 from inside import run_inside
+from numpy.typing import NDArray
 from places import TESTS
 from ranks_builder import needs_torchrec, started_world
 from small_set import write_definition
 from waiting import HANG_S
 
+from harness.config.catalog import load_entry
+from harness.config.placement import write_sharding
 from reference_models.config.exchange import SHARDING_TYPES
 from reference_models.config.sections import parse_sharding
+from reference_models.distributed.search.autoshard import Policy
+from reference_models.distributed.search.net import repeatable
+from reference_models.distributed.search.registry import find_search
+from reference_models.distributed.search.repair import CUTTING
+from reference_models.distributed.search.task import Table, Task
+from reference_models.distributed.search.tasks import task_of
 
 pytestmark = pytest.mark.numeric
 SGD = {"opt_name": "sgd", "opt_base_learning_rate": 0.1, "optimizer": {"opt_learning_rate_warmup_steps": 5}}
@@ -30,7 +40,25 @@ ROUNDED_LOSS = 1e-5
 """Twice and more the gamma of a mean of 512 losses of about .7, whose sums are in 8 numbers side by side: 64 u."""
 PLANS = ("plan:0,1+0,1,0,1,0+1,0,1", "plan:1,1,1,1,1,1,1,1", "plan:0,1,1,0,0,1,0,1")
 """Of the 8 tables of dlrm_tiny: two with columns on both ranks, all on one rank, all whole."""
+SEARCHED = ("lookup", "greedy", "local", "neuroshard", "autoshard")
+"""Searches whose plans two ranks train by."""
 COLUMN_TYPES = ("column_wise", "table_column_wise", "grid_shard")
+
+
+def hot(sets: Sequence[Sequence[Table]]) -> NDArray[np.float64]:
+    """A cost by columns, of which those of the table of 500 rows cost ten times the others': it is worth a cut."""
+    return np.array([sum(each.dim * (10.0 if each.num_embeddings == 500 else 1.0) for each in held) for held in sets])
+
+
+@cache
+def plan_by(search: str) -> str:
+    """The plan of a search for the 8 tables of dlrm_tiny on 2 devices; autoshard's by an untrained policy."""
+    data = load_entry("dlrm_tiny").workload.data
+    empty = Task(name="tiny", tables=(), num_devices=2, memory_bytes=1 << 30, batch_size=512)
+    task = task_of(empty, data, data.num_embeddings or (), 16, "adagrad", None)
+    with repeatable(0):
+        more = {"policy": Policy()} if search == "autoshard" else {}
+    return write_sharding(task, find_search(search)(task, hot, 0, **more))
 
 
 def run_cases(cases: list[dict[str, Any]], folder: Path, *, num_ranks: int = 2) -> list[dict[str, Any]]:
@@ -128,6 +156,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
             for optimizer, steps, train in (("sgd", 10, SGD), ("adagrad", 5, ADAGRAD))
             for plan in PLANS
         },
+        **{f"by {name}": of_small(5, ADAGRAD, sharding=plan_by(name), exchange="steps") for name in SEARCHED},
         "rowwise plan": of_small(5, ROWWISE, sharding=PLANS[0]),
         "odd evaluation": of_small(1, {**SGD, "eval_batch_size": 999}, sharding="table_wise"),
         "soft labels": case(*prepare_soft(folder), 10, {**SGD, "eval_batch_size": 333}, sharding="row_wise"),
@@ -159,7 +188,20 @@ def test_every_sharding_gives_the_losses_of_the_reference(
 def test_a_plan_gives_the_losses_of_the_reference_and_is_what_is_built(
     tiny: dict[str, dict[str, Any]], plan: str, optimizer: str
 ) -> None:
-    result = tiny[f"{optimizer} {plan}"]
+    check_built(tiny[f"{optimizer} {plan}"], plan, optimizer)
+
+
+@pytest.mark.slow
+@needs_torchrec
+@pytest.mark.parametrize("search", SEARCHED)
+def test_ranks_hold_what_the_plan_of_a_search_says(tiny: dict[str, dict[str, Any]], search: str) -> None:
+    check_built(tiny[f"by {search}"], plan_by(search), "adagrad")
+    assert (plan_by(search).count("+") > 0) == (search in CUTTING)
+
+
+def check_built(result: dict[str, Any], plan: str, optimizer: str) -> None:
+    """Assert that each of 8 tables has the columns on the ranks that a plan says, and that losses are the
+    reference's."""
     assert largest_difference(result) < ROUNDED_LOSS
     assert result["quality"] == pytest.approx(result["reference_quality"], abs=1e-5)
     assert result["weights_difference"] < ONE_SAMPLE[optimizer]
