@@ -162,7 +162,7 @@ class PlantedCost:
 def test_a_net_is_taken_where_sums_are_wrong_by_more_than_the_noise(
     monkeypatch: pytest.MonkeyPatch, interaction: float, noise: float, has_something: bool, is_taken: bool
 ) -> None:
-    monkeypatch.setattr(net_module, "_NUM_STEPS", 60)
+    monkeypatch.setattr(net_module, "_NUM_STEPS", 150)
     cost = PlantedCost(interaction, noise)
     net = train_net(cost, TASK.tables[:6], TASK.batch_size, seed=1, num_sets=300)
     assert (net.has_something_to_learn, net.is_better) == (has_something, is_taken)
