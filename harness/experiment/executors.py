@@ -1,6 +1,7 @@
 """Who does an experiment's jobs: this installation, or the interpreter that is given on the command line."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from harness.experiment.relation import find_relation
 from harness.experiment.store import Store
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.launch.process import WorkerEnd, launch_worker
+from harness.launch.slots import Slot
 from harness.measure.job import write_job
 from harness.measure.kinds import Kind, OnEvent
 from harness.run_sets.commands import resume_command
@@ -42,6 +44,8 @@ class Repetition:
     """The command that completes what is left where it is interrupted."""
     hooks: Hooks = NO_HOOKS
     events: EventLog = SILENT
+    slot: Slot | None = None
+    """Where it is made beside others; None where it is made alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,15 +60,17 @@ class WorkerExecutor:
         members = job_members(repetition.run_set, record, index, folder)
         members["power_command"] = repetition.hooks.power_command
         job = kind.make_job(record, index, members, repetition.more)
-        return launch_worker(
-            write_job(kind, job),
-            num_threads=record.num_threads,
-            on_event=on_event,
-            num_ranks=kind.num_ranks(job),
-            interpreter=None if self.installation is None else self.installation.interpreter,
-            variables=None if record.choice is None else spin_variables(record.choice.spin_count),
-            timeout_s=record.timeout_s if "timeout_s" in kind.takes else None,
-        )
+        with nullcontext() if repetition.slot is None else repetition.slot.stay():
+            return launch_worker(
+                write_job(kind, job),
+                num_threads=record.num_threads,
+                on_event=on_event,
+                num_ranks=kind.num_ranks(job),
+                interpreter=None if self.installation is None else self.installation.interpreter,
+                variables=None if record.choice is None else spin_variables(record.choice.spin_count),
+                timeout_s=record.timeout_s if "timeout_s" in kind.takes else None,
+                slot=repetition.slot,
+            )
 
     def refuse_other_system(self, run_set: RunSet, record: RunSetRecord) -> None:
         """Raise HarnessError (exit 2) where the set began on another system than this does its jobs on."""

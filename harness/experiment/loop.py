@@ -8,16 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from harness.config.run_config import WORLD_SOURCE
 from harness.experiment.context import NO_CONTEXT, Context, Progress, Watcher
 from harness.experiment.executors import Repetition, WorkerExecutor, find_executors, refuse_changed
 from harness.experiment.orders import Step
 from harness.experiment.relation import find_relation
 from harness.experiment.request import RequestError
+from harness.experiment.side_by_side import make_side_by_side
 from harness.experiment.stopping import State, find_stop_rule
 from harness.experiment.store import Store, hold, parts_of, read
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import write_record
+from harness.launch.slots import Slot
 from harness.measure.kinds import find_kind
 from harness.run_sets.commands import resume_command
 from harness.run_sets.environment import check_again
@@ -26,7 +30,7 @@ from harness.run_sets.folder import LOAD_FILE, RunSet, describe_other_code, open
 from harness.run_sets.hooks import HookError, Hooks
 from harness.run_sets.keepers import KeptOutcome, find_keeper
 from harness.run_sets.outside_code import refuse_outside_code
-from harness.run_sets.progress import Outlook
+from harness.run_sets.progress import ALONE, Outlook
 from harness.run_sets.progress import Progress as ShownProgress
 from harness.system.load import LoadWatch
 from harness.system.power_command import NAME as POWER_COMMAND
@@ -36,6 +40,7 @@ from rules.records.kinds import why_absent
 from rules.records.measure import Measurement
 from rules.records.run import EnergyRecord
 from rules.records.run_set import PreflightCheck, RunSetRecord
+from rules.temporary_folder import temporary_folder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,6 +107,7 @@ def complete(folder: Path, context: Context = NO_CONTEXT, *, num_runs: int | Non
         if num_runs is not None:
             store.grow(num_runs, is_asked=True)
         rule = find_stop_rule(store.record.stop)
+        slots = relation.plan_slots(store.folder, store.record)
         store.recover()
         store.forget_failures()
         if store.path is None:
@@ -110,8 +116,17 @@ def complete(folder: Path, context: Context = NO_CONTEXT, *, num_runs: int | Non
         events.write("experiment_start", {"name": store.record.name, "relation": store.record.relation})
         took_s = {stage.kind: dict[int, list[float]]() for stage in store.record.stages}
         while True:
+            # All that are made side by side are known before the first of them begins.
+            while rule is not None and len(slots) > 1 and len(store.record.configurations) % len(slots):
+                more = rule.extend(_state_of(store))
+                if not isinstance(more, Mapping):
+                    break
+                executors[store.add(relation.make_member(folder, store.record, more))] = WorkerExecutor()
             for stage in store.record.stages:
-                _complete_stage(store, stage, executors, watcher, around, took_s[stage.kind])
+                if len(slots) > 1:
+                    _complete_side_by_side(store, stage, slots, executors, watcher, around, took_s[stage.kind])
+                else:
+                    _complete_stage(store, stage, executors, watcher, around, took_s[stage.kind])
             more = None if rule is None else rule.extend(_state_of(store))
             if more is None:
                 break
@@ -185,6 +200,81 @@ def _complete_stage(
             watcher.on_done(step.repetition, outcome)
 
 
+def _complete_side_by_side(
+    store: Store,
+    stage: StageRecord,
+    slots: Sequence[Slot],
+    executors: Mapping[int, WorkerExecutor],
+    watcher: Watcher,
+    around: Surroundings,
+    took_s: dict[int, list[float]],
+) -> None:
+    """Make what is missing of a stage, a batch of as many configurations as there are slots at a time, each always in
+    the same one; `took_s` has the seconds of each batch that was made.
+
+    A configuration of the batch that is there already, or failed, leaves a slot that is kept busy.
+    """
+    relation, width = find_relation(store.record.relation), len(slots)
+    total = relation.num_planned(store.record) or len(store.record.configurations)
+    batches: dict[tuple[int, int], list[Step]] = {}
+    for _, step in store.steps(stage):
+        batches.setdefault((step.configuration // width, step.repetition), []).append(step)
+    for (number, _), batch in sorted(batches.items()):
+        left = [_UNKNOWN] * (-(-total // width) - number + relation.num_at_end)
+        left_s = estimate_left_s(took_s, left)
+        for step in batch:
+            label = store.record.configurations[step.configuration].label
+            watcher.on_step(
+                Progress(number=step.configuration + 1, total=total, label=label, run_index=None, left_s=left_s)
+            )
+        steps, started_s = {step.configuration % width: step for step in batch}, time.monotonic()
+        made_in = {
+            slot: partial(_make, store, stage, step, executors[step.configuration], around, ALONE, quiet=True)
+            for slot, step in steps.items()
+        }
+        keep_busy = partial(_keep_busy, store, stage, executors, number * width)
+        make_side_by_side(made_in, slots, keep_busy, partial(_note_end, store, stage, steps))
+        took_s.setdefault(number, []).append(time.monotonic() - started_s)
+
+
+def _note_end(
+    store: Store, stage: StageRecord, steps: Mapping[int, Step], number: int, error: HarnessError | None
+) -> None:
+    """Write down why the repetition in a slot failed, if it did. Raises that error where its stage ends with it."""
+    if error is None:
+        return
+    if stage.on_failure == "stop" or isinstance(error, HookError):
+        raise error
+    store.note(stage, steps[number], error)
+
+
+def _keep_busy(
+    store: Store, stage: StageRecord, executors: Mapping[int, WorkerExecutor], first: int, slot: Slot
+) -> bool:
+    """Make again, in a temporary folder, the repetition that the slot has of the batch that begins with configuration
+    `first`, or, where that failed, that of the first configuration which did not; return whether it ended well, False
+    where there is none."""
+    places = [each for each in (first + slot.number, *store.sets) if each in store.sets]
+    found = next((each for each in places if store.keeper(stage, each).is_done(0)), None)
+    if found is None:
+        return False
+    run_set, record = store.sets[found]
+    repetition = Repetition(
+        kind=find_kind(stage.kind),
+        keeper=store.keeper(stage, found),
+        run_set=run_set,
+        record=record,
+        index=0,
+        more=stage.options,
+        resume="",
+        slot=slot,
+    )
+    with temporary_folder("busy") as folder:
+        attempt = folder / "attempt_1"
+        attempt.mkdir()
+        return executors[found].run(repetition, attempt, lambda event: None).exit_code == 0
+
+
 def _why_no_energy(outcome: KeptOutcome | None) -> str | None:
     """Return why the power command left no energy of a repetition; None where it did, or nothing was measured."""
     record = None if outcome is None else outcome.record
@@ -237,6 +327,7 @@ def _make(
     outlook: Outlook,
     *,
     quiet: bool,
+    slot: Slot | None = None,
 ) -> KeptOutcome | None:
     """Make one repetition, under the lock of its set; None where what a crash had left was whole."""
     with store.holding(step.configuration):
@@ -261,6 +352,7 @@ def _make(
                 kind=kind.name,
                 repetition=step.repetition,
             ),
+            slot=slot,
         )
         return perform(repetition, executor, keeper.progress(step.repetition, quiet=quiet, outlook=outlook))
 
@@ -271,7 +363,7 @@ def perform(repetition: Repetition, executor: WorkerExecutor, progress: ShownPro
     Raises HarnessError where it is no result; what was interrupted is kept as its kind keeps it.
     """
     keeper, index, hooks, events = repetition.keeper, repetition.index, repetition.hooks, repetition.events
-    folder = keeper.open(index)
+    folder, slot = keeper.open(index), repetition.slot
 
     def on_event(event: Mapping[str, Any]) -> None:
         progress.on_event(event)
@@ -281,10 +373,11 @@ def perform(repetition: Repetition, executor: WorkerExecutor, progress: ShownPro
     events.write("repetition_start", {"seed": repetition.record.seeds[index]})
     try:
         hooks.run("prepare", folder, partial(events.write, "prepare"))
-        watch = LoadWatch()
+        watch, started_s = LoadWatch(), time.monotonic()
         end = executor.run(repetition, folder, on_event)
+        beside = None if slot is None else slot.count_beside(started_s)
         with suppress(OSError):  # what was measured counts without it
-            write_record(folder / LOAD_FILE, watch.end())
+            write_record(folder / LOAD_FILE, structs.replace(watch.end(), beside=beside))
     except BaseException as error:
         progress.finish(keeper.close(index, folder, error, repetition.resume).words)
         events.write("repetition_end", {"outcome": "failed", "reason": str(error) or type(error).__name__})

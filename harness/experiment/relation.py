@@ -11,6 +11,7 @@ from harness.experiment.context import Context
 from harness.experiment.experiment import Experiment
 from harness.experiment.request import Request
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.launch.slots import Slot
 from harness.measure.kinds import Kind
 from rules.extensions import load_place, with_extensions
 from rules.records.experiment import ExperimentRecord, MemberRecord, ReadsAs
@@ -71,6 +72,13 @@ class Relation(ABC):
     def num_planned(self, record: ExperimentRecord) -> int | None:
         """Return how many repetitions of the first stage there will be; None where its configurations tell."""
         return None
+
+    def plan_slots(self, folder: Path, record: ExperimentRecord) -> Sequence[Slot]:
+        """Return the slots in which configurations are measured side by side; none where one is at a time.
+
+        Raises HarnessError (exit 2) where this system has too few cores or GPUs for them.
+        """
+        return ()
 
     def make_member(self, folder: Path, record: ExperimentRecord, values: Mapping[str, str]) -> MemberRecord:
         """Make one more configuration, of the values by key that a stop rule proposes, and its run set."""

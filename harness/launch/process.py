@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -17,7 +17,8 @@ from typing import IO, Any, Self
 
 from harness.foundation.errors import ExitCode, is_starved
 from harness.launch import timekeeper
-from harness.launch.deadline import Deadline, kill_tree
+from harness.launch.deadline import Deadline
+from harness.launch.slots import Slot, stop_process
 from harness.measure.kinds import EVENT_MARK, OnEvent
 from harness.system.code import other_path_variables, safe_path_variables
 from harness.system.software import WORKER_VARIABLES
@@ -29,7 +30,6 @@ CLOCK_FILE = "clock.json"
 _PRELOADS = ("LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES")
 """What the timekeeper is started without, since a library in it may bend its clock; the worker has it."""
 _MAX_PRINTED_BYTES = 1 << 20
-_GRACE_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,14 +63,16 @@ def launch_worker(
     interpreter: Interpreter | None = None,
     variables: Mapping[str, str] | None = None,
     timeout_s: float | None = None,
+    slot: Slot | None = None,
 ) -> WorkerEnd:
     """Run the job in `spec_path` to its end, in one process or several ranks.
 
     It is started by a timekeeper of its own, which leaves what it saw of a run in CLOCK_FILE beside the job's file.
     `interpreter` is another one than this process's, `variables` is what was chosen for the job, whatever the
     environment says now. The worker ends a run at its deadline, `timeout_s` seconds after it began; where it cannot
-    any more, all of its processes are killed (see `Deadline`), and that is exit code 124. If this call is left by an
-    exception, the worker is stopped first.
+    any more, all of its processes are killed (see `Deadline`), and that is exit code 124. All of them stay on the
+    cores, and see the GPUs, of `slot`, where others run beside it. If this call is left by an exception, such as
+    StopWork by another thread, the worker is stopped first.
     """
     several = ["harness.launch.torchrun", str(num_ranks), str(spec_path)]
     what = ["harness.measure.job", str(spec_path)] if num_ranks == 1 else several
@@ -85,13 +87,14 @@ def launch_worker(
         "MKL_NUM_THREADS": str(num_threads),
         "PYTHONUNBUFFERED": "1",
         **(variables or {}),
+        **({} if slot is None else slot.variables),
     }
     with stderr_path.open("wb") as stderr, _PrintedFile(spec_path.parent / STDOUT_FILE) as printed:
-        process = _start([python, "-P", "-m", *what], environ, stderr, spec_path, is_marked=interpreter is None)
+        process = _start([python, "-P", "-m", *what], environ, stderr, spec_path, slot, is_marked=interpreter is None)
         deadline = Deadline(process.pid, timeout_s)
         try:
             assert process.stdout is not None
-            with deadline:
+            with deadline, nullcontext() if slot is None else slot.stop.covering(process):
                 for line in process.stdout:
                     said, event = _split_event(line, is_marked=interpreter is None)
                     if said:
@@ -104,7 +107,7 @@ def launch_worker(
                         on_event(event)
             exit_code = process.wait()
         except BaseException:
-            _stop(process)
+            stop_process(process)
             raise
         finally:
             remove_empty_cache(environ)
@@ -122,7 +125,13 @@ def launch_worker(
 
 
 def _start(
-    command: Sequence[str], environ: Mapping[str, str], stderr: IO[bytes], spec_path: Path, *, is_marked: bool
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    stderr: IO[bytes],
+    spec_path: Path,
+    slot: Slot | None,
+    *,
+    is_marked: bool,
 ) -> "subprocess.Popen[bytes]":
     """Start the timekeeper that starts `command`: its pipes are as the command's own, and so is its end."""
     asked = {
@@ -140,6 +149,12 @@ def _start(
         start_new_session=True,  # Ctrl-C reaches the parent alone, which then ends the worker
     )
     assert process.stdin is not None
+    if slot is not None:
+        try:
+            slot.pin(process.pid)  # before it is told what to start
+        except BaseException:
+            stop_process(process)
+            raise
     with suppress(BrokenPipeError):  # its end says more
         process.stdin.write(f"{json.dumps(asked)}\n".encode())
         process.stdin.flush()
@@ -198,15 +213,6 @@ def _split_event(line: bytes, *, is_marked: bool) -> tuple[bytes, dict[str, Any]
     except ValueError:
         return line, None
     return (said, event) if isinstance(event, dict) and "event" in event else (line, None)
-
-
-def _stop(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
-    try:
-        process.wait(_GRACE_S)
-    except subprocess.TimeoutExpired:
-        kill_tree(process.pid)
-        process.wait()
 
 
 def read_last_words(stderr_path: Path) -> tuple[tuple[str, ...], str]:

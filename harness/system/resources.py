@@ -92,12 +92,21 @@ def affinity_cpus() -> frozenset[int]:
 
 def count_physical_cores(cpus: frozenset[int], root: Path = ROOT) -> int:
     """Count the cores of `cpus`: SMT siblings count once. Without topology every CPU counts."""
-    siblings = set()
-    for cpu in cpus:
+    return len(list_cores(cpus, root))
+
+
+def list_cores(cpus: frozenset[int] | None = None, root: Path = ROOT) -> list[tuple[int, ...]]:
+    """List the physical cores of `cpus`, by default those of the affinity mask, each by its logical CPUs in it.
+
+    Those of one socket follow each other. Without topology every CPU is a core.
+    """
+    cores: dict[tuple[int, str], list[int]] = {}
+    for cpu in sorted(affinity_cpus() if cpus is None else cpus):
         folder = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
-        text = read_text(folder / "core_cpus_list") or read_text(folder / "thread_siblings_list")
-        siblings.add(text or str(cpu))
-    return len(siblings)
+        siblings = read_text(folder / "core_cpus_list") or read_text(folder / "thread_siblings_list")
+        socket = _whole(read_text(folder / "physical_package_id") or "") or 0
+        cores.setdefault((socket, siblings or str(cpu)), []).append(cpu)
+    return [tuple(core) for _, core in sorted((socket, core) for (socket, _), core in cores.items())]
 
 
 def quota_cores(root: Path = ROOT) -> float | None:

@@ -73,6 +73,13 @@ def _read_number(environ: Mapping[str, str], key: str, default: int) -> int:
     return int(text)
 
 
+def list_gpus(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """List the GPUs that this process sees, as CUDA_VISIBLE_DEVICES of a process that it starts names them."""
+    given, num = environ.get("CUDA_VISIBLE_DEVICES"), torch.cuda.device_count()
+    names = map(str, range(num)) if given is None else (name.strip() for name in given.split(","))
+    return tuple(names)[:num]
+
+
 def refuse_shared_gpus(name: str, num_ranks: int) -> None:
     """Raise DeviceError where `num_ranks` ranks of this machine cannot each have a GPU of those of `name`."""
     if find_device(name).type == "cpu":

@@ -138,6 +138,7 @@ def seams(workers: ScriptedWorkers) -> dict[str, Callable[..., Any]]:
     return {
         "harness.launch.process:launch_worker": workers,
         "concurrent.futures:ProcessPoolExecutor": InlinePool,
+        "harness.experiment.side_by_side:ThreadPoolExecutor": InlinePool,
         "harness.planning.plan:measure_steps": lambda *_: (0.01, 0.1),
         "harness.planning.sweep:measure_start_s": lambda: 1.5,
         "harness.run_sets.installation:ask_installation": answering_installation,
@@ -155,6 +156,7 @@ def seams(workers: ScriptedWorkers) -> dict[str, Callable[..., Any]]:
         "harness.system.preflight:run_checks": checks,
         "harness.system.resources:read_resources": resources,
         "harness.system.resources:free_disk_bytes": lambda path: MANY,
+        "harness.system.resources:list_cores": lambda *_: [(0,), (1,)],
         "harness.system.software:environment": scripted_environment,
         "harness.system.software:version_of": lambda package: "2.0.0",
         "importlib.metadata:version": lambda package: "0.1.0",

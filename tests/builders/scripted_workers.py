@@ -17,6 +17,7 @@ from sweep_builder import FastWorkers, profile_answer, throughput_answer
 from harness.foundation.errors import ExitCode
 from harness.foundation.study import Columns, make_study, make_table
 from harness.launch.process import Interpreter, WorkerEnd
+from harness.launch.slots import Slot
 from harness.measure.run_log import RunLogWriter
 from harness.measure.training import Monitor, TrainingJob, describe_end, describe_run, run_once
 from harness.measure.weights import keep_weights
@@ -97,6 +98,7 @@ class ScriptedWorkers:
         interpreter: Interpreter | None = None,
         variables: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
+        slot: Slot | None = None,
     ) -> WorkerEnd:
         spec = json.loads(spec_path.read_text(encoding="utf-8"))
         ending = self.endings.get(len(self.launches))

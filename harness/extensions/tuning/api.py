@@ -33,6 +33,7 @@ def tune(
     constraints: Sequence[str] = (),
     trials: int = 20,
     sampler: Literal["auto", "random"] = "auto",
+    parallel_trials: int = 1,
     seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
     throughput: int | None = None,
@@ -50,9 +51,10 @@ def tune(
 
     `axes` are keys with their values, or with a range as text: {"train.global_batch_size": "256..2048:log"}. One of
     `minimize` and `maximize` names a column of what is measured, such as "samples_per_s" or "time_to_train_s";
-    `constraints` are as "memory<=1GB". The first of `trials` is the default; the other arguments are those of
-    `harness.api.run`. `resume` completes an interrupted search. Raises HarnessError for what cannot be searched, and
-    where the best trial fails when it is measured again.
+    `constraints` are as "memory<=1GB". The first of `trials` is the default; `parallel_trials` of them are measured
+    at a time, each on cores, and GPUs, of its own. The other arguments are those of `harness.api.run`. `resume`
+    completes an interrupted search. Raises HarnessError for what cannot be searched, and where the best trial fails
+    when it is measured again.
     """
     request = _make_request(locals())
     with quiet_optuna():  # refused where it is not installed, before anything is written
@@ -74,6 +76,9 @@ def _make_request(given: Mapping[str, Any]) -> Request:
         raise HarnessError("give one of minimize and maximize: a column, such as 'samples_per_s'.")
     if type(num_trials) is not int or not 2 <= num_trials <= MAX_TRIALS:
         raise HarnessError(f"trials is {num_trials!r}, expected a whole number from 2 to {MAX_TRIALS:,}.")
+    parallel_trials = given["parallel_trials"]
+    if type(parallel_trials) is not int or parallel_trials < 1:
+        raise HarnessError(f"parallel_trials is {parallel_trials!r}, expected a whole number of at least 1.")
     if given["sampler"] not in ("auto", "random"):
         raise HarnessError(f"sampler is {given['sampler']!r}, expected 'auto' or 'random'.")
     try:
@@ -85,8 +90,9 @@ def _make_request(given: Mapping[str, Any]) -> Request:
         direction="minimize" if minimize else "maximize",
         constraints=constraints,
         sampler=given["sampler"],
+        parallel_trials=parallel_trials,
     )
-    own = ("minimize", "maximize", "constraints", "trials", "sampler")
+    own = ("minimize", "maximize", "constraints", "trials", "sampler", "parallel_trials")
     members = {name: value for name, value in given.items() if name not in own}
     members["axes"] = {key: [each] if isinstance(each, str) else each for key, each in given["axes"].items()}
     stop = StopRecord(rule="search", values={"trials": float(num_trials)}, asked=to_builtins(search))
@@ -94,4 +100,6 @@ def _make_request(given: Mapping[str, Any]) -> Request:
     request = with_kind(make_request("tune", {**members, **asked}), search)
     bounds = [word for each in given["constraints"] for word in ("--constraint", each)]
     words = [f"--{search.direction}", search.objective, *bounds, "--trials", str(num_trials)]
-    return replace(request, typed=[*request.command(), *words, "--sampler", search.sampler])
+    words += ["--sampler", search.sampler]
+    words += ["--parallel-trials", str(parallel_trials)] if parallel_trials > 1 else []
+    return replace(request, typed=[*request.command(), *words])

@@ -21,6 +21,7 @@ from harness.experiment.request import Request
 from harness.experiment.sides import read_source
 from harness.experiment.store import parts_of, read
 from harness.extensions.tuning.making import AGAIN, create_again
+from harness.extensions.tuning.parallel import shared_threads
 from harness.extensions.tuning.records import SearchRecord, search_of
 from harness.extensions.tuning.space import make_point
 from harness.extensions.tuning.study import Again, make_search_study
@@ -164,7 +165,8 @@ def finish_search(folder: Path, problem: str = "") -> FinishedStudy:
             again, code = found
     except InputError as error:  # such as a process that knows no AUC
         again, code = Again(problem=first_line(error)), ExitCode.INCONCLUSIVE
-    study = make_search_study(search.record, search.trials, source.config.benchmark, again)
+    shared = shared_threads(source.record)
+    study = make_search_study(search.record, search.trials, source.config.benchmark, again, shared)
     study = change(study, made=making_of(search.record, source.record))
     write_record(folder / STUDY_FILE, study)
     content = gather_everything([folder])

@@ -83,6 +83,14 @@ def _read_constraint(text: str) -> "ConstraintRecord":
     show_default=True,
     help="auto learns from trials: a Gaussian process up to 200 of them, TPE beyond.",
 )
+@click.option(
+    "--parallel-trials",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Trials at a time, each on cores, and GPUs, of its own; the best and the default are measured again alone.",
+)
 @request_options(
     "sweep", "output", "seed", KINDS, "timeout_s", "strict_env", "prepare", "cleanup", "power_command", "log_to",
     help=_HELP,
@@ -97,6 +105,7 @@ def tune(
     constraints: "tuple[ConstraintRecord, ...]",
     trials: int,
     sampler: Any,
+    parallel_trials: int,
     form: str,
     **given: Any,
 ) -> None:
@@ -109,6 +118,9 @@ def tune(
     the second best is measured, too. Columns are those of the table of what is measured, memory, energy_delay, and
     of runs time_to_train_s; where no kind is asked for, the columns decide it. 'dlrmbench resume' completes an
     interrupted search, with the trials that it would have made.
+
+    --parallel-trials measures several at a time: they are proposed together, none by what another of them measured,
+    and where one ends before the others its work goes on, thrown away, so that all are measured beside as many.
     """
     from harness.extensions.tuning.asked import with_kind
     from harness.extensions.tuning.records import SearchRecord
@@ -120,14 +132,21 @@ def tune(
     if objective is None or (minimize and maximize):
         raise click.UsageError("give one of --minimize COLUMN and --maximize COLUMN.")
     direction: Any = "minimize" if minimize else "maximize"
-    search = SearchRecord(objective=objective, direction=direction, constraints=constraints, sampler=sampler)
+    search = SearchRecord(
+        objective=objective,
+        direction=direction,
+        constraints=constraints,
+        sampler=sampler,
+        parallel_trials=parallel_trials,
+    )
     stop = StopRecord(rule="search", values={"trials": float(trials)}, asked=to_builtins(search))
     request = read_request("tune", benchmark, given, like="sweep", relation="search", asked=search, stop=stop)
     request = with_kind(request, search)
     if not request.quiet:
+        at_a_time = f", {parallel_trials} at a time" if parallel_trials > 1 else ""
         note(
-            f"up to {trials} trials of one process each, then {MIN_RUNS} pairs of the best and the default: how long "
-            "all of it takes is said when the first trial has ended"
+            f"up to {trials} trials of one process each{at_a_time}, then {MIN_RUNS} pairs of the best and the "
+            "default: how long all of it takes is said when the first trial has ended"
         )
     with quiet_optuna():  # refused where it is not installed, before anything is written
         start_and_show(request, form=form)

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from rules.records.codec import Record, convert
+from rules.records.codec import PositiveCount, Record, convert
 from rules.records.experiment import ExperimentRecord
 
 
@@ -22,6 +22,8 @@ class SearchRecord(Record, frozen=True, kw_only=True):
     constraints: tuple[ConstraintRecord, ...]
     sampler: Literal["auto", "random"]
     """"auto": a Gaussian process, of very many trials tree-structured Parzen estimators."""
+    parallel_trials: PositiveCount = 1
+    """Trials that are measured at a time, each on cores, and GPUs, that no other one has."""
 
 
 def search_of(record: ExperimentRecord) -> SearchRecord:

@@ -1,26 +1,31 @@
 """The default and the trials of a search, each proposed by those before; then the best beside the default."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.config.axes import Axis
-from harness.config.run_config import Override
+from harness.config.run_config import Override, RunConfig
 from harness.experiment.context import Context
 from harness.experiment.experiment import Configuration, Experiment
 from harness.experiment.relation import Relation
 from harness.experiment.request import Request, RequestError, as_text
+from harness.experiment.store import parts_of
 from harness.extensions.tuning.best import finish_search, measure_again
 from harness.extensions.tuning.making import create_trial
+from harness.extensions.tuning.parallel import plan_trials, refuse_unlike, share_threads
 from harness.extensions.tuning.records import search_of
+from harness.extensions.tuning.rule import space_of
 from harness.extensions.tuning.space import Range, read_space, refuse_code
 from harness.extensions.tuning.trials import (
     columns_asked,
     kind_with,
 )
 from harness.foundation.errors import ExitCode, HarnessError, first_line
+from harness.launch.slots import Slot
 from harness.measure.kinds import Kind, find_kind
+from harness.run_sets.folder import open_run_set
 from harness.system.energy import EnergyMeter
 from reports.statistics.intervals import MIN_RUNS
 from rules.records.codec import DamageError
@@ -45,6 +50,12 @@ class Search(Relation):
         axes = read_space(request.axes, base.workload.model_spec.width_keys)
         kind_with(search, kind.name)
         kind.check_axes(axes, base.benchmark)
+        overrides = [*request.overrides]
+        if search.parallel_trials > 1:
+            refuse_unlike(request, search, kind, axes)
+            overrides += share_threads(search.parallel_trials, axes, _values_of(base))
+            base = kind.resolve(benchmark, overrides, request.name)
+            plan_trials(search.parallel_trials, axes, _values_of(base))
         for axis in axes:
             if isinstance(axis, Range) and axis.key == BATCH_SIZE and "num_samples" in options:
                 raise RequestError(
@@ -53,7 +64,7 @@ class Search(Relation):
             refuse_code(axis, base.workload.model_spec)
             for value in axis.values:
                 changed = Override(key=axis.key, value=value, source=f"--axis {axis.key}")
-                kind.resolve(benchmark, [*request.overrides, changed], request.name)
+                kind.resolve(benchmark, [*overrides, changed], request.name)
         kind.check(base.workload)
         if ENERGY_DELAY.member in columns_asked(search) and not request.power_command:
             EnergyMeter(base.workload.runtime.device).require_counter()
@@ -85,6 +96,15 @@ class Search(Relation):
     def num_planned(self, record: ExperimentRecord) -> int | None:
         return None if record.stop is None else int(record.stop.values["trials"])
 
+    def plan_slots(self, folder: Path, record: ExperimentRecord) -> Sequence[Slot]:
+        num = search_of(record).parallel_trials
+        if num == 1:
+            return ()
+        of_default = open_run_set(parts_of(folder)[0])[1]
+        values = {key: entry.value for key, entry in of_default.config.items()}
+        remedy = f"Go on with {folder} where they are, or search anew."
+        return plan_trials(num, space_of(folder, record), values, remedy)
+
     def make_member(self, folder: Path, record: ExperimentRecord, values: Mapping[str, str]) -> MemberRecord:
         return create_trial(folder, record, values)
 
@@ -105,6 +125,10 @@ class Search(Relation):
         done = finish_search(folder, problem)
         show_finished(done, folder, form)
         return done.code
+
+
+def _values_of(config: RunConfig) -> dict[str, Any]:
+    return {key: entry["value"] for key, entry in config.values().items()}
 
 
 SEARCH = Search(

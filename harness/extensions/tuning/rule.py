@@ -1,7 +1,11 @@
 """The stop rule of a search: whether, and with which values, there is one more trial."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
+from msgspec import structs
+
+from harness.config.axes import Axis
 from harness.experiment.stopping import State
 from harness.extensions.tuning.records import search_of
 from harness.extensions.tuning.sampler import choose_sampler, propose
@@ -12,7 +16,7 @@ from harness.extensions.tuning.trials import (
 )
 from harness.foundation.errors import ExitCode, HarnessError
 from reference_models.process.errors import ConfigError
-from rules.records.experiment import EXPERIMENT_FILE
+from rules.records.experiment import EXPERIMENT_FILE, ExperimentRecord
 
 MAX_TRIALS = 10_000
 
@@ -31,15 +35,24 @@ class SearchRule:
         record = state.record
         if len(record.configurations) >= self._num_trials:
             return None
-        search, trials = search_of(record), read_trials(state.folder, record, self._known)
-        try:
-            axes = read_space(f"{axis.key}={','.join(axis.values)}" for axis in record.axes)
-        except ConfigError as error:
-            raise HarnessError(f"{state.folder / EXPERIMENT_FILE}: axes: {error}", ExitCode.INPUT) from None
+        search, places = search_of(record), len(record.configurations)
+        # Those of a batch know nothing of each other, whichever of them have ended: a killed search goes on alike.
+        begun = places - places % search.parallel_trials
+        ended = structs.replace(record, configurations=record.configurations[:begun])
+        trials = read_trials(state.folder, ended, self._known)
         return propose(
-            axes,
+            space_of(state.folder, record),
             trials,
             sampler=choose_sampler(search.sampler, self._num_trials)[0],
             is_maximized=search.direction == "maximize",
             seed=record.base_seed,
+            pending=[each.values for each in record.configurations[begun:]],
         )
+
+
+def space_of(folder: Path, record: ExperimentRecord) -> tuple[Axis, ...]:
+    """Read the axes of the search in `folder`. Raises HarnessError (exit 8) for what are none."""
+    try:
+        return read_space(f"{axis.key}={','.join(axis.values)}" for axis in record.axes)
+    except ConfigError as error:
+        raise HarnessError(f"{folder / EXPERIMENT_FILE}: axes: {error}", ExitCode.INPUT) from None

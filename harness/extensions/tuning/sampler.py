@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Any, Literal
@@ -36,15 +36,24 @@ def choose_sampler(asked: str, num_trials: float) -> tuple[Sampler, str]:
 
 
 def propose(
-    axes: Sequence[Axis], trials: Sequence[Trial], *, sampler: Sampler, is_maximized: bool, seed: int
+    axes: Sequence[Axis],
+    trials: Sequence[Trial],
+    *,
+    sampler: Sampler,
+    is_maximized: bool,
+    seed: int,
+    pending: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, str] | None:
     """Return the point to try after these trials, by key as it is written; None where no new one is found.
 
-    The same trials and seed give the same point. A point is tried once: its process would have the same seed.
-    Raises HarnessError (exit 2) where optuna is not installed.
+    `pending` are values of trials that are not measured yet, which it is tried beside: near them the samplers take
+    less to be found (TPE by a constant liar, which takes them for bad; the Gaussian process by what it predicts).
+    The same trials, pending values and seed give the same point. A point is tried once: its process would have the
+    same seed. Raises HarnessError (exit 2) where optuna is not installed.
     """
-    tried = {tuple(trial.values.get(axis.key) for axis in axes) for trial in trials}
-    drawn = random.Random(f"{seed}:{len(trials)}")
+    known = [*(trial.values for trial in trials), *pending]
+    tried = {tuple(values.get(axis.key) for axis in axes) for values in known}
+    drawn = random.Random(f"{seed}:{len(known)}")
     with quiet_optuna() as optuna:
         kind = {"gp": "GPSampler", "tpe": "TPESampler", "random": "RandomSampler"}[sampler]
         options = {} if sampler == "random" else {"n_startup_trials": _STARTUP}
@@ -53,7 +62,7 @@ def propose(
             sampler=getattr(optuna.samplers, kind)(seed=drawn.getrandbits(31), **options),
             direction="maximize" if is_maximized else "minimize",
         )
-        study.add_trials(tell(axes, trials, is_maximized))
+        study.add_trials([*tell(axes, trials, is_maximized), *tell_pending(axes, pending)])
         params = study.ask({axis.key: _distribution(axis) for axis in axes}).params
     first = tuple(axis.write(params[axis.key]) if isinstance(axis, Range) else params[axis.key] for axis in axes)
     points = chain([first], (tuple(_draw(axis, drawn) for axis in axes) for _ in range(_DRAWS)))
@@ -95,15 +104,30 @@ def tell(axes: Sequence[Axis], trials: Sequence[Trial], is_maximized: bool) -> l
     for trial, has_failed in zip(trials, failed, strict=True):
         failures = {"failed": 1.0 if has_failed else -1.0} if any(failed) else {}
         with suppress(ValueError, KeyError):
-            params = {
-                axis.key: (int if axis.is_whole else float)(trial.values[axis.key])
-                if isinstance(axis, Range)
-                else trial.values[axis.key]
-                for axis in axes
-            }
+            params = _params_of(axes, trial.values)
             value = worst if trial.objective is None else trial.objective
             constraints = {**failures, **bounds, **trial.excess}
             told.append(
                 create_trial(params=params, distributions=distributions, value=value, constraints=constraints)
             )
     return told
+
+
+def tell_pending(axes: Sequence[Axis], pending: Sequence[Mapping[str, str]]) -> list[Any]:
+    """Return trials that are not measured yet as optuna knows them: running ones."""
+    from optuna.trial import TrialState, create_trial
+
+    told, distributions = [], {axis.key: _distribution(axis) for axis in axes}
+    for values in pending:
+        with suppress(ValueError, KeyError):  # as a default that lies outside of the space
+            params = _params_of(axes, values)
+            told.append(create_trial(state=TrialState.RUNNING, params=params, distributions=distributions))
+    return told
+
+
+def _params_of(axes: Sequence[Axis], values: Mapping[str, str]) -> dict[str, Any]:
+    """Return values as optuna has them. Raises KeyError or ValueError for what is none of an axis."""
+    return {
+        axis.key: (int if axis.is_whole else float)(values[axis.key]) if isinstance(axis, Range) else values[axis.key]
+        for axis in axes
+    }

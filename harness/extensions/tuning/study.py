@@ -42,9 +42,16 @@ class Again:
 
 
 def make_search_study(
-    record: ExperimentRecord, trials: Sequence[Trial], benchmark: Benchmark, again: Again
+    record: ExperimentRecord,
+    trials: Sequence[Trial],
+    benchmark: Benchmark,
+    again: Again,
+    shared_threads: int | None = None,
 ) -> StudyRecord:
-    """Make the study of all trials and of what came of the best when it was measured again."""
+    """Make the study of all trials and of what came of the best when it was measured again.
+
+    `shared_threads` are the threads of each where they are its share of the cores; None where they were given.
+    """
     assert record.stop is not None
     search, num_asked = search_of(record), int(record.stop.values["trials"])
     early = f"{num_asked} trials were asked for: no further point of the space was found."
@@ -56,6 +63,7 @@ def make_search_study(
         ("sampler", sampler),
         ("kind", record.kind),
         ("processes of a trial", 1),
+        *([("parallel trials", search.parallel_trials)] if search.parallel_trials > 1 else []),
     ]
     return make_study(
         "tune",
@@ -66,7 +74,12 @@ def make_search_study(
             Parameter(name=name, value=value, unit=None, source="given", note=why if name == "sampler" else None)  # type: ignore[arg-type]
             for name, value in given
         ],
-        findings=[say_found(search, trials, again), *([early] if len(trials) < num_asked else []), _REGRET],
+        findings=[
+            say_found(search, trials, again),
+            *say_parallel(search, trials, shared_threads),
+            *([early] if len(trials) < num_asked else []),
+            _REGRET,
+        ],
         seed=record.base_seed,
     )
 
@@ -92,6 +105,20 @@ def say_found(search: SearchRecord, trials: Sequence[Trial], again: Again) -> st
         return f"{named}, {_say_alone(search, again)} of seeds that no trial had; {default}.{found}"
     pairs = f"in {comparison.num_shared_seeds} pairs of seeds that no trial had"
     return f"{named} beside the default, {pairs}: {sentence(comparison)}{found}"
+
+
+def say_parallel(search: SearchRecord, trials: Sequence[Trial], shared_threads: int | None) -> list[str]:
+    """Say what trials were measured beside, where several are at a time, and how far that goes; else nothing."""
+    if search.parallel_trials == 1:
+        return []
+    known = [trial.beside for trial in trials if trial.beside is not None]
+    ends = dict.fromkeys(f"{end:.2f}" for end in (min(known), max(known))) if known else {}
+    others = f", beside {' to '.join(ends)} others on average (measured)" if ends else ""
+    threads = "" if shared_threads is None else f" All have {plural(shared_threads, 'thread')}, a trial's share."
+    return [
+        f"{search.parallel_trials} trials were measured at a time, each on cores of its own{others}: values in the "
+        f"table of trials are for that. What is measured again is alone.{threads}"
+    ]
 
 
 def _say_alone(search: SearchRecord, again: Again) -> str:
@@ -164,7 +191,9 @@ def _list_trials(record: ExperimentRecord, search: SearchRecord, trials: Sequenc
     ]
     if all(trial.reason is None for trial in trials):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    return make_table("Trials in their order, one process each, equal seeds; the first is the default", columns, rows)
+    at_a_time = f", {search.parallel_trials} at a time" if search.parallel_trials > 1 else ""
+    title = f"Trials in their order, one process each, equal seeds{at_a_time}; the first is the default"
+    return make_table(title, columns, rows)
 
 
 def _list_again(record: ExperimentRecord, search: SearchRecord, again: Again) -> list[StudyTable]:

@@ -22,6 +22,8 @@ from rules.records.experiment import (
 )
 from rules.records.kinds import is_logged
 
+CORE_KINDS = ("training", "throughput", "quality")
+"""Kinds of the core that a trial may be of."""
 _DECIMAL = ("B", "kB", "MB", "GB", "TB")
 """Units of bytes by powers of 1000, in which most constraints are given."""
 
@@ -38,6 +40,8 @@ class Trial:
     reason: str | None
     """Why it is infeasible; None where it is feasible."""
     columns: Mapping[str, float] = field(default_factory=dict)
+    beside: float | None = None
+    """How many workers ran beside it, on average; None where trials are measured one at a time."""
 
 
 def columns_asked(search: SearchRecord) -> tuple[str, ...]:
@@ -72,9 +76,7 @@ def searched_kinds() -> tuple[str, ...]:
     """List the kinds that a trial may be of: those of an extension that are asked no number."""
     others = (find_kind(name) for name in find_places("kinds"))
     return (
-        "training",
-        "throughput",
-        "quality",
+        *CORE_KINDS,
         *(kind.name for kind in others if kind.option is not None and kind.option.member is None),
     )
 
@@ -92,7 +94,7 @@ def read_trials(
 
 def _read_trial(folder: Path, record: ExperimentRecord, place: int) -> Trial:
     member, name = record.configurations[place], record.folders[place]
-    search, found = search_of(record), None
+    search, found, beside = search_of(record), None, None
     of_values = f"{place + 1:02d}-{AxisPoint(values={}, texts=member.values).folder_name}"
     if name is not None and place and name != of_values:
         raise HarnessError(
@@ -101,7 +103,7 @@ def _read_trial(folder: Path, record: ExperimentRecord, place: int) -> Trial:
             ExitCode.INPUT,
         )
     if name is not None and member.failure is None:
-        found = _read_repetition(folder / name, record.kind)
+        found, beside = _read_repetition(folder / name, record.kind)
     columns = {} if found is None else measured_columns(found, search)
     excess, reason = judge(search, columns)
     return Trial(
@@ -110,15 +112,19 @@ def _read_trial(folder: Path, record: ExperimentRecord, place: int) -> Trial:
         excess=excess,
         columns=columns,
         reason=reason if member.failure is None else member.failure.reason,
+        beside=beside,
     )
 
 
-def _read_repetition(path: Path, kind: str) -> Repetition | None:
+def _read_repetition(path: Path, kind: str) -> tuple[Repetition | None, float | None]:
+    """Read what the process of a trial found, and how many ran beside it, where that is known."""
     try:
-        found = read_result(path, kind)
+        result = read_result(path, kind)
     except InputError:
-        return None
-    return next(iter(found.repetitions), None) if found is not None else None
+        return None, None
+    found = next(iter(result.repetitions), None) if result is not None else None
+    load = next(iter(result.loads), None) if result is not None else None
+    return found, None if load is None else load.beside
 
 
 def read_result(path: Path, kind: str) -> Result | None:

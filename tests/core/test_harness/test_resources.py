@@ -15,6 +15,7 @@ from harness.system.resources import (
     existing_parent,
     filesystem_type,
     free_disk_bytes,
+    list_cores,
     quota_cores,
     read_resources,
     usable_cores,
@@ -147,3 +148,11 @@ def test_the_memory_of_a_process_is_its_own_and_not_that_of_whoever_started_it()
     parent = f"import subprocess, sys; held = b'1' * (1 << 28); subprocess.run([sys.executable, '-c', {child!r}])"
     done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True)
     assert 1 << 20 < int(done.stdout) < 1 << 28
+
+
+def test_cores_of_a_socket_follow_each_other_each_with_its_siblings(tmp_path: Path) -> None:
+    cpu = "sys/devices/system/cpu/cpu{}/topology/"
+    files = {f"{cpu.format(i)}thread_siblings_list": f"{i % 4},{i % 4 + 4}\n" for i in range(8)}
+    files |= {f"{cpu.format(i)}physical_package_id": f"{i % 2}\n" for i in range(8)}
+    assert list_cores(frozenset(range(8)), tree(tmp_path, files)) == [(0, 4), (2, 6), (1, 5), (3, 7)]
+    assert list_cores(frozenset({3, 7, 0}), tmp_path) == [(0,), (3, 7)]

@@ -49,6 +49,7 @@ def test_a_search_is_what_the_verb_makes_of_the_command_line_that_it_has_on_reco
         ({"minimize": "memory", "maximize": "samples_per_s"}, "give one of minimize and maximize"),
         ({"maximize": "samples_per_s", "trials": 1}, "trials is 1, expected a whole number from 2 to 10,000"),
         ({"maximize": "samples_per_s", "trials": 2.0}, "trials is 2.0, expected a whole number"),
+        ({"maximize": "samples_per_s", "parallel_trials": 0}, "parallel_trials is 0, expected a whole number"),
         ({"maximize": "samples_per_s", "sampler": "cma"}, "sampler is 'cma', expected 'auto' or 'random'"),
         ({"maximize": "samples_per_s", "constraints": ["memory"]}, "expected COLUMN<=VALUE"),
         ({"maximize": "sample_per_s"}, "Did you mean 'samples_per_s'"),
@@ -62,7 +63,7 @@ def test_what_cannot_be_searched_is_refused(asked: dict[str, Any], said: str, tm
 
 
 def test_arguments_have_the_names_of_the_request() -> None:
-    own = {"minimize", "maximize", "constraints", "trials", "sampler"}
+    own = {"minimize", "maximize", "constraints", "trials", "sampler", "parallel_trials"}
     arguments = set(inspect.signature(api.tune).parameters)
     assert arguments - own <= {*Request.__dataclass_fields__, "throughput", "quality"}
     assert own <= {parameter.name for parameter in tune.params}

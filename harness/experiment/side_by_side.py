@@ -1,0 +1,69 @@
+"""Repetitions of several configurations at a time, each in a slot of its own, all beside as many others.
+
+A repetition that ends early would leave the others alone for the rest of their time. Its slot is therefore kept busy
+until all have ended: its work is begun again and again, and thrown away. Measurements of programs that share a
+processor are made so (Tuck and Tullsen, "Initial Observations of the Simultaneous Multithreading Pentium 4
+Processor", PACT 2003).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import replace
+
+from harness.foundation.errors import HarnessError
+from harness.launch.slots import Slot, Stop, StopWork
+
+Make = Callable[..., object]
+"""Makes one repetition, given its `slot` by name. Raises HarnessError where that fails."""
+KeepBusy = Callable[[Slot], bool]
+"""Does work in a slot that is thrown away; returns False where there is none, or where it failed."""
+
+
+def make_side_by_side(
+    made_in: Mapping[int, Make],
+    slots: Sequence[Slot],
+    keep_busy: KeepBusy,
+    on_end: Callable[[int, HarnessError | None], None],
+) -> None:
+    """Make one repetition in each slot of `made_in`, by number, and keep all other slots busy until these have ended.
+
+    `on_end` is called in this thread with the number of each slot whose repetition has ended, and why it failed. If
+    this call is left by an exception, Ctrl-C or another's, all workers are ended first.
+    """
+    stop, over = Stop(), Stop()
+
+    def try_to(make: Make, slot: Slot) -> HarnessError | None:
+        try:
+            make(slot=slot)
+        except HarnessError as error:
+            return error
+        return None
+
+    def work_until_over(slot: Slot) -> None:
+        with suppress(StopWork, HarnessError, OSError):
+            while not over.is_asked and keep_busy(slot):
+                pass
+
+    with ThreadPoolExecutor(len(slots)) as pool:
+        try:
+            running = {
+                pool.submit(try_to, make, replace(slots[number], stop=stop)): number
+                for number, make in made_in.items()
+            }
+            idle = [slot.number for slot in slots if slot.number not in made_in]
+            while running:
+                ended, _ = wait(running, timeout=0 if idle else None, return_when=FIRST_COMPLETED)
+                for future in ended:
+                    number = running.pop(future)
+                    on_end(number, future.result())
+                    idle.append(number)
+                if running:
+                    for number in idle:
+                        pool.submit(work_until_over, replace(slots[number], stop=over))
+                    idle.clear()
+        except BaseException:
+            stop.ask()
+            raise
+        finally:
+            over.ask()

@@ -1,0 +1,170 @@
+"""Slots, in which workers of several repetitions run at a time, each on cores, and GPUs, that no other one has."""
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.launch.deadline import kill_tree
+from harness.system.resources import list_cores, read_resources
+
+_GRACE_S = 10.0
+
+
+class StopWork(BaseException):
+    """Raised where a worker was started, in the thread that follows it, after another thread had all of them end.
+
+    No Exception, as KeyboardInterrupt is none: it is no failure of what was measured.
+    """
+
+
+class Stop:
+    """Ends workers that other threads follow: all that run, and all that are started later."""
+
+    def __init__(self) -> None:
+        self._lock, self._asked = threading.Lock(), threading.Event()
+        self._processes = set["subprocess.Popen[bytes]"]()
+
+    @property
+    def is_asked(self) -> bool:
+        """Return whether all workers are to end."""
+        return self._asked.is_set()
+
+    def ask(self) -> None:
+        """End all workers and wait until they are gone; their threads raise StopWork."""
+        with self._lock:
+            self._asked.set()
+            processes = [*self._processes]
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            stop_process(process)
+
+    @contextmanager
+    def covering(self, process: "subprocess.Popen[bytes]") -> Iterator[None]:
+        """Let `ask` end this process meanwhile. Raises StopWork in the end, or at once, where it was asked."""
+        with self._lock:
+            if self.is_asked:
+                raise StopWork
+            self._processes.add(process)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._processes.discard(process)
+        if self.is_asked:
+            raise StopWork
+
+
+def stop_process(process: "subprocess.Popen[bytes]") -> None:
+    """Ask a worker to end, and kill it with all that it started where it does not within seconds."""
+    process.terminate()
+    try:
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        kill_tree(process.pid)
+        process.wait()
+
+
+@dataclass
+class _Stay:
+    """One worker's time in a slot, by the monotonic clock."""
+
+    slot: int
+    begun_s: float
+    ended_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slot:
+    """A place for one worker beside others."""
+
+    number: int
+    """Counted from 0."""
+    cpus: tuple[int, ...]
+    """The logical CPUs that its processes are pinned to."""
+    gpus: tuple[str, ...] = ()
+    """The GPUs that its processes see, as CUDA_VISIBLE_DEVICES names them; empty where they use none."""
+    stop: Stop = field(default_factory=Stop)
+    stays: list[_Stay] = field(default_factory=list)
+    """Of workers in all slots, which share this list."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Return the environment variables that a worker here gets."""
+        return {"CUDA_VISIBLE_DEVICES": ",".join(self.gpus)} if self.gpus else {}
+
+    def pin(self, pid: int) -> None:
+        """Pin a process to the slot's CPUs, and all that it will start. Raises HarnessError where that is denied."""
+        try:
+            os.sched_setaffinity(pid, self.cpus)
+        except OSError as error:
+            words = ",".join(map(str, self.cpus))
+            raise HarnessError(f"CPUs {words}: cannot be pinned to: {error.strerror}.", ExitCode.RESOURCES) from None
+
+    @contextmanager
+    def stay(self) -> Iterator[None]:
+        """Note that a worker runs here meanwhile."""
+        stay = _Stay(self.number, time.monotonic())
+        self.stays.append(stay)
+        try:
+            yield
+        finally:
+            stay.ended_s = time.monotonic()
+
+    def count_beside(self, since_s: float) -> float:
+        """Return how many workers ran in other slots since then on average, by the monotonic clock."""
+        now_s = time.monotonic()
+        others = [stay for stay in [*self.stays] if stay.slot != self.number]
+        spans = ((now_s if each.ended_s is None else each.ended_s) - max(each.begun_s, since_s) for each in others)
+        return sum(max(0.0, span) for span in spans) / (now_s - since_s) if now_s > since_s else 0.0
+
+
+def count_cores() -> int:
+    """Count the physical cores that slots may share: those of the affinity mask, at most the quota."""
+    return min(read_resources().num_cores, len(list_cores()))
+
+
+def make_slots(
+    num: int, *, num_threads: int, gpus: Sequence[str] | None, num_gpus: int, what: str, remedy: str = ""
+) -> list[Slot]:
+    """Share the cores that this process may use, and `gpus`, as CUDA_VISIBLE_DEVICES names them, among `num` slots.
+
+    Each has equally many whole physical cores, at least `num_threads`, and, unless `gpus` is None, `num_gpus`. `what`
+    is how the number of slots was asked for, `remedy` what to do where that cannot be changed any more. Raises
+    HarnessError (exit 2) where there are too few of either, or where the system pins no process to cores.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        raise HarnessError(f"{what} {num}: this system pins no process to cores. {remedy or 'Leave it out.'}")
+    cores, num_cores, stays = list_cores(), count_cores(), list[_Stay]()
+    _refuse_too_many(f"{what} {num}", num, (num_threads, "thread"), (num_cores, "core"), remedy)
+    if gpus is not None:
+        _refuse_too_many(f"{what} {num}", num, (num_gpus, "GPU"), (len(gpus), "GPU"), remedy)
+    share = num_cores // num
+    return [
+        Slot(
+            number=at,
+            cpus=tuple(cpu for core in cores[at * share : (at + 1) * share] for cpu in core),
+            gpus=tuple(gpus or ())[at * num_gpus : (at + 1) * num_gpus],
+            stays=stays,
+        )
+        for at in range(num)
+    ]
+
+
+def _refuse_too_many(what: str, num: int, needed: tuple[int, str], found: tuple[int, str], remedy: str) -> None:
+    """Raise HarnessError where `num` times what each needs is more than is found, both with the words for one."""
+    (each, word), (most, unit) = needed, found
+    if num * each <= most:
+        return
+    fits = most // each
+    fewer = f", or fewer {word}s each" if each > 1 else ""
+    said = remedy or f"{f'Give {fits}' if fits > 1 else 'Leave it out'}{fewer}."
+    takes = f"{num * each} {unit}{'s' * (num * each != 1)}"
+    raise HarnessError(
+        f"{what} of {each} {word}{'s' * (each != 1)} each takes {takes}, and this process may use {most}. {said}"
+    )
