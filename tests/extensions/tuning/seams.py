@@ -19,6 +19,11 @@ KILLED = {
         "tune dlrm_tiny --axis runtime.threads=1,2 --axis train.global_batch_size=256..2048:log --trials 5 -q "
         "--seed 5 --maximize samples_per_s --constraint memory<=1GB --throughput 10",
     ),
+    "search_side_by_side": (
+        (),
+        "tune dlrm_tiny --axis train.global_batch_size=256..2048:log --trials 5 -q --seed 5 --maximize samples_per_s "
+        "--throughput 10 --threads 1 --parallel-trials 2",
+    ),
 }
 
 

@@ -12,7 +12,7 @@ from msgspec import structs
 from places import ROOT
 
 from harness.extensions.tuning.records import ConstraintRecord, SearchRecord
-from harness.extensions.tuning.sampler import Sampler, choose_sampler, propose, tell
+from harness.extensions.tuning.sampler import Sampler, choose_sampler, propose, tell, tell_pending
 from harness.extensions.tuning.space import Range, read_search_axis, read_space
 from harness.extensions.tuning.study import Again, say_found
 from harness.extensions.tuning.trials import Trial, best_of, judge, kind_with
@@ -47,18 +47,22 @@ def make_trial(search: SearchRecord, values: dict[str, str], **columns: float) -
     )
 
 
-def search(sampler: Sampler, seed: int, num_trials: int) -> list[Trial]:
+def search(sampler: Sampler, seed: int, num_trials: int, num_parallel: int = 1) -> list[Trial]:
+    """Try so many points, `num_parallel` at a time."""
     trials: list[Trial] = []
     while len(trials) < num_trials:
-        point = propose(AXES, trials, sampler=sampler, is_maximized=False, seed=seed)
-        assert point is not None
-        trials.append(try_point(point))
+        batch: list[dict[str, str]] = []
+        for _ in range(min(num_parallel, num_trials - len(trials))):
+            point = propose(AXES, trials, sampler=sampler, is_maximized=False, seed=seed, pending=batch)
+            assert point is not None
+            batch.append(point)
+        trials += map(try_point, batch)
     return trials
 
 
-def regrets(sampler: Sampler, num_trials: int) -> list[float]:
+def regrets(sampler: Sampler, num_trials: int, num_parallel: int = 1) -> list[float]:
     """Of the best feasible trial of each of ten searches."""
-    found = [best_of(SEARCH, search(sampler, seed, num_trials)) for seed in range(10)]
+    found = [best_of(SEARCH, search(sampler, seed, num_trials, num_parallel)) for seed in range(10)]
     assert all(best is not None and best.columns["memory"] <= 0.9 for best in found), "never an infeasible best"
     return [best.objective - OPTIMUM for best in found if best is not None and best.objective is not None]
 
@@ -73,6 +77,31 @@ def test_learning_from_trials_beats_drawing_them_where_the_optimum_is_known() ->
 @pytest.mark.long
 def test_a_gaussian_process_beats_drawing_where_the_optimum_is_known() -> None:
     assert median(regrets("gp", 12)) < 0.5 * median(regrets("random", 12))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("num_parallel", [2, 4])
+def test_a_gaussian_process_beats_drawing_also_where_several_are_tried_at_a_time(num_parallel: int) -> None:
+    assert median(regrets("gp", 20, num_parallel)) < 0.5 * median(regrets("random", 20))
+
+
+def test_drawn_points_are_the_same_however_many_are_tried_at_a_time() -> None:
+    alone, beside = (search("random", 3, 6, num_parallel) for num_parallel in (1, 4))
+    assert [trial.values for trial in alone] == [trial.values for trial in beside]
+
+
+@pytest.mark.parametrize("sampler", ["tpe", pytest.param("gp", marks=pytest.mark.slow)])
+def test_points_that_are_tried_at_a_time_are_apart(sampler: Sampler) -> None:
+    """Without a word of the one before, the next would be taken for as good as that."""
+    trials, batch = search("random", 3, 12), list[dict[str, str]]()
+    for _ in range(3):
+        point = propose(AXES, trials, sampler=sampler, is_maximized=False, seed=4, pending=batch)
+        assert point is not None and point not in batch
+        batch.append(point)
+    again = propose(AXES, trials, sampler=sampler, is_maximized=False, seed=4, pending=batch[:2])
+    assert again == batch[2]
+    told = tell_pending(AXES, [*batch, {"train.x": "9.0", "train.y": "5", "runtime.z": "b"}])
+    assert [each.params["runtime.z"] for each in told] == [each["runtime.z"] for each in batch]
 
 
 @pytest.mark.slow
