@@ -166,8 +166,7 @@ def compare_searches(
                 _mean(_share_over(cost[name], least)),
                 _mean([each.took_s for each in of]),
                 name in cutting,
-                None if gain is None else gain.mean,
-                *((gain.interval.low, gain.interval.high) if gain and gain.interval else (None, None)),
+                *_list_extra(gain),
                 verdicts.get(name),
                 *_say_repairs(of),
                 _gap(of),
@@ -182,7 +181,7 @@ def compare_searches(
         ("Search", None, "given"), ("Tasks", None, "computed"), ("Cost", "s", origin), ("Balance", None, origin),
         ("Over the optimum" if is_small else "Over the bound of whole tables", "share", origin),
         ("Search time", "s", "measured"), ("Cuts tables", None, "computed"),
-        (f"Cheaper than {base or 'a baseline'}", "share", origin), ("From", "share", origin), ("To", "share", origin),
+        (f"Over {base or 'a baseline'}", "share", origin), ("From", "share", origin), ("To", "share", origin),
         ("Against the best baseline", None, origin), ("Repaired", None, "computed"), ("Alone", None, origin),
         ("Above what it proved", "share", origin), ("Tables moved", None, "computed"),
         ("Bytes moved", "B", "computed"), ("Published", None, "published"),
@@ -233,6 +232,14 @@ def _gain(base: NDArray[np.float64], cost: NDArray[np.float64]) -> _Gain:
     both = ~np.isnan(base) & ~np.isnan(cost)
     shares = 0.0 - _share_over(cost[both], base[both])
     return _Gain(mean=_mean(shares), interval=mean_interval(shares))
+
+
+def _list_extra(gain: _Gain | None) -> tuple[float | None, float | None, float | None]:
+    """Return by which share plans cost more than the baseline's, below 0 where less, and the ends of its interval."""
+    if gain is None or gain.mean is None:
+        return None, None, None
+    ends = gain.interval
+    return (0.0 - gain.mean, None, None) if ends is None else (0.0 - gain.mean, 0.0 - ends.high, 0.0 - ends.low)
 
 
 def _verdict(gain: _Gain, base: str, noise: float) -> str:

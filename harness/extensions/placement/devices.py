@@ -139,8 +139,8 @@ def torchrec_tables(config: RunConfig, estimate: PlannerEstimate) -> tuple[list[
     outside = sum(table.is_outside_devices for table in estimate.tables)
     findings = [
         "TorchRec's placements and loads are modelled by its own planner: by bandwidths alone, no latency, no dense "
-        f"layers. Its slowest device takes {duration(estimate.step_s)} per step, {estimate.balance:.2f} times the "
-        "mean.",
+        f"layers. By it the slowest device takes {duration(estimate.step_s)} per step, {estimate.balance:.2f} times "
+        "the mean.",
     ]
     if outside:
         findings.append(
