@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from harness.config.run_config import WORLD_SOURCE
 from harness.experiment.context import NO_CONTEXT, Context, Progress, Watcher
@@ -375,7 +375,7 @@ def perform(repetition: Repetition, executor: WorkerExecutor, progress: ShownPro
         hooks.run("prepare", folder, partial(events.write, "prepare"))
         watch, started_s = LoadWatch(), time.monotonic()
         end = executor.run(repetition, folder, on_event)
-        beside = None if slot is None else slot.count_beside(started_s)
+        beside = UNSET if slot is None else slot.count_beside(started_s)
         with suppress(OSError):  # what was measured counts without it
             write_record(folder / LOAD_FILE, structs.replace(watch.end(), beside=beside))
     except BaseException as error:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from rules.records.codec import Amount, PositiveCount, Record
 
@@ -24,6 +24,6 @@ class LoadRecord(Record, frozen=True, kw_only=True):
     """The mean clock of all CPUs while it measured."""
     max_temperature_c: Annotated[float, Meta(ge=-273.15, le=1000)] | None = None
     """The highest temperature of a CPU while it measured, in degrees Celsius."""
-    beside: Amount | None = None
-    """Workers that ran meanwhile beside the process, on cores of their own, on average, where its command measures
-    several at a time; None where it measures one."""
+    beside: Amount | UnsetType = UNSET
+    """Workers that ran meanwhile beside the process, on cores of their own, on average; only there where its command
+    measures several at a time."""

@@ -5,6 +5,8 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import UNSET
+
 from harness.config.axes import AxisPoint
 from harness.extensions.tuning.records import ConstraintRecord, SearchRecord, search_of
 from harness.foundation.errors import ExitCode, HarnessError
@@ -124,7 +126,7 @@ def _read_repetition(path: Path, kind: str) -> tuple[Repetition | None, float | 
         return None, None
     found = next(iter(result.repetitions), None) if result is not None else None
     load = next(iter(result.loads), None) if result is not None else None
-    return found, None if load is None else load.beside
+    return found, None if load is None or load.beside is UNSET else load.beside
 
 
 def read_result(path: Path, kind: str) -> Result | None:
