@@ -70,6 +70,8 @@ _GROUPED = r"^[+-]?[0-9]{{1,3}}(?:{1}[0-9]{{3}})*(?:{0}[0-9]+)?$"
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})*$"
 _IS_COUNTED = "\0"
 """Begins what is wrong with a row that is among those that were read."""
+_PLAIN = (".", "")
+"""Marks before the fraction and between thousands of numbers that no column has to explain; labels have no others."""
 _GIVEN = ("names", "positive", "positive_from", "soft_labels")
 _SEPARATORS = ("|", ";", "^", " ")
 
@@ -86,7 +88,7 @@ class Look:
     """The values [n] of numbers and times, NaN where one is missing; none for other types."""
     is_whole: bool = False
     """Whether numbers are whole, as they are written."""
-    marks: tuple[str, str] = (".", "")
+    marks: tuple[str, str] = _PLAIN
     """What stands before the fraction, and between groups of digits."""
     odd: str = ""
     """Which cells, at most a tenth, keep text from being numbers; empty where none do."""
@@ -246,7 +248,7 @@ def _look_at_text(name: str, column: pa.Array) -> Look:
     allowed = MAX_MALFORMED * num_there
     odd = ""
     for marks in ((".", ""), (",", ""), (".", ","), (",", "."), (".", " ")):
-        if marks != (".", ""):
+        if marks != _PLAIN:
             pattern = _GROUPED.format(*map(re.escape, marks)) if marks[1] else r"^[+-]?[0-9]+,[0-9]+$|^[0-9]+$"
             if compute.any(compute.invert(compute.match_substring_regex(column, pattern))).as_py():
                 continue
@@ -256,7 +258,7 @@ def _look_at_text(name: str, column: pa.Array) -> Look:
         if is_wrong.sum() <= allowed:
             is_whole = compute.all(compute.match_substring_regex(column, r"^[+-]?[0-9]+$")).as_py() is True
             return Look(name, "number", column, numbers, is_whole, marks)
-        if marks == (".", "") and is_wrong.sum() <= _ODD_SHARE * num_there:
+        if marks == _PLAIN and is_wrong.sum() <= _ODD_SHARE * num_there:
             first = show_cell(column[int(np.flatnonzero(is_wrong)[0])].as_py())
             odd = f"numbers but for {first} and the like in {is_wrong.sum():,} of {num_there:,} cells"
     instants, is_none, _ = parse_times(column, None)
@@ -288,6 +290,8 @@ def _guess_label(path: Path, looks: Sequence[Look], given: str | None, guess: Gu
     for look in [*first, *others, *ratings, *named]:
         if _take_label(look, guess):
             return
+        if look.marks != _PLAIN and look in first:
+            raise _no_label(path, look, guess)  # another column would be taken without a word
     parameters.pop("label", None)
     if named:
         raise _no_label(path, named[0], guess)
@@ -305,6 +309,13 @@ def _no_label(path: Path, look: Look, guess: Guess) -> DatasetError:
         return DatasetError(
             f"{path}: column {look.name!r} holds {held}, expected two values of a label. Give a file with both, or "
             "name another column with --set data.parameters.label=COLUMN."
+        )
+    if look.type == "number" and look.marks != _PLAIN:
+        marked = next((value for value in values if not value.strip("+-").isdigit()), values[0])
+        return DatasetError(
+            f"{path}: column {look.name!r} holds {marked!a}, expected a label, whose number has '.' before its "
+            "fraction and nothing else between digits. Write the column so, or name another with --set "
+            "data.parameters.label=COLUMN."
         )
     if guess.data["parameters"].get("soft_labels") is True:
         return DatasetError(
@@ -333,7 +344,7 @@ def _take_label(look: Look, guess: Guess) -> bool:
         parameters["label"] = look.name
         reasons["label", None] = f"holds {look.num_distinct} values, such as {look.values[0].as_py()!a:.30}"
         return True
-    if look.type != "number":
+    if look.type != "number" or look.marks != _PLAIN:
         return False
     numbers = _there(look)
     found = np.unique(numbers)
@@ -372,7 +383,7 @@ def _take_label(look: Look, guess: Guess) -> bool:
 
 def _is_soft(look: Look) -> bool:
     """Return whether a column holds shares: numbers from 0 to 1, and any between them."""
-    if look.type != "number" or look.marks != (".", ""):
+    if look.type != "number":
         return False
     numbers = _there(look)
     return bool(((numbers >= 0) & (numbers <= 1)).all() and ((numbers > 0) & (numbers < 1)).any())
@@ -454,7 +465,7 @@ def _is_category(look: Look) -> bool:
     if look.type != "number":
         return True
     numbers = _there(look)
-    if (numbers % 1 != 0).any() or look.marks != (".", ""):
+    if (numbers % 1 != 0).any() or look.marks != _PLAIN:
         return False
     if np.abs(numbers).max() >= _LARGEST_NUMBER:
         return True

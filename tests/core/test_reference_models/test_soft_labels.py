@@ -231,6 +231,25 @@ def test_soft_labels_that_are_none_are_not_guessed_otherwise(tmp_path: Path) -> 
         guess(tmp_path, [1.0, 3.0, 4.0, 5.0], soft_labels=True)
 
 
+@pytest.mark.parametrize(
+    ("cells", "known", "shown"),
+    [
+        (["0,25", "0", "0,75", "1"], {}, "0,25"),
+        (["0,25", "0", "0,75", "1"], {"label": "click"}, "0,25"),
+        (["0,25", "0", "0,75", "1"], {"soft_labels": True}, "0,25"),
+        (["0,0", "1,0"], {}, "0,0"),
+        (["1", "12", "1,234"], {"label": "click", "positive_from": 2}, "1,234"),
+    ],
+)
+def test_a_label_with_marks_that_prepare_does_not_read_is_not_guessed(
+    tmp_path: Path, cells: list[str], known: dict[str, Any], shown: str
+) -> None:
+    frame = make_rows(60).rename(columns={"clicks": "click"})
+    frame = frame.assign(click=cells * (60 // len(cells)), is_weekend=np.arange(60) % 2)
+    with pytest.raises(DatasetError, match=f"column 'click' holds '{shown}', expected a label, whose number has"):
+        guess_columns(write_rows(tmp_path / "a.csv", frame), "mine", known)
+
+
 # what is seen of them
 
 
