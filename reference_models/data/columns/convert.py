@@ -120,6 +120,8 @@ class Batch:
                     if np.isnan(values[position])
                     else " Say with data.parameters.positive_from which numbers are 1."
                 )
+                if 0 < values[position] < 1:
+                    remedy = remedy[:-1] + ", or keep shares from 0 to 1 as they are with soft_labels = true."
             raise DatasetError(f"{self._cell(position, name)}, expected a label, {expected}.{remedy}")
         self._leave_out(name, is_missing, "a label")
         return (values >= (1 if positive_from is None else positive_from)).astype(np.uint8)
@@ -130,10 +132,10 @@ class Batch:
         if is_text(column.type):
             column = compute.utf8_trim(to_text(column), BLANKS)
             column = compute.if_else(compute.is_in(column, value_set=_MISSING_SHARES), None, column)
-            values, _ = parse_numbers(column)
+            values, is_none = parse_numbers(column)
         elif is_number(column.type) or pa.types.is_boolean(column.type) or pa.types.is_null(column.type):
             numbers = column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
-            values = to_numpy(numbers.cast(pa.float64(), safe=False))
+            values, is_none = to_numpy(numbers.cast(pa.float64(), safe=False)), np.zeros(len(column), np.bool_)
         else:
             raise DatasetError(f"{self.path}: column {name!r} holds {column.type}, expected labels, {_SHARE}.")
         is_missing = to_numpy(column.is_null())
@@ -141,7 +143,9 @@ class Batch:
         if is_wrong.any():
             position = int(np.flatnonzero(is_wrong)[0])
             remedy = (
-                "Empty such cells to leave their rows out."
+                "Write such cells as numbers, with '.' before the fraction, or empty them to leave their rows out."
+                if is_none[position]
+                else "Empty such cells to leave their rows out."
                 if np.isnan(values[position])
                 else "Divide it by the largest that it can be, or leave soft_labels out and say with "
                 "data.parameters.positive_from which numbers are 1."

@@ -123,12 +123,15 @@ def test_labels_of_0_and_1_have_the_bytes_that_they_had(tmp_path: Path) -> None:
         ),
         ("nan", r"row 3: column 'clicks' is '?nan'?, expected a label, a number from 0 to 1. Empty such cells"),
         ("inf", r"row 3: column 'clicks' is '?inf'?, expected a label, a number from 0 to 1"),
+        ("0,5", r"row 3: column 'clicks' is '0,5', expected .* Write such cells as numbers, with '.' before"),
     ],
 )
 def test_what_is_no_share_is_refused_with_its_row(tmp_path: Path, name: str, value: Any, message: str) -> None:
     cells: list[Any] = [0.25, 0.5, value, 0.75]
-    if name == "a.parquet" and isinstance(value, str):
+    if name == "a.parquet" and value in ("nan", "inf"):
         cells[2] = float(value)
+    elif isinstance(value, str):
+        cells = [str(cell) for cell in cells]
     frame = make_rows(4).assign(clicks=pd.Series(cells, dtype=object if isinstance(cells[2], str) else "float64"))
     path = tmp_path / name
     if name == "a.parquet":
@@ -142,6 +145,14 @@ def test_what_is_no_share_is_refused_with_its_row(tmp_path: Path, name: str, val
     with pytest.raises(DatasetError, match=f"{name}:{message}"):
         prepare_columns([path], [], make_data(), tmp_path / "d")
     assert list((tmp_path / "d").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a.csv", pytest.param("a.parquet", marks=pytest.mark.slow)])
+def test_a_share_behind_labels_of_0_and_1_is_told_of_soft_labels(tmp_path: Path, name: str) -> None:
+    """As it comes of a guess by first rows that hold 0 and 1 alone."""
+    path = write_rows(tmp_path / name, make_rows(6).assign(clicks=[0.0, 1.0, 0.0, 1.0, 0.25, 1.0]))
+    with pytest.raises(DatasetError, match=r"row 5: .* expected a label, 0 or 1.*, or keep shares .* soft_labels"):
+        prepare_columns([path], [], make_data(soft_labels=False), tmp_path / "d")
 
 
 @pytest.mark.slow
