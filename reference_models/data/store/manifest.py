@@ -112,6 +112,8 @@ def _check_fields(path: Path, manifest: Mapping[str, Any]) -> None:
             raise fail(field, value, "a list of whole numbers of at least 1")
     if len(manifest["num_embeddings"]) != len(manifest["multi_hot"]):
         raise fail("multi_hot", manifest["multi_hot"], f"{len(manifest['num_embeddings'])} numbers")
+    if SOFT_LABELS in manifest and not isinstance(manifest[SOFT_LABELS], dict):
+        raise fail(SOFT_LABELS, manifest[SOFT_LABELS], "what was seen of soft labels, or no such key")
     splits, files = manifest.get("splits"), manifest.get("files")
     for split in SPLITS:
         if not isinstance(splits, dict) or not _is_whole(splits.get(split), low=0):

@@ -194,6 +194,15 @@ def test_a_label_outside_of_0_to_1_in_the_store_is_named(tmp_path: Path) -> None
         split.read(0, 64).check(split, "here", 0)
 
 
+@pytest.mark.parametrize("value", [None, True, [0.5]])
+def test_a_manifest_that_says_nothing_of_soft_labels_is_refused(tmp_path: Path, soft: Path, value: Any) -> None:
+    """The page of a run would take such labels for 0 and 1."""
+    manifest = json.loads((soft / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"soft_labels": value}))
+    with pytest.raises(DatasetError, match=r"soft_labels is .*, expected what was seen of soft labels"):
+        open_dataset(tmp_path, make_data())
+
+
 def test_ids_that_share_rows_leave_labels_soft(soft: Path) -> None:
     data = replace(make_data(), num_embeddings=(21, 14), id_map=IdMapConfig(kind="hash", budget=0.5))
     assert has_soft_labels(open_dataset(soft, data).train)
