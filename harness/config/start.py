@@ -102,10 +102,15 @@ def begin_definition(
         find_data(data.kind).check(data)
     refuse_shipped_name(benchmark)
     remarks = {} if columns is None else _remarks(columns, tables)
-    if (columns is not None or has_own_files) and tables["quality"]["target"] == _FIRST_TARGET:
+    first_target = _FIRST_TARGET if columns is None else _first_target(columns)
+    if (columns is not None or has_own_files) and tables["quality"]["target"] == first_target:
         remarks["quality", "target", None] = (
             "Guessed, and low: --quality of run says what your data gives; calibrate chooses a target by it."
         )
+        if columns is not None and columns.best_auc < 1:
+            remarks["quality", "target", None] += (
+                f" Ranked by their labels themselves, which are soft, the first rows have {columns.best_auc:.4f}."
+            )
     return render_definition(tables, remarks, spec)
 
 
@@ -135,10 +140,15 @@ def _take_columns(tables: dict[str, Any], columns: "Guess") -> None:
     for section in _RULES:
         for key in _SIZES & tables.get(section, {}).keys():
             del tables[section][key]
-    tables["quality"] |= {"target": _FIRST_TARGET, "evals_per_epoch": 5, "max_epochs": 4.0}
+    tables["quality"] |= {"target": _first_target(columns), "evals_per_epoch": 5, "max_epochs": 4.0}
     if tables.get("closed", {}).get("global_batch_size", "free") == "free":
         steps = 2 ** (max(16, columns.num_rows // 200).bit_length() - 1)
         tables["train"]["global_batch_size"] = min(steps, tables["train"]["global_batch_size"])
+
+
+def _first_target(columns: "Guess") -> float:
+    """Return `_FIRST_TARGET`, or as much of the way from 0.5 to the highest AUC that soft labels leave."""
+    return round(0.5 + (_FIRST_TARGET - 0.5) * (columns.best_auc - 0.5) / 0.5, 4)
 
 
 def _remarks(columns: "Guess", tables: Mapping[str, Any]) -> dict[tuple[str, str, int | None], str]:

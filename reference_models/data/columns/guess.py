@@ -29,6 +29,7 @@ from reference_models.data.columns.cells import (
     to_text,
 )
 from reference_models.data.columns.files import ColumnFile, is_list
+from reference_models.data.prepared.look import rank_auc
 from reference_models.data.prepared.pipeline import MAX_MALFORMED
 from reference_models.process.errors import ConfigError, DatasetError, did_you_mean
 
@@ -120,6 +121,8 @@ class Guess:
     num_read: int
     """Rows that were looked at."""
     reasons: dict[tuple[str, int | None], str] = field(default_factory=dict)
+    best_auc: float = 1.0
+    """The highest ROC AUC that the labels of the first rows leave any model: of soft ones that of the labels."""
 
     @property
     def is_all(self) -> bool:
@@ -350,6 +353,7 @@ def _take_label(look: Look, guess: Guess) -> bool:
     found = np.unique(numbers)
     if parameters.get("soft_labels", not {"positive", "positive_from"} & {*parameters}) and _is_soft(look):
         parameters |= {"label": look.name, "soft_labels": True}
+        guess.best_auc = rank_auc(numbers, numbers) or 1.0
         mean = f"{numbers.mean():.3g}"
         reasons["label", None] = f"holds numbers from {found[0]:g} to {found[-1]:g}; their mean is {mean}"
         reasons["soft_labels", None] = (

@@ -1,6 +1,7 @@
 """Labels of own columns that are shares from 0 to 1: kept as float32, trained on and judged as shares."""
 
 import json
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
+from harness.config.start import begin_definition
 from reference_models.config.id_map import IdMapConfig
 from reference_models.config.sections import DataConfig, parse_runtime, parse_train
 from reference_models.data.columns.guess import Guess, guess_columns
@@ -244,6 +246,17 @@ def test_a_label_that_is_named_comes_before_another_column_of_0_and_1(tmp_path: 
     frame = make_rows().rename(columns={"clicks": "click"}).assign(is_weekend=np.arange(NUM_ROWS) % 2)
     found = guess_columns(write_rows(tmp_path / "a.csv", frame), "mine", {})
     assert found.data["parameters"]["label"] == "click"
+
+
+def test_the_first_target_is_one_that_the_labels_leave(tmp_path: Path) -> None:
+    shares = [0.5, 0.51, 0.52, 0.53]
+    found = guess(tmp_path, shares)
+    best = doubled_auc(np.array(shares), np.array(shares))
+    assert found.best_auc == pytest.approx(best, abs=1e-12) and best < 0.52
+    path = tmp_path / "mine.toml"
+    text = begin_definition(path, "dlrm_tiny", "mine", title=None, target=None, overrides=[], columns=found)
+    assert tomllib.loads(text)["quality"]["target"] == pytest.approx(0.5 + 0.2 * (best - 0.5), abs=1e-4)
+    assert f"the first rows have {best:.4f}." in " ".join(text.replace("#", " ").split())
 
 
 def test_soft_labels_that_are_none_are_not_guessed_otherwise(tmp_path: Path) -> None:
