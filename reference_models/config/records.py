@@ -76,6 +76,8 @@ def _words(kind: inspect.Type, value: object) -> str:
         return "a whole number" + _bounds(kind, value)
     if isinstance(kind, inspect.FloatType):
         return "a number" + _bounds(kind, value)
+    if isinstance(kind, inspect.BoolType):
+        return "true or false"
     if isinstance(kind, inspect.LiteralType) and isinstance(kind.values[0], int):
         return f"{', '.join(map(str, kind.values[:-1]))} or {kind.values[-1]}"
     if isinstance(kind, inspect.VarTupleType):

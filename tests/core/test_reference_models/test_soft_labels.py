@@ -176,6 +176,12 @@ def test_a_label_is_soft_or_made_0_and_1(changes: dict[str, Any]) -> None:
         make_data(**changes)
 
 
+@pytest.mark.parametrize("value", ["yes", "true", 1])
+def test_soft_labels_are_true_or_false(value: Any) -> None:
+    with pytest.raises(ConfigError, match=r"soft_labels is '?(yes|true|1)'?, expected true or false"):
+        make_data(soft_labels=value)
+
+
 def test_data_of_the_other_kind_of_labels_is_refused(tmp_path: Path, soft: Path) -> None:
     with pytest.raises(DatasetError, match=r"labels are soft, from 0 to 1, the benchmark's definition says 0 or 1"):
         open_dataset(soft, make_data(soft_labels=False))
