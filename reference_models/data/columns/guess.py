@@ -306,6 +306,11 @@ def _guess_label(path: Path, looks: Sequence[Look], given: str | None, guess: Gu
 
 def _no_label(path: Path, look: Look, guess: Guess) -> DatasetError:
     """Return the error for a column that is named as the label, and tells no two values apart."""
+    if is_list(look.cells.type):
+        return DatasetError(
+            f"{path}: column {look.name!r} holds lists, expected one label a row. Name another column with --set "
+            "data.parameters.label=COLUMN."
+        )
     values = [str(value) for value in look.values.unique().to_pylist() if value is not None]
     if len(values) < 2:
         held = f"{values[0]!a} alone" if values else "nothing"
@@ -343,6 +348,8 @@ def _take_label(look: Look, guess: Guess) -> bool:
     """Put a column down as the label where two values are told apart; return whether they are."""
     parameters, reasons = guess.data["parameters"], guess.reasons
     is_soft = parameters.get("soft_labels") is True
+    if is_list(look.cells.type) or look.type == "empty":
+        return False
     if "positive" in parameters or (look.type == "text" and {*_small(look)} <= {*WORDS} and not is_soft):
         parameters["label"] = look.name
         reasons["label", None] = f"holds {look.num_distinct} values, such as {look.values[0].as_py()!a:.30}"

@@ -248,6 +248,23 @@ def test_labels_of_any_kind_are_told(
     assert dataset.read(0, 2160).labels.numpy().mean() == share
 
 
+@pytest.mark.parametrize("known", [{}, {"label": "click"}, {"positive": ["buy"]}, {"soft_labels": True}])
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (pa.array([[1.0], [0.0]] * 6), "column 'click' holds lists, expected one label a row"),
+        (pa.array([None] * 12, pa.list_(pa.int64())), "column 'click' holds lists, expected one label a row"),
+        (pa.array([None] * 12, pa.string()), "column 'click' holds nothing, expected two values"),
+    ],
+)
+def test_a_column_without_a_label_in_each_row_is_named(
+    tmp_path: Path, cells: pa.Array, message: str, known: dict[str, Any]
+) -> None:
+    parquet.write_table(pa.table({"user": [*"abcdefghijkl"], "click": cells}), tmp_path / "a.parquet")
+    with pytest.raises(DatasetError, match=message):
+        guess_columns(tmp_path / "a.parquet", "mine", known)
+
+
 @pytest.mark.slow
 def test_what_tells_the_label_and_what_names_rows_is_left_out_with_the_reason(tmp_path: Path) -> None:
     frame = make_frame().rename(columns={"user": "user_id:token", "click": "label:float"})
