@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reports.document.blocks import FindingGroup, FindingRow
-from reports.text.formatting import plural
-from rules.checks.rule import SEVERITIES, Finding
+from reports.text.formatting import names, plural
+from reports.text.formatting import printable as short
+from rules.checks.rule import SEVERITIES, Finding, Severity
 from rules.logs.text import printable
 
 _ICONS = {"error": "✕", "warning": "▲", "info": "ℹ"}
@@ -67,6 +68,14 @@ def group_findings(
             )
         )
     return tuple(groups)
+
+
+def broken_rules(findings: Sequence[Finding], severity: Severity) -> str:
+    """'against CA101 (evaluations come as often as the benchmark says)': the rules that findings of one severity are
+    of, the first of many; empty where there are none."""
+    found = (each for each in findings if each.severity == severity)
+    rules = list(dict.fromkeys(f"{short(each.code, 20)} ({short(each.title)})" for each in found))
+    return f"against {names(rules)}" if rules else ""
 
 
 def _number(entries: Sequence[PlacedFinding]) -> int:

@@ -139,14 +139,39 @@ def score_facts(record: ScoreRecord) -> Mapping[str, Fact]:
 
 
 def time_fact(result: Result, unit: TimeUnit | None = None) -> Fact:
-    """Return the score as the time to train, in `unit` or its own, and what it is a mean of; or why there is none."""
+    """Return the score as the time to train, in `unit` or its own, and what it is a mean of.
+
+    Without a score it is what the runs that reached the target took, and why that is no score; 'none' where none did.
+    """
     score_s = result.score.score_s
     if score_s is None or not math.isfinite(score_s):
-        reason = short(result.score.no_score_reason or "the runs do not make one")
-        return Fact(name="time to train", value="none", note=f"no score: {reason}")
+        reason = f"no score: {short(result.score.no_score_reason or 'the runs do not make one')}"
+        found = unscored_time([run.time_s for run in result.converged], unit)
+        if found is None:
+            return Fact(name="time to train", value="none", note=reason)
+        return replace(found, name="time to train", note=f"{found.note}; {reason}")
     unit, first = unit or time_unit([score_s]), result.score.num_runs_scored
     of = f" of the first {first} runs" if first < len(result.runs) else ""
     return Fact(name="time to train", value=unit.number(score_s), unit=unit.name, note=f"measured; Olympic mean{of}")
+
+
+def unscored_time(times_s: Sequence[float | None], unit: TimeUnit | None = None) -> Fact | None:
+    """Return what runs took that reached the target and make no score: the time of one, or the geometric mean.
+
+    `times_s` are their times to train in seconds; None where none is known.
+    """
+    summary = log_summary(times_s)
+    if summary is None:
+        return None
+    unit, number = unit or time_unit([summary.geometric_mean]), summary.num_values
+    of = "one run" if number == 1 else f"geometric mean of {number} runs"
+    return Fact(name="", value=unit.number(summary.geometric_mean), unit=unit.name, note=f"measured; {of}")
+
+
+def _unscored_time(record: ScoreRecord) -> Fact | None:
+    if record.score_s is not None and math.isfinite(record.score_s):
+        return None
+    return unscored_time([run.time_to_train_s for run in record.runs if run.status == "success"])
 
 
 def _score(record: ScoreRecord) -> str:
@@ -269,6 +294,7 @@ def _rcp(record: ScoreRecord) -> str:
 
 _SHOWN: tuple[tuple[str, Callable[[ScoreRecord], str | Fact | None]], ...] = (
     ("score", _score),
+    ("time to train", _unscored_time),
     ("verdict", _verdict),
     ("verification", lambda record: record.verification or ""),
     ("runs", _runs),

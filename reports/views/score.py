@@ -6,6 +6,7 @@ from pathlib import Path
 
 from reports.comparison.standing import TOLERANCE, find_standings, strip_text
 from reports.document.blocks import Block, Cell, facts_part, table_of
+from reports.document.findings import broken_rules
 from reports.facts.checkpoints import checkpoint_words, read_checkpoints
 from reports.parts.score import ENERGY, EPOCHS, FACTS, describe_score, record_disturbed, score_facts, time_fact
 from reports.render.csv import render_csv
@@ -47,18 +48,14 @@ def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tu
     record = describe_score(result)
     counts = ", ".join(plural(result.verdict.count(severity), severity) for severity in SEVERITIES[:2])
     shown = {name: fact.line for name, fact in score_facts(record).items()}
-    if record.score_s is None:
-        rows = {"score": f"none: {record.no_score_reason or 'the runs do not make one'}"}
-    else:
-        rows = {"time to train": time_fact(result).line}
-        rows |= {name: shown.get(name, "") for name in ("interval", "samples to converge", "throughput")}
-        if record_disturbed(record):
-            rows["note"] = "something disturbed the runs, see 'dlrmbench doctor'"
-        rows["evaluation, overhead"] = shown.get("evaluation, overhead", "")
     rows = {
         "verdict": f"{result.verdict.outcome.upper()}: {counts}{result.verdict.own_code}{record_disturbed(record)}",
+        **{f"{severity}s": broken_rules(result.verdict.findings, severity) for severity in SEVERITIES[:2]},
         "runs": shown["runs"],
-        **rows,
+        "time to train": time_fact(result).line,
+        **{name: shown.get(name, "") for name in ("interval", "samples to converge", "throughput")},
+        "note": "something disturbed the runs, see 'dlrmbench doctor'" if record_disturbed(record) else "",
+        "evaluation, overhead": shown.get("evaluation, overhead", ""),
         "smallest difference": shown.get("smallest difference", ""),
         **({ENERGY: shown[ENERGY]} if ENERGY in shown else {}),
         **({"checkpoints": words} if (words := checkpoint_words(read_checkpoints([result]))) else {}),

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
+from reports.document.findings import broken_rules
 from reports.results.result import Result
 from reports.text.formatting import names, percent, plural, printable
 from rules.checks.rule import SEVERITIES, Finding, count_problems
@@ -43,8 +44,7 @@ def _refusals(result: Result) -> Iterator[str]:
 def _errors(findings: Sequence[Finding]) -> str:
     """'10 errors against CA101 (evaluations come as often as the benchmark says)'; empty without errors."""
     errors = [finding for finding in findings if finding.severity == "error"]
-    rules = list(dict.fromkeys(f"{printable(finding.code, 20)} ({printable(finding.title)})" for finding in errors))
-    return f"{plural(count_problems(errors)['error'], 'error')} against {names(rules)}" if errors else ""
+    return f"{plural(count_problems(errors)['error'], 'error')} {broken_rules(errors, 'error')}" if errors else ""
 
 
 def level_name(verdict: Verdict) -> str:

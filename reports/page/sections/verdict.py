@@ -104,8 +104,12 @@ def headline(result: Result) -> str:
             (f"{result.benchmark_name} trained{goal} in {score}", *_marks(result), *disturbed, *rejected)
         )
     reached = sum(run.log.converged for run in result.runs)
-    found = f"{result.benchmark_name}: {reached} of {plural(len(result.runs), 'run')} trained{goal}, no score"
-    return ", ".join((found, *rejected))
+    found = f"{result.benchmark_name}: {reached} of {plural(len(result.runs), 'run')} trained{goal}"
+    fact = time_fact(result)
+    if not fact.unit:
+        return ", ".join((found, "no score", *rejected))
+    mean = " (geometric mean)" if reached > 1 else ""
+    return ", ".join((f"{found} in {fact.value} {fact.unit}{mean}", *_marks(result), "no score", *rejected))
 
 
 def tags(group: Sequence[Result]) -> tuple[str, ...]:
@@ -168,10 +172,10 @@ def _score_number(result: Result) -> Fact:
     fact = replace(time_fact(result, unit), name="Time to train")
     if not fact.unit:
         return fact
-    note = fact.note
-    if result.interval is not None:
+    note, is_scored = fact.note, result.score.score_s is not None and math.isfinite(result.score.score_s)
+    if is_scored and result.interval is not None:
         note += f", {AT_LEAST_NAME} {bounds_text(result.interval, unit.number)}"
-    if result.is_scaled:
+    if is_scored and result.is_scaled:
         factor = ratio(result.score.rcp_factor).rstrip("×")
         note += f"; {unit.text(result.score.olympic_mean_s)} × {factor} for its RCP"
     return replace(fact, unit=", ".join((fact.unit, *_marks(result))), note=note)

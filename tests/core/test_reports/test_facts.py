@@ -4,14 +4,14 @@ import re
 from pathlib import Path
 
 import pytest
-from log_builder import make_records, make_runs, write_set
+from log_builder import make_records, make_runs, without, write_set
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from records_builder import pair_content, write_group
 from report_builder import write_run_set
 
 from reports.comparison.sources import results_to_compare
 from reports.page.figures.times import time_chart
-from reports.page.sections.verdict import key_numbers
+from reports.page.sections.verdict import headline, key_numbers
 from reports.parts.score import describe_score
 from reports.render.terminal import render_terminal
 from reports.results.logs import benchmark_status, gather
@@ -27,7 +27,7 @@ from reports.tables.frames import (
     sets_frame,
 )
 from reports.tables.rows import document_of, run_members, set_row
-from reports.text.formatting import percent
+from reports.text.formatting import duration, percent
 from reports.views.score import finished_blocks, score_blocks
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError
@@ -92,10 +92,46 @@ def test_page_score_and_run_tell_a_factor_in_the_same_words(num_runs: int, tmp_p
     scored = " ".join(render_terminal(score_blocks([describe_score(result)])).split())
     assert ("of one run" in shown["Throughput"]) == (num_runs == 1)
     assert shown["Throughput"] in scored and shown["Epochs to converge"] not in scored
-    if result.score.score_s is not None:  # without one the factors of its time are not told
-        assert shown["Throughput"] in " ".join(render_terminal((finished,)).split())
+    assert shown["Throughput"] in " ".join(render_terminal((finished,)).split())
+    if result.score.score_s is not None:
         assert "(measured; Olympic mean)" in render_terminal((finished,))
         assert "(measured; Olympic mean, " in shown["Time to train"]
+
+
+@pytest.mark.parametrize(("num_runs", "num_failed", "of"), [(1, 0, "one run"), (3, 1, "geometric mean of 2 runs")])
+def test_what_runs_took_is_told_where_they_make_no_score(
+    num_runs: int, num_failed: int, of: str, tmp_path: Path
+) -> None:
+    runs = make_runs(TINY, num_runs)[num_failed:]
+    runs += [make_records(TINY, num_evals=19, converged=False) for _ in range(num_failed)]
+    (result,) = gather([write_run_set(tmp_path / "set", runs=runs)])
+    summary = result.summary("time_to_train_s")
+    assert summary is not None and result.score.score_s is None
+    took = duration(summary.geometric_mean)
+    (finished,) = finished_blocks(result, "system", tmp_path, tmp_path)
+    why = f"; no score: incomplete: {num_runs} of 5 runs)"
+    assert f"{took} (measured; {of}{why}" in " ".join(render_terminal((finished,)).split())
+    assert f"{took} (measured; {of})" in " ".join(render_terminal(score_blocks([describe_score(result)])).split())
+    (tile,) = (fact for fact in key_numbers(result) if fact.name == "Time to train")
+    assert tile.line == f"{took} (measured; {of}{why}"
+    assert f" in {took}" in headline(result) and headline(result).endswith(", no score")
+
+
+def test_of_runs_that_all_miss_the_target_no_time_is_told(tmp_path: Path) -> None:
+    runs = [make_records(TINY, num_evals=19, converged=False)]
+    (result,) = gather([write_run_set(tmp_path / "set", runs=runs)])
+    assert headline(result).endswith("0 of 1 run trained to AUC 0.90500, no score")
+    (tile,) = (fact for fact in key_numbers(result) if fact.name == "Time to train")
+    assert (tile.value, tile.unit) == ("none", "")
+
+
+def test_the_end_of_a_run_names_the_rules_that_it_breaks(tmp_path: Path) -> None:
+    runs = [without(make_records(TINY, num_evals=19, converged=False), "seed")]
+    (result,) = gather([write_run_set(tmp_path / "set", runs=runs)])
+    said = " ".join(render_terminal(finished_blocks(result, "system", tmp_path, tmp_path)).split())
+    for severity in ("error", "warning"):
+        codes = list(dict.fromkeys(each.code for each in result.verdict.findings if each.severity == severity))
+        assert codes and all(f"{code} (" in said for code in codes[:3]), severity
 
 
 def test_each_folder_is_shown_once_and_each_name_is_its_own(tmp_path: Path) -> None:
