@@ -234,11 +234,14 @@ def _aligned(
     """The lines of the head, then those of each row.
 
     `aligns` has one letter per column: 'l' left, 'r' right, of which the head alone is wrapped, 'L' left and never
-    wrapped. The widest 'l' columns and heads are wrapped until a line takes `width`, words being cut last of all.
+    wrapped. The widest 'l' columns and heads are wrapped until a line takes `width`: first what leaves ranges and the
+    like whole, then at any blank, words being cut last of all.
     """
     texts, least = _texts(columns, rows), _least(_texts(columns, rows), aligns)
     widths = [max(display_width(row[index]) for row in texts) for index in range(len(columns))]
-    widths = _shrink(widths, least, width)
+    units = [max(display_width(unit) for row in texts for unit in _units(row[i])) for i in range(len(columns))]
+    whole = [max(least[i], units[i]) if letter == "l" else least[i] for i, letter in enumerate(aligns)]
+    widths = _shrink(_shrink(widths, whole, width), least, width)
     cut = [min(_MIN_WRAPPED, each) if letter == "l" else each for each, letter in zip(least, aligns, strict=True)]
     widths = _shrink(widths, cut, width)
     kinds = [[""] * len(columns), *([cell.kind for cell in row] for row in rows)]
@@ -253,8 +256,11 @@ def display_width(text: str) -> int:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Break at blanks so that each line takes at most `width` columns; longer words are cut."""
-    return [piece for line in _fill(text, width) for piece in _cut(line, width)]
+    """Break at blanks so that each line takes at most `width` columns; longer words are cut.
+
+    What should stay in one line and does not fit, such as a range, is broken at its own blanks before a word is cut.
+    """
+    return [piece for line in _fill(text, width) for part in _at_blanks(line, width) for piece in _cut(part, width)]
 
 
 def fold(text: str, width: int) -> str:
@@ -274,10 +280,20 @@ def _units(text: str) -> list[str]:
     return [*units, *rest.removeprefix(" " if units else "").split(" ")] if rest or not units else units
 
 
+def _at_blanks(line: str, width: int) -> list[str]:
+    """Break a line that is too long at any blank, also inside what stays whole elsewhere."""
+    return [line] if display_width(line) <= width else _join(line.split(" "), width)
+
+
 def _fill(text: str, width: int) -> list[str]:
     """Break at blanks; a word longer than `width`, such as a path, is a line of its own and stays whole."""
+    return _join(_units(text), width)
+
+
+def _join(words: Sequence[str], width: int) -> list[str]:
+    """Put as many words into each line as fit."""
     lines = [""]
-    for number, word in enumerate(_units(text)):
+    for number, word in enumerate(words):
         joined = f"{lines[-1]} {word}" if number else word
         if display_width(joined) <= width or not lines[-1]:
             lines[-1] = joined

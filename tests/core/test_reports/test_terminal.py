@@ -72,3 +72,27 @@ def test_ranges_percent_and_commands_stay_whole(width: int) -> None:
         assert any(whole in line for line in lines), whole
     command = "dlrmbench report results/beside-dlrm_tiny-20261127T043036Z/new"
     assert render_terminal((Facts(facts=(Fact(name="report", value=command),)),), width=40).count(command) == 1
+
+
+@pytest.mark.parametrize("width", [40, 60, 72, 80, 100])
+@pytest.mark.parametrize("base", ["1.234 s", "123,456,789 samples"])
+def test_a_table_breaks_a_range_at_its_dash_and_never_in_a_number(base: str, width: int) -> None:
+    cells = [
+        "samples to converge",
+        base,
+        base,
+        "0.1535 (0.06067 – 0.388)",
+        "inconclusive: 12 pairs would show 5.1 %",
+    ]
+    others = ["evaluation and overhead", base, base, "6.51 (3.015 – 19.962)", "below the smallest effect"]
+    heads = ["factor", "base", "new", "new / base (interval)", "verdict"]
+    table = text_table(heads, [cells, others], numbers=["base"])
+    text = render_terminal([table], width=width)
+    assert {word for cell in (*cells, *others) for word in cell.split()} <= set(text.split())
+    assert all(display_width(line) <= width for line in text.split("\n"))
+
+
+def test_a_range_is_whole_where_another_column_can_give_way() -> None:
+    row = ["a", "0.1535 (0.06067 – 0.388)", "inconclusive: see the page"]
+    text = render_terminal([text_table(["factor", "new / base (interval)", "verdict"], [row])], width=42)
+    assert "(0.06067 – 0.388)" in text
