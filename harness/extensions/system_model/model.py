@@ -36,6 +36,8 @@ THIS = "this"
 """The system at hand, as --system names it."""
 _COUNTED_BYTES = 1 << 28
 """Activations of the batch on which operators are counted, at most."""
+_OFF = 1.005
+"""From here on, by how many times the model is too fast or too slow is not 1.00 in the digits that are said."""
 _REMARKS = (
     "Modelled: a product takes its FLOP at the rate of its least extent; what else a phase does takes the longest of "
     "its bytes, its rows and its other FLOP; each operator takes its overhead. Bytes are compulsory fp32 traffic: "
@@ -221,7 +223,8 @@ def system_study(
         parts += [
             (name, label, *phases[phase]) for phase, label in workload.model_spec.phases.items() if phase in phases
         ]
-        findings.append(f"{name} ({system.title}): {throughput_text(batch_size / step_s)} (modelled), {trained}.")
+        said = f"{throughput_text(batch_size / step_s)} (modelled), {trained}{_say_measured(name, step_s, timed_s)}"
+        findings.append(f"{name} ({system.title}): {said}.")
     if is_ranked:
         findings = [*_rank(whole, known_s), *findings]
     kept = [place for place in range(len(_WHOLE)) if place < 6 or any(row[place] is not None for row in whole)]
@@ -239,6 +242,15 @@ def system_study(
         parameters=_list_parameters(config, costs, (epochs, why), unique_rows, systems),
     )
     return study if environment is None else environment.put_on(study)
+
+
+def _say_measured(name: str, step_s: float, timed_s: float | None) -> str:
+    """Say how long a step takes that was measured on a system, and how far the model is off; nothing without one."""
+    if timed_s is None:
+        return ""
+    off, apart = max(step_s / timed_s, timed_s / step_s), "fast" if step_s < timed_s else "slow"
+    words = f"{off:.2f} times too {apart}" if off >= _OFF else "less than 0.5 % off"
+    return f"; measured {'here' if name == THIS else 'there'}, a step takes {duration(timed_s)}: the model is {words}"
 
 
 def _rank(rows: list[tuple[Cell, ...]], known_s: Mapping[str, float]) -> tuple[str, str]:

@@ -33,6 +33,7 @@ from reference_models.costs import Matmul, PhaseCosts
 from reference_models.count_step import count_operators
 from reference_models.data.registry import locate_dataset, open_dataset
 from reference_models.process.errors import ConfigError
+from reports.text.formatting import duration
 from rules.errors import DefinitionError
 from rules.records.study import StudyRecord
 
@@ -259,6 +260,22 @@ def test_where_no_run_fits_nothing_is_said_of_one(tmp_path: Path) -> None:
     assert "(modelled), but no run fits: it needs" in study.findings[2] and "costs" not in study.findings[2]
 
 
+def test_a_measured_step_is_said_beside_the_modelled_one(tmp_path: Path) -> None:
+    parts = {
+        THIS: (0.5, "2.00 times too fast"),
+        "a": (1.25, "1.25 times too slow"),
+        "b": (1.0, "less than 0.5 % off"),
+    }
+    config, systems = resolve("dlrm_tiny", []), {name: made_system(memory=1e12) for name in (*parts, "c")}
+    modelled = system_study(config, systems, {}, tmp_path, measure=False)
+    known_s = {name: of(modelled, "Step") / part for name, (part, _) in parts.items()}
+    study = system_study(config, systems, {}, tmp_path, measure=False, known_s=known_s)
+    for finding, alone, (name, (_, said)) in zip(study.findings, modelled.findings, parts.items(), strict=False):
+        step = f"a step takes {duration(known_s[name])}: the model is {said}."
+        assert finding == f"{alone.removesuffix('.')}; measured {'here' if name == THIS else 'there'}, {step}"
+    assert study.findings[3:] == modelled.findings[3:] and "measured" not in study.findings[3]
+
+
 def test_several_ranks_are_refused() -> None:
     workload = load_entry("dlrm_tiny").workload
     ranks = replace(workload, runtime=replace(workload.runtime, implementation="torchrec", ranks=2))
@@ -284,3 +301,4 @@ def test_the_system_at_hand_is_measured_and_its_step_beside_it(
     assert read_system(tmp_path / "here.toml") == system
     study = system_study(resolve("dlrm_tiny", []), {THIS: system}, {}, tmp_path, measure=True)
     assert of(study, "Modelled over measured") == of(study, "Step") / of(study, "Measured step")
+    assert f"measured here, a step takes {duration(of(study, 'Measured step'))}: the model is" in study.findings[0]
