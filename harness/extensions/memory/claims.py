@@ -12,7 +12,7 @@ import numpy as np
 from harness.extensions.memory.fleet import PUBLISHED_POWER, Fleet, Hosts, count_hosts
 from harness.extensions.memory.setups import PoolResult, Row, Setup, TierQuestion, say_rate
 from harness.foundation.study import Columns, make_table
-from reports.text.formatting import num_bytes, percent
+from reports.text.formatting import num_bytes, percent, plural
 from rules.records.study import StudyTable
 
 SPEEDUP, OVER_BEACON = 3.89, 2.03
@@ -146,6 +146,24 @@ def show_fleets(fleet: Fleet, counted: Sequence[FleetRow]) -> StudyTable:
     return make_table(f"Fleet of {say_rate(fleet.rate)} queries/s: hosts and power", columns, rows)
 
 
+def find_best_fleet(counted: Sequence[FleetRow]) -> FleetRow | None:
+    """Return the fleet with a slower memory that saves most power, else that of fewest hosts; None of none."""
+    return min(counted[1:], key=lambda each: (-(each.saved or 0.0), each.hosts.number), default=None)
+
+
+def answer_fleets(counted: Sequence[FleetRow]) -> str:
+    """Say how many hosts the best fleet takes, and how much more or less power; empty where none was asked for."""
+    if (best := find_best_fleet(counted)) is None:
+        return ""
+    least = f" takes least of {len(counted) - 1}:" if len(counted) > 2 else " takes"
+    hosts = f"{plural(best.hosts.number, 'host')} for {counted[0].hosts.number:,} with all rows in DRAM"
+    return f"{best.label}{least} {hosts}{'' if best.saved is None else f' and {_say_power(best.saved)} power'}"
+
+
+def _say_power(saved: float) -> str:
+    return f"{percent(abs(saved))} {'less' if saved >= 0 else 'more'}"
+
+
 def _close_fleets(fleet: Fleet | None, counted: Sequence[FleetRow], said: Sequence[PoolResult]) -> str:
     """Hold the power that is saved against what was published of software-defined memory."""
     published = "Software-defined memory's 5 % to 29 % less power (published, other models and hosts)"
@@ -153,14 +171,13 @@ def _close_fleets(fleet: Fleet | None, counted: Sequence[FleetRow], said: Sequen
         num_waits = sum(each.wait_s is not None for each in said)
         waits = "the waits above are simulated" if num_waits else "no wait was simulated at this rate"
         return f"{published} is not shown: it takes --fleet and --watts; {waits}"
-    before, *others = counted
+    before, best = counted[0], find_best_fleet(counted)
+    assert best is not None
     if fleet.watts is None:
-        best = min(others, key=lambda each: each.hosts.number)
         hosts = f"{best.hosts.number:,} hosts with {best.label} for {before.hosts.number:,} (computed)"
         return f"{published} is not shown: --watts was not given; {hosts}"
-    best = max(others, key=lambda each: each.saved or 0.0)
     saved = best.saved or 0.0
-    words = f"{percent(abs(saved))} {'less' if saved >= 0 else 'more'} with {best.label} (computed from given watts)"
+    words = f"{_say_power(saved)} with {best.label} (computed from given watts)"
     shown = "" if saved >= _LEAST_POWER else " is not shown"
     hosts = f"{best.hosts.number:,} hosts for {before.hosts.number:,}, limited by {best.limit}"
     dram = f"{num_bytes(best.hosts.dram_bytes)} of DRAM for {num_bytes(before.hosts.dram_bytes)} a copy of the rows"

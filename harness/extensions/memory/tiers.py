@@ -10,7 +10,16 @@ import numpy as np
 from scipy.optimize import brentq
 
 from harness.extensions.memory.caches import TENTHS, Cache, Curve, Ids, Lookups, count_misses, fit_caches
-from harness.extensions.memory.claims import OVER_BEACON, SPEEDUP, FleetRow, close, count_fleets, show_fleets
+from harness.extensions.memory.claims import (
+    OVER_BEACON,
+    SPEEDUP,
+    FleetRow,
+    answer_fleets,
+    close,
+    count_fleets,
+    find_best_fleet,
+    show_fleets,
+)
 from harness.extensions.memory.policies import LRU, POLICIES, Flags
 from harness.extensions.memory.pooling import (
     Pool,
@@ -99,7 +108,9 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
     if trace.are_rows_least:
         findings.append(say_least(trace.num_rows))
     findings.append(close(question, said, fleets))
-    title = f"{place}: {_answer(setups, caches.answers, said)}"
+    if fleets:
+        findings.insert(0, f"{answer_fleets(fleets)} (computed).")
+    title = f"{place}: {_answer(setups, caches.answers, said, fleets)}"
     parameters = _list_parameters(trace, question, first, place)
     return make_study(
         "tiers", title, benchmark, seed=question.seed, tables=tables, parameters=parameters, findings=findings
@@ -527,9 +538,12 @@ def _vary_rate(setups: Sequence[Setup]) -> StudyTable:
     return make_table(RATES, _with_policy(_RATES, setups[0].question), rows)
 
 
-def _answer(setups: Sequence[Setup], answers: Sequence[str], said: Sequence[PoolResult]) -> str:
-    """Say in one line what was asked: which caches they are, and the best case of a pool's gain or a query's wait."""
+def _answer(
+    setups: Sequence[Setup], answers: Sequence[str], said: Sequence[PoolResult], fleets: Sequence[FleetRow]
+) -> str:
+    """Say in one line what was asked: which caches, how many hosts, and the best case of a gain or a wait."""
     found = "".join(f"{answer.removesuffix('.').rpartition(' (')[0]}; " for answer in answers)
+    found += f"{answer_fleets(fleets)}, computed; " if fleets else ""
     if not any(setup.reads.rows.any() for setup in setups):
         return f"{found}nothing is remote"
     if (best := find_best(said)) is None:
@@ -549,6 +563,8 @@ def _answer(setups: Sequence[Setup], answers: Sequence[str], said: Sequence[Pool
     rate = _ALONE if setup.question.rate is None else f" at {say_rate(setup.question.rate)} queries/s"
     cache = f"cache of {percent(setup.cache.share or 0.0)}{_name_side(setup.question)}"
     where = f"{setup.name} below a {cache}" if len(answers) == 1 and len(waiting) == 1 else setup.label
+    if (fleet := find_best_fleet(fleets)) is not None and fleet.label == setup.label:
+        where, missing = "it", ""
     return f"{found}{where}{missing}{least}{duration(best.wait_s)} to a query{rate}, simulated"
 
 

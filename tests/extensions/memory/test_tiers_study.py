@@ -36,6 +36,7 @@ from reference_models.data.traces.trace import AccessTrace
 from reference_models.process.errors import ConfigError
 from reports.page.head import provenance_of_study
 from reports.page.studies.study import study_sections
+from reports.text.formatting import percent
 from rules.errors import DefinitionError
 from rules.records.study import StudyRecord
 
@@ -425,6 +426,32 @@ def test_the_last_sentence_says_what_sets_the_gain_of_the_switch() -> None:
     twice = rows_of(tiers_study(made_trace(pooling=80), asked, None, "a test"), "What a query")[2]["Speed-up"]
     assert f"(20: {twice:.2f}x)" in last
     assert gains["Speed-up, least"] < twice < gains["Speed-up"] < gains["Speed-up, most"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("watts", "caches", "said"),
+    [
+        (Watts(1.0, 1.0, 5.0), (0.1,), "nand, cache of 10.0 % takes 10 hosts for 10 with all rows in DRAM and 499."),
+        (Watts(1.0, 1e6, 0.0), (0.1, 0.5), "nand, cache of 10.0 % takes least of 2: 10 hosts for 10 with all rows"),
+        (None, (None,), "nand takes 10 hosts for 10 with all rows in DRAM"),
+    ],
+)
+def test_how_many_hosts_a_fleet_takes_is_said_first(
+    watts: Watts | None, caches: tuple[float | None, ...], said: str
+) -> None:
+    fleet = Fleet(rate=10.0, host_dram_bytes=10**9, host_rate=1.0, watts=watts)
+    asked = question("nand", caches=caches, fleet=fleet)
+    study = tiers_study(made_trace(), asked, None, "a test")
+    saved = [row["Saved"] for row in rows_of(study, "Fleet of")[1:]]
+    assert study.findings[0].startswith(said) and study.findings[0].endswith(" (computed).")
+    assert study.title.startswith(f"a test: {study.findings[0].removesuffix(' (computed).')}, computed; ")
+    assert " adds " in study.title and study.title.endswith(", simulated")
+    if watts is None:
+        assert "power" not in study.title
+    else:
+        best = max(float(each) for each in saved)  # type: ignore[arg-type]
+        assert f" and {percent(abs(best))} {'less' if best > 0 else 'more'} power, computed" in study.title
+        assert f"here {percent(abs(best))} {'less' if best > 0 else 'more'} with nand" in study.findings[-1]
 
 
 def test_a_fleet_that_is_too_large_is_refused() -> None:
