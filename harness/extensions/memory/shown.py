@@ -145,6 +145,8 @@ TERMS = {
     "Cold misses": "Lookups of a row that was not looked up before: no cache hits them, and a short trace has many.",
     "Hit rate of all rows": "The highest of any cache: one of all rows misses only first lookups. It is of the "
     "lookups after the warm-up, so that it differs where another cache is warm earlier or later.",
+    "Load factor": "The share of a table's rows that its cache holds. Where it is one for all, memory is shared in "
+    "proportion to the tables' sizes.",
     "Tier": "A memory that is larger and slower than DRAM, below a cache of rows in DRAM.",
     "Pool": "Who adds up the rows of a bag: the host, each device for its rows, or the switch between them.",
     "Read amplification": "Bytes that a tier reads for each byte of a row: it reads whole granules.",

@@ -278,8 +278,9 @@ def _fit_cache(
     words = f"{num_bytes(all_bytes)} that hold all rows{side}" if is_whole else f"{memory} shared among the tables"
     total = sum(size * units for size, units in zip(sizes, trace.row_units, strict=True))
     cache = Cache(num_rows=total, share=total / num_rows, words=f"{words}{named}", of_tables=sizes, policy=policy)
-    misses = f"{memory} of cache{named} shared among the tables{side} miss {percent(ratio)} of their lookups"
-    shared = f"{misses}, at one load factor for all {percent(at_one)}"
+    misses = f"a cache of {memory}{named}, shared among the tables{side}, misses {percent(ratio)} of their lookups"
+    alike = f", or {percent(at_one)} with the same share of each table's rows"
+    shared = f"{misses}{alike if percent(at_one) != percent(ratio) else ''}"
     whole = (
         f"all rows{side} take {num_bytes(all_bytes)} and fit in {memory}{named}: {percent(ratio)} of their lookups"
     )
@@ -561,8 +562,7 @@ def _answer(
     missing = f", which misses {percent(setup.miss_ratio)}," if setup.cache.words and not answers else ""
     least = f" adds least of {len(waiting)}: " if len(waiting) > 1 else " adds "
     rate = _ALONE if setup.question.rate is None else f" at {say_rate(setup.question.rate)} queries/s"
-    cache = f"cache of {percent(setup.cache.share or 0.0)}{_name_side(setup.question)}"
-    where = f"{setup.name} below a {cache}" if len(answers) == 1 and len(waiting) == 1 else setup.label
+    where = f"{setup.name} below that cache" if len(answers) == 1 and len(waiting) == 1 else setup.label
     if (fleet := find_best_fleet(fleets)) is not None and fleet.label == setup.label:
         where, missing = "it", ""
     return f"{found}{where}{missing}{least}{duration(best.wait_s)} to a query{rate}, simulated"

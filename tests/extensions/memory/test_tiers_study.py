@@ -248,11 +248,25 @@ def test_a_cache_that_is_found_is_what_is_simulated_and_said_first(asked: dict[s
     assert "adds" in study.title and "to a query" in study.title
     if "hit_rate" in asked:
         found = rows_of(study, "The smallest LRU cache")[0]
-        assert found["Hit rate of all rows"] > 0.6 and "nand below a cache of " in study.title  # type: ignore[operator]
+        assert found["Hit rate of all rows"] > 0.6 and "nand below that cache adds " in study.title  # type: ignore[operator]
         assert read["Cache rows"] == found["Cache rows"] and read["Miss ratio"] <= 0.4  # type: ignore[operator]
     else:
         found = rows_of(study, "Memory shared among tables")[0]
         assert read["Miss ratio"] == pytest.approx(found["Miss ratio"])
+
+
+@pytest.mark.parametrize("num_tables", [1, 3])
+def test_what_memory_that_is_shared_misses_is_said_once(num_tables: int) -> None:
+    """Of one table, caches cannot be shared another way: there is nothing to set beside it."""
+    trace = made_trace((2_000, 500, 900)[:num_tables])
+    study = tiers_study(trace, question("nand", fit_bytes=128 * 200), None, "a test")
+    row = rows_of(study, "Memory shared among tables")[0]
+    ours, at_one = (percent(float(str(row[name]))) for name in ("Miss ratio", "Miss ratio at it"))
+    assert (ours == at_one) == (num_tables == 1)
+    beside = "" if ours == at_one else f", or {at_one} with the same share of each table's rows"
+    misses = f"a cache of 25.00 KiB, shared among the tables, misses {ours} of their lookups{beside}"
+    assert study.findings[0] == f"{misses} (computed)."
+    assert study.title.startswith(f"a test: {misses}; nand below that cache adds ")
 
 
 def test_memory_above_that_of_all_rows_is_said_to_hold_them() -> None:
