@@ -59,6 +59,8 @@ class MeasuredUsage:
     highest_factor: float
     failed: Frame | None
     """What fails first above the highest factor."""
+    failed_service_s: float | None
+    """How long the call of `failed` takes alone; None where nothing failed."""
     trials: Mapping[str, Sequence[RetrievalTrial]]
 
     def score(self, name: str, spans: Spans, counting: Counting) -> ModelScore:
@@ -124,7 +126,13 @@ def measure_usage(
             shares = [(share.number * count + worker, share.of * count) for worker in range(count)]
             trials[name] = [*chain(*crew.ask([partial(ask, share=each) for each in shares]))]
     highest, failed = find_highest_factor(usage, seed, service_s)
+    of_failed = (
+        float(seconds)
+        for frame, seconds in zip(frames, service_s, strict=True)
+        if failed is not None and (frame.model, frame.number) == (failed.model, failed.number)
+    )
     return MeasuredUsage(
         text=text, usage=usage, seed=seed, frames=frames, spans=spans, simulated=simulated, times_s=times_s,
         trials=trials, energies_j=energies_j, energy_gap=energy_gap, highest_factor=highest, failed=failed,
+        failed_service_s=next(of_failed, None),
     )  # fmt: skip

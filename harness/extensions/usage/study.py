@@ -15,7 +15,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.study import make_study, make_table
 from harness.foundation.virtual_clock import percentile_of
 from reports.statistics.intervals import Interval, mean_interval
-from reports.text.formatting import percent, plural
+from reports.text.formatting import duration, percent, plural
 from rules.records.load import LoadRecord
 from rules.records.study import TIMELINE, Cell, Origin, Parameter, Scalar, Source, StudyRecord
 
@@ -115,7 +115,7 @@ def _answer(
     scores = [fmean(each.score_all(counting) for each in point) for point in points]
     met = [fmean(each.share_met for each in point) for point in points]
     if axis is None:
-        return f"score {scores[0]:.2f} of 100, {percent(met[0])} of deadlines met"
+        return f"{_say_score(points[0], counting)}, {percent(met[0])} of deadlines met"
     shares = {point[0].text: share for point, share in zip(points, met, strict=True)}
     if axis.endswith(".num_subgraphs"):
         varied = next((curve for _, curve in curves if curve.name == axis.rpartition(".")[0]), None)
@@ -130,8 +130,8 @@ def _answer(
         texts = ",".join(point[0].text for point in good)
         return f"all deadlines are met with {axis}={texts}, of {plural(len(points), 'value')}{several}"
     at = scores.index(max(scores))
-    best = f"{axis}={points[at][0].text} scores best of {plural(len(points), 'value')}, {scores[at]:.2f} of 100"
-    return f"{best}, with {percent(met[at])} of deadlines met"
+    best = f"{axis}={points[at][0].text} scores best of {plural(len(points), 'value')}"
+    return f"{best}, {_say_score(points[at], counting)}, with {percent(met[at])} of deadlines met"
 
 
 def _refuse_hopeless(points: Sequence[Point]) -> None:
@@ -216,7 +216,10 @@ def _list_model(point: Point, name: str, counting: Counting) -> tuple[Cell, ...]
 
 
 def _part_columns(origin: Origin) -> Columns:
-    on_virtual: Columns = (("Dropped on the virtual clock", None, "simulated"), ("p99 on it", "s", "simulated"))
+    on_virtual: Columns = (
+        ("Dropped on the virtual clock", None, "simulated"), ("Late on it", None, "simulated"),
+        ("p99 on it", "s", "simulated"),
+    )  # fmt: skip
     return (
         ("Model", None, "given"), ("Score", None, origin), ("Real-time score", None, origin),
         ("Quality of experience", None, origin), ("Energy", "J", "measured"),
@@ -230,7 +233,7 @@ def _list_parts(point: Point, name: str, counting: Counting, origin: Origin) -> 
     score, beside = _join(point, name, counting), tuple[Cell, ...]()
     if origin == "measured":
         simulated = join_scores([each.score(name, each.simulated, counting) for each in point])
-        beside = (simulated.dropped, _percentile(simulated.latencies_s, 0.99))
+        beside = (simulated.dropped, simulated.late, _percentile(simulated.latencies_s, 0.99))
     energies_j = [each.energies_j[name] for each in point if name in each.energies_j]
     energy_j = fmean(energies_j) if energies_j else None
     return (name, score.score, score.real_time, score.quality, energy_j, *beside)
@@ -245,28 +248,45 @@ def _percentile(seconds: Sequence[float], share: float) -> float | None:
 
 
 def _say_point(point: Point, counting: Counting, origin: Origin) -> str:
-    scores, bounds = [each.score_all(counting) for each in point], None
     models = [_join(point, name, counting) for name in point[0].usage.models]
     requested = sum(score.requested for score in models)
     num_met = requested - sum(score.dropped + score.late for score in models)
-    bounds, of = score_interval(scores), "one process, so no interval"
-    if bounds is not None:
-        of = f"95 % interval {bounds.low:.2f} to {bounds.high:.2f} over {len(point)} processes"
     words = (
-        f"score {fmean(scores):.2f} of 100 ({of}), {num_met:,} of {requested:,} deadlines met ({origin}), at a load "
+        f"{_say_score(point, counting)}, {num_met:,} of {requested:,} deadlines met ({origin}), at a load "
         f"of {percent(fmean(each.offered_load for each in point))}. "
     )
     least = _least(point)
     if least.failed is None:
         return f"{words}All are met at {least.highest_factor:g} times all rates, where the search ends (simulated)."
-    every = "" if len(point) == 1 else " in every process"
+    every, where = "", ""
+    if len(point) > 1:
+        number = next(number for number, each in enumerate(point, start=1) if each is least)
+        every, where = " in every process", f" in process {number}"
     if not least.highest_factor:
-        first = f"at {GRID:.0%} of all rates {least.failed.model} fails first"
-        return f"{words}No rate meets all{every}: {first} (simulated)."
+        first = f"at {GRID:.0%} of all rates {least.failed.model} fails first{where}"
+        return f"{words}No rate meets all{every}: {first} (simulated), {_say_cause(least)}."
     return (
         f"{words}The highest rates that meet all{every} are {least.highest_factor:.2f} times all rates; above, "
-        f"{least.failed.model} fails first (simulated)."
+        f"{least.failed.model} fails first{where} (simulated)."
     )
+
+
+def _say_score(point: Point, counting: Counting) -> str:
+    scores = [each.score_all(counting) for each in point]
+    bounds, of = score_interval(scores), "one process, so no interval"
+    if bounds is not None:
+        of = f"95 % interval {bounds.low:.2f} to {bounds.high:.2f} over {len(point)} processes"
+    return f"score {fmean(scores):.2f} of 100 ({of})"
+
+
+def _say_cause(least: MeasuredUsage) -> str:
+    """Say why a frame fails at the lowest rates: its own call takes longer than it has, or it waits for others."""
+    failed, alone_s = least.failed, least.failed_service_s
+    assert failed is not None and alone_s is not None
+    took, within = f"a call of it alone took {duration(alone_s)} (measured)", duration(failed.within_s)
+    if alone_s > failed.within_s:
+        return f"where {took}, more than its deadline of {within}"
+    return f"where it waits for other frames: {took}, within its deadline of {within}"
 
 
 def _timeline_columns(origin: Origin) -> Columns:

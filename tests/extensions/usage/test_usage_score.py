@@ -151,6 +151,56 @@ def test_quality_of_what_follows_a_retrieval_is_said_not_to_be_shown(tmp_path: P
         assert any("quality of find and rank end to end is not shown" in each for each in made.findings) == is_said
 
 
+@pytest.mark.parametrize(
+    ("slow_s", "within_ms", "said"),
+    [
+        (0.009, 5, "a call of it alone took 9.0 ms (measured), more than its deadline of 5.0 ms."),
+        (
+            0.004,
+            7,
+            "it waits for other frames: a call of it alone took 4.0 ms (measured), within its deadline of 7.0 ms.",
+        ),
+    ],
+)
+def test_why_no_rate_meets_all_is_said_with_the_process_in_which_none_does(
+    slow_s: float, within_ms: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two models are released at once for one worker; calls of 2 ms are in time, longer ones in process 2 are not."""
+    model = {"source": "stand_in", "widths": [8, 8], "rate": 10, "deadline_ms": within_ms}
+    head = {"title": "a", "source": "a", "duration_s": 1, "workers": 1}
+    usage = parse_usage({"usage": head, "ads": model, "eyes": model}, "u.toml")
+    point = [measure(usage, 1)]
+    monkeypatch.setattr(ScriptedCrew, "time_frames", lambda _, names, seed: {name: [slow_s] * 5 for name in names})
+    point.append(measure(usage, 2))
+    made = study.make_usage_study([point], None, "once", 1, [LOAD] * 2, num_threads=1)
+    assert [each.highest_factor > 0 for each in point] == [True, False]
+    name = point[1].failed.model  # type: ignore[union-attr]
+    first = (
+        f"No rate meets all in every process: at 1% of all rates {name} fails first in process 2 (simulated), where "
+    )
+    assert made.findings[0].endswith(f"{first}{said}")
+
+
+def test_the_interval_is_in_the_title_and_late_frames_of_the_virtual_clock_beside_dropped_ones() -> None:
+    model = {"source": "stand_in", "widths": [8, 8], "rate": 60, "arrivals": "poisson", "deadline_ms": 3}
+    usage = parse_usage({"usage": {"title": "a", "source": "a", "duration_s": 5, "workers": 1}, "eyes": model}, "u")
+    point = [
+        replace(each, spans=[Span(0, frame.release_s, frame.release_s) for frame in each.frames])
+        for each in (measure(usage, 11), measure(usage, 12))
+    ]
+    bounds = study.score_interval([each.score_all("once") for each in point])
+    made = study.make_usage_study([point], None, "once", 1, [LOAD] * 2, num_threads=1)
+    assert bounds is not None and f"(95 % interval {bounds.low:.2f} to {bounds.high:.2f} over 2" in made.title
+    (parts,) = rows_of(made, "What the models' scores")
+    pairs = [pair for each in point for pair in zip(each.frames, each.simulated, strict=True)]
+    late = sum(span is not None and span.end_s > frame.deadline_s for frame, span in pairs)
+    assert parts["Late on it"] == late > 0 and parts["Dropped on the virtual clock"] == sum(
+        span is None for _, span in pairs
+    )
+    one = study.make_usage_study([point[:1]], None, "once", 1, [LOAD], num_threads=1)
+    assert "of 100 (one process, so no interval)" in one.title
+
+
 @pytest.mark.slow
 def test_processes_share_the_nodes_of_a_retrieval(tmp_path: Path) -> None:
     (tmp_path / "edges.txt").write_text("".join(f"0 {leaf}\n" for leaf in range(1, 30)))
