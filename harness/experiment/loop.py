@@ -379,7 +379,8 @@ def perform(repetition: Repetition, executor: WorkerExecutor, progress: ShownPro
         with suppress(OSError):  # what was measured counts without it
             write_record(folder / LOAD_FILE, structs.replace(watch.end(), beside=beside))
     except BaseException as error:
-        progress.finish(keeper.close(index, folder, error, repetition.resume).words)
+        kept = keeper.close(index, folder, error, repetition.resume)
+        progress.finish("not begun: --prepare failed" if isinstance(error, HookError) else kept.words)
         events.write("repetition_end", {"outcome": "failed", "reason": str(error) or type(error).__name__})
         with suppress(HookError):  # what it says is on record, and the error is why
             hooks.run("cleanup", folder, partial(events.write, "cleanup"))

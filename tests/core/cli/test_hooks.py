@@ -104,7 +104,7 @@ def test_one_that_fails_ends_everything_with_what_it_said(
     command = "test -e ready || { echo '\x1b[2Jno sensor'; exit 7; }"
     code, _, err = call(*verb, "dlrm_tiny", "-n", 2, "--prepare", command)
     assert code == 2 and "ended with exit code 7" in err and "no sensor" in err and "\x1b" not in err
-    assert workers.launches == []
+    assert workers.launches == [] and "not begun: --prepare failed" in err and "interrupted" not in err
     (folder,) = made_in(tmp_path / "results")
     (failed,) = hooks_of(folder)
     assert failed.prepare is not None and failed.prepare.exit_code == 7
