@@ -2,11 +2,13 @@
 
 import math
 import re
+from collections.abc import Collection
 
 from reports.comparison.factor import FACTORS, factor_of
 from reports.comparison.precision import MAX_RUNS
 from reports.comparison.records import Comparison, FactorComparison
-from reports.text.formatting import capital, percent
+from reports.results.records import THREADS
+from reports.text.formatting import capital, percent, plural, printable
 
 _FACTOR = re.compile(r"(?<=[\d∞])x\b")
 _WIDE = 1.1
@@ -100,6 +102,16 @@ def _measured_sentence(comparison: Comparison, whole: FactorComparison) -> str:
     if comparison.verdict == "inconclusive":
         return f"Not decided{when}. Measured {apart}; {_what_it_takes(comparison, whole, (low, high))}."
     return f"{capital(comparison.verdict)}: {apart}, {between}."
+
+
+def threads_words(comparison: Comparison, given: Collection[str] = ()) -> str:
+    """'with 2 threads against 1': threads that differ beside the settings that are compared, as a timing may have
+    chosen them on each side; empty where they do not, or are among the keys that were `given`."""
+    found = next((change for change in comparison.changes if change.name == THREADS), None)
+    if found is None or THREADS in given:
+        return ""
+    base, new = (str(value) for value in (found.base, found.new))
+    return f"with {plural(int(new), 'thread') if new.isdecimal() else f'{printable(new)} threads'} against {base}"
 
 
 def change_text(factor: FactorComparison) -> str | None:

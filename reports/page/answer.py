@@ -7,7 +7,7 @@ from reports.comparison.comparison import GroupContext, compare_results
 from reports.comparison.factor import factor_of
 from reports.comparison.records import Comparison
 from reports.comparison.sweep import BestSide, SweepFacts, find_alike, find_best
-from reports.comparison.wording import change_text, speed, wide_range, with_sign
+from reports.comparison.wording import change_text, speed, threads_words, wide_range, with_sign
 from reports.page.figures.times import chart_name
 from reports.parts.measured import in_unit
 from reports.results.measured import centre_of
@@ -113,7 +113,17 @@ def answer_sweep(sweep: SweepFacts) -> str:
     of_all = f"{plural(sweep.best.num_compared, 'configuration')} of {benchmark}"
     what = "time to train" if sweep.is_of_runs else find_record_type(sweep.kind).MEASURE.title
     is_of_batches = not sweep.is_of_runs and BATCH_SIZE in dict(sweep.axes) and sweep.kind == "throughput"
-    return _of_best(sweep.best, of_all, what, is_of_batches=is_of_batches)
+    answer_words = _of_best(sweep.best, of_all, what, is_of_batches=is_of_batches)
+    return f"{answer_words}{_threads_of(sweep)}"
+
+
+def _threads_of(sweep: SweepFacts) -> str:
+    """'; with 1 to 2 threads': where configurations have different numbers of threads, which no axis asked for."""
+    asked = [row.result.asked for row in sweep.rows if row.result is not None]
+    threads = sorted({each.num_threads for each in asked if each is not None})
+    if len(threads) < 2 or THREADS in dict(sweep.axes):
+        return ""
+    return f"; with {threads[0]} to {threads[-1]} threads"
 
 
 def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = False) -> str:
@@ -175,12 +185,9 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
 
 def _also_words(group: Sequence[Result], comparison: Comparison) -> str:
     """Say what else the side that is faster changes: threads, which a timing may have chosen, and the batch."""
-    sides = [side for side in group if side.asked is not None]
     changed = {change.name for change in comparison.changes}
-    threads = [side.asked.num_threads for side in sides if side.asked is not None]
-    also = ""
-    if len(threads) == 2 and threads[0] != threads[1] and len(changed - {THREADS, THREADS_TIMED}) > 0:
-        also = f"; with {plural(threads[1], 'thread')} against {threads[0]}"
+    threads = threads_words(comparison) if changed - {THREADS, THREADS_TIMED} else ""
+    also = f"; {threads}" if threads else ""
     return also + (BATCH_COST if BATCH_SIZE in changed and not group[0].is_logged else "")
 
 

@@ -5,6 +5,9 @@ from typing import Literal
 from rules.records.codec import PositiveCount, Record, convert
 from rules.records.experiment import ExperimentRecord
 
+REGRET = "Regret of the best so far"
+"""The column of a study that says after each trial how far the best so far is from the best of all."""
+
 
 class ConstraintRecord(Record, frozen=True, kw_only=True):
     """A bound on a column of what each trial measures."""

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from harness.extensions.tuning.records import REGRET
 from reports.charts import svg
 from reports.charts.xy import ChartAxis, Dot, Panel, Series, up_to, xy_figure
 from reports.document.blocks import Chart
@@ -14,8 +15,9 @@ from rules.records.study import StudyRecord, StudyTable
 def draw_regrets(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
     """Draw how far the best so far is from the best of all trials; None of the other table."""
     points = [
-        (number_of(row.get("Trial")), 0.0 if row.get("Regret") == 0 else number_of(row.get("Regret")))
+        (number_of(row.get("Trial")), 0.0 if regret == 0 else number_of(regret))
         for row in rows_of(table)
+        for regret in [row.get(REGRET, row.get("Regret"))]  # as studies before called it
     ]
     dots = tuple(
         Dot(x=trial, y=regret, hint=f"trial {trial:g}: {percent(regret)}")
@@ -36,7 +38,7 @@ def draw_regrets(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
 
 _MOST_TICKS = 10
 TERMS = {
-    "Regret": "How far the best trial so far is from the best of all, as a share of that.",
+    REGRET: "How far the best trial so far is from the best of all, as a share of that.",
     "Default": "The configuration without any of the changes: the first trial, and the base of the pairs.",
     "gp": "A sampler that models the objective by a Gaussian process, and tries where it may be better.",
 }

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from harness.extensions.tuning.records import SearchRecord, search_of
+from harness.extensions.tuning.records import REGRET, SearchRecord, search_of
 from harness.extensions.tuning.sampler import choose_sampler
 from harness.extensions.tuning.trials import Trial, best_of, columns_asked, constraint_text, value_text
 from harness.foundation.study import make_study, make_table
 from reports.comparison.factor import factor_of
 from reports.comparison.records import Comparison
-from reports.comparison.wording import change_text, sentence, speed, wide_range, with_sign
+from reports.comparison.wording import change_text, sentence, speed, threads_words, wide_range, with_sign
 from reports.page.answer import BATCH_COST, BATCH_SIZE
 from reports.text.formatting import capital, plural
 from rules.benchmarks.loader import Benchmark
@@ -103,7 +103,8 @@ def say_found(search: SearchRecord, trials: Sequence[Trial], again: Again) -> st
     if comparison is None:
         default = f"the default measured nothing: {(trials[0].reason or 'unknown').rstrip('.')}"
         return f"{named}, {_say_alone(search, again)} of seeds that no trial had; {default}.{found}"
-    pairs = f"in {comparison.num_shared_seeds} pairs of seeds that no trial had"
+    threads = threads_words(comparison, again.trial.values)
+    pairs = f"{threads and f'{threads}, '}in {comparison.num_shared_seeds} pairs of seeds that no trial had"
     return f"{named} beside the default, {pairs}: {sentence(comparison)}{found}"
 
 
@@ -146,7 +147,9 @@ def _answer(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> 
     if comparison is None or comparison.whole is None:
         return f"{values} is the {place} of {num}: {_say_alone(search, again)}; the default measured nothing"
     whole, verdict, what = comparison.whole, comparison.verdict, factor_of(comparison.whole.name).title
+    threads = threads_words(comparison, best.values)
     pairs = f"{what}, {plural(comparison.num_shared_seeds, 'pair')} in turns, {place} of {num}"
+    pairs += f"; {threads}" if threads else ""
     change = speed(whole.time_ratio) if whole.time_ratio is not None else change_text(whole) or verdict
     change += wide_range(whole)
     if verdict in ("faster", "slower"):
@@ -186,7 +189,7 @@ def _list_trials(record: ExperimentRecord, search: SearchRecord, trials: Sequenc
         *((axis.key, None, "given") for axis in record.axes),
         *((name, units[name].unit, "measured") for name in names),
         ("Best so far", units[search.objective].unit, "computed"),
-        ("Regret", "share", "computed"),
+        (REGRET, "share", "computed"),
         ("Infeasible because", None, "measured"),
     ]
     if all(trial.reason is None for trial in trials):

@@ -1,6 +1,7 @@
 """Comparisons: the factors add up, odd cases are defined, different problems are refused, sentences name causes."""
 
 import math
+from collections.abc import Collection
 from pathlib import Path
 from random import Random
 
@@ -15,8 +16,8 @@ from msgspec.structs import astuple, replace
 
 from reports.comparison.comparison import compare_results, context_of
 from reports.comparison.factor import FACTORS
-from reports.comparison.records import Comparison
-from reports.comparison.wording import sentence
+from reports.comparison.records import Change, Comparison
+from reports.comparison.wording import sentence, threads_words
 from reports.results.logs import gather
 from reports.results.result import Result, System
 from rules.benchmarks.loader import load_benchmark
@@ -405,3 +406,14 @@ def test_the_grid_of_evaluations_comes_from_the_log(tmp_path: Path) -> None:
     assert convergence is not None and convergence.interval is not None
     assert (convergence.ratio, convergence.verdict) == (1.0, "inconclusive")
     assert convergence.interval.high > 1.03
+
+
+@pytest.mark.parametrize(
+    ("new", "keys", "words"),
+    [("2", (), "with 2 threads against 4"), ("1", (), "with 1 thread against 4"), ("2", {"runtime.threads"}, "")],
+)
+def test_threads_that_were_not_given_are_said_beside_what_was(new: str, keys: Collection[str], words: str) -> None:
+    comparison = compare(make_side("a", LUCK, RATES), make_side("b", LUCK, RATES))
+    changes = (Change(name="train.b", base="1", new="2"), Change(name="runtime.threads", base="4", new=new))
+    assert threads_words(comparison, keys) == ""
+    assert threads_words(replace(comparison, changes=changes), keys) == words

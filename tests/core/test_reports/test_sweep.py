@@ -131,6 +131,23 @@ def test_two_configurations_have_one_verdict_in_title_text_and_table(
     assert text in sweep.closing and "98 %" not in sweep.closing
 
 
+@pytest.mark.parametrize("batches", ["12", "123"])
+def test_threads_that_no_axis_asked_for_are_in_the_title_of_a_sweep(tmp_path: Path, batches: str) -> None:
+    rows, is_pair = [], len(batches) == 2
+    for batch in batches:
+        name = throughput_set(tmp_path, batch, 1000 * int(batch))
+        path = tmp_path / name / "extra" / "run_set.json"
+        content = json.loads(path.read_text())
+        config = {
+            "runtime.threads": {"value": "auto", "source": "default"},
+            "train.b": {"value": batch, "source": "x"},
+        }
+        path.write_text(json.dumps(content | {"config": config, "num_threads": int(batch)}))
+        rows.append(record(name, {"train.b": batch}, name))
+    title = answer_sweep(read_sweep_facts(write_sweep(tmp_path, {"train.b": [*batches]}, rows)))
+    assert title.endswith("; with 2 threads against 1" if is_pair else "; with 1 to 3 threads")
+
+
 def test_computed_and_measured_are_apart_in_the_table(by_threads: Path) -> None:
     table = sweep_table(read_sweep_facts(by_threads), "t")
     by_name = {

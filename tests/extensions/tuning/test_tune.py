@@ -8,11 +8,22 @@ from pathlib import Path
 import pytest
 from command import Command
 from goldens import lay_data
-from planted_trials import FASTEST, EvenWorkers, PlantedWorkers, StarvedWorkers, answer_of, found_in, rows_of, tune
+from planted_trials import (
+    FASTEST,
+    EvenWorkers,
+    PlantedWorkers,
+    StarvedWorkers,
+    TimedWorkers,
+    answer_of,
+    found_in,
+    rows_of,
+    tune,
+)
 from scripted_commands import run_scripted_command
 from scripted_workers import Ending, Moment, ScriptedWorkers
 
 from harness.experiment.store import parts_of, read
+from harness.extensions.tuning.records import REGRET
 from rules.records.codec import decode
 from rules.records.run_set import RunSetRecord
 
@@ -31,8 +42,8 @@ def test_the_planted_setting_is_found_and_measured_again_beside_the_default(samp
     best = max(rows, key=lambda row: row["samples_per_s"] * (row["Infeasible because"] is None))
     assert (best["runtime.implementation"], best["train.global_batch_size"]) == ("optimized", "1024")
     assert len(rows) == 10 and rows[0]["train.global_batch_size"] == "512"
-    assert study.findings[-1].startswith("Regret is how far ") and rows[-1]["Regret"] == 0
-    assert rows[0]["Regret"] == pytest.approx(1 - 1 / 1.5**2, rel=1e-3)
+    assert study.findings[-1].startswith("Regret is how far ") and rows[-1][REGRET] == 0
+    assert rows[0][REGRET] == pytest.approx(1 - 1 / 1.5**2, rel=1e-3)
     for row in rows:
         is_over = row["memory"] > 3e9
         assert (row["Infeasible because"] is not None) == is_over and row["Best so far"] is not None
@@ -48,6 +59,14 @@ def test_the_planted_setting_is_found_and_measured_again_beside_the_default(samp
     (pair,) = folder.glob("beside-*")
     again = [record_of(part).seeds for part in parts_of(pair).values()]
     assert len({*seeds}) == 1 and again[0] == again[1] and len(again[0]) == 5 and not {*again[0]} & {*seeds[0]}
+
+
+@pytest.mark.slow
+def test_threads_that_are_chosen_for_each_side_are_said_with_the_answer(place: Path) -> None:
+    ended = tune(place, f"{FASTEST} --trials 10 --sampler random", TimedWorkers(Moment()))
+    assert ended.code == 0, ended.err
+    _, study = found_in(place)
+    assert "with 2 threads against 1" in answer_of(ended) and "; with 2 threads against 1" in study.title
 
 
 def record_of(folder: Path) -> RunSetRecord:
@@ -76,7 +95,7 @@ def test_a_page_shows_the_search_and_the_pair_and_not_each_trial_as_a_result(pla
     ended = run_scripted_command(["report", str(folder), "-o", "page.html"], place, PlantedWorkers(Moment()))
     assert ended.code == 0, ended.err
     page = (place / "page.html").read_text(encoding="utf-8")
-    assert study.title in page and "Regret" in page and "beside the default" in page
+    assert study.title in page and REGRET in page and "beside the default" in page
     measured = page.count("implementation=reference global_batch_size=")
     assert measured == study.findings[0].count("implementation=reference global_batch_size=")
 
