@@ -31,6 +31,7 @@ from harness.foundation.virtual_clock import (
 )
 from harness.measure.kinds import OnEvent
 from reference_models.process.world import World
+from reports.text.formatting import duration
 
 TIMING_S = 1.0
 LOADED_S, MIN_LOADED = 0.8, 40
@@ -58,6 +59,13 @@ def make_workers(serve: ServeConfig) -> Workers:
         wait_s=serve.batch_wait_ms / 1e3,
         split_from=serve.split_from,
     )
+
+
+def found_words(run: LoadGenRun, percentile: float) -> str:
+    """'742.8 queries/s was INVALID, p95 2.31 s, while held up': what LoadGen found of one rate."""
+    verdict = "VALID" if run.is_valid else "INVALID"
+    held_up = ", while held up" if run.is_held_up else ""
+    return f"{run.asked_per_s:,.4g} queries/s was {verdict}, p{percentile:g} {duration(run.latency_s)}{held_up}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -188,7 +196,7 @@ class Bench:
             )
         plan = self._plan(traffic, service, slowest, overhead_s, world)
         done, bracket = self._search(world, name, plan, slowest, timed, service)
-        self._say(f"LoadGen has ended{self._say_found(done[-1])}")
+        self._say(f"{found_words(done[-1], self.serve.percentile)}; LoadGen has ended")
         if bracket.low is None:
             raise RefusedByAllError(
                 self._say_none_valid(done, answer_alone(traffic, service, self.workers)), ExitCode.INCONCLUSIVE
@@ -233,12 +241,12 @@ class Bench:
 
         def try_rate(rate: float) -> Attempt:
             number = f"{name}_{len(done) + 1}"
-            found = self._say_found(done[-1]) if done else ""
             # At twice the rate twice the queries: a run that ends before a queue can grow is VALID at any rate. Below
             # that they are the same ones, by which the border was found on the clock.
             num_queries = plan.num_queries << max(0, math.floor(math.log2(rate / plan.start)))
             lasts_s = max(num_queries / rate, min_duration_s)
-            self._say(f"LoadGen asks {rate:,.4g} queries/s for {lasts_s:.3g} s{found}")
+            before = f"{found_words(done[-1], self.serve.percentile)}; now " if done else ""
+            self._say(f"{before}LoadGen asks {rate:,.4g} queries/s for {lasts_s:.3g} s")
             world.barrier()
             folder = self.folder / (Path(number) if world.size == 1 else Path(number) / f"process_{world.rank}")
             trial = self._trial(self.serve.scenario, rate, num_queries, min_duration_s)
@@ -409,10 +417,6 @@ class Bench:
 
     def _say(self, doing: str) -> None:
         self.on_event({"event": "progress", "doing": doing})
-
-    def _say_found(self, run: LoadGenRun) -> str:
-        verdict = "VALID" if run.is_valid else "INVALID"
-        return f"; {run.asked_per_s:,.4g} was {verdict}, p{self.serve.percentile:g} {run.latency_s * 1e3:.3g} ms"
 
     def _trial(self, scenario: Scenario, rate: float, min_queries: int, duration_s: float) -> ScheduledRun:
         return ScheduledRun(

@@ -13,7 +13,8 @@ from records_builder import run_set_content, serve_content, serve_process
 from report_builder import write_report
 
 from harness.cli import cli
-from harness.extensions.serving.records import ServeProcess, ServeRecord
+from harness.extensions.serving.bench import found_words
+from harness.extensions.serving.records import LoadGenRun, ServeProcess, ServeRecord
 from harness.extensions.serving.shown.lines import quality_words, serve_facts
 from harness.extensions.serving.shown.words import served_answer
 from harness.foundation.errors import ExitCode, exit_code_of
@@ -254,6 +255,14 @@ def test_runs_that_contradict_the_clock_end_the_long_run(end: str, words: str) -
     assert "long run" not in served_answer([found])
 
 
+VALID = [run for run in serve_process()["runs"] if run["is_valid"]]
+
+
+def held_up(rate: float) -> dict[str, Any]:
+    """An INVALID run at `rate` that stood still."""
+    return {**serve_process()["runs"][1], "asked_per_s": rate, "is_held_up": True, "stall_s": 0.31}
+
+
 OLDER = dict.fromkeys(("completed_per_s", "spread_low_per_s", "spread_high_per_s"))
 
 
@@ -276,7 +285,24 @@ def test_an_older_file_is_read_as_what_it_is_and_not_compared(tmp_path: Path) ->
     ("changes", "rate", "doubt", "titled"),
     (
         ({"invalid_per_s": 300.0}, "between 100 and 300", "the rate was left open in 2 of 2", "300 was INVALID"),
-        ({"invalid_per_s": None}, "at least 100", "the rate was left open in 2 of 2", "no higher rate"),
+        (
+            {"invalid_per_s": None, "runs": VALID},
+            "at least 100",
+            "the rate was left open in 2 of 2",
+            "no higher rate",
+        ),
+        (
+            {"invalid_per_s": None, "late": {"asked_per_s": 150.0, "is_held_up": True}},
+            "at least 100",
+            "the rate was left open in 2 of 2",
+            "150 was INVALID while held up)",
+        ),
+        (
+            {"invalid_per_s": None, "runs": [*VALID, *map(held_up, (150.0, 200.0, 200.0))]},
+            "at least 100",
+            "the rate was left open in 2 of 2",
+            "150 and more were INVALID while held up)",
+        ),
         (
             {"late": {"is_held_up": True, "stall_s": 0.31}},
             "100",
@@ -292,5 +318,21 @@ def test_what_a_search_left_open_or_a_stall_disturbed_is_said_with_the_rate(
     facts = dict(serve_facts(found := searched(**changes)))
     assert facts["latency-bounded"].startswith(f"{rate} queries/s") and facts["doubt"].startswith(doubt)
     title = served_answer([found]).replace("\N{NO-BREAK SPACE}", " ")
-    assert title.startswith("here: 100 queries/s VALID within 25.0 ms at p95") and titled in title
+    least = "at least " if rate.startswith("at least") else ""
+    assert title.startswith(f"here: {least}100 queries/s VALID within 25.0 ms at p95") and titled in title
     assert len(title) <= 120
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"latency_s": 0.0231}, "742.8 queries/s was VALID, p95 23.1 ms"),
+        (
+            {"latency_s": 2.3123, "is_valid": False, "is_held_up": True},
+            "742.8 queries/s was INVALID, p95 2.31 s, while held up",
+        ),
+    ],
+)
+def test_a_rate_that_loadgen_judged_is_told_in_a_unit_that_fits(changes: dict[str, Any], words: str) -> None:
+    run = convert({**serve_process()["runs"][0], "asked_per_s": 742.8, **changes}, LoadGenRun)
+    assert found_words(run, 95.0) == words

@@ -90,7 +90,8 @@ def _judged(served: ServedResult) -> str:
 
 
 ENDS = {
-    "left_open": "no rate near the VALID one was INVALID, so it may be far below the border",
+    "left_open": "no rate near the VALID one was INVALID in a run that nothing held up, so it may be far below the "
+    "border",
     "invalid_below": "a run of less was INVALID, which LoadGen's rule for short runs does not explain",
     "none_late": "no query was late, where the virtual clock says that some are",
 }

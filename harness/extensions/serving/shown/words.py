@@ -99,18 +99,35 @@ def _title_words(served: ServedResult) -> str:
     rate = min(process.queries_per_s for process in processes) if is_open else served.rate
     num_valid = sum(process.valid_run.is_valid for process in processes)
     of = f" in {num_valid} of {len(processes)} processes" if 0 < num_valid < len(processes) else ""
-    words = f"{si(rate)} queries/s {'' if num_valid else 'not '}VALID{of}".replace(" ", _NO_BREAK)
+    invalid = [process.queries_per_s * process.width for process in processes if process.width is not None]
+    least = "at least " if is_open and num_valid and not invalid else ""
+    words = f"{least}{si(rate)} queries/s {'' if num_valid else 'not '}VALID{of}".replace(" ", _NO_BREAK)
     summary, alone = served.summary, "one process" if len(processes) == 1 else f"{len(processes)} processes"
-    has_interval = summary is not None and summary.interval is not None
+    has_interval = (
+        summary is not None and summary.interval is not None and not is_open
+    )  # of open rates it says nothing
     own = [_interval_words(served) if has_interval else alone]
     if not all(process.is_repeated for process in processes):
         own = [f"one run of {'one process' if len(processes) == 1 else 'a process'}", *own[not has_interval :]]
     if is_open:
-        invalid = [process.queries_per_s * process.width for process in processes if process.width is not None]
-        own.append(f"{si(min(invalid))} was INVALID" if invalid else "no higher rate was INVALID")
+        own.append(f"{si(min(invalid))} was INVALID" if invalid else _held_up_words(served))
     if served.record.judged_as not in (None, ASKED_VALID):
         own.append(f"{served.record.judged_as}, by an earlier version")
     return f"{words} {promise_words(served.record)} ({'; '.join(own)})"
+
+
+def _held_up_words(served: ServedResult) -> str:
+    """'743 and more were INVALID while held up', of higher rates, where no run was INVALID that nothing held up."""
+    rates = {
+        process.queries_per_s * run.asked_per_s / process.valid_run.asked_per_s
+        for process in served.record.processes
+        for run in process.runs
+        if run.is_held_up and not run.is_valid and run.asked_per_s > process.valid_run.asked_per_s
+    }
+    if not rates:
+        return "no higher rate was INVALID"
+    least = si(min(rates))
+    return f"{least} {'was' if len(rates) == 1 else 'and more were'} INVALID while held up"
 
 
 def rest_words(served: ServedResult) -> str:
@@ -165,7 +182,7 @@ def doubts(served: ServedResult) -> list[str]:
     if num_open := sum(not process.is_resolved for process in processes):
         found.append(
             f"the rate was left open in {num_open} of {plural(len(processes), 'process', 'processes')}: no rate near "
-            "the VALID one was INVALID, so that the border is not known"
+            "the VALID one was INVALID in a run that nothing held up, so that the border is not known"
         )
     if num_single := sum(not process.is_repeated for process in processes):
         found.append(f"VALID in a single run in {num_single} of {plural(len(processes), 'process', 'processes')}")
