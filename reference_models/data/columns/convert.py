@@ -94,7 +94,7 @@ class Batch:
         if given.soft_labels:
             return self._soft_labels(name)
         column = self._column(name)
-        if given.positive:
+        if given.positive and not is_list(column.type):
             return self._named_labels(name, to_text(column), given.positive)
         expected = "0 or 1" if positive_from is None else "a number"
         if is_text(column.type):

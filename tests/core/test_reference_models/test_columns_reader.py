@@ -265,6 +265,15 @@ def test_a_column_without_a_label_in_each_row_is_named(
         guess_columns(tmp_path / "a.parquet", "mine", known)
 
 
+@pytest.mark.parametrize("known", [{}, {"positive_from": 1}, {"positive": ["buy"]}, {"soft_labels": True}])
+def test_lists_are_no_labels(tmp_path: Path, known: dict[str, Any]) -> None:
+    parquet.write_table(pa.table({"user": [*"ab"], "click": [[1.0], [0.0]]}), tmp_path / "a.parquet")
+    parameters = {"label": "click", "sparse": [{"column": "user"}], **known}
+    data = parse_data({"kind": "columns", "name": "mine", "parameters": parameters})
+    with pytest.raises(DatasetError, match=r"column 'click' holds list<.*, expected labels"):
+        prepare_columns([tmp_path / "a.parquet"], [], data, tmp_path / "d")
+
+
 @pytest.mark.slow
 def test_what_tells_the_label_and_what_names_rows_is_left_out_with_the_reason(tmp_path: Path) -> None:
     frame = make_frame().rename(columns={"user": "user_id:token", "click": "label:float"})
