@@ -39,14 +39,17 @@ class FleetRow(NamedTuple):
     limit: str
 
 
-def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[FleetRow]) -> str:
-    """Hold the best case against what was published, and say what sets the difference, or that it is not shown."""
+def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[FleetRow]) -> list[str]:
+    """Hold the best case against what was published, and say what sets the difference, or that it is not shown.
+
+    That is one sentence, or two where a fleet of memories behind a switch is asked for.
+    """
     has_pools = {"host", "switch"} <= {*question.pools}
     is_of_pools = has_pools or all(tier.has_switch for tier in question.tiers.values())
     claims = [_close_pools(said, has_pools=has_pools)] if is_of_pools else []
     if fleets or not claims:
         claims.append(_close_fleets(question.fleet, fleets, said) + _compare_tiers(said))
-    return f"{'. '.join(claims)}."
+    return [f"{claim}." for claim in claims]
 
 
 def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> str:

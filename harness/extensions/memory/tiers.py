@@ -107,7 +107,7 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
         findings.append(_ORACLE)
     if trace.are_rows_least:
         findings.append(say_least(trace.num_rows))
-    findings.append(close(question, said, fleets))
+    findings += close(question, said, fleets)
     if fleets:
         findings.insert(0, f"{answer_fleets(fleets)} (computed).")
     title = f"{place}: {_answer(setups, caches.answers, said, fleets)}"

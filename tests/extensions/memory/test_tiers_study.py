@@ -427,6 +427,13 @@ def test_the_last_sentence_says_that_a_claim_is_not_shown(asked: dict[str, Any],
     assert len(study.findings[-1]) < 400, "is cut at a terminal"
 
 
+def test_a_fleet_behind_a_switch_is_held_against_both_papers_each_in_a_sentence() -> None:
+    fleet = Fleet(rate=10.0, host_dram_bytes=10**9, host_rate=1.0, watts=Watts(1.0, 1.0, 5.0))
+    study = tiers_study(made_trace(), question("cxl", pools=("host", "switch"), fleet=fleet), None, "a test")
+    assert "PIFS-Rec's" in study.findings[-2] and study.findings[-1].startswith("Software-defined memory's")
+    assert max(map(len, study.findings[-2:])) < 400, "is cut at a terminal"
+
+
 def test_the_last_sentence_says_what_sets_the_gain_of_the_switch() -> None:
     study = tiers_study(made_trace(pooling=80), question("cxl", num_devices=2, pools=POOLS), None, "a test")
     last = study.findings[-1]
