@@ -186,10 +186,10 @@ def test_a_file_with_a_colon_in_its_name_is_that_file(command: Any, results: Pat
     ("words", "expected"),
     [
         (("compare", "PAIR"), 2),
-        (("compare", "PAIR", "base"), 8),
+        pytest.param(("compare", "PAIR", "base"), 8, marks=pytest.mark.slow),
         (("diff", "base", "PAIR"), 8),
         (("versus", "PAIR", "--threads", "1"), 2),
-        (("data", "predict", "dlrm_tiny", "PAIR", "-o", "logits.parquet"), 8),
+        pytest.param(("data", "predict", "dlrm_tiny", "PAIR", "-o", "logits.parquet"), 8, marks=pytest.mark.slow),
     ],
 )
 def test_a_group_where_a_set_is_asked_says_what_it_is_and_which_command_shows_it(

@@ -99,7 +99,9 @@ def test_of_official_results_the_invalid_ones_alone_are_named(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("num_runs", "expected"),
     [
-        ({"A": 10, "B": 10}, "2 configurations of dlrm_dcnv2: both VALID by the rules"),
+        pytest.param(
+            {"A": 10, "B": 10}, "2 configurations of dlrm_dcnv2: both VALID by the rules", marks=pytest.mark.slow
+        ),
         ({"A": 10, "B": 10, "C": 3}, "3 configurations of dlrm_dcnv2: 1 INCOMPLETE, 2 VALID"),
     ],
 )

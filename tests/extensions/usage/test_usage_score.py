@@ -213,6 +213,7 @@ def test_processes_share_the_nodes_of_a_retrieval(tmp_path: Path) -> None:
     assert len({trial.node for trial in whole}) == 30 and len(whole) == 30 * len(CURVE)
 
 
+@pytest.mark.slow
 def test_the_title_of_an_axis_names_the_value_with_most_room() -> None:
     """One worker meets all deadlines of both rates; twice the lower one is the other."""
     model = {"source": "stand_in", "widths": [8, 8], "deadline_ms": 60}
