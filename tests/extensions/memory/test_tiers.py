@@ -75,7 +75,7 @@ def test_pooling_says_by_how_much_the_switch_gains(inside: Command, kept: Path) 
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     study = json.loads(done.stdout)
-    host, _, switch = study["tables"][1]["rows"]
+    host, _, switch = study["tables"][0]["rows"]
     assert host[4] == 80.0 * switch[4] == 80 * 128 * 8
     assert "3.89x over pooling at the host" in study["findings"][-1]
 
