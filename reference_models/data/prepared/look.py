@@ -129,9 +129,9 @@ def rank_auc(scores: NDArray[Any], labels: NDArray[Any]) -> float | None:
     A soft label y counts as y of a positive and 1 - y of a negative, as in `training.metrics.roc_auc`. Up to 2**25
     labels of 0 and 1 all sums are exact.
     """
-    num_positive = float(labels.sum(dtype=np.float64))
-    if num_positive in (0, len(labels)):
+    if not len(labels) or labels.min() == labels.max():
         return None
+    num_positive = float(labels.sum(dtype=np.float64))
     _, codes, counts = np.unique(scores, return_inverse=True, return_counts=True)
     positives = np.bincount(codes, weights=labels)
     negatives = counts - positives

@@ -557,7 +557,7 @@ def _look_at_shares(spool: Spool, splits: Mapping[str, range]) -> SoftLook:
     labels = spool.read("labels", first, min(splits["eval"].stop, first + MOST_ROWS))
     best = rank_auc(labels, labels)
     variance = max(0.0, squares / num_rows - (total / num_rows) ** 2)
-    return SoftLook(best_auc=1.0 if best is None else best, variance=variance)
+    return SoftLook(best_auc=0.5 if best is None else best, variance=variance)
 
 
 def _number(

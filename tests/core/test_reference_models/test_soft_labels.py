@@ -311,6 +311,19 @@ def test_the_look_weighs_by_shares(tmp_path: Path) -> None:
     assert rank_auc(price, labels) == pytest.approx(doubled_auc(labels, price), abs=1e-12)
 
 
+def test_labels_that_are_alike_where_they_are_looked_at_are_told_by_no_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else sums of shares, which round, give columns AUCs that are above 0.5 by the last bit."""
+    for limit in ("MOST_ROWS", "_STORE_ROWS"):
+        monkeypatch.setattr(f"reference_models.data.prepared.pipeline.{limit}", 100)
+    frame = make_rows()
+    prepared = prepare(tmp_path, frame.assign(clicks=frame["clicks"].where(~frame.index.isin(range(600, 700)), 0.3)))
+    assert prepared.soft is not None and prepared.soft.best_auc == 0.5
+    assert [look.auc for look in prepared.looks] == [None] * 3
+    assert not any("tells the label" in remark for remark in prepared.remarks)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "remark"),
