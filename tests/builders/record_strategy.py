@@ -39,5 +39,6 @@ def records(annotation: Any, bounds: msgspec.Meta | None = None) -> st.SearchStr
         return st.text(min_size=(bounds.min_length or 0) if bounds else 0, max_size=8)
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return st.builds(annotation, **{f.name: records(f.type) for f in msgspec.structs.fields(annotation)})
-    simple = {bool: st.booleans(), type(None): st.none(), Any: st.none() | st.integers() | st.text(max_size=5)}
+    nothing = {type(None): st.none(), msgspec.UnsetType: st.just(msgspec.UNSET)}
+    simple = {bool: st.booleans(), **nothing, Any: st.none() | st.integers() | st.text(max_size=5)}
     return simple[annotation]
