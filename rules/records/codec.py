@@ -134,12 +134,15 @@ def encode(record: Record) -> str:
 
 
 def json_schema(record_type: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of what is written: with every member, and no other."""
+    """Return the JSON Schema (draft 2020-12) of what is written: with every member but those that are UNSET by
+    default, and no other."""
     schema = in_order(msgspec.json.schema(record_type))
     for definition in schema["$defs"].values():
-        for member in definition["properties"].values():
+        members, always = definition["properties"], definition.get("required", ())
+        written = [name for name in members if name in always or "default" in members[name]]
+        for member in members.values():
             member.pop("default", None)
-        definition |= {"required": list(definition["properties"]), "additionalProperties": False}
+        definition |= {"required": written, "additionalProperties": False}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
