@@ -19,7 +19,7 @@ from reference_models.distributed import process_group
 from reference_models.process.errors import DeviceError
 from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation
-from reference_models.training.devices import describe_gpu, local_device, use_device
+from reference_models.training.devices import describe_gpu, list_gpus, local_device, use_device
 from reference_models.training.metrics import roc_auc
 
 
@@ -145,3 +145,14 @@ def test_the_area_under_the_curve_is_computed_on_the_gpu(
     expected = workload.evaluate_with(roc_auc)  # type: ignore[attr-defined]
     monkeypatch.setattr(workload, "evaluate_with", lambda metric: pytest.fail("on the host"))
     assert workload.evaluate() == expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "names"),
+    [({}, ("0", "1")), ({"CUDA_VISIBLE_DEVICES": "3, GPU-7"}, ("3", "GPU-7")), ({"CUDA_VISIBLE_DEVICES": ""}, ())],
+)
+def test_gpus_are_named_as_a_process_that_is_started_is_told_of_them(
+    environ: dict[str, str], names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: len(names))
+    assert list_gpus(environ) == names

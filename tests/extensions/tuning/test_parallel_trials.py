@@ -1,6 +1,7 @@
 """`tune --parallel-trials`: trials at a time, measured alike, and alone in the end; kills, and what is refused."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,9 @@ from waiting import HANG_S, has_ended, needs_two_cpus, wait_until
 
 from harness.cli import main
 from harness.experiment.store import parts_of, read
+from harness.extensions.tuning.parallel import plan_trials
+from harness.extensions.tuning.space import read_space
+from harness.foundation.errors import HarnessError
 from harness.launch.timekeeper import list_processes
 from rules.records.codec import decode
 from rules.records.measured.throughput import ThroughputRecord
@@ -175,6 +179,29 @@ def test_trials_that_would_not_be_measured_alike_are_refused_before_anything_is_
     ended = tune(place, f"{FASTEST} {words}")
     assert (ended.code, said in " ".join(ended.err.split())) == (2, True), ended.err
     assert not (place / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus", "said"),
+    [
+        ("cuda", ("3", "5", "7"), "--parallel-trials 2 of 2 GPUs each takes 4 GPUs, and this process may use 3."),
+        ("cuda:1", ("3", "5", "7", "8"), "trials on 'cuda:1' would share it. Give --device cuda."),
+        ("cuda", ("3", "5", "7", "8"), None),
+    ],
+)
+def test_trials_on_gpus_have_as_many_of_their_own_as_ranks(
+    device: str, gpus: tuple[str, ...], said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reference_models.training.devices.list_gpus", lambda: gpus)
+    monkeypatch.setattr("harness.launch.slots.list_cores", lambda: [(cpu,) for cpu in range(8)])
+    monkeypatch.setattr("harness.launch.slots.count_cores", lambda: 8)
+    values = {"runtime.device": device, "runtime.ranks": 1, "runtime.threads": 2}
+    axes = read_space(["runtime.ranks=1,2"])
+    if said is not None:
+        with pytest.raises(HarnessError, match=re.escape(said)):
+            plan_trials(2, axes, values)
+    else:
+        assert [slot.gpus for slot in plan_trials(2, axes, values)] == [("3", "5"), ("7", "8")]
 
 
 @pytest.mark.slow
