@@ -62,9 +62,7 @@ def plan_trials(num: int, axes: Sequence[Axis], values: Mapping[str, Any], remed
     """
     ranks, device = _most(_RANKS, axes, values), str(values.get(_DEVICE, "cpu"))
     if ":" in device:
-        raise RequestError(
-            f"{OPTION} {num}: trials on {device!r} would share it. Give --device cuda, or leave it out."
-        )
+        raise RequestError(f"{OPTION} {num}: trials on {device!r} would share it. Give --device cuda.")
     gpus = None
     if device != "cpu":
         from reference_models.training.devices import list_gpus  # needs torch
