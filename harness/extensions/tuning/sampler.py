@@ -47,7 +47,8 @@ def propose(
     """Return the point to try after these trials, by key as it is written; None where no new one is found.
 
     `pending` are values of trials that are not measured yet, which it is tried beside: near them the samplers take
-    less to be found (TPE by a constant liar, which takes them for bad; the Gaussian process by what it predicts).
+    less to be found: TPE takes them for bad (a constant liar), the Gaussian process for what it predicts (a Kriging
+    believer; both in Ginsbourger et al., "Kriging Is Well-Suited to Parallelize Optimization", 2010).
     The same trials, pending values and seed give the same point. A point is tried once: its process would have the
     same seed. Raises HarnessError (exit 2) where optuna is not installed.
     """
