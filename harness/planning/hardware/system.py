@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import numpy as np
-from msgspec import Meta, structs
+from msgspec import Meta, to_builtins
 
 from reference_models.process.errors import ConfigError, did_you_mean
 from rules.benchmarks.toml_file import read_toml
@@ -88,5 +88,5 @@ def write_system(system: System) -> str:
 
 
 def _write_table(record: Record) -> str:
-    known = ((key, value) for key, value in structs.asdict(record).items() if value is not None)
+    known = ((key, value) for key, value in to_builtins(record).items() if value is not None)
     return ", ".join(f"{key} = {json.dumps(value)}" for key, value in known)
