@@ -110,7 +110,8 @@ class LogKeeper:
         return RunProgress(self._label(index), self._benchmark.quality, quiet=quiet, outlook=outlook)
 
     def _label(self, index: int) -> str:
-        return f"run {index + 1} of {self._record.num_runs}"
+        """Name a run as its log's file does, from 0."""
+        return f"run {index} ({index + 1} of {self._record.num_runs})"
 
 
 def _show_frames(end: WorkerEnd) -> str:

@@ -337,7 +337,8 @@ def _dek(gathered: ReportContent, groups: Sequence[Sequence[Result]], *, title_i
         result = groups[0][0]
         seeds = {run.log.seed for run in result.runs if run.log.seed is not None}
         sown = " with different seeds" if len(seeds) == len(result.runs) > 1 else ""
-        parts.append(f"{result.label}: {plural(len(result.runs), 'run')}{sown}.")
+        name = result.label if result.place is None else printable(result.place.name, 80)  # a label may be a digest
+        parts.append(f"{name}: {plural(len(result.runs), 'run')}{sown}.")
     elif len(groups) > 1:
         parts.append(f"{plural(len(groups), 'problem')} that may not be compared with each other: one table each.")
     if gathered.others:

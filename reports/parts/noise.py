@@ -66,9 +66,8 @@ def outlier_words(result: Result) -> str | None:
     for run, over in result.outliers:
         others = [load_of(other) for other in result.converged if other is not run]
         different = difference_words(load_of(run), others)
-        words = (
-            f"{run.label}{'' if run.seed is None else f' (seed {run.seed})'} at {ratio(over)} the speed of the others"
-        )
+        seed = "" if run.seed is None else f" (seed {run.seed})"
+        words = f"run {run.label}{seed} at {ratio(over)} the speed of the others"
         found.append(words if different is None else f"{words}, while {different}")
     return "; ".join(found) or None
 

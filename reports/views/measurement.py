@@ -34,8 +34,8 @@ from reports.views.score import standing_facts
 from rules.records.profile import ProfileRecord
 
 
-def measured_blocks(measured: Result, path: Path) -> tuple[Block, ...]:
-    """Show what one measurement found and the file at `path`."""
+def measured_blocks(measured: Result, path: Path, page: Path | None = None) -> tuple[Block, ...]:
+    """Show what one measurement found, the file at `path` and its `page`, or how to make one where there is none."""
     lines = details_of(measured.kind).lines
     facts = _mean_facts(measured) if lines is None else list(lines(measured))
     title = f"{title_of(measured)}: {measured.kind}, measured; not a score"
@@ -44,8 +44,9 @@ def measured_blocks(measured: Result, path: Path) -> tuple[Block, ...]:
     if (energy := energy_fact(measured)) is not None:
         facts.append((energy.name.lower(), energy.line))
     facts += standing_facts(measured).items()
-    page = ("report", f"dlrmbench report {shlex.quote(str(measured.place))}")
-    return (facts_part(title, (*facts, ("smallest difference", _smallest(measured)), ("file", str(path)), page)),)
+    makes = f"none yet; make it: dlrmbench report {shlex.quote(str(measured.place))}"
+    places = (("file", str(path)), ("report", makes if page is None else str(page)))
+    return (facts_part(title, (*facts, ("smallest difference", _smallest(measured)), *places)),)
 
 
 def _noise(measured: Result) -> Smallest | None:

@@ -18,7 +18,7 @@ def pair_blocks(
     """Show `sets` or what was `measured`, base and new, then new against base; `page` is that of both."""
     sides = [
         *(block for result in sets for block in finished_blocks(result, *_places(result), page)),
-        *(block for found in measured for block in measured_blocks(found, found.path)),
+        *(block for found in measured for block in measured_blocks(found, found.path, page)),
     ]
     return (*sides, *comparison_blocks(comparisons, is_brief=True))
 

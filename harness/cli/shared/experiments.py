@@ -224,7 +224,7 @@ def _say_step(progress: "Progress", *, is_said_at_its_end: bool = False) -> None
     if is_said_at_its_end and progress.run_index is not None:
         return
     of = f"[{progress.number}/{progress.total}]"
-    run = "" if progress.run_index is None else f", run {progress.run_index + 1}"
+    run = "" if progress.run_index is None else f", run {progress.run_index}"
     left = "" if progress.left_s is None else f", about {rough_duration(progress.left_s)} left"
     note(f"{of} {printable(progress.label)}{run}{left}")
 

@@ -68,7 +68,7 @@ def test_all_that_was_found_is_no_wider_either(what: str, columns: int, data_roo
     assert [row for row in terminal.broken() if not one_word(row)] == []
 
 
-@pytest.mark.parametrize("columns", [60, 200])
+@pytest.mark.parametrize("columns", [70, 200])
 def test_of_each_run_one_row_remains(
     columns: int, data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,7 +76,7 @@ def test_of_each_run_one_row_remains(
     monkeypatch.setattr(status_line, "_DRAWN_EVERY_S", 0.0)
     terminal = run_on_terminal(_MANY_EVENTS, here, ScriptedWorkers(Moment(), num_evals=2), columns)
     assert [row for row in terminal.rows() if row.startswith("run ")] == [
-        f"run {number} of 2: target met, AUC 0.91500 after 32,768 samples" for number in (1, 2)
+        f"run {index} ({index + 1} of 2): target met, AUC 0.91500 after 32,768 samples" for index in (0, 1)
     ]
     assert any("all 2 runs" in row for frame in terminal.frames() for row in frame)
     assert not any("all 2 runs" in row for row in terminal.rows())

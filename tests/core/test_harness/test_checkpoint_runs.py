@@ -96,7 +96,7 @@ def test_a_disk_that_fills_up_keeps_the_run_and_ends_with_nine(
     words = ["run", *small.options, "-n", 1, "-o", tmp_path / "full", "-q"]
     done = dlrmbench(*words, "--set", "checkpoint.every=10%", preexec_fn=limit)
     assert done.returncode == ExitCode.RESOURCES, done.stderr
-    assert "run 1 of 1 is complete and kept, its checkpoints are not" in done.stderr
+    assert "run 0 (1 of 1) is complete and kept, its checkpoints are not" in done.stderr
     (folder,) = made_in(tmp_path / "full")
     assert len(list(folder.glob("results/*/*/result_0.txt"))) == 1
     assert list((folder / "extra/run_0/checkpoints").iterdir()) == []

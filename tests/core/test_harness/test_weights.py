@@ -312,7 +312,7 @@ def test_a_disk_that_fills_up_keeps_the_run_and_ends_with_nine(
     arguments = ["run", *small.options, "-n", 1, "--keep-weights", "-o", tmp_path / "full", "-q"]
     done = dlrmbench(*arguments, preexec_fn=limit)
     assert done.returncode == ExitCode.RESOURCES, done.stderr
-    assert "run 1 of 1 is complete and kept, its weights are not" in done.stderr and "resume" in done.stderr
+    assert "run 0 (1 of 1) is complete and kept, its weights are not" in done.stderr and "resume" in done.stderr
     (folder,) = made_in(tmp_path / "full")
     assert len(list(folder.glob("results/*/*/result_0.txt"))) == 1
     assert not list(folder.glob("extra/run_0/weights*"))

@@ -363,6 +363,9 @@ def test_of_a_lone_measurement_nothing_is_compared_and_few_processes_say_so(tmp_
     found = read_measured(few, "throughput")
     shown = render_terminal(measured_blocks(found, few))
     assert "not known: takes 5 processes, has 2" in shown
+    assert f"none yet; make it: dlrmbench report {few}" in " ".join(shown.split())
+    shown = render_terminal(measured_blocks(found, few, few / "report.html"))
+    assert "none yet" not in shown and str(few / "report.html") in shown
     assert measurement_document(found, few).smallest_apart is None
 
 

@@ -44,9 +44,11 @@ def test_it_is_named_by_its_run_seed_and_speed() -> None:
         make_run("a", at, samples_to_converge=700_000, throughput_samples_per_s=rate, time_to_train_s=7e5 / rate)
         for at, rate in enumerate((10_000.0, 10_050.0, 9_980.0, 6_500.0, 10_010.0))
     ]
-    result = Result(label="a", source="logs", benchmark="dlrm_tiny", repetitions=tuple(map(run_of, runs)))
+    named = tuple(replace(run_of(log), label=str(at)) for at, log in enumerate(runs))
+    result = Result(label="a", source="logs", benchmark="dlrm_tiny", repetitions=named)
     words = outlier_words(result)
-    assert words is not None and words.endswith("at 0.649× the speed of the others") and words.count("×") == 1
+    assert words is not None and words.startswith("run 3") and words.count("×") == 1
+    assert words.endswith("at 0.649× the speed of the others")
 
 
 def load_of(load_avg: float = 0.5, others: float | None = 0.1, mhz: float | None = 3000.0) -> LoadRecord:

@@ -369,3 +369,9 @@ def test_every_published_set_has_its_part() -> None:
     page = render(FOLDER)
     for words in ("Cisco · hpf_n8", "University-of-Florida", "NVIDIA · tyche", "Intel · 4-nodes-SPR"):
         assert words in page.text, words
+
+
+def test_a_lone_set_is_called_by_its_folder_and_not_by_a_digest(tmp_path: Path) -> None:
+    folder = tmp_path / "dlrm_tiny-8e6236c6-20261123T174921Z"
+    page = render(write_run_set(folder, runs=TINY_RUNS))
+    assert f'<p class="dek">{folder.name}: 5 runs with different seeds.</p>' in page.html.replace("<wbr>", "")
