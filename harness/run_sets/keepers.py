@@ -190,7 +190,7 @@ class RecordKeeper:
         return KeptOutcome(words="", record=found)
 
     def _failure(self, index: int) -> str:
-        return f"process {index + 1} measured nothing"
+        return f"process {index} measured nothing"
 
     def gather(self) -> None:
         """Write the first process's record with the processes of all that have measured so far.
@@ -208,7 +208,7 @@ class RecordKeeper:
         write_record(self.path, msgspec.structs.replace(measured[0], processes=processes, code=code, loads=kept))
 
     def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> Progress:
-        return MeasuringProgress(f"process {index + 1}", quiet=quiet, outlook=outlook)
+        return MeasuringProgress(f"process {index}", quiet=quiet, outlook=outlook)
 
 
 class OnlyRecordKeeper(RecordKeeper):

@@ -182,7 +182,7 @@ def complete_and_show(
             on_step=partial(_say_step, is_said_at_its_end=is_said_at_its_end),
             on_done=_say_measured,
             on_lost_energy=_warn_of_energy,
-            on_growth=lambda number: note(f"not precise enough yet: run {number} is added"),
+            on_growth=lambda number: note(f"not precise enough yet: run {number - 1} is added"),
         )
         if find_kind(record.kind).keeper == "records":  # of runs, progress says each
             watcher = replace(watcher, on_begin=_say_kept)
@@ -239,7 +239,7 @@ def _say_measured(index: int, outcome: "KeptOutcome") -> None:
         return
     value = getattr(measured.repetitions()[0], measured.measure.value)
     name, text = measured.measure.name, in_unit(value, measured.measure.unit)
-    note(f"process {index + 1}: {text if text[-1].isalpha() else f'{name} {text}'}")
+    note(f"process {index}: {text if text[-1].isalpha() else f'{name} {text}'}")
 
 
 def _show_set(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:

@@ -161,7 +161,7 @@ def test_an_interrupted_measurement_is_resumed(run: Run, workers: FastWorkers, t
     assert "quality, measured; not a score" in " ".join(again.output.split())
     assert "2 of 5 processes had measured before and are kept" in again.stderr
     shown = [line for line in again.stderr.splitlines() if line.startswith("process ")]
-    assert [line.split(":")[0] for line in shown] == ["process 3", "process 4", "process 5"]
+    assert [line.split(":")[0] for line in shown] == ["process 2", "process 3", "process 4"]
     assert len(workers.launches) == 3 + 3
     record = decode(only_folder(tmp_path) / "extra" / "quality.json", QualityRecord)
     assert isinstance(record, QualityRecord) and len(record.processes) == 5

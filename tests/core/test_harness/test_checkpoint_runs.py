@@ -115,7 +115,7 @@ def test_a_measurement_without_its_checkpoints_is_none(
 
     words = ["run", *small.options, "--throughput", 5, "-o", tmp_path / "full", "-q"]
     done = dlrmbench(*words, "--set", "checkpoint.every=10%", preexec_fn=limit)
-    assert done.returncode == ExitCode.RESOURCES and "process 1 measured nothing" in done.stderr
+    assert done.returncode == ExitCode.RESOURCES and "process 0 measured nothing" in done.stderr
     (folder,) = made_in(tmp_path / "full")
     assert not (folder / "extra/throughput.json").exists()
 

@@ -184,7 +184,7 @@ def test_slower_is_said_once_before_the_first_run_and_on_the_page(
     done = run_in(folder, monkeypatch, planted, "run", definition.name, *QUICK, *asked)
     says = "bf16 is slower than fp32 here: 9 ms a step; in fp32 6 ms on 1 thread"
     (warning,) = lines_of(done, "warning: precision")
-    assert says in warning and done.stderr.index(warning) < done.stderr.index("process 1:")
+    assert says in warning and done.stderr.index(warning) < done.stderr.index("process 0:")
     (set_folder,) = (path.parents[1] for path in folder.glob("results/latest/extra/run_set.json"))
     assert run_inside(folder, "report", set_folder, "-o", "page.html").returncode == 0
     assert says in (folder / "page.html").read_text()
@@ -213,7 +213,7 @@ def test_auto_is_what_is_faster_and_says_why(
     done = run_in(folder, monkeypatch, planted, "run", definition.name, *QUICK, *asked)
     (line,) = lines_of(done, "precision: ")
     assert line.startswith(f"precision: {precision}, by runtime.precision=auto: {why}")
-    assert not lines_of(done, "warning: precision") and done.stderr.index(line) < done.stderr.index("process 1:")
+    assert not lines_of(done, "warning: precision") and done.stderr.index(line) < done.stderr.index("process 0:")
     (record,) = sets_in(folder)
     given = record["config"]["runtime.precision"]
     assert given["value"] == precision and given["source"].startswith(f"--set runtime.precision, auto: {why}")

@@ -95,7 +95,7 @@ def test_what_fails_beside_others_is_infeasible_and_all_others_are_measured(plac
     ended = tune(place, f"{FASTEST} --trials 12 --threads 1 --parallel-trials 2", StarvedWorkers(Moment()))
     assert ended.code == 0, ended.err
     reasons = [row["Infeasible because"] for row in rows_of(found_in(place)[1])]
-    assert [reason for reason in reasons if reason] == ["process 1 measured nothing: out of memory."] * 2
+    assert [reason for reason in reasons if reason] == ["process 0 measured nothing: out of memory."] * 2
 
 
 class KilledWhenBothAreOpen(PlantedWorkers):

@@ -106,7 +106,7 @@ def test_what_fails_is_an_infeasible_trial_with_its_reason_and_is_not_tried_agai
     assert ended.code == 0, ended.err
     folder, study = found_in(place)
     reasons = [row["Infeasible because"] for row in rows_of(study)]
-    assert [reason for reason in reasons if reason] == ["process 1 measured nothing: out of memory."] * 2
+    assert [reason for reason in reasons if reason] == ["process 0 measured nothing: out of memory."] * 2
     again = PlantedWorkers(Moment())
     assert run_scripted_command(["resume", str(folder), "-q"], place, again).code == 0
     assert again.launches == []
@@ -134,7 +134,7 @@ def test_where_the_default_fails_the_best_trial_is_measured_again_alone_and_name
     name = f"implementation={best['runtime.implementation']} global_batch_size={best['train.global_batch_size']}"
     said = re.fullmatch(
         rf"Trial \d \({name}\), samples_per_s ([\d.]+) \(([\d.]+) to ([\d.]+)\) in 5 processes of seeds that no "
-        r"trial had; the default measured nothing: process 1 measured nothing: out of memory\.",
+        r"trial had; the default measured nothing: process 0 measured nothing: out of memory\.",
         answer_of(ended),
     )
     assert said is not None, answer_of(ended)
