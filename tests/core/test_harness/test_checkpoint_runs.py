@@ -208,7 +208,15 @@ def test_the_study_of_a_set_adds_up_what_its_run_recorded(run_folder: Path, tmp_
 def test_a_base_and_an_increment_in_32_bits_take_more_capacity_than_all_rows() -> None:
     from reports.facts.checkpoints import checkpoint_words
 
-    row = {"Bits": 32, "All, × fewer": 2.0, "Embeddings, × fewer": 2.0, "All written": 9, "Embeddings written": 8}
+    row = {
+        "Bits": 32,
+        "All, × fewer": 2.0,
+        "Embeddings, × fewer": 2.0,
+        "All written": 9,
+        "Embeddings written": 8,
+        "Checkpoints": 3,
+        "Stall": 0.01,
+    }
     assert "less capacity" in checkpoint_words([{**row, "To restore, × less": 2.5}])
     words = checkpoint_words([{**row, "To restore, × less": 0.8}])
     assert "times as much capacity" in checkpoint_words([{**row, "To restore, × less": 0.0}]), (
