@@ -118,6 +118,7 @@ def test_a_circle_is_seen_and_a_tree_is_none() -> None:
     assert found == [["b", "c"], ["c", "b"]]
 
 
+@pytest.mark.slow
 def test_no_files_import_each_other_in_a_circle() -> None:
     modules = product_modules()
     graph = import_graph(modules)
