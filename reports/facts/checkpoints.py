@@ -119,11 +119,11 @@ def checkpoint_words(rows: Sequence[Row]) -> str:
 
 
 def _size_words(row: Row) -> str:
-    """'20 checkpoints of 1.2 MiB on average, each of which holds training up for 23.7 ms (median); '."""
+    """'20 checkpoints of 1.2 MiB on average, each of which holds training up for 23.7 ms; '."""
     size = num_bytes(row["All written"] / row["Checkpoints"])
     which = "each of which" if row["Checkpoints"] > 1 else "which"
     told = plural(row["Checkpoints"], "checkpoint")
-    return f"{told} of {size} on average, {which} holds training up for {duration(row['Stall'])} (median); "
+    return f"{told} of {size} on average, {which} holds training up for {duration(row['Stall'] + row['Waiting'])}; "
 
 
 def _bytes(times_fewer: float) -> str:

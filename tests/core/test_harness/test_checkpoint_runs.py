@@ -216,6 +216,7 @@ def test_a_base_and_an_increment_in_32_bits_take_more_capacity_than_all_rows() -
         "Embeddings written": 8,
         "Checkpoints": 3,
         "Stall": 0.01,
+        "Waiting": 0.0,
     }
     assert "less capacity" in checkpoint_words([{**row, "To restore, × less": 2.5}])
     words = checkpoint_words([{**row, "To restore, × less": 0.8}])
