@@ -135,9 +135,10 @@ def list_changes(base: Result, new: Result) -> tuple[Change, ...]:
     """What was set differently, None where a side does not say it.
 
     Threads that differ are followed by the times that each side's were chosen by: they may have been a tie. What is
-    logged of a setting as it was set is left out.
+    logged of a setting as it was set is left out. Of sets of one kind, how much is measured and the commands around
+    it are settings, too.
     """
-    of_base, of_new = dict(base.settings), dict(new.settings)
+    of_base, of_new = ({**dict(side.settings), **_asked_texts(side, base, new)} for side in (base, new))
     if of_base.get(THREADS) == of_new.get(THREADS):
         for settings in (of_base, of_new):
             settings.pop(THREADS_TIMED, None)
@@ -149,6 +150,14 @@ def list_changes(base: Result, new: Result) -> tuple[Change, ...]:
     set_so = {(change.name.partition(".")[2], change.base, change.new) for change in changes if "." in change.name}
     logged_alone = (change for change in changes if (change.name, change.base, change.new) not in set_so)
     return tuple(islice(logged_alone, MAX_CHANGES))
+
+
+def _asked_texts(side: Result, base: Result, new: Result) -> dict[str, str]:
+    if side.asked is None or len({each.asked.kind for each in (base, new) if each.asked}) != 1:
+        return {}
+    asked = {name: str(number) for name, number in side.asked.options.items()}
+    asked |= {f"--{name}": command for name, command in side.asked.hooks.items()}
+    return {printable(name, 80): printable(text, 200) for name, text in asked.items()}
 
 
 def beside_command(base: Result, new: Result) -> str | None:

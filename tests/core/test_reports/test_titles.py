@@ -3,15 +3,18 @@
 import html
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from log_builder import make_runs, write_set
 from measured_builder import write_measured
 from records_builder import group_content
 from report_builder import write_run_set
 
+from reports.comparison.comparability import list_changes
 from reports.comparison.comparison import compare_results
 from reports.comparison.export import remarks
 from reports.comparison.history import read_history
@@ -353,3 +356,14 @@ def test_a_date_is_of_the_stamps_that_are_of_a_calendar() -> None:
     assert facts["Date"] == "2020-06-20"
     none = head_facts([Provenance(machine="m", moments_ms=(1_593_000_000.0,))])
     assert "date" in {fact.name: fact.value for fact in none}["Not on record"]
+
+
+def test_how_much_was_measured_is_a_setting_of_a_comparison(tmp_path: Path) -> None:
+    """And what ran around it."""
+    base, new = (
+        read_measured(measure(tmp_path / name, "throughput", rates(2000)), "throughput") for name in ("base", "new")
+    )
+    assert base.asked is not None
+    other = msgspec.structs.replace(base.asked, options={"num_steps": 7}, hooks={"prepare": "sync"})
+    changes = {change.name: (change.base, change.new) for change in list_changes(base, replace(new, asked=other))}
+    assert changes.keys() == {"num_steps", "--prepare"} and changes["num_steps"][1] == "7"
