@@ -138,9 +138,9 @@ def torchrec_tables(config: RunConfig, estimate: PlannerEstimate) -> tuple[list[
     )
     outside = sum(table.is_outside_devices for table in estimate.tables)
     findings = [
-        "TorchRec's placements and loads are modelled by its own planner: by bandwidths alone, no latency, no dense "
-        f"layers. By it the slowest device takes {duration(estimate.step_s)} per step, {estimate.balance:.2f} times "
-        "the mean.",
+        "TorchRec's placements and loads are modelled by its own planner, by bandwidths alone: no latency, no dense "
+        f"layers. Its figure of {duration(estimate.step_s)} per step on the slowest device, {estimate.balance:.2f} "
+        "times the mean, is not to be held against costs of this tool, in which a table of plans has its plan, too.",
     ]
     if outside:
         findings.append(
