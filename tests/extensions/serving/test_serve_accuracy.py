@@ -26,7 +26,8 @@ Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.mark.once("kind serve: LoadGen asks a process, and its log is judged")
 def test_the_log_is_kept_and_its_auc_is_judged(inside: Command, data_root: Path, tmp_path: Path) -> None:
-    words = ("--train", "8192", "--set", "runtime.precision=int8", "--batch", "256", "--seed", "3", "-q", "-o", "out")
+    asked = ("--train", "8192", "--set", "runtime.precision=int8", "--set", "runtime.threads=1", "--batch", "256")
+    words = (*asked, "--seed", "3", "-q", "-o", "out")
     done = inside("serve", "dlrm_tiny", "--mode", "accuracy", *words, "--data", data_root)
     assert done.returncode == 0, done.stderr
     (folder,) = made_in(tmp_path / "out")
