@@ -8,7 +8,6 @@ from reports.comparison.factor import factor_of
 from reports.comparison.records import Comparison
 from reports.comparison.sweep import BestSide, SweepFacts, find_alike, find_best
 from reports.comparison.wording import change_text, speed, threads_words, wide_range, with_sign
-from reports.page.figures.times import chart_name
 from reports.parts.measured import in_unit
 from reports.results.measured import centre_of
 from reports.results.provenance import order_in_pair
@@ -103,12 +102,12 @@ def answer_measured(group: Sequence[Result]) -> str:
 
 def answer_sweep(sweep: SweepFacts) -> str:
     """Say which configuration of a sweep is the fastest, or the best; empty without two to compare."""
-    if sweep.best is None:
-        return ""
     if sweep.pair is not None:
         base, new, comparison = sweep.pair
         if found := _of_two((base, new), comparison, "trains" if sweep.is_of_runs else "is"):
             return found
+    if sweep.best is None:
+        return ""
     benchmark = printable(sweep.benchmark or "several benchmarks", 80)
     of_all = f"{plural(sweep.best.num_compared, 'configuration')} of {benchmark}"
     what = "time to train" if sweep.is_of_runs else find_record_type(sweep.kind).MEASURE.title
@@ -171,7 +170,7 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
         change += wide_range(whole)
         return f"{new} {verb} {comparison.verdict} than {base} {where}: {factor.title} {with_sign(change)}, {what}"
     few = min(whole.num_base, whole.num_new)
-    if comparison.invalid_sides or (few < MIN_RUNS and not factor.is_of_time):
+    if few < MIN_RUNS and not factor.is_of_time:
         return ""
     if comparison.verdict == "inconclusive" and few < MIN_RUNS:
         won = f" in {_count_wins(group, whole.name)} of {few} pairs" if comparison.is_paired else ""
@@ -211,17 +210,34 @@ def _count_wins(group: Sequence[Result], name: str) -> int:
 
 
 def side_names(base: Result, new: Result, comparison: Comparison) -> tuple[str, str]:
-    """What to call two sides: by the one setting that differs, where one has no name but its place in a pair."""
+    """What to call two sides: by the one setting that differs, where one has no name but its place in a pair.
+
+    One that the rules reject is marked with the rules that it breaks: 'batch=512 (INVALID: RC101)'.
+    """
     keys = {key for side in (base, new) if side.asked is not None for key in side.asked.config} - {THREADS}
     given = [change for change in comparison.changes if change.name in keys]
-    labels = chart_name(base), chart_name(new)
-    if len(given) != 1 or "INVALID" in "".join(labels):
-        return labels
-    (change,) = given
-    key = "" if change.name == "runtime.implementation" else f"{change.name.partition('.')[2]}="
-    values = (f"{key}{printable(str(value), 60)}" for value in (change.base, change.new))
-    base_name, new_name = (
-        value if side.label == place else label
-        for side, place, label, value in zip((base, new), (BASE, NEW), labels, values, strict=True)
-    )
-    return base_name, new_name
+    called = base.label, new.label
+    if len(given) == 1:
+        (change,) = given
+        key = "" if change.name == "runtime.implementation" else f"{change.name.partition('.')[2]}="
+        values = (f"{key}{printable(str(value), 60)}" for value in (change.base, change.new))
+        base_name, new_name = (
+            value if side.label == place else side.label
+            for side, place, value in zip((base, new), (BASE, NEW), values, strict=True)
+        )
+        called = base_name, new_name
+    return _with_refusal(called[0], base), _with_refusal(called[1], new)
+
+
+def _with_refusal(name: str, side: Result) -> str:
+    """'a (INVALID: RC101)' of a side that the rules reject; the rules are not known without its logs."""
+    if side.outcome != "invalid":
+        return name
+    broken = names(broken_codes(side))
+    return f"{name} (INVALID: {broken})" if broken else f"{name} (INVALID)"
+
+
+def broken_codes(side: Result) -> list[str]:
+    """Return the codes of the rules that a set breaks with an error, each once; none without logs."""
+    findings = () if side.judged is None else side.verdict.findings
+    return list(dict.fromkeys(finding.code for finding in findings if finding.severity == "error"))

@@ -3,14 +3,22 @@
 from pathlib import Path
 
 import pytest
+from comparison_builder import make_side
 from log_builder import make_runs, with_record, write_set
+from records_builder import run_set_content
 from report_builder import Page, write_run_set
 
+from reports.comparison.comparison import compare_results, context_of
+from reports.page.answer import BATCH_SIZE, answer
 from reports.page.content import gather_everything
 from reports.page.report import render_report
 from rules.benchmarks.loader import load_benchmark
+from rules.records.codec import convert
+from rules.records.run_set import RunSetRecord
 
 TINY = load_benchmark("dlrm_tiny")
+CODES = "HP101"
+SMALL = " on dlrm_tiny: below the smallest effect, time to train, 5 pairs in turns"
 OF_PAIRS = " on dlrm_tiny: time to train, 5 pairs in turns"
 
 
@@ -66,10 +74,15 @@ def test_what_the_rules_reject_is_named_and_is_not_the_fastest(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("speeds", "invalid", "expected"),
     [
-        ({"a": 4000.0, "b": 9000.0}, "b", f"b (INVALID) trains 2.25× faster than a{OF_PAIRS}"),
-        ({"a": 4000.0, "b": 9000.0}, "a", f"b trains 2.25× faster than a (INVALID){OF_PAIRS}"),
-        ({"a": 4000.0, "b": 9000.0}, "ab", f"b (INVALID) trains 2.25× faster than a (INVALID){OF_PAIRS}"),
-        ({"a": 8990.0, "b": 9000.0}, "b", "2 configurations of dlrm_tiny; INVALID: b"),
+        ({"a": 4000.0, "b": 9000.0}, "b", f"b (INVALID: {CODES}) trains 2.25× faster than a{OF_PAIRS}"),
+        ({"a": 4000.0, "b": 9000.0}, "a", f"b trains 2.25× faster than a (INVALID: {CODES}){OF_PAIRS}"),
+        (
+            {"a": 4000.0, "b": 9000.0},
+            "ab",
+            f"b (INVALID: {CODES}) trains 2.25× faster than a (INVALID: {CODES}){OF_PAIRS}",
+        ),
+        ({"a": 8990.0, "b": 9000.0}, "b", f"b (INVALID: {CODES}) beside a{SMALL}"),
+        ({"a": 8990.0, "b": 9000.0}, "ab", f"b (INVALID: {CODES}) beside a (INVALID: {CODES}){SMALL}"),
         ({"b": 9000.0}, "b", f"dlrm_tiny trained to AUC {TINY.quality.target:.5f} in 25.40 s, INVALID by the rules"),
         ({"a": 8980.0, "b": 9000.0, "c": 8990.0}, "abc", "3 configurations of dlrm_tiny; INVALID: a, b, c"),
     ],
@@ -80,6 +93,32 @@ def test_no_title_names_what_the_rules_reject_without_saying_so(
     for name, throughput in speeds.items():
         write(tmp_path, name, throughput, is_valid=name not in invalid)
     assert title(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("num_pairs", "expected"),
+    [
+        (10, "{new} is not shown to differ from {base} on dlrm_tiny: time to train, 10 pairs in turns"),
+        (5, "{new} beside {base} on dlrm_tiny: inconclusive, time to train, 5 pairs in turns"),
+    ],
+)
+def test_a_pair_keeps_names_and_answer_where_both_sides_are_invalid(num_pairs: int, expected: str) -> None:
+    """Sides without logs have no rules to name."""
+    rates = [1000.0 + index for index in range(num_pairs)]
+    base, new = (
+        make_side(
+            label,
+            [0.65, 0.7, 0.7, 0.75, 0.7] * (num_pairs // 5),
+            rates[::step],
+            seeds=range(num_pairs),
+            outcome="invalid",
+            asked=convert(run_set_content(config={BATCH_SIZE: {"value": batch, "source": "option"}}), RunSetRecord),
+        )
+        for label, batch, step in (("base", 512, 1), ("new", 1024, -1))
+    )
+    names = {"base": "global_batch_size=512 (INVALID)", "new": "global_batch_size=1024 (INVALID)"}
+    comparisons = compare_results(base, [new])
+    assert answer((base, new), comparisons, context_of((base, new))) == expected.format(**names)
 
 
 def test_where_no_configuration_has_a_score_the_runs_that_reached_the_target_decide(tmp_path: Path) -> None:

@@ -219,7 +219,12 @@ def test_runs_to_the_target_are_compared_in_the_title(tmp_path: Path) -> None:
     key = "train.global_batch_size"
     folders = trained(tmp_path / "base", **{key: 512}), trained(tmp_path / "new", factor=0.4, **{key: 1024})
     title, page = page_of(*folders)
-    assert re.match(r"new( \(INVALID\))? trains 2\.50× faster than base on dlrm_tiny: time to train, 5 pairs", title)
+    assert title.startswith(
+        "global_batch_size=1024 (INVALID: RS116, CA105) trains 2.50× faster than global_batch_size=512 on dlrm_tiny: "
+        "time to train, 5 pairs"
+    )
+    shown_folded = page.partition('<details class="made"')[0]
+    assert "<dt>Differs</dt>" in shown_folded and "<dt>Code</dt>" not in shown_folded
     table = page.partition("What differs")[2].partition("</section>")[0]
     assert key in table and "512" in table and "1024" in table
     assert "dlrmbench run" in page.partition("Reproduce")[2]
