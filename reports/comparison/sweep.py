@@ -21,10 +21,10 @@ from reports.results.logs import gather
 from reports.results.measured import find_measured, rate_summary
 from reports.results.records import read_experiment_record, read_record
 from reports.results.result import Result, Run
-from reports.statistics.intervals import LogSummary
+from reports.statistics.intervals import MIN_RUNS, LogSummary
 from reports.statistics.multiple_testing import confidence_with_best, least_apart
 from reports.statistics.ratios import factor_from
-from reports.text.formatting import percent, printable, throughput_text
+from reports.text.formatting import capital, percent, printable, throughput_text
 from rules.errors import AbsentKindError, InputError
 from rules.records.experiment import EXPERIMENT_FILE, ExperimentRecord, group_file
 from rules.records.kinds import is_in_processes, is_logged, why_absent
@@ -56,6 +56,11 @@ class SweepRow:
     comparison: Comparison | None = None
     profile: ProfileRecord | None = None
     profile_failure: str | None = None
+
+    @property
+    def is_refused(self) -> bool:
+        """Return whether the rules reject its runs."""
+        return self.result is not None and self.result.outcome == "invalid"
 
     @property
     def data_kind(self) -> str | None:
@@ -146,16 +151,24 @@ class BestSide:
     """Those that nobody can have, which the others are held to: none of them is named the best."""
     verdict: str = ""
     """The verdict of the one comparison of two alone, which says what is alike; else empty."""
+    so_far: str = ""
+    """'lowest so far', 'highest so far' of one that fewer runs than a verdict takes do not tell from others; else
+    empty."""
+
+    @property
+    def word(self) -> str:
+        """Return 'fastest' or 'best', and of too few runs only where its mean lies among those that there are."""
+        return self.so_far or ("fastest" if self.is_of_time else "best")
 
     def __str__(self) -> str:
         """'Fastest: threads=2 (21.4 k samples/s). Not distinguished from it: threads=4 (98 % over all pairs).'"""
-        word, worse = ("Fastest", "slower") if self.is_of_time else ("Best", "worse")
+        worse = "slower" if self.is_of_time else "worse"
         rest = f"Not distinguished from it: {', '.join(self.alike)}" if self.alike else f"All others are {worse}"
         rest += f" ({percent(BEST_CONFIDENCE, 0)} over all pairs)."
         if self.verdict:
             rest = f"{self.alike[0]} beside it: {self.verdict}." if self.alike else f"The other is {worse}."
         return (
-            f"{word}: {self.label} ({self.value}). {rest}"
+            f"{capital(self.word)}: {self.label} ({self.value}). {rest}"
             + (f" INVALID: {', '.join(self.refused)}." if self.refused else "")
             + (f" Control, which no user can have: {', '.join(self.controls)}." if self.controls else "")
         )
@@ -334,6 +347,7 @@ def find_best(sides: Sequence[Result], pair: Comparison | None = None) -> BestSi
         best = _BETTER_OF_TWO.get(pair.verdict, best)
         alike = [] if pair.verdict in _BETTER_OF_TWO else [sides[1 - best].label]
     mean = factor_from(means[best]) if factor.is_ratio else means[best]
+    is_open = bool(alike) and min(sides[index].num_converged for index in means) < MIN_RUNS
     return BestSide(
         label=sides[best].label,
         value=throughput_text(mean) if whole == "throughput" else factor.show(mean),
@@ -343,6 +357,7 @@ def find_best(sides: Sequence[Result], pair: Comparison | None = None) -> BestSi
         refused=refused,
         controls=controls,
         verdict="" if pair is None else pair.verdict,
+        so_far=f"{'lowest' if sign > 0 else 'highest'} so far" if is_open else "",
     )
 
 

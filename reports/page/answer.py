@@ -1,5 +1,6 @@
 """The sentence with which a page or a group of configurations opens: which is the fastest, by how much, of what."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -8,6 +9,7 @@ from reports.comparison.factor import factor_of
 from reports.comparison.records import Comparison
 from reports.comparison.sweep import BestSide, SweepFacts, find_alike, find_best
 from reports.comparison.wording import change_text, speed, threads_words, wide_range, with_sign
+from reports.page.figures.times import column_unit
 from reports.parts.measured import in_unit
 from reports.results.measured import centre_of
 from reports.results.provenance import order_in_pair
@@ -58,20 +60,25 @@ def what_there_is(sets: Sequence[Result]) -> str:
 
 
 def _fastest(group: Sequence[Result], context: GroupContext) -> str:
-    """Name the fastest of the configurations that the rules accept, and those not shown to differ from it."""
+    """Name the fastest of the configurations that the rules accept with its time, and those not shown to differ from
+    it; where there is none of these, by how much the next is slower."""
     accepted = [result for result in group if result.outcome != "invalid"]
     timed = [(time_s, result) for result in accepted if (time_s := _time_s(result, accepted)) is not None]
     if len(timed) < 2:
         return ""
-    fastest = min(timed, key=lambda entry: entry[0])[1]
+    (time_s, fastest), (next_s, _), *_ = sorted(timed, key=lambda entry: entry[0])
     others = [result for result in accepted if result is not fastest]
     alike = find_alike(fastest, others, context)
     of_all = what_there_is(accepted) + ("" if len(accepted) == len(group) else " that the rules accept")
     if len(alike) == len(others):
         return _none_apart(of_all, len(accepted), "fastest", fastest.label)
-    return f"{fastest.label} is the fastest of {of_all}" + (
-        f"; not shown to differ from it: {names(alike)}" if alike else ""
-    )
+    found = f"{fastest.label} is the fastest of {of_all}"
+    if math.isfinite(time_s):
+        found += f", in {column_unit([fastest]).text(time_s)}"
+    if alike:
+        return f"{found}; not shown to differ from it: {names(alike)}"
+    is_known = 0 < time_s < next_s < math.inf
+    return found + (with_sign(f", {speed(time_s / next_s)} than the next") if is_known else "")
 
 
 def _time_s(result: Result, accepted: Sequence[Result]) -> float | None:
@@ -127,13 +134,12 @@ def _threads_of(sweep: SweepFacts) -> str:
 
 def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = False) -> str:
     """Name the best of many; `is_of_batches`: they differ in the batch size and were trained to no target."""
-    word = "fastest" if found.is_of_time else "best"
     refused = f"; INVALID: {names(found.refused)}" if found.refused else ""
     refused = (f"; {names(found.controls)} is a control, which no user can have" if found.controls else "") + refused
     if len(found.alike) == found.num_compared - 1:
-        return f"{_none_apart(of_all, found.num_compared, word, found.label)}: {what.lower()}{refused}"
+        return f"{_none_apart(of_all, found.num_compared, found.word, found.label)}: {what.lower()}{refused}"
     alike = f"; not shown to differ from it: {names(found.alike)}" if found.alike else ""
-    best = f"{found.label} is the {word} of {of_all}: {what.lower()}, {found.value}"
+    best = f"{found.label} is the {found.word} of {of_all}: {what.lower()}, {found.value}"
     return f"{best}{alike}{BATCH_COST if is_of_batches else ''}{refused}"
 
 

@@ -26,6 +26,8 @@ NOT_RECORDED = "Not on record"
 _FIRST_MS = 1_514_764_800_000
 """Begin of 2018, before MLPerf's first round: some logs have stamps of another clock, which tell no date."""
 _MAX_COMMAND, _MAX_VALUE, _MOST = 400, 60, MOST_DIFFERING
+_MOST_VALUES = 4
+"""How many values of an axis are named and not counted."""
 _VERSIONS = {"python": "Python", "packages.torch": "torch", "packages.torchrec": "torchrec"}
 
 
@@ -166,7 +168,7 @@ def differing_words(content: ReportContent) -> str:
     """Say in what the configurations on a page differ: the settings of two, the axes of sweeps, of more the keys."""
     if content.sweeps:
         return "; ".join(
-            " × ".join(f"{printable(key, _MAX_VALUE)} ({len(values)})" for key, values in sweep.axes)
+            " × ".join(f"{printable(key, _MAX_VALUE)} ({_values_words(values)})" for key, values in sweep.axes)
             for sweep in content.sweeps[:_MOST]
         )
     sides = {each.name: each.value for study in content.studies for each in study.parameters if each.name in SIDES}
@@ -189,6 +191,11 @@ def differing_words(content: ReportContent) -> str:
         for key, value in ({"machine": system_words(result)} | told).items():
             values.setdefault(key, set()).add(value)
     return names([printable(key, _MAX_VALUE) for key, found in values.items() if len(found) > 1], 2 * _MOST)
+
+
+def _values_words(values: Sequence[str]) -> str:
+    """'0.03, 0.06' of an axis of few values, of more their number."""
+    return ", ".join(values) if len(values) <= _MOST_VALUES else str(len(values))
 
 
 def _changes_words(changes: Sequence[Change], most: int) -> str:

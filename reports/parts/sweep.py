@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from reports.comparison.factor import FACTORS
 from reports.comparison.sweep import SweepFacts, SweepRow
-from reports.comparison.wording import change_text, sentence, speed, with_sign
+from reports.comparison.wording import change_text, rejected_words, sentence, speed, with_sign
 from reports.document.blocks import Cell, Shown, Table, TableColumn, numeric, table_of
 from reports.facts.energy import explain_missing, source_words
 from reports.facts.profile import bound_shares
@@ -31,7 +31,7 @@ def sweep_table(sweep: SweepFacts, id_: str, *, is_narrow: bool = False) -> Tabl
     The page's is narrow: sections of keys are below their names, intervals below their means.
     """
     axes = [
-        (_axis_column(key, is_narrow=is_narrow), lambda row, at=at: row.values[at])
+        (_axis_column(key, is_narrow=is_narrow), lambda row, at=at: _axis_cell(row, at))
         for at, (key, _) in enumerate(sweep.axes)
     ]
     columns = [*axes, *_columns(sweep, is_narrow=is_narrow)]
@@ -47,6 +47,11 @@ def _axis_column(key: str, *, is_narrow: bool) -> TableColumn:
     section, _, name = printable(key).partition(".")
     column = numeric(name, section) if is_narrow and name else numeric(printable(key))
     return replace(column, names_row=True)
+
+
+def _axis_cell(row: SweepRow, at: int) -> Cell:
+    """A row's value of an axis; below the first is said that the rules reject its runs."""
+    return Cell(text=row.values[at], sub="INVALID" if at == 0 and row.is_refused else "")
 
 
 def _columns(sweep: SweepFacts, *, is_narrow: bool) -> Iterator[Shown[SweepRow]]:
@@ -119,7 +124,8 @@ def brief_verdict(row: SweepRow) -> str:
     if whole is None or whole.time_ratio is None:
         return f"{row.num_converged} of {plural(row.num_runs, 'run')} converged"
     text = speed(whole.time_ratio)
-    return text if row.comparison.verdict in text else f"{row.comparison.verdict}: {text}"
+    text = text if row.comparison.verdict in text else f"{row.comparison.verdict}: {text}"
+    return f"{text}{rejected_words(row.comparison)}"
 
 
 def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:

@@ -268,18 +268,41 @@ def test_numbers_are_at_their_logarithm_and_words_side_by_side() -> None:
     assert placed(["one"], 2) == placed(["8"], 2) == [1]
 
 
-def test_what_the_rules_reject_is_not_the_fastest_of_a_sweep(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("names", "refused", "closing", "title", "verdicts"),
+    [
+        (
+            "abc",
+            "b",
+            r"Fastest: c \(.*\)\. All others are slower \(98 % over all pairs\)\. INVALID: b\.",
+            "c is the fastest of 2 configurations of dlrm_tiny: time to train, ",
+            ["the first", "2.25x faster (INVALID)", "1.50x faster"],
+        ),
+        (
+            "ab",
+            "a",
+            "",
+            "b trains 2.25× faster than a (INVALID: HP101) on dlrm_tiny: time to train",
+            ["the first", "2.25x faster (baseline INVALID)"],
+        ),
+    ],
+)
+def test_what_the_rules_reject_is_not_the_fastest_of_a_sweep(
+    tmp_path: Path, names: str, refused: str, closing: str, title: str, verdicts: list[str]
+) -> None:
     tiny = load_benchmark("dlrm_tiny")
-    for name, throughput in (("a", 4000.0), ("b", 9000.0), ("c", 6000.0)):
+    for name, throughput in zip(names, (4000.0, 9000.0, 6000.0), strict=False):
         runs = make_runs(tiny, throughput=throughput)
         broken = [with_record(records, "opt_adagrad_epsilon", value=0.5) for records in runs]
-        write_run_set(tmp_path / name, runs=broken if name == "b" else runs, interrupted=False)
-    rows = [record(name, {"train.rate": name}, name) for name in "abc"]
-    write_sweep(tmp_path, {"train.rate": ["a", "b", "c"]}, rows, kind="training", options={})
-    closing = read_sweep_facts(tmp_path).closing
-    assert re.fullmatch(
-        r"Fastest: c \(.*\)\. All others are slower \(98 % over all pairs\)\. INVALID: b\.", closing
-    ), closing
+        write_run_set(tmp_path / name, runs=broken if name == refused else runs, interrupted=False)
+    rows = [record(name, {"train.rate": name}, name) for name in names]
+    write_sweep(tmp_path, {"train.rate": [*names]}, rows, kind="training", options={})
+    sweep = read_sweep_facts(tmp_path)
+    assert re.fullmatch(closing, sweep.closing), sweep.closing
+    assert answer_sweep(sweep).startswith(title)
+    assert [brief_verdict(row) for row in sweep.rows] == verdicts
+    told = {row[0].text: row[0].line for row in sweep_table(sweep, "t").rows}
+    assert told == {name: f"{name} (INVALID)" if name == refused else name for name in names}
 
 
 def test_runs_to_the_target_enter_with_score_factors_and_verdict(tmp_path: Path) -> None:

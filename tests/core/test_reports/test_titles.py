@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from comparison_builder import make_side
 from log_builder import make_runs, write_set
 from measured_builder import write_measured
 from records_builder import group_content
@@ -18,10 +19,10 @@ from reports.comparison.comparability import list_changes
 from reports.comparison.comparison import compare_results
 from reports.comparison.export import remarks
 from reports.comparison.history import read_history
-from reports.comparison.sweep import find_best
+from reports.comparison.sweep import SweepFacts, find_best
 from reports.comparison.wording import sentence
-from reports.page.content import gather_everything
-from reports.page.head import Provenance, head_facts
+from reports.page.content import ReportContent, gather_everything
+from reports.page.head import Provenance, differing_words, head_facts
 from reports.page.report import render_report
 from reports.results.measured import read_measured
 from reports.text.formatting import epochs
@@ -237,6 +238,41 @@ def test_fewer_than_a_verdict_takes_say_how_many_it_would_be(tmp_path: Path) -> 
     title, _ = page_of(*folders)
     expected = "new measured 2.60× faster than base in 3 of 3 pairs on dlrm_tiny, which decides nothing: 5 runs"
     assert title.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("number", "mean", "expected"),
+    [
+        (3, 2010.0, "Highest so far: b (2.01 k samples/s). Not distinguished from it: a"),
+        (5, 2001.0, "Fastest: b (2.00 k samples/s). Not distinguished from it: a"),
+        (5, 9000.0, "Fastest: b (9.00 k samples/s). All others are slower"),
+    ],
+)
+def test_one_of_too_few_runs_that_is_not_told_apart_is_the_best_only_so_far(
+    tmp_path: Path, number: int, mean: float, expected: str
+) -> None:
+    means = {"a": 2000.0, "b": mean, "c": 500.0}
+    folders = [measure(tmp_path / name, "throughput", rates(each, number)) for name, each in means.items()]
+    assert str(find_best([read_measured(folder, "throughput") for folder in folders])).startswith(expected)
+
+
+def test_the_lowest_time_of_one_run_each_is_the_lowest_so_far() -> None:
+    sides = [make_side(label, [epochs], [1000.0]) for label, epochs in (("a", 0.7), ("b", 0.65), ("c", 0.7))]
+    best = find_best(sides)
+    assert best is not None and best.word == "lowest so far" and str(best).startswith("Lowest so far: b (")
+
+
+@pytest.mark.parametrize(
+    ("axes", "expected"),
+    [
+        ({"train.a": "12"}, "train.a (1, 2)"),
+        ({"train.a": "12", "train.b": "12345"}, "train.a (1, 2) × train.b (5)"),
+    ],
+)
+def test_a_head_names_the_few_values_of_an_axis_and_counts_many(axes: dict[str, str], expected: str) -> None:
+    named = tuple((key, tuple(values)) for key, values in axes.items())
+    sweep = SweepFacts(name="s", kind="throughput", num_steps=None, axes=named, rows=(), problems=())
+    assert differing_words(ReportContent(sweeps=(sweep,))) == expected
 
 
 def test_sides_without_names_are_called_by_the_one_setting_that_differs(tmp_path: Path) -> None:
