@@ -1,7 +1,6 @@
 """The sentence with which a page or a group of configurations opens: which is the fastest, by how much, of what."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 
 from reports.comparison.comparison import GroupContext, compare_results
@@ -10,6 +9,7 @@ from reports.comparison.records import Comparison
 from reports.comparison.sweep import BestSide, SweepFacts, find_alike, find_best
 from reports.comparison.wording import change_text, speed, threads_words, wide_range, with_sign
 from reports.page.figures.times import column_unit
+from reports.page.sections.remarks import broken_codes, refusal_words
 from reports.parts.measured import in_unit
 from reports.results.measured import centre_of
 from reports.results.provenance import order_in_pair
@@ -17,10 +17,13 @@ from reports.results.records import THREADS, THREADS_TIMED
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS
 from reports.text.formatting import names, plural, printable
+from rules.checks.verdict import VerdictOutcome
 from rules.records.experiment import BASE, NEW
 from rules.records.kinds import find_record_type
 
 BATCH_SIZE = "train.global_batch_size"
+_OUTCOMES: tuple[VerdictOutcome, ...] = ("valid", "incomplete", "not judged", "invalid")
+"""In the order in which a title counts them."""
 BATCH_COST = "; another batch may take more samples"
 """What a title says of a speed that was measured without a target, where configurations differ in the batch."""
 
@@ -41,15 +44,23 @@ def answer(group: Sequence[Result], comparisons: Sequence[Comparison], context: 
 
 
 def judged_words(sets: Sequence[Result]) -> str:
-    """Return '; INVALID: a, b', or where all are official what the rules say of them: ': both VALID by the rules'."""
-    if refused := [result.label for result in sets if result.outcome == "invalid"]:
-        return f"; INVALID: {names(refused)}"
-    outcomes = Counter(result.outcome for result in sets)
-    if any(result.status == "own" for result in sets) or None in outcomes:
-        return ""
-    if outcomes["valid"] == len(sets):
+    """Return '; INVALID: a, b', or where none is own what the rules say of them: ': both VALID by the rules',
+    ': 1 VALID, 1 INVALID here by CA101'."""
+    by_outcome: dict[VerdictOutcome | None, list[Result]] = {}
+    for result in sets:
+        by_outcome.setdefault(result.outcome, []).append(result)
+    refused = by_outcome.get("invalid", [])
+    if any(result.status == "own" for result in sets) or None in by_outcome:
+        return f"; INVALID: {names([result.label for result in refused])}" if refused else ""
+    if list(by_outcome) == ["valid"]:
         return f": {'both' if len(sets) == 2 else 'all'} VALID by the rules"
-    return f": {', '.join(f'{number} {str(outcome).upper()}' for outcome, number in sorted(outcomes.items()))}"
+    told = {outcome: f"{len(found)} {str(outcome).upper()}" for outcome, found in by_outcome.items()}
+    for outcome, found in by_outcome.items():
+        if outcome == "incomplete" and len(found) == 1 and (required := found[0].score.num_runs_required):
+            told[outcome] += f" here: {found[0].num_runs} of {required} logs"
+        if outcome == "invalid":
+            told[outcome] = f"{len(found)} {refusal_words(found)}"
+    return ": " + ", ".join(told[outcome] for outcome in _OUTCOMES if outcome in told)
 
 
 def what_there_is(sets: Sequence[Result]) -> str:
@@ -241,9 +252,3 @@ def _with_refusal(name: str, side: Result) -> str:
         return name
     broken = names(broken_codes(side))
     return f"{name} (INVALID: {broken})" if broken else f"{name} (INVALID)"
-
-
-def broken_codes(side: Result) -> list[str]:
-    """Return the codes of the rules that a set breaks with an error, each once; none without logs."""
-    findings = () if side.judged is None else side.verdict.findings
-    return list(dict.fromkeys(finding.code for finding in findings if finding.severity == "error"))

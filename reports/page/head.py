@@ -199,11 +199,12 @@ def _values_words(values: Sequence[str]) -> str:
 
 
 def _changes_words(changes: Sequence[Change], most: int) -> str:
-    """'runtime.threads: 1 → 2', of at most so many changes."""
+    """'runtime.threads: 1 → 2', of at most so many changes; a placeholder that nobody filled in is no value."""
     told = (
         f"{printable(change.name, _MAX_VALUE)}: {printable(change.base, _MAX_VALUE)} → "
         f"{printable(change.new, _MAX_VALUE)}"
         for change in changes
+        if "PLACEHOLDER" not in f"{change.base} {change.new}".upper()
     )
     return names([*told], most) or "nothing that is on record"
 

@@ -340,7 +340,9 @@ def _dek(gathered: ReportContent, groups: Sequence[Sequence[Result]], *, title_i
         name = result.label if result.place is None else printable(result.place.name, 80)  # a label may be a digest
         parts.append(f"{name}: {plural(len(result.runs), 'run')}{sown}.")
     elif len(groups) > 1:
-        parts.append(f"{plural(len(groups), 'problem')} that may not be compared with each other: one table each.")
+        num_benchmarks = len({group[0].benchmark_name for group in groups})
+        tables = plural(len(groups), "benchmark" if num_benchmarks == len(groups) else "group")
+        parts.append(f"{tables}, whose times must not be compared with each other: one table each.")
     if gathered.others:
         parts.append(f"Not on this page: {registered(count_others(gathered.others))} that dlrmbench does not judge.")
     return " ".join(parts)

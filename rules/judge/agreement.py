@@ -88,8 +88,7 @@ def accepted_by_round(verdict: Verdict) -> tuple[str, ...]:
     against: dict[str, list[Verdict]] = {}
     num_broken: Counter[str | None] = Counter()
     for log in verdict.logs or (verdict,):
-        asked = [each for each in log.official if each.checker == "compliance" and each.ruleset == f"{log.round}.0"]
-        broken = {finding.code for finding in log.findings if finding.severity == "error"} - _FORGIVABLE
+        asked, broken = _asked_of_round(log), _broken(log) - _FORGIVABLE
         if log.round is not None and asked and broken:
             num_broken[log.round] += 1
             if all(each.outcome == "valid" for each in asked):
@@ -103,6 +102,26 @@ def accepted_by_round(verdict: Verdict) -> tuple[str, ...]:
             f" its own rules of round {round_name}, which do not test {'; '.join(rules)}"
         )
     return tuple(lines)
+
+
+def is_accepted_by_round(verdict: Verdict) -> bool:
+    """Return whether the round's own compliance checker accepts each log in which these rules find errors, of a set
+    that has no error beside those of its logs."""
+    logs = verdict.logs or (verdict,)
+    rejected = [log for log in logs if _broken(log) - _FORGIVABLE]
+    answers = [_asked_of_round(log) for log in rejected]
+    are_accepted = all(asked and all(each.outcome == "valid" for each in asked) for asked in answers)
+    return bool(rejected) and are_accepted and _broken(verdict) <= set().union(*map(_broken, rejected))
+
+
+def _asked_of_round(log: Verdict) -> list[OfficialOpinion]:
+    """Return what the compliance checker said of a log by the rules of the log's own round."""
+    return [each for each in log.official if each.checker == "compliance" and each.ruleset == f"{log.round}.0"]
+
+
+def _broken(verdict: Verdict) -> set[str]:
+    """Return the codes of the rules that are broken with an error."""
+    return {finding.code for finding in verdict.findings if finding.severity == "error"}
 
 
 def _compare(family: str, verdict: Verdict, opinions: Sequence[OfficialOpinion]) -> ComparedFamily:

@@ -9,6 +9,7 @@ from reports.results.result import Result
 from reports.text.formatting import names, percent, plural, printable
 from rules.checks.rule import SEVERITIES, Finding, count_problems
 from rules.checks.verdict import Verdict
+from rules.judge.agreement import is_accepted_by_round
 
 _USUAL_SPREAD = 0.10
 MAX_WARNINGS = 12
@@ -39,6 +40,22 @@ def _refusals(result: Result) -> Iterator[str]:
     for verdict in result.levels:
         if errors := _errors(verdict.own_findings):
             yield f"in the {verdict.level} {level_name(verdict)}, which is INVALID: {errors}."
+
+
+def broken_codes(result: Result) -> list[str]:
+    """Return the codes of the rules that a set breaks with an error, each once; none without logs."""
+    findings = () if result.judged is None else result.verdict.findings
+    return list(dict.fromkeys(finding.code for finding in findings if finding.severity == "error"))
+
+
+def refusal_words(refused: Sequence[Result]) -> str:
+    """Say of published sets that are INVALID here by which rules, and where that is so that MLCommons' own checker
+    accepts them: 'INVALID here by CA101, which the official checker does not test (it says SUCCESS)'."""
+    codes = list(dict.fromkeys(code for result in refused for code in broken_codes(result)))
+    text = f"INVALID here by {names(codes)}" if codes else "INVALID here"
+    if codes and all(result.judged is not None and is_accepted_by_round(result.verdict) for result in refused):
+        text += ", which the official checker does not test (it says SUCCESS)"
+    return text
 
 
 def _errors(findings: Sequence[Finding]) -> str:

@@ -15,7 +15,7 @@ from reports.facts.rank_counts import runtime_words
 from reports.facts.reference_points import outcome_words
 from reports.page.figures.detail import detail_note, detailed
 from reports.page.figures.times import column_unit
-from reports.page.sections.remarks import count_words, group_warnings
+from reports.page.sections.remarks import count_words, group_warnings, refusal_words
 from reports.parts.cells import bounds_text, by_value, with_spread
 from reports.parts.cost import cost_columns, cost_numbers
 from reports.parts.noise import disturbed_words, outlier_words
@@ -93,10 +93,11 @@ def _disturbed(result: Result) -> str:
 
 
 def headline(result: Result) -> str:
-    """The result in one sentence; one that the rules reject says so."""
+    """The result in one sentence; one that the rules reject says so, a published one by which of them."""
     target = result.first_run.quality_target if result.first_run else None
     goal = f" to {result.metric.label} {quality(target)}" if target is not None else ""
-    rejected = ("INVALID by the rules",) if result.outcome == "invalid" else ()
+    words = refusal_words([result]) if result.status == "official" else "INVALID by the rules"
+    rejected = (words,) if result.outcome == "invalid" else ()
     if result.score.score_s is not None and math.isfinite(result.score.score_s):
         score = column_unit([result]).text(result.score.score_s)
         disturbed = ("disturbed",) if _disturbed(result) else ()

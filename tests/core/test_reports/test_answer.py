@@ -1,5 +1,6 @@
 """The sentence that a page of several configurations opens with: the fastest, those not apart, the INVALID."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from reports.page.answer import BATCH_SIZE, answer
 from reports.page.content import gather_everything
 from reports.page.report import render_report
 from rules.benchmarks.loader import load_benchmark
+from rules.judge import second_opinion
+from rules.official.opinion import CheckerQuery, OfficialOpinion, OpinionOutcome
 from rules.records.codec import convert
 from rules.records.run_set import RunSetRecord
 
@@ -23,8 +26,8 @@ OF_THREE = " is the fastest of 3 configurations of dlrm_tiny"
 OF_PAIRS = " on dlrm_tiny: time to train, 5 pairs in turns"
 
 
-def title(folder: Path, **options: str) -> str:
-    page = Page(render_report(gather_everything([folder], second_opinion=False), **options))  # type: ignore[arg-type]
+def title(folder: Path, *, is_asked: bool = False, **options: str) -> str:
+    page = Page(render_report(gather_everything([folder], second_opinion=is_asked), **options))  # type: ignore[arg-type]
     return page.html.partition("<h1>")[2].partition("</h1>")[0]
 
 
@@ -128,12 +131,31 @@ def test_where_no_configuration_has_a_score_the_runs_that_reached_the_target_dec
     assert title(tmp_path) == "No other of 3 configurations of dlrm_tiny is shown to differ from the fastest, b"
 
 
-def test_of_official_results_the_invalid_ones_alone_are_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("said", "ends"),
+    [
+        ("valid", ", which the official checker does not test (it says SUCCESS)"),
+        pytest.param("invalid", "", marks=pytest.mark.slow),
+        pytest.param("crash", "", marks=pytest.mark.slow),
+    ],
+)
+def test_of_published_results_the_invalid_ones_are_said_to_be_so_here_and_by_which_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: OpinionOutcome, ends: str
+) -> None:
+    def ask(questions: Sequence[CheckerQuery], *_: object) -> tuple[OfficialOpinion, ...]:
+        return tuple(
+            OfficialOpinion(checker=q.checker, tool="", ruleset=f"{q.round}.0", subject=str(q.path), outcome=said)
+            for q in questions
+        )
+
+    monkeypatch.setattr(second_opinion, "ask_official_checkers", ask)
     dcnv2 = load_benchmark("dlrm_dcnv2")
     broken = [with_record(records, "opt_adagrad_epsilon", value=0.5) for records in make_runs(dcnv2, ours=False)]
     for name, runs in (("Fine", make_runs(dcnv2, ours=False)), ("Broken", broken)):
         write_set(tmp_path / name, dcnv2, runs, ours=False)
-    assert title(tmp_path) == "2 configurations of dlrm_dcnv2; INVALID: Broken · example"
+    expected = f"INVALID here by HP101{ends}"
+    assert title(tmp_path, is_asked=True) == f"2 configurations of dlrm_dcnv2: 1 VALID, 1 {expected}"
+    assert title(tmp_path / "Broken", is_asked=True).endswith(f", {expected}")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +164,7 @@ def test_of_official_results_the_invalid_ones_alone_are_named(tmp_path: Path) ->
         pytest.param(
             {"A": 10, "B": 10}, "2 configurations of dlrm_dcnv2: both VALID by the rules", marks=pytest.mark.slow
         ),
-        ({"A": 10, "B": 10, "C": 3}, "3 configurations of dlrm_dcnv2: 1 INCOMPLETE, 2 VALID"),
+        ({"A": 10, "B": 10, "C": 3}, "3 configurations of dlrm_dcnv2: 2 VALID, 1 INCOMPLETE here: 3 of 10 logs"),
     ],
 )
 def test_the_title_of_official_results_says_what_the_rules_say_of_them(

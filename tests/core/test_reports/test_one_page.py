@@ -30,7 +30,7 @@ def test_a_measurement_beside_sets_takes_nothing_from_what_is_said_of_them(tmp_p
     alone = page_at(*sets)
     beside = page_at(*sets, write_measured(tmp_path / "rates", "throughput", [1000.0 + index for index in range(5)]))
     assert title_of(beside) == title_of(alone)
-    assert "may not be compared with each other" not in beside
+    assert "must not be compared with each other" not in beside
     assert "Throughput alone" in beside and "Samples/s of every process" in beside
 
 

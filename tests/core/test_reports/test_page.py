@@ -262,7 +262,7 @@ def test_own_and_official_results_never_share_a_table(tmp_path: Path) -> None:
         ["Org · example"],
     ]
     page = Page(render_report(ReportContent(results=sets), now=NOW))
-    assert "2 problems that may not be compared" in page.text
+    assert "2 benchmarks, whose times must not be compared" in page.text
     assert "Verification by MLCommons is not known here: no log says" in page.text
     for table in re.findall(r"<table.*?</table>", page.html, re.DOTALL):
         assert not ("verification not known here" in table and ">tiny<" in table)

@@ -275,6 +275,12 @@ def test_a_head_names_the_few_values_of_an_axis_and_counts_many(axes: dict[str, 
     assert differing_words(ReportContent(sweeps=(sweep,))) == expected
 
 
+def test_a_placeholder_is_nothing_that_differs(tmp_path: Path) -> None:
+    base = measure(tmp_path / "base", "throughput", rates(2000), **{"a.org": "SUBMISSION_ORG_PLACEHOLDER", "a.b": 1})
+    new = measure(tmp_path / "new", "throughput", rates(5400), **{"a.org": "Example", "a.b": 2})
+    assert head_of(page_of(base, new)[1])["Differs"] == "a.b: 1 → 2"
+
+
 def test_sides_without_names_are_called_by_the_one_setting_that_differs(tmp_path: Path) -> None:
     key = "runtime.implementation"
     base = measure(tmp_path / "base", "throughput", rates(2000), **{key: "reference"})
