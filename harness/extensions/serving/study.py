@@ -4,14 +4,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from harness.extensions.serving.bound import most_per_s
 from harness.extensions.serving.config import ServeConfig
 from harness.foundation.study import make_check, make_study, make_table
 from harness.foundation.virtual_clock import ServiceTimes, Traffic, Workers, answer_alone, percentile_of, simulate
-from reports.text.formatting import duration
+from reports.text.formatting import duration, percent
 from rules.benchmarks.loader import Benchmark
 from rules.records.study import Origin, Parameter, Scalar, Source, StudyCheck, StudyRecord
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
+_Row = tuple[float | None, ...]
+"""Rate in queries/s, utilisation, mean latency in s, and that at each of `PERCENTILES`."""
+_FULL = 0.999
+"""Share of what the workers can do from which they are called fully busy."""
 _BESIDE_SERVE = (
     "Its calls were timed one after another, while no query waited. 'serve' has LoadGen ask the model itself, under "
     "load. Each rests on what else the system did meanwhile, which both have on record: beside other work the "
@@ -29,21 +34,26 @@ def make_queue_study(
     workers: Workers,
     overhead_s: float | None,
 ) -> StudyRecord:
-    """Simulate equal traffic at each of `rates`, rising, in queries per second; latencies are with LoadGen's
-    overhead, where that was measured.
+    """Simulate equal traffic at each of `rates`, rising, in queries per second, at least one of which the workers can
+    answer; latencies are with LoadGen's overhead, where that was measured.
 
-    The check is Little's law at half the highest rate: queries that are there, on average over time, are the rate
-    times the mean latency.
+    Rates at which the workers are fully busy are left out: such a queue grows without end, and latencies of it would
+    only say how many queries were simulated. The check is Little's law at half the highest rate: queries that are
+    there, on average over time, are the rate times the mean latency.
     """
     mean_s = float(answer_alone(traffic, service, workers).mean())
-    rows, most = [], None
-    for rate in rates:
+    full_per_s = most_per_s(traffic, service, workers)
+    if workers.max_items is None:
+        full_per_s = min(full_per_s, workers.count / mean_s)
+    stable = [rate for rate in rates if rate < _FULL * full_per_s]
+    rows, best = list[_Row](), None
+    for rate in stable:
         latencies_s = simulate(traffic, rate, service, workers) + (overhead_s or 0.0)
-        if serve.limit_s is not None and percentile_of(latencies_s, serve.share) <= serve.limit_s:
-            most = rate
         at = (percentile_of(latencies_s, percentile / 100) for percentile in PERCENTILES)
         utilisation = rate * mean_s / workers.count if workers.max_items is None else None
         rows.append((rate, utilisation, float(latencies_s.mean()), *at))
+        if serve.limit_s is not None and percentile_of(latencies_s, serve.share) <= serve.limit_s:
+            best = rows[-1]
     columns: tuple[tuple[str, str, Origin], ...] = (
         ("Queries/s", "queries/s", "given"),
         ("Utilisation", "share", "computed"),
@@ -52,25 +62,28 @@ def make_queue_study(
     )
     return make_study(
         "queue",
-        _answer(benchmark, serve, most, rows),
+        _answer(benchmark, serve, best, rows, full_per_s),
         benchmark,
         seed=seed,
         parameters=_list_parameters(serve, mean_s, overhead_s, workers, len(traffic.items)),
         tables=(make_table("Equal traffic at every rate", columns, rows),),
         findings=[_BESIDE_SERVE] if overhead_s is None else [],
-        checks=(_check_little(rates[-1] / 2, traffic, service, workers),),
+        checks=(_check_little(stable[-1] / 2, traffic, service, workers),),
     )
 
 
 def _answer(
-    benchmark: Benchmark, serve: ServeConfig, most: float | None, rows: Sequence[tuple[float | None, ...]]
+    benchmark: Benchmark, serve: ServeConfig, best: _Row | None, rows: Sequence[_Row], full_per_s: float
 ) -> str:
     """Say in one line the highest rate within the limit, simulated; without a limit the latency at the lowest."""
     if serve.limit_s is not None:
         promise = f"within {serve.limit_s * 1e3:g} ms at p{serve.percentile:g}, simulated"
-        if most is None:
+        if best is None:
             return f"{benchmark.name}: no rate of these is {promise}"
-        return f"{benchmark.name}: {most:,.4g} queries/s is the highest of these rates {promise}"
+        rate, utilisation, *_ = best
+        busy = "" if utilisation is None else f", {percent(utilisation)} busy,"
+        unbound = f"; it is the highest rate asked below {full_per_s:,.4g}, where the workers are fully busy"
+        return f"{benchmark.name}: {rate:,.4g} queries/s{busy} stays {promise}{unbound if best is rows[-1] else ''}"
     rate, _, mean_s, *_ = rows[0]
     assert rate is not None and mean_s is not None
     return f"{benchmark.name}: a query takes {duration(mean_s)} on average at {rate:,.4g} queries/s, simulated"

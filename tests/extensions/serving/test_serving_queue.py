@@ -288,5 +288,32 @@ def test_the_table_of_the_virtual_clock_is_a_study_that_keeps_littles_law(worker
         assert (origins["Queries/s"], origins["Utilisation"], origins["p95"]) == ("given", "computed", "simulated")
 
 
+@pytest.mark.parametrize(
+    ("workers", "limit_ms", "said"),
+    (
+        (
+            Workers(),
+            1e6,
+            "98 queries/s, 98.0 % busy, stays within 1e+06 ms at p95, simulated; it is",
+        ),
+        (Workers(), 40, "50 queries/s, 50.0 % busy, stays within 40 ms at p95, simulated"),
+        (Workers(count=2), 1e6, "100 queries/s, 50.0 % busy, stays within 1e+06 ms at p95, simulated; it is"),
+        (Workers(max_items=1), 1e6, "98 queries/s stays within 1e+06 ms at p95, simulated; it is"),
+        (Workers(), 1, "no rate of these is within 1 ms at p95, simulated"),
+    ),
+)
+def test_a_rate_that_keeps_the_workers_fully_busy_is_no_answer(workers: Workers, limit_ms: float, said: str) -> None:
+    serve, service = parse_serve({"target_latency_ms": limit_ms}), constant(0.01)
+    full = 100.0 * workers.count
+    rates = sorted((50.0, 98.0, 100.0, full, full * 1.002))
+    study = make_queue_study(
+        load_benchmark("dlrm_tiny"), serve, 1, rates, draw_traffic(500, (1,), service, 1), service, workers, None
+    )
+    (table,) = study.tables
+    assert study.title.startswith(f"dlrm_tiny: {said}")
+    assert study.title.endswith("fully busy") is said.endswith("it is")
+    assert [row[0] for row in table.rows] == [rate for rate in dict.fromkeys(rates) if rate < full]
+
+
 def decode_study(text: str) -> StudyRecord:
     return convert(json.loads(text), StudyRecord)
