@@ -12,7 +12,7 @@ from rules.logs.text import printable
 _ICONS = {"error": "✕", "warning": "▲", "info": "ℹ"}
 MAX_OPEN = 8
 NOT_MET = "not met: "
-"""How a heading begins that names a rule by what it demands, which alone would read as if that held."""
+"""How words begin that name rules by what they demand, which alone would read as if that held."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,11 +71,11 @@ def group_findings(
 
 
 def broken_rules(findings: Sequence[Finding], severity: Severity) -> str:
-    """'against CA101 (evaluations come as often as the benchmark says)': the rules that findings of one severity are
-    of, the first of many; empty where there are none."""
+    """'demanded but not met: CA101 (evaluations come as often as the benchmark says)': the rules that findings of one
+    severity are of, the first of many; empty where there are none."""
     found = (each for each in findings if each.severity == severity)
     rules = list(dict.fromkeys(f"{short(each.code, 20)} ({short(each.title)})" for each in found))
-    return f"against {names(rules)}" if rules else ""
+    return f"demanded but {NOT_MET}{names(rules)}" if rules else ""
 
 
 def _number(entries: Sequence[PlacedFinding]) -> int:

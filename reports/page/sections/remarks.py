@@ -59,9 +59,9 @@ def refusal_words(refused: Sequence[Result]) -> str:
 
 
 def _errors(findings: Sequence[Finding]) -> str:
-    """'10 errors against CA101 (evaluations come as often as the benchmark says)'; empty without errors."""
+    """'10 errors; demanded but not met: CA101 (evaluations come as often as the benchmark says)'; empty without."""
     errors = [finding for finding in findings if finding.severity == "error"]
-    return f"{plural(count_problems(errors)['error'], 'error')} {broken_rules(errors, 'error')}" if errors else ""
+    return f"{plural(count_problems(errors)['error'], 'error')}; {broken_rules(errors, 'error')}" if errors else ""
 
 
 def level_name(verdict: Verdict) -> str:

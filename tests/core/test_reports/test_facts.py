@@ -11,6 +11,7 @@ from report_builder import write_run_set
 
 from reports.comparison.sources import results_to_compare
 from reports.page.figures.times import time_chart
+from reports.page.sections.remarks import group_warnings
 from reports.page.sections.verdict import headline, key_numbers
 from reports.parts.score import describe_score
 from reports.render.terminal import render_terminal
@@ -132,6 +133,9 @@ def test_the_end_of_a_run_names_the_rules_that_it_breaks(tmp_path: Path) -> None
     for severity in ("error", "warning"):
         codes = list(dict.fromkeys(each.code for each in result.verdict.findings if each.severity == severity))
         assert codes and all(f"{code} (" in said for code in codes[:3]), severity
+        assert f"{severity}s demanded but not met: {codes[0]} (" in said, "a rule's name alone reads as if it held"
+    first = next(each for each in result.verdict.findings if each.severity == "error")
+    assert f"; demanded but not met: {first.code} ({first.title})" in group_warnings([result])[0]
 
 
 def test_each_folder_is_shown_once_and_each_name_is_its_own(tmp_path: Path) -> None:

@@ -42,7 +42,8 @@ def page(sets: tuple[Result, ...]) -> Page:
 @pytest.mark.slow
 def test_an_invalid_set_is_the_first_thing_in_the_box(sets: tuple[Result, ...]) -> None:
     warnings, *_ = [block for block in verdict_section(sets, "g").blocks if isinstance(block, Bullets)]
-    assert warnings.items[0].startswith(f"{INVALID_LABEL}: INVALID by the rules: 10 errors against HP101 (")
+    words = "INVALID by the rules: 10 errors; demanded but not met: HP101 ("
+    assert warnings.items[0].startswith(f"{INVALID_LABEL}: {words}")
 
 
 @pytest.mark.slow
@@ -57,7 +58,7 @@ def test_an_invalid_submission_is_named_at_each_of_its_sets(rounds: Path, tmp_pa
     sets = gather([top], second_opinion=False)
     assert {result.outcome for result in sets} == {"valid"}
     (warnings,) = [block for block in verdict_section(sets, "g").blocks if isinstance(block, Bullets)]
-    assert "in the submission NVIDIA, which is INVALID: 1 error against SU201 (" in warnings.items[0]
+    assert "in the submission NVIDIA, which is INVALID: 1 error; demanded but not met: SU201 (" in warnings.items[0]
 
 
 @pytest.mark.slow
