@@ -184,6 +184,7 @@ def render(
 def make_request(verb: str, arguments: Mapping[str, Any]) -> "Request":
     """Make the request that the arguments of a function ask for: those of the command line under the same names."""
     from harness.experiment.request import Request, as_text
+    from harness.run_sets.names import led_to, results_folder
     from rules.records.kinds import PLACES
 
     members = {name: value for name, value in arguments.items() if value is not None}
@@ -191,13 +192,15 @@ def make_request(verb: str, arguments: Mapping[str, Any]) -> "Request":
     members["kinds"] = {**members.get("kinds", {}), **kinds}
     if "axes" in members:
         members["axes"] = [f"{key}={','.join(map(as_text, values))}" for key, values in members["axes"].items()]
+    for name in ("beside", "weights"):
+        if name in members:
+            members[name] = led_to(str(members[name]), results_folder())
     for name in ("beside", "matmul", "data", "output"):
         if name in members:
             members[name] = Path(members[name])
     members["python"] = program_path(members.get("python"))
-    for name in ("benchmark", "weights"):
-        if name in members:
-            members[name] = str(members[name])
+    if "benchmark" in members:
+        members["benchmark"] = str(members["benchmark"])
     return Request(verb=verb, overrides=read_settings(members.get("settings")), **members)
 
 

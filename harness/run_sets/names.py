@@ -50,6 +50,19 @@ def find_named(name: str, results: Path) -> list[Path]:
     return [path for path in sets_of(results) if name in names_of(path)]
 
 
+def led_to(word: str, *results: Path) -> str:
+    """Return a word that means a set, or SET:RUN, with the folder in place of a link such as `latest`, which may lead
+    to another set by the time the word is read again. It is looked for as a path, then by name in `results`."""
+    for name in filter(None, (word, word.rpartition(":")[0])):
+        for path in (Path(name), *(folder / name for folder in results)):
+            with suppress(OSError):  # what cannot be read is no link that we know
+                if path.is_symlink():
+                    return f"{path.parent / path.readlink()}{word[len(name) :]}"
+            if os.path.lexists(path):
+                return word
+    return word
+
+
 def refuse_missing(paths: Iterable[Path]) -> None:
     """Raise InputError for the first word that is neither a path nor a set's name, with the names that are near it.
 

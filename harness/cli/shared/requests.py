@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -119,8 +119,29 @@ def _find_beside(beside: Path, output: Path) -> Path:
     return found[0] if found else beside
 
 
+def _lasting_words(words: Sequence[str], output: Path | None) -> list[str]:
+    """Return the command line with the folder of each set that it names by a link, as `latest` soon is another."""
+    from harness.run_sets.names import led_to, results_folder
+
+    places = [results_folder(), *([] if output is None else [output])]
+    names_set = {
+        flag: isinstance(option.type, ResultPath) or option.name == "weights"
+        for option in click.get_current_context().command.params
+        if isinstance(option, click.Option) and not option.is_flag
+        for flag in option.opts
+    }
+    lasting = list(words)
+    for at, word in enumerate(words):
+        option, equals, value = word.partition("=") if word.startswith("--") else (words[at - 1], "", word)
+        if at and value and names_set.get(option, not equals):  # what no option takes is an argument
+            lasting[at] = f"{option if equals else ''}{equals}{led_to(value, *places)}"
+    return lasting
+
+
 def read_request(verb: str, benchmark: str | None, given: Mapping[str, Any], **more: Any) -> Request:
     """Make the request that a command line makes of its options; `more` is what it makes of others."""
+    from harness.run_sets.names import led_to
+
     source = click.get_current_context().get_parameter_source("benchmark")
     members = {name: value for name, value in given.items() if name in Request.__dataclass_fields__}
     kinds = {
@@ -128,8 +149,9 @@ def read_request(verb: str, benchmark: str | None, given: Mapping[str, Any], **m
         for name, value in given.items()
         if name.startswith("kind_") and value is not None and value is not False
     }
-    if members.get("beside") is not None and members.get("output") is not None:
-        members["beside"] = _find_beside(members["beside"], members["output"])
+    if (beside := members.get("beside")) is not None:
+        beside = beside if members.get("output") is None else _find_beside(beside, members["output"])
+        members["beside"] = Path(led_to(str(beside)))
     overrides = [*collect_overrides(given), *more.pop("overrides", ())]
     return Request(
         **{
@@ -139,7 +161,7 @@ def read_request(verb: str, benchmark: str | None, given: Mapping[str, Any], **m
             "kinds": kinds,
             "data": given["data_root"],
             "overrides": overrides,
-            "typed": ["dlrmbench", *sys.argv[1:]],
+            "typed": ["dlrmbench", *_lasting_words(sys.argv[1:], members.get("output"))],
             **more,
         }
     )

@@ -14,12 +14,16 @@ from records_builder import group_content, write_group
 from report_builder import write_run_set
 from seams import READING, reading
 
+from harness.api import make_request
 from harness.cli import cli
 from harness.cli.shared.options import ResultPath
 from harness.cli.shared.requests import _find_beside
+from harness.experiment.request import Request
 from harness.run_sets.names import find_named, link_latest, names_to_give
 from rules.benchmarks.loader import load_benchmark
 from rules.records.experiment import not_one_set
+
+LAST = "dlrm_tiny-new-20260102T000000Z-2"
 
 
 @pytest.fixture
@@ -126,6 +130,40 @@ def test_latest_leads_to_the_newest_set_and_is_not_listed_beside_it(command: Any
     assert (results / "latest").resolve() == results / "dlrm_tiny-new-20260102T000000Z-2"
     assert "dlrm_tiny-new" in command("score", "latest")[1]
     assert len(past_sets(results)) == 4
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        ("versus latest --threads 2", "versus {set} --threads 2"),
+        ("versus -q made/latest --name latest", "versus -q {set} --name latest"),
+        ("versus new --threads 2", "versus new --threads 2"),
+        ("run --beside latest --name=latest", "run --beside {set} --name=latest"),
+        ("run dlrm_tiny --beside=made/latest", "run dlrm_tiny --beside={set}"),
+        ("serve dlrm_tiny --weights latest:1@2", "serve dlrm_tiny --weights {set}:1@2"),
+    ],
+)
+def test_a_command_that_names_latest_is_kept_with_the_set_that_it_was(
+    typed: str, kept: str, command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next set takes the name, so that the words that were typed would mean that one."""
+    requests: list[Request] = []
+    for module in ("harness.cli.run", "harness.extensions.serving.serve"):
+        monkeypatch.setattr(f"{module}.start_and_show", lambda request, **_: requests.append(request))
+    results = tmp_path / "made"
+    (results / LAST).mkdir(parents=True)
+    link_latest(results / LAST)
+    monkeypatch.setenv("DLRMBENCH_OUTPUT", str(results))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["dlrmbench", *typed.split()])
+    code, _, err = command(*typed.split())
+    (request,) = requests
+    place = Path("made") / LAST if "made/" in typed else results / LAST
+    assert (code, err) == (0, "")
+    assert request.command() == ["dlrmbench", *kept.format(set=place).split()]
+    assert request.beside in (place, Path("new"), None)
+    asked = make_request("run", {"beside": "latest", "weights": "latest:0"})
+    assert (asked.beside, asked.weights) == (results / LAST, f"{results / LAST}:0")
 
 
 def test_a_file_called_latest_is_left_alone(tmp_path: Path) -> None:
