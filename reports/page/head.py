@@ -12,7 +12,7 @@ from reports.page.content import ReportContent
 from reports.page.sections.differences import MOST_DIFFERING
 from reports.page.sections.verdict import processor_words, system_words
 from reports.parts.load import environment_words
-from reports.results.provenance import order_in_pair
+from reports.results.provenance import order_in_pair, seeded_command, with_seed
 from reports.results.records import brief_commit
 from reports.results.result import Result
 from reports.text.formatting import epoch_ms, names, plural, printable, utc
@@ -55,7 +55,7 @@ def provenance_of_result(result: Result) -> Provenance:
     return Provenance(
         machine=_with_numbers(system_words(result), record),
         moments_ms=moments,
-        command="" if record is None else record.command,
+        command="" if record is None else seeded_command(record, result.place),
         code=""
         if record is None
         else _code_words(record.harness_version, record.environment, result.several_commits),
@@ -128,9 +128,7 @@ def command_of_study(study: StudyRecord) -> str:
     """Return the command that makes a study again: as it was typed, with the seed where that was drawn."""
     if study.made is None:
         return ""
-    command = study.made.command
-    is_seeded = study.seed is None or any(word.partition("=")[0] == "--seed" for word in command.split())
-    return command if is_seeded else f"{command} --seed {study.seed}"
+    return study.made.command if study.seed is None else with_seed(study.made.command, study.seed)
 
 
 def page_head(content: ReportContent) -> tuple[Fact, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from reports.text.formatting import distinct_labels, printable
 from rules.benchmarks.loader import canonical_sha256
 from rules.records.codec import Damage
-from rules.records.experiment import Group, is_table, read_group
+from rules.records.experiment import ExperimentRecord, Group, is_table, read_experiment, read_group
 from rules.records.run_set import RunSetRecord
 from rules.tree.result_set import real_path
 
@@ -95,6 +95,26 @@ def pair_of(folder: Path | None) -> str | None:
     """Return the name of the pair that a folder is one side of."""
     group = group_of(folder)
     return None if group is None or not group.is_pair else printable(group.file.parent.name, 80)
+
+
+def search_of(folder: Path | None) -> ExperimentRecord | None:
+    """Return the search in whose folder the pair of a set is, and whose command made both; None of any other set."""
+    if pair_of(folder) is None:
+        return None
+    assert folder is not None
+    record = read_experiment(real_path(folder).parent.parent)
+    return record if isinstance(record, ExperimentRecord) and record.reads_as == "trials" else None
+
+
+def with_seed(command: str, seed: int) -> str:
+    """Return the command with a seed that it does not name; what is not on record stays empty."""
+    return command if not command or "--seed" in command.replace("=", " ").split() else f"{command} --seed {seed}"
+
+
+def seeded_command(record: RunSetRecord, folder: Path | None) -> str:
+    """Return the command that made a set, with its seed where that was drawn; of a search's pair the search's."""
+    made = search_of(folder) or record
+    return with_seed(made.command, made.base_seed)
 
 
 def order_in_pair(folder: Path | None) -> int:

@@ -14,15 +14,13 @@ from reports.facts.energy import explain_missing, explain_ranks
 from reports.facts.reference_points import own_definition
 from reports.page.figures.detail import detail_words, detailed
 from reports.parts.cost import energy_records
-from reports.results.provenance import order_in_pair, pair_of
+from reports.results.provenance import order_in_pair, pair_of, search_of, seeded_command, with_seed
 from reports.results.records import commit_of
 from reports.results.result import Result
 from reports.text.formatting import MISSING, count, names, plural, printable
 from rules.logs.text import printable as escape_controls
 from rules.records.codec import encode
-from rules.records.experiment import ExperimentRecord, read_experiment
 from rules.records.run_set import MATMUL_FILE, RunSetRecord
-from rules.tree.result_set import real_path
 
 MAX_OPEN = 3
 MAX_VALUES = 300
@@ -87,26 +85,12 @@ def _commands(member: Result) -> Iterator[Block]:
         yield Prose(text="With that, the same runs again:")
     matmul = None if record.choice is None else record.choice.matmul
     lines = [f"export {name}={shlex.quote(value)}" for name, value in (variables | _spinning(record)).items()]
-    search = _search_of(member.place)
-    command = _with_seed(record, member.place) if search is None else _seeded(search.command, search.base_seed)
+    is_of_search = search_of(member.place) is not None
+    command = seeded_command(record, member.place) if is_of_search else _with_seed(record, member.place)
     yield Command(text="\n".join([*lines, command]))
     if matmul is not None:
         words = f"{MATMUL_FILE}, which says how {plural(len(matmul.products), 'matrix product')} are computed"
         yield Fold(summary=words, blocks=(Command(text=encode(matmul).rstrip()),))
-
-
-def _search_of(place: Path | None) -> ExperimentRecord | None:
-    """Return the search in whose folder the pair of a set is, and whose command made both; None of any other set."""
-    if pair_of(place) is None:
-        return None
-    assert place is not None
-    record = read_experiment(real_path(place).parent.parent)
-    return record if isinstance(record, ExperimentRecord) and record.reads_as == "trials" else None
-
-
-def _seeded(command: str, seed: int) -> str:
-    """The command with a seed that it does not name."""
-    return command if "--seed" in command.replace("=", " ").split() else f"{command} --seed {seed}"
 
 
 def _with_seed(record: RunSetRecord, place: Path | None) -> str:
@@ -115,7 +99,7 @@ def _with_seed(record: RunSetRecord, place: Path | None) -> str:
     words = record.command.replace("=", " ").split()
     asked = {words[at + 1] for at, word in enumerate(words[:-1]) if word in ("-n", "--runs", "--processes")}
     runs = [] if record.until is not None or asked == {str(record.num_runs)} else ["-n", str(record.num_runs)]
-    command = _seeded(" ".join([record.command, *runs]), record.base_seed)
+    command = with_seed(" ".join([record.command, *runs]), record.base_seed)
     if pair_of(place) is not None and order_in_pair(place) == 0:
         return command
     choice, chosen, threads = record.choice, list[str](), record.config.get("runtime.threads")

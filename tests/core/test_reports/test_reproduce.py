@@ -15,6 +15,7 @@ from records_builder import read_data
 from report_builder import write_run_set
 
 from reports.page.content import ReportContent
+from reports.page.head import provenance_of_result
 from reports.page.report import render_report
 from reports.results.logs import gather
 from rules.benchmarks.loader import load_benchmark
@@ -45,6 +46,9 @@ def test_the_command_to_copy_makes_the_same_runs(
 ) -> None:
     root = write_run_set(tmp_path / "set", changes={"command": command, "base_seed": 77, **changes})
     assert reproduced(root) == [expected]
+    (result,) = gather([root], second_opinion=False)
+    made = provenance_of_result(result).command
+    assert made == (command if "--seed" in command else f"{command} --seed 77")
 
 
 @pytest.mark.parametrize(
