@@ -48,8 +48,8 @@ class PageView:
     dek: str
     badges: tuple[Badge, ...]
     tags: tuple[str, ...]
-    is_trained: bool
-    """Whether anything on it was trained to a target."""
+    eyebrow: str
+    """What kind of page it is, above its title."""
     groups: tuple[GroupView, ...]
     glossary: tuple[Fact, ...]
     rules: tuple[Fact, ...]

@@ -94,7 +94,7 @@ def build_page(
         footnotes=footnotes([result.standing for result in sets]),
         colophon=colophon(now or datetime.now(UTC)),
         data=data,
-        is_trained=bool(sets) or any(sweep.is_of_runs for sweep in gathered.sweeps),
+        eyebrow=_eyebrow(gathered),
         sweeps=(*leads, *sweeps[:num_laws], *parts),
         others=(*profiles, *(section for kind, section in studies if not details_of(kind).is_answer)),
     )
@@ -196,6 +196,17 @@ def _unfinished(results: Sequence[Result]) -> str:
     command = shlex.join(["dlrmbench", "resume", str(folder)])
     word = "processes" if is_in_processes(group.kind) else "runs"
     return f"; unfinished: {num_done} of {num_planned} {word}, '{printable(command)}' goes on"
+
+
+def _eyebrow(gathered: ReportContent) -> str:
+    """Say what kind of page it is: by the strongest of what it shows."""
+    if gathered.sets or any(sweep.is_of_runs for sweep in gathered.sweeps):
+        return "training to a quality target"
+    if gathered.measured or gathered.sweeps or any(details_of(study.kind).is_answer for study in gathered.studies):
+        return "measured without a quality target"
+    if gathered.profiles:
+        return "a profile" if len(gathered.profiles) == 1 else "profiles"
+    return "a study: nothing was trained"
 
 
 def _kinds(gathered: ReportContent) -> set[str]:

@@ -64,7 +64,7 @@ def render_history(
             footnotes=(),
             colophon=colophon(now or datetime.now(UTC)),
             data=embed_json({"changes": to_builtins(change_rows(lines))}),
-            is_trained=any(line.points[0].result.is_logged for line in lines),
+            eyebrow="a history",
             others=(
                 PageSection(id="changes", heading="Changes", name="Changes", blocks=changes),
                 *(_section(line, f"line{number}") for number, line in enumerate(drawn, start=1)),

@@ -156,10 +156,11 @@ def test_a_page_may_be_a_profile_alone_or_beside_runs(tmp_path: Path) -> None:
     alone = write_profile(tmp_path / "alone", document())
     page = Page(write_report([alone], tmp_path / "alone.html").read_text(encoding="utf-8"))
     assert "Profile: dlrm_tiny, reference" in page.text
+    assert "dlrmbench · a profile" in page.text and "a study" not in page.text
     beside = write_profile(write_run_set(tmp_path / "beside"), document())
     page = Page(write_report([beside], tmp_path / "beside.html").read_text(encoding="utf-8"))
     assert "Profile: dlrm_tiny, reference" in page.text
-    assert "Every run" in page.text
+    assert "Every run" in page.text and "dlrmbench · training to a quality target" in page.text
     assert page.unclosed == []
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))

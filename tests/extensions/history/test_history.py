@@ -81,7 +81,7 @@ def test_the_page_counts_every_set_that_is_on_no_line_and_explains_its_words(res
     assert {point.result.label for line in lines for point in line.points} == {"whole", "measured"}
     assert num_left_out == 5  # part, empty, under_way, bad, lost
     page = Page(render_history(lines, num_left_out)).text
-    assert "5 sets on no line" in page
+    assert "5 sets on no line" in page and "dlrmbench · a history" in page
     assert "sets on no line" not in Page(render_history(lines, 0)).text
     assert all(TERMS[word] in page for word in ("Line", "Change", "Interval"))
 
