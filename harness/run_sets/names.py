@@ -56,8 +56,9 @@ def led_to(word: str, *results: Path) -> str:
     for name in filter(None, (word, word.rpartition(":")[0])):
         for path in (Path(name), *(folder / name for folder in results)):
             with suppress(OSError):  # what cannot be read is no link that we know
-                if path.is_symlink():
-                    return f"{path.parent / path.readlink()}{word[len(name) :]}"
+                for link in (path, *(above for above in path.parents if above.name == LATEST)):
+                    if link.is_symlink():
+                        return f"{link.parent / link.readlink() / path.relative_to(link)}{word[len(name) :]}"
             if os.path.lexists(path):
                 return word
     return word

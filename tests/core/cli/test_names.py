@@ -137,6 +137,7 @@ def test_latest_leads_to_the_newest_set_and_is_not_listed_beside_it(command: Any
     [
         ("versus latest --threads 2", "versus {set} --threads 2"),
         ("versus -q made/latest --name latest", "versus -q {set} --name latest"),
+        ("versus made/latest/base", "versus {set}/base"),
         ("versus new --threads 2", "versus new --threads 2"),
         ("run --beside latest --name=latest", "run --beside {set} --name=latest"),
         ("run dlrm_tiny --beside=made/latest", "run dlrm_tiny --beside={set}"),
@@ -151,7 +152,7 @@ def test_a_command_that_names_latest_is_kept_with_the_set_that_it_was(
     for module in ("harness.cli.run", "harness.extensions.serving.serve"):
         monkeypatch.setattr(f"{module}.start_and_show", lambda request, **_: requests.append(request))
     results = tmp_path / "made"
-    (results / LAST).mkdir(parents=True)
+    (results / LAST / "base").mkdir(parents=True)
     link_latest(results / LAST)
     monkeypatch.setenv("DLRMBENCH_OUTPUT", str(results))
     monkeypatch.chdir(tmp_path)
@@ -161,7 +162,7 @@ def test_a_command_that_names_latest_is_kept_with_the_set_that_it_was(
     place = Path("made") / LAST if "made/" in typed else results / LAST
     assert (code, err) == (0, "")
     assert request.command() == ["dlrmbench", *kept.format(set=place).split()]
-    assert request.beside in (place, Path("new"), None)
+    assert request.beside in (place, place / "base", Path("new"), None)
     asked = make_request("run", {"beside": "latest", "weights": "latest:0"})
     assert (asked.beside, asked.weights) == (results / LAST, f"{results / LAST}:0")
 
