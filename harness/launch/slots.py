@@ -91,7 +91,7 @@ class Slot:
     """The GPUs that its processes see, as CUDA_VISIBLE_DEVICES names them; empty where they use none."""
     stop: Stop = field(default_factory=Stop)
     stays: list[_Stay] = field(default_factory=list)
-    """Of workers in all slots, which share this list."""
+    """Stays of workers in all slots, which share this list."""
 
     @property
     def variables(self) -> dict[str, str]:

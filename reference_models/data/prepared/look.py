@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 MOST_ROWS = 1 << 17
 """Rows of each split that an AUC is taken of: the first so many."""
 _TELLING = 0.9
-"""Of what labels that are ranked by themselves have beyond an AUC of 0.5: of 0 and 1, an AUC of 0.95."""
+"""Share of what labels that are ranked by themselves have beyond an AUC of 0.5: for 0 and 1, an AUC of 0.95."""
 _CHANCE = 3.0
 """Standard errors by which shares of positives must differ, beyond what a few rows do by chance."""
 _DIFFERENT = 0.2

@@ -32,7 +32,7 @@ NUM_LATER_UPDATES = 100
 SLACK = (1.1, 2.0)
 """Range of the memory of all devices over the bytes of the tables, of the tasks that a policy learns from."""
 MOST_TABLES, MOST_DEVICES = 100, 16
-"""Of the largest tasks that a policy learns from: what an update takes grows with both."""
+"""Tables and devices of the largest tasks that a policy learns from: what an update takes grows with both."""
 NUM_DRAWN = 16
 """Plans that are drawn of a task beside the likeliest."""
 _NUM_FEATURES, _POOL_SIZE = 4 + NUM_REUSE_BINS, 256

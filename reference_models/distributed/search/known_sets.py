@@ -37,7 +37,7 @@ class KnownSets:
     seconds: Seconds
     """By either half of the rounds, [sets, 2]; both are the same where nothing was measured."""
     alone: Mapping[Table, Sequence[float]]
-    """Of each table that a set has, likewise: 2 values in seconds."""
+    """The same of each table that a set has: 2 values in seconds."""
     spread: float = 0.0
     """How far apart the rounds of a set lay, as a fraction of their median: the sets' median; 0 of modelled costs."""
 

@@ -19,7 +19,7 @@ _HALF_OF_ROUND = (0, 1, 1, 0, 0, 1, 1, 0)
 """The half that each round counts in: a drift that is even in time falls on both alike."""
 _LEARNING_RATE, _EPS = 0.01, 1e-8
 _LOOKUP_BYTES = 64
-"""Of a lookup its id, row and bag, what both are sorted by, and a sorted copy."""
+"""Bytes of a lookup: its id, row and bag, what both are sorted by, and a sorted copy."""
 _Key = tuple[Table, int]
 """A table, and which of the equal ones of its set."""
 _Form = tuple[int, Optimizer]

@@ -141,7 +141,6 @@ def test_latest_leads_to_the_newest_set_and_is_not_listed_beside_it(command: Any
         ("versus new --threads 2", "versus new --threads 2"),
         ("run --beside latest --name=latest", "run --beside {set} --name=latest"),
         ("run dlrm_tiny --beside=made/latest", "run dlrm_tiny --beside={set}"),
-        ("serve dlrm_tiny --weights latest:1@2", "serve dlrm_tiny --weights {set}:1@2"),
     ],
 )
 def test_a_command_that_names_latest_is_kept_with_the_set_that_it_was(
@@ -149,8 +148,7 @@ def test_a_command_that_names_latest_is_kept_with_the_set_that_it_was(
 ) -> None:
     """The next set takes the name, so that the words that were typed would mean that one."""
     requests: list[Request] = []
-    for module in ("harness.cli.run", "harness.extensions.serving.serve"):
-        monkeypatch.setattr(f"{module}.start_and_show", lambda request, **_: requests.append(request))
+    monkeypatch.setattr("harness.cli.run.start_and_show", lambda request, **_: requests.append(request))
     results = tmp_path / "made"
     (results / LAST / "base").mkdir(parents=True)
     link_latest(results / LAST)

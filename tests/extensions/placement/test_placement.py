@@ -420,7 +420,7 @@ def test_tasks_have_an_interval_of_the_improvement(tmp_path: Path) -> None:
     assert [name for name, row in rows.items() if row["From"] is None] == [base]
     for name in set(rows) - {base}:
         pairs = zip(placement.found[base], placement.found[name], strict=True)
-        interval = mean_interval([1 - other.cost_s / one.cost_s for one, other in pairs])
+        interval = mean_interval([other.cost_s / one.cost_s - 1 for one, other in pairs])
         assert interval is not None
         assert (rows[name]["From"], rows[name]["To"]) == pytest.approx((interval.low, interval.high))
     assert base in placement.study.findings[0]

@@ -15,8 +15,10 @@ from sweep_builder import FastWorkers
 from waiting import needs_two_cpus
 
 from harness.cli import cli
+from harness.experiment.request import Request
 from harness.extensions.serving import loadgen
 from harness.foundation.errors import ExitCode, exit_code_of
+from harness.run_sets.names import link_latest
 from reports import frames
 from reports.schemas import DOCUMENTS
 from rules.records.codec import decode, json_schema
@@ -118,3 +120,20 @@ def test_a_sweep_that_trains_nothing_whole_keeps_no_weights(
     words = ["sweep", "dlrm_tiny", "--keep-weights", *kind, "--axis", "runtime.threads=1,2"]
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == ExitCode.USAGE and "trains nothing whole" in done.output
+
+
+def test_a_command_that_serves_weights_of_latest_is_kept_with_the_set_that_it_was(
+    command: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests: list[Request] = []
+    monkeypatch.setattr(
+        "harness.extensions.serving.serve.start_and_show", lambda request, **_: requests.append(request)
+    )
+    (tmp_path / "made" / "newest").mkdir(parents=True)
+    link_latest(tmp_path / "made" / "newest")
+    monkeypatch.setenv("DLRMBENCH_OUTPUT", str(tmp_path / "made"))
+    typed = ["serve", "dlrm_tiny", "--weights", "latest:1@2"]
+    monkeypatch.setattr("sys.argv", ["dlrmbench", *typed])
+    assert command(*typed)[0] == 0
+    (request,) = requests
+    assert request.command() == ["dlrmbench", *typed[:3], f"{tmp_path / 'made' / 'newest'}:1@2"]
