@@ -13,9 +13,10 @@ Command = Callable[..., tuple[int, str, str]]
 
 def test_a_set_is_measured_again_beside_a_change_of_it(call: Command, workers: FastWorkers, tmp_path: Path) -> None:
     assert call("run", "dlrm_tiny", "--throughput", 4, "--threads", 1, "--name", "base")[0] == 0
-    code, _, err = call("versus", "base", "--threads", 2, "--seed", 3)
+    code, _, err = call("versus", "base", "--set", "train.global_batch_size=1024", "--seed", 3)
     assert code == 0, err
-    assert [spec["tables"]["runtime"]["threads"] for spec in workers.launches] == [1] * 5 + [1, 2, 2, 1] * 2 + [1, 2]
+    asked = [spec["tables"]["train"]["global_batch_size"] for spec in workers.launches]
+    assert asked == [512] * 5 + [512, 1024, 1024, 512] * 2 + [512, 1024]
     (pair,) = (folder for folder in made_in(tmp_path / "results") if folder.name.startswith("beside-"))
     record = read_experiment(pair)
     assert isinstance(record, ExperimentRecord) and [each.label for each in record.configurations] == ["base", "new"]
