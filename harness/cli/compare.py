@@ -111,13 +111,9 @@ def compare(
     from reports.results.published import asked_table
     from reports.views.comparison import comparison_blocks
     from reports.views.published import among_blocks
-    from rules.logs.text import printable
-    from rules.records.experiment import not_one_set
 
     if not news and reference is None:
-        said = not_one_set(base)
-        group = "" if said is None else f" {printable(str(base))} {said}"
-        raise click.UsageError(f"Missing argument 'NEW...': give one, or --with NAME.{group}")
+        raise _base_alone(base)
     if is_published(reference) and form in ("json", "csv"):
         raise click.UsageError("--with published is text, or a page of 'report'. Leave --format out.")
     refuse_missing((base, *news))
@@ -147,6 +143,16 @@ def compare(
     for command in more_runs((base, *news), comparisons):
         click.echo(f"more runs, to be looked at once, when all are made: {command}", err=True)
     return ExitCode.DONE if fail_on == "never" else _gate(comparisons, fail_on)
+
+
+def _base_alone(base: Path) -> click.UsageError:
+    """Make the error of a comparison with nothing, which says what a base is that is several sets."""
+    from rules.logs.text import printable
+    from rules.records.experiment import not_one_set
+
+    said = not_one_set(base)
+    group = "" if said is None else f" {printable(str(base))} {said}"
+    return click.UsageError(f"Missing argument 'NEW...': give one, or --with NAME.{group}")
 
 
 def _gate(comparisons: Sequence["Comparison"], fail_on: str) -> ExitCode:

@@ -314,7 +314,6 @@ def prepare_files(
             },
             sha256=data.sha256,
         )
-        done_s = time.monotonic()
         return PreparedDataset(
             folder=folder,
             dataset_sha256=digest,
@@ -327,12 +326,17 @@ def prepare_files(
             positives=positives,
             looks=tuple(looks),
             soft=soft,
-            stages_s={
-                "parsing": parsed_s - started_s,
-                "numbering": numbered_s - parsed_s,
-                "writing": done_s - numbered_s,
-            },
+            stages_s=_time_stages(started_s, parsed_s, numbered_s),
         )
+
+
+def _time_stages(started_s: float, parsed_s: float, numbered_s: float) -> dict[str, float]:
+    """Return the seconds of each stage, of which the last ends now; the arguments are of the monotonic clock."""
+    return {
+        "parsing": parsed_s - started_s,
+        "numbering": numbered_s - parsed_s,
+        "writing": time.monotonic() - numbered_s,
+    }
 
 
 def _describe(
