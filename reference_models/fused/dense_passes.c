@@ -134,6 +134,8 @@ static inline __attribute__((always_inline)) void multiply_pairs(
     const int64_t stride = (f + 2 * LANES - 1) / (2 * LANES) * (2 * LANES);
     for (int64_t j = 0; j < f; j++)
         for (int64_t k = 0; k < d; k++) columns[k * stride + j] = features[j * d + k];
+    /* What a stack held before may be subnormal numbers, by which an Intel CPU multiplies far more slowly. */
+    for (int64_t k = 0; k < d; k++) memset(columns + k * stride + f, 0, (stride - f) * sizeof(float));
     float *out = all;
     for (int64_t i = 0; i < f; i += 4) {
         const float *x[4];
