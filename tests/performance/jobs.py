@@ -28,8 +28,8 @@ CRITEO_MULTI_HOT = [
 HOT = [3, 2, 1, 2, 6, 1, 1, 1, 1, 7, 3, 8, 1, 6, 9, 5, 1, 1, 1, 12, 100, 27, 10, 3, 1, 1]
 ZIPF_EXPONENT = 1.05
 LEARNING_RATE = 1e-4
-"""At which B's loss stays near its first. At 0.01 it grows to hundreds, gradients become subnormal numbers, and an Intel CPU
-computes single steps ten times slower: whose, is chance."""
+"""Keeps B's loss near its first value. At 0.01 it grows to hundreds and gradients become subnormal numbers, with
+which an Intel CPU computes some steps ten times slower."""
 
 
 @dataclass(frozen=True, slots=True)
