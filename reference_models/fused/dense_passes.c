@@ -126,16 +126,45 @@ void adagrad(
     }
 }
 
+/* The columns [d, stride] of features [f, d]: those from f on are zero, since what a stack held before may be subnormal
+ * numbers, by which some CPUs multiply far more slowly. */
+static inline __attribute__((always_inline)) void transpose(
+    const float *features, int64_t f, const int64_t d, int64_t stride, float *columns)
+{
+#if LANES == 16  /* one instruction shuffles two vectors; else one by one is faster */
+    for (int64_t j = 0; j < stride; j += LANES)
+        for (int64_t c = 0; c < d; c += LANES) {
+            lanes square[LANES] = {{0}};
+            for (int64_t r = 0; r < LANES && j + r < f; r++) square[r] = *(const lanes *)(features + (j + r) * d + c);
+#pragma GCC unroll 4
+            for (int s = 1; s < LANES; s *= 2) {  /* exchange the blocks of s off the diagonal of each of 2 s */
+                lane_places low, high;
+                for (int k = 0; k < LANES; k++) low[k] = k & s ? LANES + k - s : k, high[k] = low[k] + s;
+#pragma GCC unroll 16
+                for (int r = 0; r < LANES; r++)
+                    if (!(r & s)) {
+                        const lanes a = square[r], b = square[r + s];
+                        square[r] = __builtin_shuffle(a, b, low);
+                        square[r + s] = __builtin_shuffle(a, b, high);
+                    }
+            }
+#pragma GCC unroll 16
+            for (int64_t r = 0; r < LANES; r++) *(lanes *)(columns + (c + r) * stride + j) = square[r];
+        }
+#else
+    for (int64_t j = 0; j < f; j++)
+        for (int64_t k = 0; k < d; k++) columns[k * stride + j] = features[j * d + k];
+    for (int64_t k = 0; k < d; k++) memset(columns + k * stride + f, 0, (stride - f) * sizeof(float));
+#endif
+}
+
 /* One sample's products of pairs of its features [f, d], f (f - 1) / 2 of them, row by row of the lower triangle. */
 static inline __attribute__((always_inline)) void multiply_pairs(
     const float *features, int64_t f, const int64_t d, float *pairs)
 {
     float columns[MAX_WIDTH * MAX_FEATURES], rows[4][MAX_FEATURES], all[MAX_FEATURES * MAX_FEATURES / 2 + 64];
     const int64_t stride = (f + 2 * LANES - 1) / (2 * LANES) * (2 * LANES);
-    for (int64_t j = 0; j < f; j++)
-        for (int64_t k = 0; k < d; k++) columns[k * stride + j] = features[j * d + k];
-    /* What a stack held before may be subnormal numbers, by which an Intel CPU multiplies far more slowly. */
-    for (int64_t k = 0; k < d; k++) memset(columns + k * stride + f, 0, (stride - f) * sizeof(float));
+    transpose(features, f, d, stride, columns);
     float *out = all;
     for (int64_t i = 0; i < f; i += 4) {
         const float *x[4];
@@ -161,35 +190,53 @@ static inline __attribute__((always_inline)) void multiply_pairs(
     memcpy(pairs, all, f * (f - 1) / 2 * sizeof(float));
 }
 
-/* Gradients of one sample's features from those of its pairs' products. */
+/* Gradients of one sample's features from those of its pairs' products.
+ *
+ * Eight vectors are summed at a time: of eight features where a feature is one vector, else of four. Product (i, j)
+ * stands in the lower triangle alone; what is above the diagonal is read there, but for the blocks on the diagonal,
+ * which are made whole. */
 static inline __attribute__((always_inline)) void differentiate_pairs(
     const float *features, const float *pairs, int64_t f, const int64_t d, float *gradients)
 {
-    float square[(MAX_FEATURES + 3) * MAX_FEATURES];
-    const int64_t stride = MAX_FEATURES;
-    for (int64_t i = 0; i < f; i++) {
-        memcpy(square + i * stride, pairs, i * sizeof(float));
-        pairs += i;
-        square[i * stride + i] = 0;
-    }
-    for (int64_t i = 1; i < f; i++)
-        for (int64_t j = 0; j < i; j++) square[j * stride + i] = square[i * stride + j];
-    for (int64_t r = f; r < (f + 3) / 4 * 4; r++) memset(square + r * stride, 0, f * sizeof(float));
-    for (int64_t i = 0; i < f; i += 4)
-        for (int64_t c = 0; c < d; c += 2 * LANES > d ? LANES : 2 * LANES) {
-            const int64_t next = 2 * LANES > d ? c : c + LANES;
-            lanes sum[4][2] = {{{0}}};
+    enum { STRIDE = MAX_FEATURES + LANES };
+    float lower[(MAX_FEATURES + 8) * STRIDE], all[MAX_FEATURES * MAX_FEATURES / 2 + LANES];
+    const int many = d > LANES ? 4 : 8, wide = d > LANES ? 2 : 1;
+    const int64_t last = (f + many - 1) / many * many;
+    memcpy(all, pairs, f * (f - 1) / 2 * sizeof(float));
+    const float *row = all;
+    for (int64_t i = 0; i < f; row += i, i++)  /* whole lanes: what is beyond a row's end is not read */
+        for (int64_t c = 0; c < i; c += LANES) *(lanes *)(lower + i * STRIDE + c) = *(const lanes *)(row + c);
+    for (int64_t i = f; i < last; i++) memset(lower + i * STRIDE, 0, last * sizeof(float));
+    for (int64_t i = 0; i < last; i += many)
+        for (int64_t r = i; r < i + many; r++) {
+            lower[r * STRIDE + r] = 0;
+            for (int64_t c = i; c < r; c++) lower[c * STRIDE + r] = lower[r * STRIDE + c];
+        }
+    for (int64_t i = 0; i < last; i += many)
+        for (int64_t c = 0; c < d; c += wide * LANES) {
+            lanes sum[8] = {{0}};
+            const float *left = lower + i * STRIDE, *below = lower + i;
             for (int64_t j = 0; j < f; j++) {
-                const lanes a = *(const lanes *)(features + j * d + c), b = *(const lanes *)(features + j * d + next);
-                const float *g = square + i * stride + j;
-#pragma GCC unroll 4
-                for (int64_t r = 0; r < 4; r++) sum[r][0] += g[r * stride] * a, sum[r][1] += g[r * stride] * b;
+                const lanes a = *(const lanes *)(features + j * d + c);
+                const lanes b = *(const lanes *)(features + j * d + c + (wide - 1) * LANES);
+                if (j < i + many)
+#pragma GCC unroll 8
+                    for (int r = 0; r < many; r++) {
+                        sum[r] += left[r * STRIDE + j] * a;
+                        if (wide == 2) sum[many + r] += left[r * STRIDE + j] * b;
+                    }
+                else
+#pragma GCC unroll 8
+                    for (int r = 0; r < many; r++) {
+                        sum[r] += below[j * STRIDE + r] * a;
+                        if (wide == 2) sum[many + r] += below[j * STRIDE + r] * b;
+                    }
             }
-#pragma GCC unroll 4
-            for (int64_t r = 0; r < 4; r++)
+#pragma GCC unroll 8
+            for (int r = 0; r < many; r++)
                 if (i + r < f) {
-                    *(lanes *)(gradients + (i + r) * d + c) = sum[r][0];
-                    *(lanes *)(gradients + (i + r) * d + next) = sum[r][1];
+                    *(lanes *)(gradients + (i + r) * d + c) = sum[r];
+                    if (wide == 2) *(lanes *)(gradients + (i + r) * d + c + LANES) = sum[many + r];
                 }
         }
 }

@@ -9,6 +9,7 @@
 #define LANES 8
 #endif
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t lane_places __attribute__((vector_size(4 * LANES)));
 
 #define OF_WIDTH(call) \
     if (d == 16) { call(16); } else if (d == 32) { call(32); } else if (d == 64) { call(64); } else { call(128); }
