@@ -1,1 +1,1 @@
-"""Runs benchmarks and wires the other packages together. Nothing imports it."""
+"""The harness: runs benchmarks and connects the other packages, none of which imports it."""

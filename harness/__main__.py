@@ -1,4 +1,4 @@
-"""`python -m harness` is `dlrmbench`, also where torchrun starts it as a rank."""
+"""Entry point of `python -m harness`, which is `dlrmbench`."""
 
 import os
 import sys

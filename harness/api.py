@@ -1,11 +1,11 @@
-"""dlrmbench from Python: `from harness import api`. What the command line does, as functions that stay.
+"""Python API of dlrmbench: `from harness import api`. Its functions do what the command line does, and are stable.
 
-`run` and `sweep` start fresh processes and return the folder of what they made, `resume` completes it;
-`results`, `compare` and `render` read such folders, anyone's result directories and logs; the first two also files of
-`report --format json`. Settings are the keys of `--set`; neither the environment's `DLRMBENCH_` variables nor a
-configuration file is read. What a caller can correct is raised as HarnessError, ConfigError, DefinitionError,
-DatasetError or InputError, with the command line's own message; a run that misses its target is a result, no error.
-What extensions add is found here, too.
+`run` and `sweep` start fresh processes and return the folder of their results, `resume` completes it; `results`,
+`compare` and `render` read such folders, other result directories and logs; the first two also files of `report
+--format json`. Settings are the keys of `--set`; neither the environment's `DLRMBENCH_` variables nor a configuration
+file is read. Errors that the caller can correct are HarnessError, ConfigError, DefinitionError, DatasetError or
+InputError, with the command line's own message; a run that misses its target is a result, not an error. Functions of
+extensions are attributes of this module, too.
 """
 
 import os
@@ -30,7 +30,7 @@ __all__ = ["Frames", "compare", "render", "results", "resume", "run", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
-    """Find a function that an extension adds. Raises AttributeError where none does."""
+    """Return a function that an extension adds. Raises AttributeError where there is none of that name."""
     if (place := find_places("functions").get(name)) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return load_place(place)
@@ -58,18 +58,18 @@ def run(
     quiet: bool = True,
     kinds: Mapping[str, int | None] | None = None,
 ) -> Path:
-    """Train a benchmark to its target `runs` times, judge, score and report; returns the set's folder below `output`.
+    """Train a benchmark to its target `runs` times, judge, score and report; return the set's folder below `output`.
 
     `benchmark` is a name or the path of a definition, dlrm_small by default, `settings` such as {"runtime.threads":
-    2}; `throughput` measures samples/s over so many steps instead, `quality` AUC (or accuracy) and log loss after so
-    many samples, both in at least 5 processes. `until` adds runs, to `max_runs` at most, until the mean time to train
-    is known to that fraction, such as 0.03; `keep_weights` keeps what each run ends with; `matmul` is a file as of
-    --matmul; `kinds` asks for any kind of measurement, as {"throughput": 20}, with None where its option takes no
-    number. The page is `report.html` in the folder. `resume` completes an interrupted set.
+    2}; `throughput` measures samples/s over that many steps instead, `quality` AUC (or accuracy) and log loss after
+    that many samples, both in at least 5 processes. `until` adds runs, to `max_runs` at most, until the mean time to
+    train is known to that fraction, such as 0.03; `keep_weights` keeps the final weights of each run; `matmul` is a
+    file as for --matmul; `kinds` requests any kind of measurement, such as {"throughput": 20}, with None where its
+    option takes no number. The page is `report.html` in the folder. `resume` completes an interrupted set.
 
-    With the folder of a set as `beside`, its configuration is measured again, by the interpreter `python` where that
-    is given, and in turns with it the new one: that configuration with `settings`, or `benchmark` with them. The
-    folder that is returned then holds the two sets `base` and `new`, to be compared.
+    With the folder of a set as `beside`, its configuration is measured again (by the interpreter `python` if given),
+    alternately with a new one: that configuration with `settings`, or `benchmark` with them. The returned folder then
+    holds the two sets `base` and `new`, to be compared.
     """
     return start(make_request("run", locals()))
 
@@ -93,10 +93,10 @@ def sweep(
     quiet: bool = True,
     kinds: Mapping[str, int | None] | None = None,
 ) -> Path:
-    """Run a benchmark in every combination of the axes' values, interleaved, with shared seeds; returns the folder.
+    """Run a benchmark in every combination of the axes' values, interleaved, with shared seeds; return the folder.
 
     `axes` are keys with their values, such as {"runtime.threads": [1, 2]}; the other arguments are those of `run`.
-    Runs that fail are recorded in experiment.json and leave the others alone; `report.html` in the folder shows all.
+    Failed runs are recorded in experiment.json and do not stop the others; `report.html` in the folder shows all.
     """
     return start(make_request("sweep", locals()))
 
@@ -110,11 +110,11 @@ def resume(
     python: str | Path | None = None,
     quiet: bool = True,
 ) -> Path:
-    """Complete a set, sweep, pair or measurement as it was begun, or have it hold `runs`; returns `folder`.
+    """Complete a set, sweep, pair or measurement as it began, or grow it to `runs`; return `folder`.
 
-    Finished runs are kept. `models` and `implementations` are those of the set that are not dlrmbench's own, which
-    run only where they are given again, as does `python`, the interpreter of a pair's base. A set that other code
-    began is gone on with, after a warning of Python's.
+    Finished runs are kept. `models` and `implementations` name the set's own code that is not dlrmbench's, which runs
+    only where it is named again, as does `python`, the interpreter of a pair's base. A set that other code began is
+    continued after a Python warning.
     """
     from harness.experiment.context import Context, Watcher
     from harness.experiment.finish import write_pages
@@ -135,8 +135,8 @@ def resume(
 def results(*paths: str | Path, benchmark_file: str | Path | None = None, second_opinion: bool = False) -> Frames:
     """Read all results at or below `paths`, each a path or the name of a set in the results folder, as frames.
 
-    The names are those of the command line: the folder's, what --name gave, or `latest`. All else is as
-    `reports.frames.read` says.
+    Names are those of the command line: the folder's, the one given by --name, or `latest`. See `reports.frames.read`
+    for the frames.
     """
     return frames.read(*map(_find, paths), benchmark_file=benchmark_file, second_opinion=second_opinion)
 
@@ -144,12 +144,13 @@ def results(*paths: str | Path, benchmark_file: str | Path | None = None, second
 def compare(
     base: str | Path, *news: str | Path, min_effect: float | None = None, confidence: float = CONFIDENCE
 ) -> Any:
-    """Compare each of `news` with `base`, paths or names of sets; the DataFrame of `reports.frames.compare`."""
+    """Compare each of `news` with `base`, paths or names of sets; return the DataFrame of
+    `reports.frames.compare`."""
     return frames.compare(_find(base), *map(_find, news), min_effect=min_effect, confidence=confidence)
 
 
 def _find(given: str | Path) -> Path:
-    """Return the path, or the folder of the set of that name. Raises InputError for neither, or several."""
+    """Return a path, or the folder of the set with that name. Raises InputError for an unknown or ambiguous name."""
     from harness.run_sets.names import find_named, refuse_missing, results_folder
 
     if os.path.lexists(given):
@@ -164,10 +165,10 @@ def _find(given: str | Path) -> Path:
 def render(
     *paths: str | Path, output: str | Path | None = None, title: str | None = None, second_opinion: bool = True
 ) -> Path:
-    """Write all results at or below `paths` as one page, or as JSON, CSV or Markdown by the ending of `output`.
+    """Write all results at or below `paths` as one page, or as JSON, CSV or Markdown by the suffix of `output`.
 
-    Returns `output`, by default report.html here, which appears whole or not at all: in place of a link of that name
-    unless it is given. Raises InputError where a path holds nothing.
+    Returns `output`, by default report.html in the current folder, which is written atomically; the default replaces
+    a link of that name. Raises InputError where a path holds no results.
     """
     from reports.page.content import gather_everything
     from reports.page.report import FORMATS, PAGE_NAME, render_report, write_unnamed, write_whole
@@ -182,7 +183,7 @@ def render(
 
 
 def make_request(verb: str, arguments: Mapping[str, Any]) -> "Request":
-    """Make the request that the arguments of a function ask for: those of the command line under the same names."""
+    """Make the request of an API call from its arguments, which have the same names as on the command line."""
     from harness.experiment.request import Request, as_text
     from harness.run_sets.names import led_to, results_folder
     from rules.records.kinds import PLACES
@@ -205,7 +206,7 @@ def make_request(verb: str, arguments: Mapping[str, Any]) -> "Request":
 
 
 def start(request: "Request") -> Path:
-    """Make a new experiment, complete it and write its page; returns its folder."""
+    """Make a new experiment, complete it and write its page; return its folder."""
     from harness.experiment.context import Context
     from harness.experiment.create import create
     from harness.experiment.expand import expand

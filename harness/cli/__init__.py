@@ -1,4 +1,4 @@
-"""The command line: a group that imports a command's module only when it is asked for, and one error boundary."""
+"""The command line: a group that imports a command's module only when it is used, and one error boundary."""
 
 import atexit
 import gc
@@ -55,7 +55,7 @@ CORE_COMMANDS: Mapping[str, Verb] = {
     ),
     "data": Verb("harness.cli.data:data", "Generate, prepare and verify datasets.", "Data", True),
 }
-"""The core's verbs, each with its line of --help, so that --help imports nothing else."""
+"""Verbs of the core, each with its line of --help, so that --help imports nothing else."""
 HEADINGS = ("Run", "Judge and show", "Look", "Data", "Plan and model")
 COMMANDS = with_extensions(CORE_COMMANDS, "verbs")
 SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -72,7 +72,7 @@ Exit codes: 0 done, 1 internal error, 2 usage, 3 rules violated, 4 target not re
 
 
 class LazyGroup(click.Group):
-    """Loads a verb's module on use, so that --help and light verbs stay free of torch and pandas."""
+    """Group that imports a verb's module on use, so that --help and light verbs avoid importing torch and pandas."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -149,14 +149,14 @@ class Termination(BaseException):
 
 
 def _printable_lines(text: str) -> str:
-    """Escape what names of files may do to a terminal; a message has lines of its own."""
+    """Escape terminal control characters, which file names may contain, but keep a message's line breaks."""
     from rules.logs.text import printable
 
     return "\n".join(map(printable, text.split("\n")))
 
 
 def _folded(text: str) -> str:
-    """Break lines at blanks where standard error is a terminal; paths and commands stay whole."""
+    """Wrap lines at blanks where standard error is a terminal; paths and commands stay whole."""
     if not sys.stderr.isatty():
         return text
     from harness.foundation.status_line import folded
@@ -165,7 +165,7 @@ def _folded(text: str) -> str:
 
 
 def _stream_of(error: Exception) -> str:
-    """Name the stream that an error of writing is of, where it is one's (disk full): the error names files alone."""
+    """Return the name of the standard stream that could not be written (disk full), with a colon; empty for files."""
     trace = error.__traceback__ if isinstance(error, OSError) and error.filename is None else None
     while trace is not None:
         if trace.tb_frame.f_code is click.echo.__code__:
@@ -179,7 +179,8 @@ def _raise_terminated(signum: int, frame: FrameType | None) -> NoReturn:
 
 
 def fill_closed_streams() -> None:
-    """Fill the place of a standard stream that is closed (`2>&-`), which the next file to be opened would take."""
+    """Open the null device in place of a closed standard stream (`2>&-`), whose number the next opened file would
+    get."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

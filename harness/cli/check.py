@@ -1,4 +1,4 @@
-"""check and score: judge logs and result directories, score result directories."""
+"""`check` and `score`: judge logs and result directories, score result directories."""
 
 import sys
 from collections import Counter
@@ -37,7 +37,7 @@ _MAX_NAMED = 3
 
 
 def _explained() -> Iterator[str]:
-    """Name what --explain takes: every rule, every family, and all."""
+    """Yield the arguments of --explain: every family of rules, every rule, and all."""
     from rules.checks.rule import family_of
     from rules.judge.families import all_rules
 
@@ -203,7 +203,7 @@ def score(
 
 
 def _print_published(judged: "Sequence[JudgedSet]") -> None:
-    """Print the table of published results, and say on standard error which sets are not in it, and why."""
+    """Print the table of published results; name the omitted sets and the reasons on standard error."""
     from reports.parts.score import results_of_sets
     from reports.results.published import make_published
     from rules.records.codec import encode
@@ -216,9 +216,9 @@ def _print_published(judged: "Sequence[JudgedSet]") -> None:
 
 @contextmanager
 def spooled_input(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
-    """Replace '-' by a file that holds standard input, as long as the block lasts.
+    """Replace '-' by a file with the contents of standard input while the block runs.
 
-    A file, because a log is read as a stream of any length and the official checkers read files only.
+    A file is needed because logs may be of any length and the official checkers read files only.
     """
     if STANDARD_INPUT not in paths:
         yield tuple(paths)
@@ -237,9 +237,9 @@ def spooled_input(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
 
 
 def echo_skipped(skipped: Sequence[SkippedFile]) -> None:
-    """Say on standard error what looks like a result and was passed over.
+    """Report files that look like results but were not judged on standard error.
 
-    Few are named each; more of one reason are one line, with a count of each folder.
+    A few are named each; more files with the same reason are one line, with a count per folder.
     """
     by_reason: dict[str, list[Path]] = {}
     for item in skipped:
@@ -258,6 +258,6 @@ def echo_skipped(skipped: Sequence[SkippedFile]) -> None:
 
 
 def show_judging(line: StatusLine, least: int, num_done: int, num_logs: int) -> None:
-    """Show how many logs are judged, where there are at least `least`."""
+    """Show how many logs have been judged, where there are at least `least`."""
     if num_logs >= least:
         line.show_count(num_done, num_logs, "logs judged")

@@ -1,4 +1,4 @@
-"""compare, diff: results against each other."""
+"""`compare` and `diff`: compare results with each other."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 
 def effect(text: str) -> tuple[float, str | None]:
-    """Read '3%' or '0.03' of a ratio, '0.001auc' on a scale of differences: (value, unit), None for a fraction's."""
+    """Parse '3%' or '0.03' of a ratio, or '0.001auc' of a difference, as (value, unit); the unit of a fraction is
+    None."""
     number = text.strip().rstrip(ascii_letters)
     return fraction(number or text), text.strip()[len(number) :] or None
 
 
 def confidence_level(text: str) -> float:
-    """Read '95%' or '0.95'. Raises BadParameter."""
+    """Parse '95%' or '0.95'. Raises BadParameter."""
     value = fraction(text)
     if not 0.5 <= value <= 0.9999:
         raise click.BadParameter(f"{text!r}: expected a confidence from 50% to 99.99%, such as 95% or 0.95.")
@@ -146,7 +147,7 @@ def compare(
 
 
 def _base_alone(base: Path) -> click.UsageError:
-    """Make the error of a comparison with nothing, which says what a base is that is several sets."""
+    """Make the error for a comparison without NEW; where BASE is a group of sets, it explains that."""
     from rules.logs.text import printable
     from rules.records.experiment import not_one_set
 
@@ -156,7 +157,8 @@ def _base_alone(base: Path) -> click.UsageError:
 
 
 def _gate(comparisons: Sequence["Comparison"], fail_on: str) -> ExitCode:
-    """Return the exit code of a gate. Raises HarnessError with why it does not pass where no verdict says so."""
+    """Return the exit code of a gate. Raises HarnessError with the reason where it fails without a regression's
+    verdict."""
     if rejected := [comparison for comparison in comparisons if comparison.invalid_sides]:
         raise HarnessError(_why_rejected(rejected[0]), ExitCode.COMPLIANCE)
     if any(comparison.is_regression for comparison in comparisons):
@@ -175,7 +177,8 @@ def _why_rejected(comparison: "Comparison") -> str:
 
 
 def _why_not_excluded(comparison: "Comparison") -> str:
-    """What the exit code says, and the number of pairs that should tell, with their command where there is one."""
+    """Return the message for an open regression, with the number of pairs that should decide it, and their
+    command."""
     from reports.comparison.wording import effect_text
 
     least = "" if comparison.whole is None else f" by {effect_text(comparison.min_effect, comparison.whole)} or more"
@@ -192,10 +195,10 @@ def _why_not_excluded(comparison: "Comparison") -> str:
 
 
 def more_runs(paths: Sequence[Path], comparisons: Sequence["Comparison"]) -> list[str]:
-    """Return commands that add the runs which inconclusive comparisons of our own sets take, where they can grow.
+    """Return commands that add the runs which inconclusive comparisons of own sets need, where the sets can grow.
 
-    Of sets that were measured one after the other none: runs do not narrow what drift may do, pairs in turns do, and
-    the comparison says so itself.
+    Sets that were measured one after the other get none: more runs do not reduce the drift between them, pairs
+    measured alternately do, and the comparison itself says so.
     """
     from reports.results.records import read_run_set
     from rules.logs.text import printable
@@ -216,7 +219,7 @@ def more_runs(paths: Sequence[Path], comparisons: Sequence["Comparison"]) -> lis
 
 
 def _effect_on(side: "Result", value: float, unit: str | None) -> float:
-    """The smallest effect, where its unit is that of what is compared; else a UsageError."""
+    """Return the smallest effect of interest; raise UsageError where its unit does not fit the compared quantity."""
     from reports.comparison.factor import factor_of
 
     compared = factor_of(side.quantities[0])

@@ -1,4 +1,4 @@
-"""`data generate`, `prepare`, `verify` and `predict`: datasets, outside of results and shared between runs."""
+"""`data generate`, `prepare`, `verify` and `predict`: datasets, kept apart from results and shared between runs."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -21,14 +21,14 @@ _MANY_VALUED = ("--train", "--eval")
 
 
 class ManyFilesCommand(HelpedCommand):
-    """A command whose --train and --eval take several values each, as a shell's `day_*` gives them."""
+    """Command whose --train and --eval take several values each, as a shell expands `day_*`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, spread_values(args))
 
 
 def spread_values(args: list[str]) -> list[str]:
-    """Write `--train a b` as `--train a --train b`."""
+    """Rewrite `--train a b` as `--train a --train b`."""
     spread: list[str] = []
     option: str | None = None
     for position, word in enumerate(args):
@@ -320,9 +320,9 @@ def predict(
 
 
 def _verify_published(files: Mapping[str, int], published: Mapping[str, str]) -> None:
-    """Compare files, given by path with their sizes, with the MD5 that is published of each.
+    """Compare the MD5 of files, given by path with their sizes, with the published ones, by file name.
 
-    Raises DatasetError (exit 8) for one that differs.
+    Raises DatasetError (exit 8) for a file that differs.
     """
     from reference_models.data.store.manifest import file_md5
     from reference_models.process.errors import DatasetError
@@ -342,9 +342,9 @@ def _verify_published(files: Mapping[str, int], published: Mapping[str, str]) ->
 
 
 def _is_ready(folder: Path, config: "DataConfig", *, may_replace: bool | None = None) -> bool:
-    """Return whether the dataset is there. A damaged one is not, unless it may not be replaced: DatasetError then.
+    """Return whether the dataset is complete; raise DatasetError for a damaged one where `may_replace` is False.
 
-    What becomes of a damaged one is said where `may_replace` is given.
+    Where `may_replace` is given, the replacement of a damaged dataset is announced.
     """
     from reference_models.data.registry import open_dataset
     from reference_models.data.store.manifest import MANIFEST

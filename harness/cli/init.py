@@ -1,4 +1,4 @@
-"""`init`: begin a definition, or a model, of one's own."""
+"""`init`: begin a definition, or a model, of the user's own."""
 
 import os
 import shlex
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _PARAMETERS = "data.parameters."
 _MODEL_TARGET = 0.87
-"""An AUC on dlrm_tiny's data that the example of a model reaches within its epoch."""
+"""Target AUC on dlrm_tiny's data that the example model reaches within its epoch."""
 
 
 @verb("dlrmbench init ./mine.toml --from-columns clicks.csv", "dlrmbench init --model my.py", name="init")
@@ -131,7 +131,8 @@ def init(
 
 
 def _guess_columns(path: Path, name: str, overrides: Sequence["Override"]) -> "Guess":
-    """Guess the columns of a file, or of a folder's part files by the first one; its rows are counted for all."""
+    """Guess the columns of a file, or of a folder's first part file; the number of rows is estimated for all
+    parts."""
     from reference_models.data.columns.guess import guess_columns
     from reference_models.process.open_file import list_parts, refuse_irregular
 
@@ -146,8 +147,10 @@ def _guess_columns(path: Path, name: str, overrides: Sequence["Override"]) -> "G
 
 
 def _begin_model(file: Path, definition: Path, begin: Callable[..., str]) -> str:
-    """Write the example of a model to `file`; return the definition's text, which its keys are in. Nothing stays of a
-    file whose definition cannot be made."""
+    """Write the example model to `file`; return the text of a definition with its keys.
+
+    The file is removed again where the definition cannot be made.
+    """
     from harness.foundation.files import write_text
     from reference_models.registry import pin_code
 

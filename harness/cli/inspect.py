@@ -1,4 +1,4 @@
-"""list, show, system, doctor: look at benchmarks and at this system; start nothing."""
+"""`list`, `show`, `system`, `doctor`: look at benchmarks and at this system, without running anything."""
 
 import os
 from collections.abc import Mapping

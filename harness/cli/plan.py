@@ -1,4 +1,4 @@
-"""`plan`: what a run would do, need and break."""
+"""`plan`: time, resources and rule violations of a run, before it is started."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`profile`: where a step's time goes, and how far from this system's limits."""
+"""`profile`: time of each phase of a training step, and its distance from this system's limits."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,11 +15,11 @@ from harness.foundation.errors import HarnessError
 from reports.render.forms import FORMS
 
 MAX_BATCH = 1 << 20
-"""Samples of a batch of --forward."""
+"""Largest batch of --forward, in samples."""
 
 
 def count_list(text: str) -> tuple[int, ...]:
-    """Read whole numbers of at least 1, with commas between them. Raises BadParameter."""
+    """Parse comma-separated whole numbers of at least 1. Raises BadParameter."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdigit() and 0 < int(word) <= MAX_BATCH for word in words):
         raise click.BadParameter(f"{text!r}: expected whole numbers of 1 to {MAX_BATCH:,}, such as 1,64,1024.")
@@ -112,7 +112,7 @@ def profile(
 def _profile_forward(
     request: Request, benchmarks: Sequence[str], sizes: Sequence[int] | None, form: str, say: Callable[[str], None]
 ) -> None:
-    """Profile answering, print it, and leave study.json and the page in a folder of their own."""
+    """Profile answering (forward passes), print it, and write study.json and the page to a new folder."""
     from harness.cli.shared.studies import keep_study
     from harness.experiment.study import measure_study
     from harness.measure.profile.forward import BATCH_SIZES, KIND

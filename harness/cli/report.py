@@ -160,7 +160,7 @@ def report(
 def _write_tables(
     paths: tuple[Path, ...], output: Path | None, output_format: str, ruleset: str | None, *, second_opinion: bool
 ) -> None:
-    """Write the tables alone: all that an exported file can be turned into, and all that Parquet holds."""
+    """Write only the tables: the formats for exported files, and Parquet."""
     from reports.page.exports import read_documents
     from reports.page.report import write_whole
     from reports.tables.documents import json_text

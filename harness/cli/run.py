@@ -1,4 +1,4 @@
-"""`run` and `resume`: train to the target, judge, score, report."""
+"""`run`, `versus` and `resume`: train to the target, judge, score, report."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""`schema`: JSON Schemas of what is read and written, and pages of reference, each by a name of its own."""
+"""`schema`: print JSON Schemas of input and output files, and reference pages, each by its name."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     import msgspec
 
 Entries = Mapping[str, tuple[str, Callable[[], Any]]]
-"""By name, a line about what it stands for and the function that returns it: a JSON Schema, or a page's text."""
+"""Printable items by name: a line of description, and the function that returns a JSON Schema or a page's text."""
 PAGES: Mapping[str, tuple[str, str, str]] = {
     "commands_page": ("harness.cli.shared.commands_page", "harness/cli/README.md", "every command with its options."),
     "rules_page": ("rules.judge.handbook", "rules/README.md", "every rule, with its fix and its source."),
     "columns_page": ("reports.tables.reference", "reports/tables/README.md", "every column of frames and files."),
     "keys_page": ("harness.config.reference", "rules/benchmarks/README.md", "every key of a definition."),
 }
-"""By name, the module whose `render_page` makes a page, the repository's file of it, and what it has."""
+"""Reference pages by name: the module whose `render_page` makes the page, its file in the repository, and its
+contents."""
 
 
 def _files() -> Entries:
@@ -74,11 +75,12 @@ GROUPS: Mapping[str, Callable[[], Entries]] = {
     "JSON Schema of a definition, for editors": _definitions,
     "page of reference, in Markdown": _pages,
 }
-"""Functions that return what can be printed, by what it is. Each imports what it needs when it is called."""
+"""Groups of printable items by their title: each function returns a group's items, and imports what it needs when
+called."""
 
 
 def list_names() -> list[str]:
-    """List all names, group by group."""
+    """Return all names, group by group."""
     return [name for entries in GROUPS.values() for name in entries()]
 
 

@@ -1,4 +1,4 @@
-"""`sweep`: many configurations, run interleaved, in one table."""
+"""`sweep`: run many configurations interleaved, and show them in one table."""
 
 from typing import Any
 

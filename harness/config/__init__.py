@@ -1,1 +1,1 @@
-"""From a name, a file and options to one resolved configuration."""
+"""Resolve a benchmark's name, a configuration file and options to one configuration."""

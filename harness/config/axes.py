@@ -1,4 +1,4 @@
-"""The axes of a sweep: from `--axis KEY=V1,V2` to the overrides of each configuration."""
+"""Axes of a sweep: from `--axis KEY=V1,V2` to the overrides of each configuration."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MAX_CONFIGURATIONS = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Axis:
-    """One key and its values in the order given; `texts` are the values as the user wrote them."""
+    """Key of an axis and its values in the order given; `texts` are the values as the user wrote them."""
 
     key: str
     values: tuple[Any, ...]
@@ -25,19 +25,20 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AxisPoint:
-    """One configuration of the matrix: by each axis' key its value, and that as the user wrote it."""
+    """One configuration of a sweep: the value of each axis by its key, parsed (`values`) and as the user wrote it
+    (`texts`)."""
 
     values: dict[str, Any]
     texts: dict[str, str]
 
     @property
     def label(self) -> str:
-        """'global_batch_size=512 threads=1': keys without their sections."""
+        """Label of the configuration, such as 'global_batch_size=512 threads=1': keys without their sections."""
         return " ".join(f"{key.partition('.')[2]}={text}" for key, text in self.texts.items())
 
     @property
     def folder_name(self) -> str:
-        """Return the name of the run set's folder: only characters that every file system takes."""
+        """Name of the run set's folder, of characters that every file system accepts."""
         words = "-".join(f"{key.partition('.')[2]}-{text}" for key, text in self.texts.items())
         return "".join(char if char.isascii() and (char.isalnum() or char in "_.-^") else "-" for char in words)[:100]
 
@@ -64,7 +65,7 @@ def read_axis(text: str, width_keys: Collection[str] = ()) -> Axis:
 
 
 def split_values(text: str) -> list[str]:
-    """Split at the commas outside brackets and quotes; blanks around values are dropped."""
+    """Split a list of values at its commas outside brackets and quotes; strip blanks around the values."""
     parts, depth, quote = [""], 0, ""
     for char in text:
         if quote:
@@ -83,7 +84,7 @@ def split_values(text: str) -> list[str]:
 
 
 def make_points(axes: Sequence[Axis]) -> tuple[AxisPoint, ...]:
-    """Combine all values, the last axis varying fastest. Raises ConfigError."""
+    """Combine the values of all axes, the last axis varying fastest. Raises ConfigError."""
     keys = [axis.key for axis in axes]
     if not axes:
         raise ConfigError("a sweep needs at least one --axis KEY=V1,V2.")
@@ -100,7 +101,7 @@ def make_points(axes: Sequence[Axis]) -> tuple[AxisPoint, ...]:
 
 
 def refuse_other_problems(axes: Sequence[Axis], benchmark: Benchmark) -> None:
-    """Raise ConfigError for an axis that changes the problem, so that times to its target could not be compared."""
+    """Raise ConfigError for an axis that changes the problem, since times to its target could not be compared."""
     free = [f"train.{key}" for key, rule in benchmark.closed.items() if rule.free] or ["nothing"]
     for axis in axes:
         check_known(Override(key=axis.key, value=axis.values[0], source=f"--axis {axis.key}"), benchmark.sections)
@@ -113,7 +114,7 @@ def refuse_other_problems(axes: Sequence[Axis], benchmark: Benchmark) -> None:
 
 
 def overrides_of(point: AxisPoint) -> list[Override]:
-    """List what this configuration sets; what follows from it is the model's to say."""
+    """List the overrides that a configuration of a sweep makes; the model derives what follows from them."""
     return [Override(key=key, value=value, source=f"--axis {key}") for key, value in point.values.items()]
 
 

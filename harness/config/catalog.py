@@ -1,4 +1,4 @@
-"""From a benchmark's name or file to its definition and its typed workload configuration."""
+"""Load a benchmark by name or file: its definition and its typed workload configuration."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,22 +27,22 @@ from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names, sh
 from rules.errors import DefinitionError
 
 MODEL_KEY = "model"
-"""The key of [runtime] in what a set keeps that names the file that has the model."""
+"""Key of [runtime] in a stored definition that names the file with the model."""
 GIVEN_BY_USER = "Code in a file is given by its user"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkloadConfig:
-    """The opaque sections of a definition, typed. `model` is what the named model's spec parses."""
+    """Typed sections of a definition that `rules` does not interpret. `model` is parsed by the named model's spec."""
 
     model_name: str
-    """Or the file that has it, pinned."""
+    """Name of the model, or its file with the file's digest."""
     model: Any
     data: DataConfig
     train: TrainConfig
     runtime: RuntimeConfig
     checkpoint: CheckpointConfig | None = None
-    """None where no checkpoint is made."""
+    """Checkpoints during training; None where none are made."""
 
     def spec(
         self,
@@ -51,7 +51,8 @@ class WorkloadConfig:
         matmul: MatmulChoice | None = None,
         id_maps: Mapping[int, Any] | None = None,
     ) -> WorkloadSpec:
-        """Return what an implementation builds one run from; `id_maps` where the definition has ids mapped."""
+        """Return the specification from which an implementation builds one run; `id_maps` where the definition maps
+        ids."""
         return WorkloadSpec(
             model=self.model,
             data=self.data if id_maps is None else replace(self.data, id_maps=id_maps),
@@ -68,17 +69,21 @@ class WorkloadConfig:
 
     @property
     def implementation(self) -> Implementation:
-        """The one that `runtime` names. Raises ConfigError when there is none of that name."""
+        """Implementation that `runtime.implementation` names. Raises ConfigError when none has that name."""
         return find_implementation(self.model_name, self.runtime.implementation)
 
     @property
     def code_label(self) -> str:
-        """What logs call the implementation, with the model's file where there is one."""
+        """Name of the implementation in logs, with the model's file where the model comes from a file."""
         name = label_of(self.runtime.implementation)
         return name if parse_place(self.model_name) is None else f"{name} of {label_of(self.model_name)}"
 
     def costs(self, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
-        """Compute costs; `num_embeddings` where only prepared data has the tables, ConfigError where nobody does."""
+        """Return the model's costs.
+
+        `num_embeddings` (rows of each table) is needed where only prepared data has the tables. Raises ConfigError
+        where neither the definition nor the argument has them.
+        """
         return self.model_spec.costs.model(self.model, self.data.mapped, num_embeddings)
 
     def estimate_memory(self, *, eval_samples: int, num_embeddings: Sequence[int] | None = None) -> MemoryEstimate:
@@ -89,22 +94,22 @@ class WorkloadConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """One benchmark as the harness runs it."""
+    """One benchmark with its definition and its workload configuration."""
 
     benchmark: Benchmark
     workload: WorkloadConfig
 
 
 def has_implementation(benchmark: Benchmark) -> bool:
-    """Return whether this program can train the benchmark: its model, on its data. Logs are judged either way."""
+    """Return whether this program can train the benchmark's model on its data. Logs can be judged either way."""
     is_readable = benchmark.status != "official" or benchmark.sections["data"].get("kind") in DATA_KINDS
     return is_model(benchmark.model) and is_readable
 
 
 def load_entry(name_or_path: str | Path, model: str | None = None) -> Entry:
-    """Load and validate one benchmark, its model from a file where one is given.
+    """Load and validate one benchmark, with its model from a file where `model` names one.
 
-    Raises DefinitionError that names the file and the field, ConfigError for what is no model's file.
+    Raises DefinitionError that names the file and the field, ConfigError where `model` names no file with a model.
     """
     benchmark = load_benchmark(name_or_path)
     place = None if model is None else pin_code(model)
@@ -112,7 +117,7 @@ def load_entry(name_or_path: str | Path, model: str | None = None) -> Entry:
 
 
 def load_data(name_or_path: str | Path) -> DataConfig:
-    """Load a benchmark's data alone, which needs no model. Raises DefinitionError."""
+    """Load the data section of a benchmark alone, without its model. Raises DefinitionError."""
     benchmark = load_benchmark(name_or_path)
     if benchmark.status == "official" and not has_implementation(benchmark):
         raise _no_implementation(benchmark)
@@ -123,7 +128,8 @@ def load_data(name_or_path: str | Path) -> DataConfig:
 
 
 def refuse_model_file(benchmark: Benchmark, place: str) -> None:
-    """Raise ConfigError where what is given is no file's object, or the definition's model is one of ours."""
+    """Raise ConfigError where `place` is not PATH.py:OBJECT, or the definition names a model that ships with
+    dlrmbench."""
     if not isinstance(place, str) or parse_place(place) is None:
         raise ConfigError(
             f"--model {place}: expected PATH.py:OBJECT. A model that a package provides is named by the definition "
@@ -137,16 +143,17 @@ def refuse_model_file(benchmark: Benchmark, place: str) -> None:
 
 
 def parse_recorded(benchmark: Benchmark) -> WorkloadConfig:
-    """Parse what a set keeps, or is about to: its user has given the model's file that it names."""
+    """Parse the definition that a run set stores; the user has already named the file of its model, if it has one."""
     return parse_workload(benchmark, benchmark.sections, benchmark.sections["runtime"].get(MODEL_KEY))
 
 
 def parse_workload(
     benchmark: Benchmark, sections: Mapping[str, Mapping[str, Any]], model: str | None = None
 ) -> WorkloadConfig:
-    """Parse the opaque sections. `model` is the file that has the model, pinned, where its user gave one.
+    """Parse the model, data, train and runtime sections.
 
-    Raises DefinitionError that names the file and the field; ConfigError for what is no model's file.
+    `model` is the file with the model and its digest, where the user gave one. Raises DefinitionError that names the
+    file and the field; ConfigError where `model` names no file with a model.
     """
     runtime = dict(sections["runtime"])
     named = runtime.pop(MODEL_KEY, model)
@@ -183,7 +190,7 @@ def parse_workload(
 
 
 def _refuse_id_map(workload: WorkloadConfig) -> None:
-    """Raise ConfigError for ids that cannot be mapped, of this data or for this model."""
+    """Raise ConfigError where the id map cannot be applied to the workload's data or model."""
     data = workload.data
     if not data.id_map.is_active:
         return
@@ -193,13 +200,13 @@ def _refuse_id_map(workload: WorkloadConfig) -> None:
 
 
 def refuse_without_bags(workload: WorkloadConfig, what: str) -> None:
-    """Raise ConfigError where `what` was asked of a model whose lookups are no bags."""
+    """Raise ConfigError where `what` was requested of a model whose lookups are not pooled bags of embedding rows."""
     if why := workload.model_spec.why_no_bags:
         raise ConfigError(f"{what} is of models that pool bags of embedding rows: {workload.model_name} {why}.")
 
 
 def refuse_other_batches(data: DataConfig, model: ModelSpec) -> None:
-    """Raise ConfigError for data whose batches the model does not take."""
+    """Raise ConfigError for data whose batches have a type that the model does not accept."""
     kind = find_data(data.kind)
     if not kind.is_in_memory and kind.layout.batch is not model.batch:
         taken = [name for name in DATA_KINDS if find_data(name).layout.batch is model.batch]
@@ -221,7 +228,7 @@ def _no_implementation(benchmark: Benchmark) -> DefinitionError:
 
 
 def refuse_shipped_name(benchmark: Benchmark) -> None:
-    """Raise ConfigError where a user's file carries a shipped name without the shipped content."""
+    """Raise ConfigError where a user's file has the name of a shipped benchmark but other content."""
     if benchmark.name in (*shipped_names(), *workload_names()):
         current = load_benchmark(benchmark.name).definition_sha256
         if current != benchmark.definition_sha256 and shipped_twin(benchmark) is None:

@@ -1,4 +1,4 @@
-"""Describe benchmarks for `list` and `show`, as plain values. Torch-free."""
+"""Describe benchmarks for `list` and `show`, as plain values. Imports no torch."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -23,7 +23,7 @@ _SIZES = (
 
 
 def summarize_benchmark(name: str) -> dict[str, Any]:
-    """Describe a shipped benchmark or workload in one line; None where a workload has no such thing."""
+    """Describe a shipped benchmark or workload in one line; a workload has None for target and runs."""
     benchmark = load_benchmark(name)
     quality, score = benchmark.stated_quality, benchmark.stated_score
     return {
@@ -39,10 +39,11 @@ def summarize_benchmark(name: str) -> dict[str, Any]:
 
 
 def describe_benchmark(name_or_path: str, model: str | None = None) -> dict[str, Any]:
-    """Return the resolved definition and what follows from it: size, cadence, memory; None where only data can say.
+    """Return the resolved definition with its size, evaluation cadence and memory; None where they depend on prepared
+    data.
 
-    `model` is the file that has its model. An official definition without an implementation here is shown as it is in
-    its file. Raises DefinitionError that names the file and the field.
+    `model` is the file with the benchmark's model. An official definition without an implementation here is returned
+    as its file has it. Raises DefinitionError that names the file and the field.
     """
     benchmark = load_benchmark(name_or_path)
     if benchmark.status == "official" and not has_implementation(benchmark):
@@ -98,7 +99,8 @@ def _cadence(
 
 
 def _size(workload: WorkloadConfig) -> Mapping[str, int | None] | None:
-    """Count what the model holds and does, and the bytes of one training process beside Python and torch."""
+    """Count the model's parameters, lookups and FLOP, and the bytes of one training process without Python and
+    torch."""
     data = workload.data
     if data.num_embeddings is None:
         return None

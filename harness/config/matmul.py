@@ -1,4 +1,4 @@
-"""A choice of matrix products that a user gives (`--matmul FILE`), or that a set has on record."""
+"""Choices of kernels for matrix products, given by a user (`--matmul FILE`) or recorded by a run set."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ from rules.records.run_set import MatmulRecord, RunSetRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenMatmul:
-    """The choice that a user gave, and where it came from."""
+    """A choice of matrix product kernels that a user gave, and its source."""
 
     record: MatmulRecord
     source: str
 
 
 def give_matmul(path: Path | None, workloads: Sequence[WorkloadConfig]) -> GivenMatmul | None:
-    """Read what `--matmul` names, for these configurations; None where nothing is given.
+    """Read the choice that `--matmul` names and check it against these configurations; None where no file is given.
 
-    Raises HarnessError: exit 8 for what the file holds, exit 2 where it is of no use to a configuration.
+    Raises HarnessError: exit 8 for an invalid file, exit 2 where a configuration cannot use the choice.
     """
     if path is None:
         return None
@@ -37,7 +37,8 @@ def give_matmul(path: Path | None, workloads: Sequence[WorkloadConfig]) -> Given
 
 
 def read_matmul(path: Path) -> MatmulRecord:
-    """Read what `--matmul` names: a choice, as pages and packages have it, or run_set.json of a set that has one.
+    """Read a choice of matrix product kernels: a file from a page or package, or the run_set.json of a set that has
+    one.
 
     Raises HarnessError (exit 8) that names the file and the member.
     """
@@ -60,7 +61,8 @@ def read_matmul(path: Path) -> MatmulRecord:
 
 
 def as_choice(matmul: MatmulRecord, place: str) -> MatmulChoice:
-    """Return a record as implementations take it. Raises HarnessError (exit 8) for forms that are none here."""
+    """Convert a recorded choice to the implementations' type. Raises HarnessError (exit 8) for kernels unknown
+    here."""
     try:
         return convert_choice(msgspec.to_builtins(matmul), place)
     except ConfigError as error:
@@ -68,7 +70,7 @@ def as_choice(matmul: MatmulRecord, place: str) -> MatmulChoice:
 
 
 def refuse_other_matmul(matmul: MatmulRecord, path: Path, workloads: Sequence[WorkloadConfig]) -> None:
-    """Raise HarnessError (exit 2) where a given choice is of no use to a configuration, or to none of several."""
+    """Raise HarnessError (exit 2) where a configuration, or all of several, cannot use a given choice of kernels."""
     choosing = [workload for workload in workloads if can_choose(workload)]
     if not choosing:
         names = ", ".join(dict.fromkeys(label_of(workload.runtime.implementation) for workload in workloads))
@@ -92,6 +94,6 @@ def refuse_other_matmul(matmul: MatmulRecord, path: Path, workloads: Sequence[Wo
 
 
 def can_choose(workload: WorkloadConfig) -> bool:
-    """Return whether a configuration's products can be computed in several ways."""
+    """Return whether a configuration has several kernels to choose from for its matrix products."""
     runtime = workload.runtime
     return workload.implementation.chooses_matmul and runtime.device == "cpu" and runtime.ranks == 1

@@ -1,4 +1,4 @@
-"""Plans of where tables are: as records in files, and as values of `runtime.sharding`, which need no file."""
+"""Placement plans of embedding tables: as records in files, and as values of `runtime.sharding` that need no file."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +17,7 @@ from rules.records.kept.placement import PlanRecord
 
 
 def record_plan(task: Task, plan: Plan, **found: Any) -> PlanRecord:
-    """Make the record of a plan; `found` are the members that say how it was found, and of which benchmark."""
+    """Make the record of a placement plan; `found` has the members on how it was found, and for which benchmark."""
     shards = [asdict(shard) for shard in plan.shards]
     content = {**asdict(task), "shards": shards, "task": task.name, "task_sha256": task.digest, **found}
     del content["name"], content["kept"]
@@ -25,7 +25,8 @@ def record_plan(task: Task, plan: Plan, **found: Any) -> PlanRecord:
 
 
 def read_plan(path: Path) -> tuple[Task, Plan]:
-    """Read a plan and its task. Raises HarnessError (exit 8) where the file is none, or its plan is no plan of it."""
+    """Read a placement plan and its task. Raises HarnessError (exit 8) for an invalid file or a plan that does not
+    fit the task."""
     record = read_record(path, PlanRecord)
     task = Task(
         name=record.task,
@@ -43,9 +44,10 @@ def read_plan(path: Path) -> tuple[Task, Plan]:
 
 
 def write_sharding(task: Task, plan: Plan) -> str:
-    """Write a plan as a value of `runtime.sharding`.
+    """Write a placement plan as a value of `runtime.sharding`.
 
-    Raises ConfigError for one that cannot be run: of parts that differ in width, or with row-wise Adagrad of parts.
+    Raises ConfigError for a plan that cannot be run: with parts of unequal width, or a cut table under row-wise
+    Adagrad.
     """
     parts: list[list[Shard]] = [[] for _ in task.tables]
     for shard in sorted(plan.shards):
@@ -62,7 +64,8 @@ def write_sharding(task: Task, plan: Plan) -> str:
 
 
 def take_plan(runtime: dict[str, Any]) -> Task | None:
-    """Put the plan in the place of its file in a [runtime] table; return its task, None where it names no file.
+    """Replace the plan's file in a [runtime] table by the plan itself; return the plan's task, None where no file is
+    named.
 
     Raises HarnessError or ConfigError for a plan that is damaged, or cannot be run.
     """
@@ -75,7 +78,8 @@ def take_plan(runtime: dict[str, Any]) -> Task | None:
 
 
 def refuse_other_plan(workload: WorkloadConfig, task: Task | None) -> None:
-    """Raise ConfigError for a plan, and its `task` where a file has it, of other tables or of more or fewer ranks."""
+    """Raise ConfigError for a plan of other tables or another number of ranks; `task` is the plan's, where a file has
+    it."""
     ranks = parse_sharding(workload.runtime.sharding)
     if ranks is None:
         return

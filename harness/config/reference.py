@@ -1,7 +1,8 @@
-"""Every key of a benchmark's definition, from the records that read one; rules/benchmarks/README.md is made of it.
+"""Describe every key of a benchmark's definition from the records that read it; rules/benchmarks/README.md is made
+so.
 
-`dlrmbench schema keys_page` prints that page; `harness.config.start` comments a new definition by it. A key's meaning
-is the docstring below its attribute.
+`dlrmbench schema keys_page` prints that page; `harness.config.start` comments a new definition with it. The meaning
+of a key is the docstring below its attribute.
 """
 
 import ast
@@ -27,7 +28,8 @@ from rules.benchmarks.loader import NOT_THE_PROBLEM, FirstEval, Head, Quality, S
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DefinitionKey:
-    """One key of a definition. `default` is None where it must be given, "" where leaving it out says nothing."""
+    """One key of a definition. `default` is None where the key is required, "" where leaving it out has no default
+    value."""
 
     name: str
     allowed: str
@@ -56,9 +58,9 @@ SECTIONS: tuple[tuple[str, str, type[Any]], ...] = (
     ("runtime", "", RuntimeConfig),
     *((section.name, "", section.record) for section in sections_aside()),
 )
-"""Section, which of several it is, and the record that reads it."""
+"""Sections of a definition: name, variant (such as "with Adam"), and the record that reads the variant."""
 _LARGE = 1e15
-"""Bounds beyond it are those of TOML's numbers."""
+"""Largest bound that is shown; larger ones are the limits of TOML's numbers."""
 _ASIDE = [f"`[{name}]`" for name in NOT_THE_PROBLEM]
 _HEAD = f"""# The keys of a definition
 
@@ -77,7 +79,7 @@ and `[closed]` must agree.
 
 
 def list_keys(record: type[Any]) -> list[DefinitionKey]:
-    """List the keys that a record reads, in its order."""
+    """List the keys that a record reads, in the record's order."""
     hints, meanings = get_type_hints(record, include_extras=True), read_meanings(record)
     return [
         DefinitionKey(
@@ -91,7 +93,7 @@ def list_keys(record: type[Any]) -> list[DefinitionKey]:
 
 
 def read_meanings(record: type[Any]) -> dict[str, str]:
-    """Read the docstrings below a class's attributes, and those of its bases, from its source; each one line."""
+    """Read the docstrings below the attributes of a class and its bases from the source, each as one line."""
     found: dict[str, str] = {}
     for part in reversed(record.__mro__[:-1]):
         try:
@@ -110,7 +112,8 @@ def _one_line(text: str | None) -> str:
 
 
 def say_allowed(hint: Any) -> str:
-    """Say in words what a type allows: 'a whole number of at least 1'. None is left out: TOML has none."""
+    """Describe a type's allowed values in words, such as 'a whole number of at least 1'. None is left out: TOML has
+    none."""
     return " or ".join(_words(types.type_info(hint)))
 
 

@@ -1,7 +1,7 @@
-"""RunConfig: every value of a run with where it came from.
+"""Resolve every value of a run, with the source of each (RunConfig).
 
-Precedence: definition < configuration file < environment (DLRMBENCH_) < --set < option. Values that the
-definition fixes may change only under another name, which makes it another benchmark.
+Precedence: definition < configuration file < environment (DLRMBENCH_) < --set < option. Values that the definition
+fixes may change only under another name, which makes it another benchmark.
 """
 
 import shlex
@@ -40,29 +40,30 @@ ENV_PREFIX = "DLRMBENCH_"
 OWN_VARIABLES = ("DATA", "OUTPUT", "SYSTEMS", "DEBUG")
 OVERRIDABLE = ("model", "data", "id_map", "train", *NOT_THE_PROBLEM, "quality", "score")
 DERIVED = "Derived from "
-"""How the note of a benchmark that --set made begins."""
+"""Beginning of the note in a benchmark that --set derived from another."""
 WORLD_SOURCE = "the world's size"
-"""Where the number of ranks comes from when others have started them."""
+"""Source of the number of ranks when torchrun or srun started the ranks."""
 SUBMISSION = "submission"
 _SECTIONS = (*OVERRIDABLE, SUBMISSION)
-"""Those that a value may be given of."""
+"""Sections in which values may be given."""
 _KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "train": tuple(sorted({key for section in TRAIN_SECTIONS.values() for key in section.__dataclass_fields__})),
     "runtime": (*RuntimeConfig.__dataclass_fields__, MODEL_KEY),
 }
 _UNSAID = ("graph", "kernels")
-"""Keys of [runtime] that sets of earlier versions lack, and go on: they are listed where they were given."""
+"""Keys of [runtime] that are listed only where they were given: sets of earlier versions lack them."""
 _NAMED_OTHERWISE = {
     "train.batch_size": "train.global_batch_size",
     "train.learning_rate": "train.opt_base_learning_rate",
     "runtime.num_threads": "runtime.threads",
 }
-"""Names that others use, where the closest spelling would lead astray."""
+"""Keys of other programs, with dlrmbench's key: the closest spelling would suggest a wrong one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Override:
-    """One value that replaces the definition's: `key` is "section.name", or "section.name.inner" of a table."""
+    """One value that replaces the definition's: `key` is "section.name", or "section.name.inner" for a key of a
+    table."""
 
     key: str
     value: Any
@@ -70,12 +71,14 @@ class Override:
 
 
 Reshape = Callable[[dict[str, Any], dict[str, str]], None]
-"""Changes the tables of a definition, and their sources, whose data is asked for in another shape; or refuses."""
+"""Function that changes a definition's tables and sources where its data is requested in another shape, or
+refuses."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunConfig:
-    """A benchmark as it is going to be run. `tables` is its effective definition, `sources` says whence."""
+    """A benchmark as it is going to run: `tables` is the effective definition, `sources` has the source of each
+    changed key."""
 
     benchmark: Benchmark
     workload: WorkloadConfig
@@ -85,7 +88,7 @@ class RunConfig:
     submission: Mapping[str, SubmissionValue]
 
     def values(self) -> dict[str, dict[str, Any]]:
-        """Return {"section.key": {"value", "source"}} of everything that shapes the run."""
+        """Return {"section.key": {"value", "source"}} for every value that affects the run."""
         resolved: dict[str, dict[str, Any]] = {}
         for section in OVERRIDABLE:
             for key, value in self.tables.get(section, {}).items():
@@ -96,7 +99,7 @@ class RunConfig:
         return resolved
 
     def _defaults(self) -> Iterator[tuple[str, Any]]:
-        """Yield each value of [runtime], and of the sections that the definition has, by "section.key"."""
+        """Yield the default values of [runtime] and of the definition's optional sections, by "section.key"."""
         for section in sections_of_problem():
             yield from self._defaults_of(section)
         for key, value in asdict(self.workload.runtime).items():
@@ -126,10 +129,10 @@ def resolve(
 ) -> RunConfig:
     """Apply `overrides` in their order (weakest first) to a benchmark. Raises ConfigError or DefinitionError.
 
-    Where fixed fields change and no `name` is given, `derived_suffix` makes one; without it that is an error.
-    With it the rest of the model's shape follows what was changed of it, and `reshape` says what becomes of data
-    whose shape is changed: it is made synthetic, or refused. Of the sections that only some measurements read,
-    it has those that `sections` names.
+    Where fixed fields change and no `name` is given, the benchmark's name with `derived_suffix` is taken; without a
+    suffix that is an error. With a suffix the rest of the model's shape follows the changed keys, and `reshape` makes
+    data of a changed shape synthetic, or refuses it. Of the sections that only some measurements read, those in
+    `sections` are kept.
     """
     original = load_benchmark(name_or_path)
     catalog.refuse_shipped_name(original)
@@ -187,7 +190,8 @@ def resolve(
 
 
 def _pin_code(original: Benchmark, tables: dict[str, Any], sources: Mapping[str, str]) -> None:
-    """Pin code in files by their digests. Raises ConfigError for files that the definition itself names."""
+    """Add the digests of code files to [runtime]. Raises ConfigError for code files that the definition itself
+    names."""
     runtime = dict(tables.get("runtime", {}))
     _refuse_code(original.path, {key: value for key, value in runtime.items() if f"runtime.{key}" not in sources})
     if (file := runtime.get(MODEL_KEY)) is not None:
@@ -199,14 +203,14 @@ def _pin_code(original: Benchmark, tables: dict[str, Any], sources: Mapping[str,
 
 
 def _leave_gpu_precision(runtime: dict[str, Any], sources: dict[str, str]) -> None:
-    """Take fp32 where a definition's tf32, which nobody asked for, meets a CPU that somebody did ask for."""
+    """Replace the definition's tf32 by fp32 where the user chose a CPU and no precision."""
     if runtime.get("device") == "cpu" and runtime.get("precision") == "tf32" and "runtime.precision" not in sources:
         runtime["precision"] = "fp32"
         sources["runtime.precision"] = f"{sources.get('runtime.device', 'definition')}, which has no tf32"
 
 
 def _follow(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:
-    """Set what follows, by the model's own rules, from its changed keys; write shorthands out."""
+    """Update the model's other keys by the model's own rules where some were changed; expand shorthands."""
     changed = {key.partition(".")[2]: source for key, source in sources.items() if key.startswith("model.")}
     given, file = tables.get("model", {}), tables["runtime"].get(MODEL_KEY)
     if not changed or not (file or is_model(name)):
@@ -222,7 +226,8 @@ def _follow(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:
 def _derived_head(
     original: Benchmark, head: Mapping[str, Any], name: str | None, changed: list[str], sources: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Make [benchmark] of what is another problem since `changed` fixed fields differ; it needs its own name."""
+    """Make the [benchmark] table of a derived problem, in which the `changed` fixed fields differ; it needs its own
+    name."""
     if name is None and changed:
         raise ConfigError(
             f"{', '.join(changed)} is fixed by the definition of {original.name!r} ({sources[changed[0]]}). "
@@ -240,7 +245,8 @@ def _derived_head(
 
 
 def _parse(tables: dict[str, Any], path: Path, sources: Mapping[str, str]) -> tuple[Benchmark, WorkloadConfig]:
-    """Parse the effective tables; an error about an overridden value names who gave it, not the definition's file."""
+    """Parse the effective tables; an error in an overridden value names the value's source, not the definition's
+    file."""
     try:
         benchmark = parse_benchmark(tables, path)
         workload = parse_recorded(benchmark)
@@ -255,7 +261,7 @@ def _parse(tables: dict[str, Any], path: Path, sources: Mapping[str, str]) -> tu
 
 
 def _refuse_sections(benchmark: Benchmark) -> None:
-    """Raise DefinitionError for values that sections which only some measurements read do not allow."""
+    """Raise DefinitionError for invalid values in the sections that only some measurements read."""
     try:
         for section in sections_aside():
             if section.name in benchmark.sections:
@@ -265,7 +271,7 @@ def _refuse_sections(benchmark: Benchmark) -> None:
 
 
 def command_name(benchmark: Benchmark) -> str:
-    """Return what names the definition that a benchmark is of on the command line: its name, or its file."""
+    """Return the word that selects a benchmark's definition on the command line: its name, or its file."""
     name, path = benchmark.path.stem, benchmark.path
     if name in (*shipped_names(), *workload_names()) and load_benchmark(name).path == path:
         return name
@@ -274,17 +280,17 @@ def command_name(benchmark: Benchmark) -> str:
 
 
 def default_division(benchmark: Benchmark) -> str:
-    """Return closed for own benchmarks, by their definition's rules; official names claim nothing by default."""
+    """Return the default division: closed for a user's own benchmark, open for an official one."""
     return keys.CLOSED if benchmark.status == "own" else keys.OPEN
 
 
 def read_config_file(path: Path) -> list[Override]:
-    """Read overrides from a TOML file with the definition's section names and [submission]."""
+    """Read overrides from a TOML file that has the definition's sections and [submission]."""
     return read_config_tables(path, read_toml(path))
 
 
 def read_config_tables(path: Path, tables: Mapping[str, Any], prefix: str = "") -> list[Override]:
-    """Read overrides from the tables of a file, which are under `prefix` in it. Raises ConfigError."""
+    """Read overrides from a file's tables; `prefix` is the path to the tables inside the file. Raises ConfigError."""
     overrides = []
     for section, table in tables.items():
         if section not in _SECTIONS or not isinstance(table, Mapping):
@@ -295,14 +301,14 @@ def read_config_tables(path: Path, tables: Mapping[str, Any], prefix: str = "") 
 
 
 def _refuse_code(path: Path, runtime: Mapping[str, Any]) -> None:
-    """Raise ConfigError for code that a file of values names: it may be anyone's, as a definition may."""
+    """Raise ConfigError for code that a values file names: like a definition, the file may come from a stranger."""
     for key in ("implementation", MODEL_KEY):
         if key in runtime and (key == MODEL_KEY or parse_place(str(runtime[key])) is not None):
             raise ConfigError(f"{path}: runtime.{key} is {runtime[key]!r}. {catalog.GIVEN_BY_USER}, as --{key}.")
 
 
 def read_settings(settings: Mapping[str, Any] | None) -> list[Override]:
-    """List what a caller sets. Raises HarnessError for a key without a known section."""
+    """List the overrides in an API caller's settings. Raises HarnessError for a key without a known section."""
     overrides = []
     for key, value in (settings or {}).items():
         section, _, name = key.partition(".")
@@ -333,7 +339,7 @@ def read_environment(environ: Mapping[str, str]) -> list[Override]:
 
 
 def read_set_option(text: str, option: str = "--set") -> Override:
-    """Read one `--set section.key=value`, or of another option; the value is TOML, or a plain string."""
+    """Read one `--set section.key=value` (or the like of `option`); the value is TOML, or else a plain string."""
     key, equals, value = text.partition("=")
     section, _, name = key.strip().partition(".")
     if not equals or not name:
@@ -350,7 +356,7 @@ def read_set_option(text: str, option: str = "--set") -> Override:
 
 
 def parse_value(text: str) -> Any:
-    """Read a value as TOML has it; the text itself where it is none that a file may hold."""
+    """Parse a value as TOML; return the text itself where it is not valid TOML."""
     try:
         return parse_toml(f"value = {text}".encode(), Path("value"))["value"]
     except ValueError:
@@ -358,7 +364,7 @@ def parse_value(text: str) -> Any:
 
 
 def check_known(override: Override, tables: Mapping[str, Any]) -> None:
-    """Refuse a key that nobody reads of a section with the same keys for all models and data."""
+    """Raise ConfigError for an unknown key in a section whose keys are the same for all models and data."""
     name, _, key = override.key.partition(".")
     section = find_sections().get(name)
     read = _KNOWN_KEYS.get(name) if section is None else tuple(section.record.__dataclass_fields__)
@@ -373,9 +379,10 @@ def check_known(override: Override, tables: Mapping[str, Any]) -> None:
 
 
 def fill_table(override: Override, tables: Mapping[str, Any]) -> Override:
-    """Make an override of a key inside a table, such as data.parameters.bias, one of the whole table.
+    """Turn an override of a key inside a table, such as data.parameters.bias, into an override of the whole table.
 
-    Any other is returned as it is. Raises ConfigError where the definition has a value and no table there.
+    Any other override is returned unchanged. Raises ConfigError where the definition has a plain value in place of
+    the table.
     """
     section, _, name = override.key.partition(".")
     name, dot, inner = name.partition(".")

@@ -1,4 +1,4 @@
-"""JSON Schema of a benchmark's definition, from the records that read one."""
+"""JSON Schema of a benchmark's definition, made from the records that read it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -45,7 +45,7 @@ def definition_schema(model: str) -> dict[str, Any]:
 
 
 def _explain(record: dict[str, Any], meanings: Mapping[str, str]) -> dict[str, Any]:
-    """Add what each key means, which editors show."""
+    """Add each key's meaning as its description, which editors show."""
     explained = {
         name: {**schema, "description": meanings[name]} if name in meanings else schema
         for name, schema in record["properties"].items()

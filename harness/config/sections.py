@@ -1,7 +1,7 @@
-"""Sections of a definition that it may leave out and that only some measurements read, the core's and extensions'.
+"""Optional sections of a definition that only some measurements read, from the core and from extensions.
 
-`rules.benchmarks.loader` takes their names alone. Whatever else is done with a section (its keys are explained,
-overridden, recorded) is done by its `Section`.
+`rules.benchmarks.loader` takes their names alone. Everything else that is done with a section (explaining, overriding
+and recording its keys) is defined by its `Section`.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,28 +18,28 @@ from rules.extensions import load_place, with_extensions
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section:
-    """One section of a definition, by the record that has its keys."""
+    """One optional section of a definition, and the record that has its keys."""
 
     name: str
     record: type[Any]
-    """A dataclass: the page of keys, the JSON Schema, `init` and `--set` know the section's keys by it."""
+    """Dataclass of the section's keys, for the page of keys, the JSON Schema, `init` and `--set`."""
     parse: Callable[[Mapping[str, Any]], Any] | None = None
-    """Reads the section's table, and raises ConfigError; None where the record's types say all that is allowed."""
+    """Parses the section's table and raises ConfigError; None where the record's types express all constraints."""
     asked_by: str | None = None
-    """Who reads it, in words for whoever gives one of its keys to something else; None where everything does."""
+    """Name of the measurement that reads the section, for error messages; None where all measurements read it."""
     is_of_problem: bool = False
-    """Whether other values make another problem, with another digest: of the core alone."""
+    """True if other values make another problem, with another digest; only for sections of the core."""
     take: Callable[[dict[str, Any], dict[str, str], str], None] | None = None
-    """Completes what is asked, in place: the tables of a definition, and the sources of its values by `section.key`,
-    with the name of its model. Raises ConfigError."""
+    """Completes, in place, the definition's tables and the sources of its values (by `section.key`), given the
+    model's name. Raises ConfigError."""
     find_ways: Callable[[Any], Any] | None = None
-    """Says of a `RunConfig` that has the section what is chosen by timing in place of threads and matrix products:
-    `harness.autotune.choices.OwnWays`, or None where there is one way only."""
+    """Returns the alternatives of a `RunConfig` that autotuning times in place of threads and matrix products
+    (`harness.autotune.choices.OwnWays`), or None where there is only one."""
     list_defaults: Callable[[Any], Mapping[str, Any]] = asdict
-    """Lists the values of the section as it was read, of which a set records those that nobody gave."""
+    """Lists the section's values after parsing; a set records those that nobody gave."""
 
     def read(self, table: Mapping[str, Any]) -> Any:
-        """Read the section's table. Raises ConfigError that names the key."""
+        """Parse the section's table. Raises ConfigError that names the key."""
         return read_section(self.name, table, self.record) if self.parse is None else self.parse(table)
 
 
@@ -59,16 +59,16 @@ _CORE_SECTIONS: Mapping[str, str] = {
 
 @cache
 def find_sections() -> Mapping[str, Section]:
-    """Import all sections, by name: those of the core, then those that extensions add."""
+    """Import all optional sections, by name: the core's, then those of extensions."""
     places = with_extensions(_CORE_SECTIONS, "sections")
     return MappingProxyType({name: load_place(place) for name, place in places.items()})
 
 
 def sections_of_problem() -> tuple[Section, ...]:
-    """Return the sections that a problem's digest is of."""
+    """Return the sections that are part of the problem, and so of its digest."""
     return tuple(section for section in find_sections().values() if section.is_of_problem)
 
 
 def sections_aside() -> tuple[Section, ...]:
-    """Return the sections that are no part of the problem, and stand behind [runtime]."""
+    """Return the sections that are no part of the problem; in a definition they follow [runtime]."""
     return tuple(section for section in find_sections().values() if not section.is_of_problem)

@@ -1,4 +1,4 @@
-"""Begin a definition: a shipped one with another name and values, every key explained. `init` calls it."""
+"""Make a new definition for `init`: a shipped one with another name and values, every key explained."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -49,13 +49,14 @@ def begin_definition(
     model: str | None = None,
     has_own_files: bool = False,
 ) -> str:
-    """Return a definition's text: `like` with another name, title, target and `overrides`; `path` is for messages.
+    """Return a new definition's text: that of `like` with another name, title, target and `overrides`.
 
-    `data_of` is a benchmark whose dataset it shares, `columns` what a file of the user's seems to hold. What the
-    other definition said of its own history is left out, its data's digest where [data] changes. Raises ConfigError
-    or DefinitionError for what no definition may hold, such as the name of a shipped one. `model` is a model of the
-    user's, as --model takes it, whose keys of [model] begin with their defaults. `has_own_files` says that the data
-    are files of the user's in the form that the other definition's have: another dataset, with a target of its own.
+    `path` is for messages. `data_of` is a benchmark whose dataset the new one shares, `columns` the guessed contents
+    of a user's file. The history of the other definition is left out, and the digest of its data where [data]
+    changes. `model` is a user's model, as --model takes it, whose keys of [model] start with their defaults.
+    `has_own_files` says that the data are a user's files in the same form as the other definition's: another dataset,
+    with a target of its own. Raises ConfigError or DefinitionError for an invalid definition, such as one with the
+    name of a shipped benchmark.
     """
     original = load_benchmark(like)
     tables = read_definition(original.path)
@@ -115,7 +116,7 @@ def begin_definition(
 
 
 def _share_data(tables: dict[str, Any], data_of: str) -> None:
-    """Put the other definition's [data] in place of this one's, with its digest, and what rules say of its size."""
+    """Replace [data] by the other definition's, with its digest, and update the rules on the number of samples."""
     other = read_definition(load_benchmark(data_of).path)
     data = deepcopy(other["data"])
     if find_data(data["kind"]).example is None:
@@ -133,7 +134,7 @@ def _share_data(tables: dict[str, Any], data_of: str) -> None:
 
 
 def _take_columns(tables: dict[str, Any], columns: "Guess") -> None:
-    """Put the user's columns in place of [data], and what suits data of which only the number of rows is known."""
+    """Replace [data] by the user's columns, and choose cadence and batch size by the number of rows."""
     tables["data"] = columns.data
     for section in find_places("sections"):  # what is asked of the other definition's data
         tables.pop(section, None)
@@ -147,12 +148,12 @@ def _take_columns(tables: dict[str, Any], columns: "Guess") -> None:
 
 
 def _first_target(columns: "Guess") -> float:
-    """Return `_FIRST_TARGET`, or as much of the way from 0.5 to the highest AUC that soft labels leave."""
+    """Return `_FIRST_TARGET`, scaled down where soft labels limit the highest possible AUC."""
     return round(0.5 + (_FIRST_TARGET - 0.5) * (columns.best_auc - 0.5) / 0.5, 4)
 
 
 def _remarks(columns: "Guess", tables: Mapping[str, Any]) -> dict[tuple[str, str, int | None], str]:
-    """Say why each guess is as it is, where no option gave another value."""
+    """Return the reason for each guessed value that no option replaced."""
     guessed, given = columns.data["parameters"], tables["data"]["parameters"]
     return {
         ("data.parameters", key, place): f"Guessed: {reason}."
@@ -166,7 +167,7 @@ def render_definition(
 ) -> str:
     """Write a definition as TOML with every key's meaning; keys that are left out follow as comments.
 
-    `remarks` say more of a value, by section, key and position in a list. `model` is one that is not ours.
+    `remarks` are further comments on values, by section, key and position in a list. `model` is a user's model.
     """
     parts = [
         "# A benchmark of your own. 'dlrmbench schema keys_page' explains every key.\n"
@@ -203,7 +204,7 @@ def _render(
 
 
 def _rule(name: str, value: Any) -> str:
-    """Write what a division allows on one line: a table in a table would begin a section."""
+    """Write a division's rule for one key on one line: a nested table would begin a TOML section."""
     if not isinstance(value, Mapping):
         return f"{name} = {_inline(value)}"
     return f"{name} = {{ {', '.join(f'{key} = {_inline(entry)}' for key, entry in value.items())} }}"
@@ -216,7 +217,7 @@ def _inline(value: Any) -> str:
 
 
 def _assign(name: str, value: Any, remarks: Sequence[str | None] = ()) -> str:
-    """Write `name = value`; numbers of a list side by side, tables one below the other, each with its remark."""
+    """Write `name = value`: a list of numbers on one line, a list of tables one per line, each with its remark."""
     if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
         items = [
             f"  {{ {', '.join(f'{key} = {_inline(entry)}' for key, entry in item.items())} }},"
@@ -240,7 +241,7 @@ def _wrap(text: str) -> list[str]:
 
 
 def _record_of(section: str, tables: Mapping[str, Any], model_spec: ModelSpec | None) -> type[Any]:
-    """Find the record that reads this section as it is: by the kind of data and the optimizer."""
+    """Find the record that reads this section, given the kind of data and the optimizer."""
     kind = str(tables["data"].get("kind"))
     which = {
         "data.parameters": f"of `{kind}`",

@@ -1,4 +1,5 @@
-"""Throughput of shapes that no dataset has: when synthetic data takes a dataset's place, and how much of it."""
+"""Synthetic data for throughput of shapes that no dataset has: when it replaces a dataset, and how many samples it
+has."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,10 +16,10 @@ _OF_ANY_KIND = ("kind", "name", "train_samples", "eval_samples", "seed", "sha256
 
 
 def use_synthetic_data(tables: dict[str, Any], sources: dict[str, str]) -> None:
-    """Turn [data] into kind made_up where `sources` (changed keys) ask for it or change its shape; in place.
+    """Turn [data] into kind made_up, in place, where `sources` (changed keys) request it or change the data's shape.
 
-    The definition's shape and its ids' Zipf exponent stay as far as they are not changed. More tables than the
-    definition has repeat its tables in their order.
+    The definition's shape and its ids' Zipf exponent stay unless they were changed. Where more tables are requested
+    than the definition has, its tables repeat in their order.
     """
     data = tables.get("data", {})
     for key in sources:
@@ -42,7 +43,8 @@ def use_synthetic_data(tables: dict[str, Any], sources: dict[str, str]) -> None:
 
 
 def refuse_reshaped_data(tables: Mapping[str, Any], sources: Mapping[str, str]) -> None:
-    """Raise ConfigError for a shape that no dataset has where something is to be learnt: it has random labels."""
+    """Raise ConfigError for data of a shape that no dataset has: its labels are random, so quality cannot be
+    learnt."""
     reshaped = [f"data.{key}" for key in (*_SHAPE, "kind") if f"data.{key}" in sources]
     if reshaped or tables.get("data", {}).get("kind") == "made_up":
         what = f"{sources[reshaped[0]]}: {reshaped[0]}" if reshaped else "data.kind = 'made_up'"
@@ -54,7 +56,7 @@ def refuse_reshaped_data(tables: Mapping[str, Any], sources: Mapping[str, str]) 
 
 
 def hold_in_memory(config: WorkloadConfig, num_steps: int) -> WorkloadConfig:
-    """Return `config` with synthetic samples for `num_steps` as far as they fit; other data unchanged."""
+    """Return `config` with synthetic samples for `num_steps`, as many as fit in memory; other data unchanged."""
     if config.data.kind != "made_up" or config.data.train_samples is not None:
         return config
     data = replace(config.data, train_samples=fitting_samples(config.data, config.train.global_batch_size, num_steps))
@@ -62,7 +64,7 @@ def hold_in_memory(config: WorkloadConfig, num_steps: int) -> WorkloadConfig:
 
 
 def synthetic_like(data: DataConfig, num_embeddings: Sequence[int], eval_samples: int) -> DataConfig:
-    """Return synthetic data of the shape of `data`, whose tables have `num_embeddings` rows; ids are as unequal."""
+    """Return synthetic data of the shape of `data`, with `num_embeddings` rows per table and the same skew of ids."""
     return replace(
         data,
         kind=SYNTHETIC_KINDS[0],
@@ -76,7 +78,7 @@ def synthetic_like(data: DataConfig, num_embeddings: Sequence[int], eval_samples
 
 
 def refuse_synthetic_target(data: DataConfig) -> None:
-    """Raise HarnessError: a run to a target needs something to learn."""
+    """Raise HarnessError for a run to a target on synthetic data, whose random labels cannot be learnt."""
     if data.kind == "made_up":
         raise HarnessError(
             "data.kind is 'made_up': its labels are coin flips, so no quality target can be reached. "

@@ -2,6 +2,7 @@
 
     request -> expand -> prepare -> create -> complete -> finish
 
-`expand` writes nothing and refuses what cannot be asked or run; `prepare` has data and autotuning, or the reason why
-not; `create` makes the folders; `complete` is the only loop, for new folders and for interrupted ones.
+`expand` resolves the request and refuses what cannot run, without writing; `prepare` makes data ready and autotunes;
+`create` makes the folders; `complete` is the only loop, for new and for interrupted folders alike; `finish` judges
+and reports.
 """

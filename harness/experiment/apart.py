@@ -1,7 +1,7 @@
-"""Look at code that is not dlrmbench's own in a child: whoever starts runs, and keeps and judges them, imports none.
+"""Run a user's own code in a child process: the processes that start, keep and judge runs never import it.
 
-What a configuration is, whether it can be run and how its steps are computed is asked of that code; of what it
-answers, a folder remains.
+The child resolves the configuration, checks that it can be run and autotunes it; only the folder that it makes
+remains.
 """
 
 import os
@@ -30,7 +30,7 @@ _IMPLEMENTATION, _MODEL = "runtime.implementation", f"runtime.{MODEL_KEY}"
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """What a child says: a value, or why there is none, as a user is told."""
+    """Answer of a child process: a value, or the error message and exit code for the user."""
 
     value: Any = None
     error: str | None = None
@@ -39,9 +39,9 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def names_outside_code(request: Request) -> bool:
-    """Return whether a request is of code that is not ours, by what it names; imports none.
+    """Return whether a request names code that is not dlrmbench's own; imports none of it.
 
-    What it names wrongly is not told here: resolving it is.
+    Wrong names are not reported here: resolving the request reports them.
     """
     with suppress(DefinitionError, ConfigError, HarnessError, OSError):
         implementations, models = (set(_named(request, key)) for key in (_IMPLEMENTATION, _MODEL))
@@ -64,10 +64,10 @@ def _named(request: Request, key: str) -> Iterator[str]:
 
 
 def look_apart(work: Callable[[], T], kind: type[T]) -> T:
-    """Return what `work` returns, a text or a record, which a child of this process does.
+    """Return the result of `work`, a text or a record, computed in a child process.
 
-    Raises HarnessError with the words and the exit code of what it raised, RequestError for such a one. A process
-    with threads or with torch, such as a notebook, cannot be divided, and does the work itself.
+    Raises HarnessError, or RequestError, with the message and exit code of the child's error. A process with threads
+    or with torch, such as a notebook, cannot fork, and does the work itself.
     """
     if threading.active_count() > 1 or "torch" in sys.modules:
         return work()
@@ -100,7 +100,7 @@ def look_apart(work: Callable[[], T], kind: type[T]) -> T:
 
 
 def _answer(work: Callable[[], T]) -> _Answer:
-    """Do the work of a child; an error that nobody knows is shown where it happens."""
+    """Do the work in the child; print the traceback of an unexpected error there."""
     try:
         return _Answer(value=msgspec.to_builtins(work()))
     except Exception as error:

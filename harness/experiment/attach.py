@@ -1,4 +1,4 @@
-"""A profile beside the runs of a set: one more record in it, of the configuration that its runs have."""
+"""Attach a profile to a run set: one more record, measured with the configuration of the set's runs."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +24,10 @@ from rules.records.run_set import RunSetRecord
 
 
 def open_or_create(request: Request) -> Path:
-    """Return the run set that the output is, where it is one of the same configuration; else a new one below it.
+    """Return the run set at the request's output if it has the same configuration; else create one below the output.
 
-    A new one is autotuned; the other one has been. Raises HarnessError, before anything is written, where the kind
-    cannot be measured.
+    A new set is autotuned; an existing one already was. Raises HarnessError, before anything is written, where the
+    configuration cannot be profiled.
     """
     experiment = expand(request)
     (configuration,) = experiment.configurations
@@ -48,7 +48,7 @@ def _explain_outside_code(folder: Path, missing: Sequence[tuple[str, str]]) -> s
 
 
 def refuse_other_configuration(folder: Path, config: RunConfig, num_threads: int, record: RunSetRecord) -> None:
-    """Refuse (HarnessError, exit 2) a profile of something else than what the runs beside it did."""
+    """Raise HarnessError (exit 2) where the profile's configuration differs from that of the set's runs."""
     chosen = {"runtime.threads", *(["runtime.precision"] if config.workload.runtime.precision == "auto" else [])}
     here = {key: entry["value"] for key, entry in config.values().items() if key not in chosen}
     there = {key: entry.value for key, entry in record.config.items() if key not in chosen}
@@ -65,7 +65,7 @@ def refuse_other_configuration(folder: Path, config: RunConfig, num_threads: int
 def attach_profile(
     folder: Path, *, num_steps: int | None, trace: Path | None, on_progress: Callable[[str], None]
 ) -> Path:
-    """Profile the configuration of the set in `folder` in a fresh process; returns extra/profile.json.
+    """Profile the configuration of the set in `folder` in a fresh process; return the path of extra/profile.json.
 
     Raises HarnessError.
     """
@@ -88,7 +88,7 @@ def attach_profile(
 
 
 class _ProgressRelay:
-    """Hands on what a process says that it is doing."""
+    """Passes the progress messages of a process to a callback."""
 
     def __init__(self, on_progress: Callable[[str], None]) -> None:
         self._on_progress = on_progress
@@ -98,4 +98,4 @@ class _ProgressRelay:
             self._on_progress(str(event.get("doing")))
 
     def finish(self, text: str) -> None:
-        """Say nothing: the record says all."""
+        """Do nothing: the record has the result."""

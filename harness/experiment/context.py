@@ -1,4 +1,4 @@
-"""What whoever starts or resumes an experiment grants, and no folder does; and who is told what happens."""
+"""Context of an experiment's command: the permissions that only its user gives, and the callbacks for progress."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from harness.run_sets.keepers import KeptOutcome
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """What is about to be made: its place among all repetitions of its stage, whose it is, and how long all that is
-    left may take, by those made so far; None before the first, and of a stage that follows another."""
+    """Position of the next repetition in its stage, its configuration, and the estimated seconds for all that are
+    left; None before the first repetition, and in later stages."""
 
     number: int
     total: int
@@ -23,16 +23,16 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Watcher:
-    """Who is told of an experiment's progress."""
+    """Callbacks for an experiment's progress."""
 
     on_begin: Callable[[int, int], None] = lambda kept, planned: None
-    """Called with how many repetitions of a set alone are there already, and how many are planned."""
+    """Called with the finished and the planned number of repetitions of a single set."""
     on_step: Callable[[Progress], None] = lambda progress: None
     """Called before each repetition of a group."""
     on_done: Callable[[int, KeptOutcome], None] = lambda index, outcome: None
-    """Called after each repetition of a set alone."""
+    """Called after each repetition of a single set."""
     on_lost_energy: Callable[[str], None] = lambda why: None
-    """Called once a stage with why a power command that was asked for left no energy."""
+    """Called once per stage with the reason why a requested power command gave no energy."""
     on_growth: Callable[[int], None] = lambda num_runs: None
     """Called with the number of repetitions that a stop rule is about to ask for."""
     quiet: bool = False
@@ -40,23 +40,24 @@ class Watcher:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Context:
-    """What is granted with a command: a folder may be anyone's, so that nothing is run for being named in it."""
+    """Permissions that come with the command: a folder may be a stranger's, so its files alone start no code."""
 
     python: Path | None = None
-    """The interpreter that measures the base of a pair, where it is another one."""
+    """Interpreter that measures the base of a pair; None for this process's own."""
     models: Collection[str] = ()
-    """Models that are not dlrmbench's own."""
+    """Models that the user named and that are not dlrmbench's own."""
     implementations: Collection[str] = ()
-    """Implementations that are not dlrmbench's own."""
+    """Implementations that the user named and that are not dlrmbench's own."""
     hooks: Hooks = NO_HOOKS
     """Commands around every repetition."""
     log_to: Path | None = None
-    """The file to which what happens is appended."""
+    """File to which events are appended."""
     watcher: Watcher = Watcher()
 
     @classmethod
     def of(cls, request: Request, watcher: Watcher | None = None) -> "Context":
-        """Return what a request grants; its models and implementations are in what it makes."""
+        """Return the permissions that a request gives; its models and implementations are recorded in what it
+        makes."""
         return cls(
             python=request.python,
             hooks=Hooks.asked_by(request),
@@ -66,4 +67,4 @@ class Context:
 
 
 NO_CONTEXT = Context(watcher=Watcher(quiet=True))
-"""Nothing is granted, and nobody is told."""
+"""Context without permissions and without callbacks."""

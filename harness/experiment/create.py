@@ -1,4 +1,4 @@
-"""The folder of a new experiment: a run set for each configuration, and, of several, experiment.json beside them."""
+"""Create the folder of a new experiment: a run set for each configuration and, for several, experiment.json."""
 
 import shlex
 from collections.abc import Mapping
@@ -48,10 +48,10 @@ from rules.records.run_set import ChoiceRecord, RunSetRecord
 
 
 def create(experiment: Experiment) -> Path:
-    """Make the folder of a prepared experiment, of which `latest` beside it is then a link; returns the folder.
+    """Create the folder of a prepared experiment and return it; the link `latest` beside it then points to it.
 
-    The file that says what it is comes last, so that a folder with it is whole. Raises HarnessError (exit 9) where
-    kept weights would not fit on the disk.
+    The file that describes the folder is written last, so that a folder with it is complete. Raises HarnessError
+    (exit 9) where kept weights would not fit on the disk.
     """
     is_group = find_relation(experiment.relation).is_group
     folder = create_group(experiment) if is_group else _create_alone(experiment)
@@ -71,7 +71,7 @@ def _create_alone(experiment: Experiment) -> Path:
 
 
 def create_group(experiment: Experiment) -> Path:
-    """Make the folder of several configurations, as `create` does, to which no link leads."""
+    """Create the folder of several configurations, without the link `latest`."""
     request, relation = experiment.request, find_relation(experiment.relation)
     refuse_small_disk(experiment)
     created = datetime.now(UTC)
@@ -132,7 +132,7 @@ def create_set(
     created: datetime,
     base_seed: int | None = None,
 ) -> RunSet:
-    """Create the folder of a run set below `output`, with all that its repetitions need."""
+    """Create the folder of a run set below `output`, with everything that its repetitions need."""
     request, config, prepared = experiment.request, configuration.config, configuration.prepared
     assert prepared is not None
     benchmark = config.benchmark
@@ -191,7 +191,7 @@ def create_set(
 
 
 def _with_spinning(environment: Mapping[str, Any], choice: ChoiceRecord | None) -> dict[str, Any]:
-    """Return a set's environment with the variables that its choice gives to its runs."""
+    """Return a set's environment with the OpenMP spin variables of its autotuned choice."""
     variables = environment.get("variables")
     if choice is None or not isinstance(variables, Mapping):
         return dict(environment)
@@ -199,7 +199,7 @@ def _with_spinning(environment: Mapping[str, Any], choice: ChoiceRecord | None) 
 
 
 def refuse_small_disk(experiment: Experiment) -> None:
-    """Raise HarnessError (exit 9) where the weights of all runs do not fit beside what the disk holds."""
+    """Raise HarnessError (exit 9) where the weights of all runs do not fit on the disk."""
     request = experiment.request
     if not request.keep_weights:
         return
@@ -219,6 +219,6 @@ def refuse_small_disk(experiment: Experiment) -> None:
 
 
 def _weights_bytes(workload: WorkloadConfig, data_dir: Path) -> int:
-    """Return the computed size of the weights of one run."""
+    """Return the computed size in bytes of one run's weights."""
     num_embeddings = open_dataset(data_dir, workload.data).train.num_embeddings
     return workload.costs(num_embeddings).num_parameters * FLOAT_BYTES

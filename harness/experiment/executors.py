@@ -1,4 +1,4 @@
-"""Who does an experiment's jobs: this installation, or the interpreter that is given on the command line."""
+"""Choose the interpreter for an experiment's jobs: this installation's, or the one given on the command line."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -31,7 +31,7 @@ from rules.records.run_set import RunSetRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repetition:
-    """One repetition that is about to be made."""
+    """One repetition that is about to run."""
 
     kind: Kind
     keeper: Keeper
@@ -39,23 +39,23 @@ class Repetition:
     record: RunSetRecord
     index: int
     more: Mapping[str, Any]
-    """What its job is asked besides what the set says."""
+    """Members of the job beyond those from the set."""
     resume: str
-    """The command that completes what is left where it is interrupted."""
+    """Command that completes the experiment after an interruption."""
     hooks: Hooks = NO_HOOKS
     events: EventLog = SILENT
     slot: Slot | None = None
-    """Where it is made beside others; None where it is made alone."""
+    """Cores and GPUs for a repetition that runs beside others; None for one that runs alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerExecutor:
-    """Starts a worker for each job, of this installation or of another one's interpreter."""
+    """Starts a worker process for each job, with this installation or another interpreter's."""
 
     installation: Installation | None = None
 
     def run(self, repetition: Repetition, folder: Path, on_event: OnEvent) -> WorkerEnd:
-        """Do a repetition in `folder`; how many processes do it together is its kind's matter."""
+        """Run a repetition's job in `folder`; its kind decides how many processes take part."""
         kind, record, index = repetition.kind, repetition.record, repetition.index
         members = job_members(repetition.run_set, record, index, folder)
         members["power_command"] = repetition.hooks.power_command
@@ -73,7 +73,7 @@ class WorkerExecutor:
             )
 
     def refuse_other_system(self, run_set: RunSet, record: RunSetRecord) -> None:
-        """Raise HarnessError (exit 2) where the set began on another system than this does its jobs on."""
+        """Raise HarnessError (exit 2) where the set began on another system than this executor's."""
         if self.installation is None:
             found = describe_system(given_fields(record), device=record.config["runtime.device"].value)
             name, framework = system_slug(found), found.fields["framework"]
@@ -87,9 +87,9 @@ class WorkerExecutor:
                 raise HarnessError(f"{run_set.folder}: was begun on {was!r}, this is {here!r}. Start a new set here.")
 
     def refuse_other_code(self, folder: Path, record: RunSetRecord, group: str) -> None:
-        """Raise HarnessError (exit 2) where the set began with other code than this has.
+        """Raise HarnessError (exit 2) where the set began with other code than this executor's.
 
-        The code is what may be compared, and half a side would be of each.
+        Code may be what is compared, so one side must not mix two versions.
         """
         here = code_sha256() if self.installation is None else self.installation.about.code_sha256
         if record.code_sha256 != here:
@@ -101,9 +101,9 @@ class WorkerExecutor:
 
 
 def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path) -> dict[str, Any]:
-    """Collect what a job of any kind is asked, from the set's definition and record.
+    """Collect the members that jobs of every kind have, from the set's definition and record.
 
-    Raises HarnessError (exit 8) where the record's choice of matrix products is none.
+    Raises HarnessError (exit 8) where the record's choice of matrix products is invalid.
     """
     place = run_set.extra / RUN_SET_FILE
     tables = read_toml(run_set.definition)
@@ -122,10 +122,10 @@ def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path)
 
 
 def find_executors(store: Store, python: Path | None) -> dict[int, WorkerExecutor]:
-    """Find who does the jobs of each configuration, by its place.
+    """Find the executor of each configuration, by its index.
 
-    A group may be anyone's, so no interpreter is started for being named in it: `python` must be given on the command
-    line. Raises HarnessError (exit 2) where it is missing, or given for nothing.
+    A group may be a stranger's, so an interpreter named in its file is never started: `python` must be given on the
+    command line. Raises HarnessError (exit 2) where it is missing or not needed.
     """
     folder, record = store.folder, store.record
     if record.python is None and python is not None:
@@ -147,7 +147,8 @@ def find_executors(store: Store, python: Path | None) -> dict[int, WorkerExecuto
 
 
 def refuse_other_definition(run_set: RunSet, record: RunSetRecord) -> None:
-    """Raise HarnessError (exit 8) where the definition in a set's folder is not the one that it began with."""
+    """Raise HarnessError (exit 8) where the definition in a set's folder differs from the one that the set began
+    with."""
     benchmark = parse_benchmark(read_toml(run_set.definition), run_set.definition)
     if (benchmark.definition_sha256, benchmark.name) != (record.benchmark.definition_sha256, record.benchmark.name):
         raise HarnessError(
@@ -156,8 +157,9 @@ def refuse_other_definition(run_set: RunSet, record: RunSetRecord) -> None:
 
 
 def refuse_changed(store: Store, executors: Mapping[int, WorkerExecutor]) -> None:
-    """Refuse to go on where a definition, a system, or, of a group that says so, the code is another than it began
-    with. Raises HarnessError: exit 2, or 8 for a definition.
+    """Refuse to continue where a definition, the system or (if the group requires it) the code has changed.
+
+    Raises HarnessError: exit 2, or 8 for a definition.
     """
     for place, (run_set, record) in store.sets.items():
         refuse_other_definition(run_set, record)

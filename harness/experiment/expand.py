@@ -1,6 +1,6 @@
-"""From a request to an experiment: every configuration resolved, and every refusal made. Writes nothing.
+"""Turn a request into an experiment: resolve every configuration and refuse what cannot run. Writes nothing.
 
-Imports no torch, but to look at a GPU or a precision that is asked for.
+Imports no torch, except to look at a GPU or a precision that is requested.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ from harness.run_sets.names import find_weights
 
 
 def expand(request: Request) -> Experiment:
-    """Resolve what is asked for. Raises HarnessError, ConfigError or DefinitionError where it cannot be run."""
+    """Resolve the request. Raises HarnessError, ConfigError or DefinitionError where it cannot be run."""
     kind, options = asked_kind(request)
     _refuse_combinations(request, kind)
     request = with_weights(request, kind)
@@ -29,8 +29,7 @@ def expand(request: Request) -> Experiment:
 
 
 def with_weights(request: Request, kind: Kind) -> Request:
-    """Return the request with the folder of kept weights as its kind takes it. Raises HarnessError where a set has
-    none."""
+    """Return the request with its kept weights resolved to their folder. Raises HarnessError where a set has none."""
     if request.weights is None or kind.weights_key is None:
         return request
     source = f"option {request.spelled('weights')}" if request.typed else "weights"
@@ -40,7 +39,8 @@ def with_weights(request: Request, kind: Kind) -> Request:
 
 
 def asked_kind(request: Request) -> tuple[Kind, dict[str, int]]:
-    """Return the kind that is asked for, and what of it. Raises RequestError where the verb cannot be asked so."""
+    """Return the requested kind of measurement and its options. Raises RequestError where the verb does not have
+    it."""
     if not request.kinds:
         return find_kind("training"), {}
     name, *others = request.kinds
@@ -62,7 +62,7 @@ def asked_kind(request: Request) -> tuple[Kind, dict[str, int]]:
 
 
 def _refuse_combinations(request: Request, kind: Kind) -> None:
-    """Raise RequestError for what is asked together and does not belong together; find order and stop rule."""
+    """Raise RequestError for members of a request that exclude each other, and for an unknown order or stop rule."""
     find_order(request.order)
     if find_stop_rule(request.stop) is not None and request.beside is None and not request.axes:
         raise RequestError("a stop rule is of two configurations or more; a set alone is given until.")

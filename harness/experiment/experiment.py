@@ -1,4 +1,4 @@
-"""What is going to be measured: configurations, how often each, and what they are to each other."""
+"""An experiment before it is made: configurations, repetitions of each, and the relation between configurations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,30 +17,30 @@ from rules.records.run_set import UntilRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Configuration:
-    """One configuration of an experiment; `failure` is why it cannot be measured."""
+    """One configuration of an experiment; `failure` is the reason why it cannot be measured."""
 
     label: str
     config: RunConfig
     folder: str = ""
-    """The name of its run set's folder in the group."""
+    """Name of the run set's folder in the group."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """What is varied, as it was written, by key."""
+    """Values of the varied keys, as the user wrote them."""
     installation: Installation | None = None
-    """The dlrmbench that measures it, where it is another than this one."""
+    """Installation of dlrmbench that measures the configuration; None for this one."""
     prepared: Preparation | None = None
     failure: FailureRecord | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Experiment:
-    """What is going to be measured, how often, and how the configurations belong together."""
+    """Configurations to be measured, the number of repetitions, and the relation between the configurations."""
 
     request: Request
     kind: Kind
     options: Mapping[str, int]
-    """What the kind is asked besides."""
+    """Options of the kind of measurement, such as the number of steps."""
     relation: str
-    """What they are to each other: a name of `relation.RELATIONS`, or an extension's."""
+    """Name of the relation between configurations, from `relation.RELATIONS` or an extension."""
     configurations: tuple[Configuration, ...]
     repetitions: int
     axes: tuple[Axis, ...] = ()
@@ -49,19 +49,20 @@ class Experiment:
     timeout_s: float | None = None
     matmul: GivenMatmul | None = None
     source: Source | None = None
-    """The set that the first of two sides repeats."""
+    """Run set that the base of a pair repeats."""
     stop: StopRecord | None = None
-    """The rule by which it is extended from what is measured; `until` is that of a set alone."""
+    """Rule by which the experiment grows from its measurements; `until` is the rule of a single set."""
     name: str = ""
-    """What the folder of a group is called, between what its relation is called and its moment."""
+    """Middle part of a group's folder name, between its relation's prefix and the time."""
     batch_sizes: tuple[int, ...] = ()
     """Global batch sizes that configurations which are added later may have."""
 
     @property
     def is_autotuned(self) -> bool:
-        """Return whether how steps are computed is chosen by timing before the first repetition.
+        """Whether autotuning times how steps are computed before the first repetition.
 
-        Ranks share the cores among them, in every number that is compared; externally launched ones choose nothing.
+        Where ranks are varied, they would share the cores in every number that is compared; externally launched runs
+        choose nothing.
         """
         are_ranks_varied = any(axis.key == "runtime.ranks" for axis in self.axes)
         return self.kind.is_autotuned and not are_ranks_varied and self.request.run_index is None

@@ -1,4 +1,5 @@
-"""After the last repetition: judge and score what has logs, compare sides, write the pages; and the exit code."""
+"""Finish an experiment after its last repetition: judge and score logs, compare sides, write pages, return exit
+codes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -27,7 +28,8 @@ _WORST_FIRST = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedSides:
-    """Two sides that were just completed: either sets of runs or measurements, and the second against the first."""
+    """Result of a completed pair: both run sets or both measurements, and the comparison of the new one with the
+    base."""
 
     page: Path
     comparisons: tuple[Comparison, ...]
@@ -37,7 +39,7 @@ class FinishedSides:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedStudy:
-    """An experiment that was just completed and whose result is a study, as it is kept and shown."""
+    """Result of a completed experiment that is a study: its record, its page and the exit code."""
 
     study: StudyRecord
     page: Path
@@ -45,7 +47,7 @@ class FinishedStudy:
 
 
 def finish_set(folder: Path) -> tuple[Result, Path]:
-    """Read, judge and score a set, once, and write its page. Writes nothing else; can be repeated at any time."""
+    """Read, judge and score a set once, and write its page. Writes nothing else; can be repeated at any time."""
     gathered = gather_everything([folder])
     if len(gathered.sets) != 1:
         places = ", ".join(printable(result.verdict.subject) for result in gathered.sets)
@@ -58,12 +60,13 @@ def finish_set(folder: Path) -> tuple[Result, Path]:
 
 
 def write_folder_page(folder: Path) -> Path:
-    """Write the page of all that is in a folder of results, such as a sweep; returns its path."""
+    """Write the page of all results in a folder, such as a sweep; return the page's path."""
     return write_page(gather_everything([folder]), folder)
 
 
 def exit_code_of_set(result: Result) -> ExitCode:
-    """Return NOT_CONVERGED or TIMEOUT where runs that failed leave no score, COMPLIANCE where a rule is broken."""
+    """Return NOT_CONVERGED or TIMEOUT where failed runs leave no score, COMPLIANCE where a rule is broken, else
+    DONE."""
     failed = [run for run in result.score.runs if not run.converged]
     if failed and result.score.score_s is None:
         timed_out = all(run.abort_reason == "timeout" for run in failed)
@@ -72,13 +75,13 @@ def exit_code_of_set(result: Result) -> ExitCode:
 
 
 def worst_of(codes: Iterable[ExitCode]) -> ExitCode:
-    """Return the exit code that says most of what went wrong; DONE where nothing did."""
+    """Return the most serious of several exit codes; DONE where there are none."""
     found = list(codes)
     return next((code for code in _WORST_FIRST if code in found), max(found, default=ExitCode.DONE))
 
 
 def finish_sides(folder: Path) -> FinishedSides:
-    """Judge and score both sides, once, compare them, and write the page of each and of both."""
+    """Judge and score both sides of a pair once, compare them, and write the page of each side and of the pair."""
     kind, sides = find_kind(read(folder).kind), list(parts_of(folder).values())
     gathered = gather_everything([folder])
     page = write_page(gathered, folder)
@@ -95,7 +98,7 @@ def finish_sides(folder: Path) -> FinishedSides:
 
 
 def _only(gathered: ReportContent, folder: Path) -> Result:
-    """Return the one set of results in the folder of a side. Raises HarnessError (exit 8) where there is another."""
+    """Return the only set of results in a side's folder. Raises HarnessError (exit 8) where the number is not one."""
     found = [result for result in gathered.sets if result.place == folder]
     if len(found) != 1:
         raise HarnessError(f"{folder}: holds {len(found)} sets of results, expected its own alone.", ExitCode.INPUT)
@@ -103,22 +106,22 @@ def _only(gathered: ReportContent, folder: Path) -> Result:
 
 
 def exit_code_of_sides(finished: FinishedSides) -> ExitCode:
-    """Return the worse of both sides' codes, as `exit_code_of_set` has them."""
+    """Return the more serious exit code of the two sides."""
     return worst_of(exit_code_of_set(result) for result in finished.sets)
 
 
 def write_pages(folder: Path) -> None:
-    """Write what a complete experiment is shown on: the page of a set with logs, of both sides, of a table."""
+    """Write the pages of a complete experiment, as its relation defines them."""
     find_relation(read(folder).relation).write_pages(folder)
 
 
 def exit_code_from(number: int) -> ExitCode:
-    """Return the exit code of a number in a file; one that no version writes is damage."""
+    """Return the exit code for a number in a file; INPUT (damaged file) for an unknown number."""
     return ExitCode(number) if number in set(ExitCode) else ExitCode.INPUT
 
 
 def exit_code_of_matrix(record: ExperimentRecord, facts: SweepFacts) -> ExitCode:
-    """Find the worst of all configurations' codes: one that failed, did not converge, or broke a rule."""
+    """Return the most serious exit code of a sweep's configurations."""
     codes = [exit_code_from(entry.failure.exit_code) for entry in record.configurations if entry.failure is not None]
     codes += [exit_code_of_set(row.result) for row in facts.rows if row.result is not None and row.result.judged]
     codes += [ExitCode.INCONCLUSIVE] if facts.law is not None and facts.law.fitted is None else []

@@ -1,6 +1,6 @@
-"""One externally launched run: torchrun or Slurm's srun have started its ranks, on one machine or several.
+"""Run as one rank of an externally launched run: torchrun or Slurm's srun started the ranks, on one or more machines.
 
-Every process of that world is a rank of the run. Rank 0 keeps the run set: it makes it when run 0 begins, locks it,
+Every process of that world is a rank of the run. Rank 0 keeps the run set: it creates it when run 0 begins, locks it,
 and commits the run. The loop over runs is outside, one launch per run; `dlrmbench resume SET` then judges and
 reports.
 """
@@ -39,9 +39,9 @@ from rules.records.run_set import RunSetRecord
 
 
 def run_in_world(experiment: Experiment) -> str:
-    """Be one rank of the run of a prepared experiment, whose set is the output itself.
+    """Take part as one rank in a run of a prepared experiment, whose output folder is the set itself.
 
-    Returns how it ended on rank 0, nothing elsewhere.
+    Returns how the run ended on rank 0, an empty string elsewhere.
     """
     request, (configuration,) = experiment.request, experiment.configurations
     index, config, prepared = request.run_index, configuration.config, configuration.prepared
@@ -84,7 +84,7 @@ def _report_waiting(line: str) -> None:
 
 
 def _train(world: ProcessGroup, job: TrainingJob, data_dir: Path, *, quiet: bool) -> str:
-    """Do the run itself; return its status on rank 0. The dataset is where this rank's machine has it."""
+    """Train, with the dataset's path on this rank's machine; return the run's status on rank 0."""
     job = replace(job, data_dir=str(data_dir.resolve()))
     benchmark, workload = job.parse()
     agree(world, job, workload)
@@ -96,7 +96,7 @@ def _train(world: ProcessGroup, job: TrainingJob, data_dir: Path, *, quiet: bool
 
 @contextmanager
 def _quiet_libraries() -> Iterator[None]:
-    """Keep what TorchRec's planner, torch.fx and autograd say to their own developers off the user's console."""
+    """Hide messages of TorchRec's planner, torch.fx and autograd that only their developers need."""
 
     def is_news(record: logging.LogRecord) -> bool:
         return not record.getMessage().startswith("Sharding spec not found")
@@ -115,7 +115,7 @@ def _quiet_libraries() -> Iterator[None]:
 
 
 def _asked(experiment: Experiment) -> dict[str, Any]:
-    """Collect what the command line asks for, which must be the same on all ranks."""
+    """Collect the command line's values that must be the same on all ranks."""
     request, config = experiment.request, experiment.configurations[0].config
     return {
         "--run-index": request.run_index,
@@ -132,21 +132,21 @@ def _asked(experiment: Experiment) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BegunRun:
-    """A run that is about to begin, as rank 0 keeps it; the other ranks get its job."""
+    """A run that is about to begin, kept by rank 0; the other ranks receive only its job."""
 
     run_set: RunSet
     keeper: Keeper
     job: TrainingJob
 
     def record(self, reason: str, exit_code: int) -> None:
-        """Keep why the attempt was interrupted, unless its log was finished before."""
+        """Record why the attempt was interrupted, unless its log is already complete."""
         attempt, index = Path(self.job.folder), self.job.run_index
         if not ((attempt / "log.txt").exists() and self.keeper.recover(index)):
             record_interrupted(attempt, index=index, reason=reason, exit_code=exit_code)
 
 
 def _begin(experiment: Experiment, index: int, held: ExitStack) -> BegunRun | str | HarnessError:
-    """Prepare the run to begin; return a summary when there is nothing to do, or why it cannot begin."""
+    """Prepare the run; return it, or a message where it exists already, or the error why it cannot begin."""
     (configuration,), folder = experiment.configurations, experiment.request.output
     try:
         if not (folder / "extra").exists():
@@ -170,7 +170,7 @@ def _begin(experiment: Experiment, index: int, held: ExitStack) -> BegunRun | st
 
 
 def _refuse_other(record: RunSetRecord, experiment: Experiment) -> None:
-    """Refuse a run of another configuration, or of another number of runs, than its set began with."""
+    """Refuse a run whose configuration or number of runs differs from the set's."""
     request, config = experiment.request, experiment.configurations[0].config
     begun = {key: entry.value for key, entry in record.config.items()}
     begun |= {"--runs": record.num_runs, "--seed": record.base_seed}

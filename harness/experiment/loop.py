@@ -1,4 +1,4 @@
-"""The one loop: make what is missing of an experiment, whoever began it and however it was interrupted."""
+"""The one loop over repetitions: make all that are missing of a new or an interrupted experiment."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,17 +45,17 @@ from rules.temporary_folder import temporary_folder
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Surroundings:
-    """What is done around each repetition, off its clock."""
+    """Hooks and event log around each repetition, outside its timed part."""
 
     hooks: Hooks
     events: EventLog
 
 
 def look_again(folder: Path, context: Context) -> tuple[tuple[PreflightCheck, ...], str | None]:
-    """Return what the environment check says now, and what is said of other code where that is no error.
+    """Return the environment check's current results, and a warning where the code has changed but may.
 
-    Raises HarnessError: exit 2 where code of others is not given again, or the folder is one side of a pair; 6 where
-    the environment check warns and the experiment was begun with --strict-env; 8 for a kind that this copy lacks.
+    Raises HarnessError: exit 2 where a user's own code is not named again, or the folder is one side of a pair; 6
+    where the environment check warns and the experiment began with --strict-env; 8 for a kind that this copy lacks.
     """
     refuse_outside_code(folder, {"model": context.models, "implementation": context.implementations})
     _refuse_side(folder)
@@ -72,7 +72,7 @@ def look_again(folder: Path, context: Context) -> tuple[tuple[PreflightCheck, ..
 
 
 def _refuse_side(folder: Path) -> None:
-    """Raise HarnessError (exit 2) for one side of two: what it lacks is made in turns with the other."""
+    """Raise HarnessError (exit 2) for one side of a pair: its missing runs alternate with the other side's."""
     whole, name = folder.absolute().parent, folder.absolute().name
     group = None if group_file(folder) is not None else read_group(whole)
     if group is not None and group.is_pair and group.holds(name):
@@ -84,12 +84,12 @@ def _refuse_side(folder: Path) -> None:
 
 
 def complete(folder: Path, context: Context = NO_CONTEXT, *, num_runs: int | None = None) -> ExperimentRecord:
-    """Make whatever is missing of the experiment in `folder`, stage by stage, then what its stop rule adds.
+    """Make all missing repetitions of the experiment in `folder`, stage by stage, then those that its stop rule adds.
 
-    With `num_runs` it first grows to so many repetitions of each configuration. A failure does what its stage says;
-    one of the hooks, the commands around every repetition, ends it. Raises HarnessError where the experiment cannot
-    go on, before anything is run where it may not: by another interpreter than the context's, with other hooks than
-    it was begun with, on another system, or, where its record says so, with other code.
+    With `num_runs` the experiment first grows to that many repetitions of each configuration. A failed repetition is
+    handled as its stage says; a failed hook (a command around every repetition) ends the experiment. Raises
+    HarnessError where it cannot continue: before anything is run where the interpreter, the hooks, the system or (if
+    its record requires it) the code differ from those that it began with.
     """
     watcher, hooks = context.watcher, context.hooks
     with hold(folder) as store, closing(open_event_log(context.log_to, folder)) as events:
@@ -148,7 +148,7 @@ def _state_of(store: Store) -> State:
 
 
 def _refuse_single(store: Store) -> None:
-    """Refuse what has one record that was asked for at its command line alone."""
+    """Refuse to continue a kind of measurement that has a single record."""
     kind = find_kind(store.record.kind)
     if kind.max_repetitions is not None:
         raise HarnessError(
@@ -158,7 +158,7 @@ def _refuse_single(store: Store) -> None:
 
 
 _UNKNOWN = -1
-"""Stands for a configuration that is not known yet."""
+"""Index of a configuration that is not known yet."""
 
 
 def _complete_stage(
@@ -169,7 +169,7 @@ def _complete_stage(
     around: Surroundings,
     took_s: dict[int, list[float]],
 ) -> None:
-    """Make what is missing of a stage; `took_s` has the seconds of what was made of it, by configuration."""
+    """Make the missing repetitions of a stage; `took_s` collects their seconds by configuration."""
     steps, is_told, relation = store.steps(stage), False, find_relation(store.record.relation)
     total = stage.repetitions * sum(store.record.configurations[place].failure is None for place in store.sets)
     if (planned := relation.num_planned(store.record)) is not None:
@@ -209,10 +209,10 @@ def _complete_side_by_side(
     around: Surroundings,
     took_s: dict[int, list[float]],
 ) -> None:
-    """Make what is missing of a stage, a batch of as many configurations as there are slots at a time, each always in
-    the same one; `took_s` has the seconds of each batch that was made.
+    """Make the missing repetitions of a stage in batches, one configuration per slot, each configuration always in
+    the same slot; `took_s` collects the seconds of each batch.
 
-    A configuration of the batch that is there already, or failed, leaves a slot that is kept busy.
+    A configuration of the batch that is finished or failed leaves its slot, which is then kept busy.
     """
     relation, width = find_relation(store.record.relation), len(slots)
     total = relation.num_planned(store.record) or len(store.record.configurations)
@@ -240,7 +240,7 @@ def _complete_side_by_side(
 def _note_end(
     store: Store, stage: StageRecord, steps: Mapping[int, Step], number: int, error: HarnessError | None
 ) -> None:
-    """Write down why the repetition in a slot failed, if it did. Raises that error where its stage ends with it."""
+    """Record why the repetition in a slot failed, if it did. Raises that error where the stage stops at a failure."""
     if error is None:
         return
     if stage.on_failure == "stop" or isinstance(error, HookError):
@@ -251,9 +251,11 @@ def _note_end(
 def _keep_busy(
     store: Store, stage: StageRecord, executors: Mapping[int, WorkerExecutor], first: int, slot: Slot
 ) -> bool:
-    """Make again, in a temporary folder, the repetition that the slot has of the batch that begins with configuration
-    `first`, or, where that failed, that of the first configuration which did not; return whether it ended well, False
-    where there is none."""
+    """Repeat a finished repetition in a temporary folder to keep a slot busy; return whether it succeeded.
+
+    Taken is the slot's own configuration in the batch that begins with configuration `first`, or else the first
+    configuration that has not failed. Returns False where there is none.
+    """
     places = [each for each in (first + slot.number, *store.sets) if each in store.sets]
     found = next((each for each in places if store.keeper(stage, each).is_done(0)), None)
     if found is None:
@@ -276,7 +278,7 @@ def _keep_busy(
 
 
 def _why_no_energy(outcome: KeptOutcome | None) -> str | None:
-    """Return why the power command left no energy of a repetition; None where it did, or nothing was measured."""
+    """Return why the power command gave no energy for a repetition; None where it did, or nothing was measured."""
     record = None if outcome is None else outcome.record
     holder = record.repetitions()[0] if isinstance(record, Measurement) else record
     energy: EnergyRecord | None = getattr(holder, "energy", None)
@@ -296,7 +298,7 @@ def _describe(
 def _look_ahead(
     store: Store, number: int, total: int, place: int, took_s: Mapping[int, Sequence[float]], later: Iterable[int]
 ) -> Outlook:
-    """Say where a repetition stands among those of its stage; whose it is, only where there are several."""
+    """Return a repetition's position in its stage, with its configuration's label where there are several."""
     return Outlook(
         number=number,
         total=total,
@@ -307,9 +309,9 @@ def _look_ahead(
 
 
 def estimate_left_s(took_s: Mapping[int, Sequence[float]], left: Iterable[int]) -> float | None:
-    """Seconds that the repetitions of these configurations may take, by the mean of each one's own; None before any.
+    """Estimate the seconds for the repetitions in `left` from each configuration's mean; None before any has run.
 
-    A configuration that has not run yet is taken to be like the mean of the others.
+    A configuration that has not run yet is taken to need the mean of the others.
     """
     means = {position: sum(times) / len(times) for position, times in took_s.items()}
     if not means:
@@ -329,7 +331,7 @@ def _make(
     quiet: bool,
     slot: Slot | None = None,
 ) -> KeptOutcome | None:
-    """Make one repetition, under the lock of its set; None where what a crash had left was whole."""
+    """Make one repetition under its set's lock; None where an interrupted attempt turned out to be complete."""
     with store.holding(step.configuration):
         run_set, record = store.sets[step.configuration]
         kind = find_kind(stage.kind)
@@ -358,9 +360,9 @@ def _make(
 
 
 def perform(repetition: Repetition, executor: WorkerExecutor, progress: ShownProgress) -> KeptOutcome:
-    """Make one repetition and keep it, under the lock of its set.
+    """Make and keep one repetition; the caller holds the lock of its set.
 
-    Raises HarnessError where it is no result; what was interrupted is kept as its kind keeps it.
+    Raises HarnessError where it yields no result; an interrupted attempt is kept as its kind defines.
     """
     keeper, index, hooks, events = repetition.keeper, repetition.index, repetition.hooks, repetition.events
     folder, slot = keeper.open(index), repetition.slot
@@ -400,7 +402,7 @@ def perform(repetition: Repetition, executor: WorkerExecutor, progress: ShownPro
 
 
 def _refuse_externally_launched(run_set: RunSet, record: RunSetRecord, index: int) -> None:
-    """Refuse a run whose ranks an external launcher starts: it is started there again."""
+    """Refuse to make a run whose ranks an external launcher must start."""
     if "runtime.ranks" in record.config and record.config["runtime.ranks"].source == WORLD_SOURCE:
         raise HarnessError(
             f"{run_set.folder}: run {index} is missing, and the ranks of this set are started by torchrun or srun. "

@@ -1,4 +1,4 @@
-"""The orders in which repetitions of several configurations are made: pure functions of names and numbers."""
+"""Orders in which the repetitions of several configurations are made: pure functions of names and numbers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
@@ -11,20 +11,21 @@ class Step(NamedTuple):
     """One repetition of one configuration."""
 
     configuration: int
-    """The place of the configuration in the experiment."""
+    """Index of the configuration in the experiment."""
     repetition: int
 
 
 Order = Callable[[Sequence[int], int], Iterator[Step]]
-"""From the places of the configurations and the number of repetitions of each to all steps."""
+"""Function from the configurations' indices and the number of repetitions of each to all repetitions in order."""
 
 
 def turns(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
-    """Make repetition k of every configuration before k + 1 of any, forwards and backwards in turn: A B, B A, A B …
+    """Alternate between configurations, forwards and backwards: A B, B A, A B …
 
-    A drift of the system that is even in time then weighs on all configurations alike. Three and more are shuffled
-    after every second repetition, the same way every time: else the last one's runs would follow each other, and a
-    neighbour who comes for a while would meet both.
+    Repetition k of every configuration comes before k + 1 of any. A drift of the system that is linear in time then
+    affects all configurations alike. Three and more configurations are shuffled after every second repetition, the
+    same way every time: otherwise two repetitions of the last one would follow each other, and a burst of load could
+    hit both.
     """
     for repetition in range(repetitions):
         places, first = list(configurations), repetition - repetition % 2
@@ -37,8 +38,8 @@ def turns(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
 def pairs(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
     """Make both sides of a pair directly after each other, and repetition k of every pair before k + 1 of any.
 
-    Configurations 2 i and 2 i + 1 are a pair. Which side is first changes with every repetition, and the order of the
-    pairs as that of configurations in `turns`.
+    Configurations 2 i and 2 i + 1 are a pair. The side that is first alternates with the repetitions, and pairs are
+    ordered as configurations are in `turns`.
     """
     members: dict[int, list[int]] = {}
     for configuration in configurations:
@@ -50,7 +51,7 @@ def pairs(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
 
 
 def after(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
-    """Make all repetitions of a configuration before those of the next: of a stage that follows another."""
+    """Make all repetitions of a configuration before those of the next: the order of later stages."""
     for configuration in configurations:
         for repetition in range(repetitions):
             yield Step(configuration, repetition)
@@ -61,11 +62,11 @@ ORDERS: Mapping[str, Order] = {
     "pairs": pairs,
     "after": after,
 }
-"""By the name that a stage has on disk."""
+"""Orders by the name that a stage has on disk."""
 
 
 def find_order(name: str) -> Order:
-    """Find the order of that name. Raises HarnessError (exit 8) where this version has none."""
+    """Return the order of that name. Raises HarnessError (exit 8) where this version has none."""
     if name not in ORDERS:
         raise HarnessError(
             f"order {name!r}: not known to this version, which has {', '.join(ORDERS)}.", ExitCode.INPUT

@@ -1,6 +1,6 @@
-"""Before a folder is made: the data of each configuration, and how its steps are computed; or why that cannot be.
+"""Prepare an experiment before its folder is made: each configuration's data and autotuning.
 
-Writes beside the data only.
+Writes only beside the data.
 """
 
 from collections.abc import MutableMapping
@@ -36,10 +36,10 @@ from rules.records.run_set import ChoiceRecord
 
 
 def prepare(experiment: Experiment) -> Experiment:
-    """Return the experiment with what its processes find ready, and its kind's options made to fit that.
+    """Return the experiment with data and autotuning ready, and the kind's options fitted to the dataset's size.
 
-    A point of a matrix, or a side in a suite, that cannot be prepared fails alone.
-    Raises HarnessError, DatasetError or OSError otherwise.
+    A point of a sweep, or a side in a suite, that cannot be prepared fails alone. Raises HarnessError, DatasetError
+    or OSError otherwise.
     """
     request = experiment.request
     refuse_output(request.output)
@@ -60,9 +60,9 @@ def prepare(experiment: Experiment) -> Experiment:
 
 
 def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet: bool) -> Preparation:
-    """Make the dataset, and its id map, where it can be made.
+    """Make or find the dataset and its id map.
 
-    Raises DatasetError; HarnessError where it holds not one batch, or its map is damaged.
+    Raises DatasetError; HarnessError where the dataset has less than one batch, or its map is damaged.
     """
     workload = config.workload
     num_threads = workload.runtime.threads or max(1, read_resources().num_cores // kind.num_processes(config))
@@ -90,7 +90,7 @@ def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet
 
 
 def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:
-    """Prepare each configuration on its own; those of one shape are autotuned once."""
+    """Prepare each configuration by itself; configurations of one shape are autotuned once."""
     request, kind, relation = experiment.request, experiment.kind, find_relation(experiment.relation)
     known: MutableMapping[str, ChoiceRecord] = {}
     found: list[Configuration] = []
@@ -113,7 +113,8 @@ def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:
 def _settle(
     experiment: Experiment, config: RunConfig, prepared: Preparation, known: MutableMapping[str, ChoiceRecord]
 ) -> tuple[RunConfig, Preparation]:
-    """Return both with the precision that `auto` is here, and say which and why."""
+    """Return configuration and preparation with `auto` replaced by the precision chosen here, and print the
+    reason."""
     request = experiment.request
 
     def find_choice(in_bf16: RunConfig) -> ChoiceRecord | None:
@@ -127,7 +128,7 @@ def _settle(
 
 
 def _prepare_sides(experiment: Experiment, source: Source) -> tuple[Configuration, ...]:
-    """Prepare both sides: the first as its set was, by another interpreter where one is given."""
+    """Prepare both sides of a pair: the base as its set was prepared, by another interpreter where one is given."""
     request, kind = experiment.request, experiment.kind
     base, new = experiment.configurations
     if request.python is not None:
@@ -145,7 +146,7 @@ def _prepare_sides(experiment: Experiment, source: Source) -> tuple[Configuratio
 
 
 def _prepare_side(experiment: Experiment, source: Source, config: RunConfig) -> Preparation:
-    """Make or find the data, by default what the set was measured on. Raises DatasetError where it is gone."""
+    """Make or find a side's data, by default the set's own dataset. Raises DatasetError where it is gone."""
     request, recorded = experiment.request, source.record.dataset
     root = request.data
     is_alike = config.workload.data == source.config.workload.data
@@ -161,7 +162,7 @@ def _prepare_side(experiment: Experiment, source: Source, config: RunConfig) -> 
 def _autotune_sides(
     source: Source, base: Configuration, new: Configuration, given: GivenMatmul | None, *, quiet: bool
 ) -> tuple[Configuration, Configuration]:
-    """Choose how both compute their steps: as the set did where it still fits, alike where both are of one shape."""
+    """Autotune both sides: the base as its set was where that still fits, both alike where they have one shape."""
     assert base.prepared is not None and new.prepared is not None
     recorded, of_set = source.record.choice, None
     if recorded is not None and recorded.matmul is not None:

@@ -1,4 +1,4 @@
-"""A relation: all that the loop asks of how configurations belong together. The registry imports none before use."""
+"""Relations between configurations, and what the loop needs to know of each. The registry imports none before use."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -19,85 +19,88 @@ from rules.records.experiment import ExperimentRecord, MemberRecord, ReadsAs
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Relation(ABC):
-    """What configurations are to each other. Methods say what holds for most; one that differs is a subclass."""
+    """Relation between the configurations of an experiment. Methods have the common behaviour; subclasses differ from
+    it."""
 
     name: str
-    """As experiment.json says it."""
+    """Name in experiment.json."""
     word: str
-    """What messages call the whole, such as "sweep"."""
+    """Word for the whole in messages, such as "sweep"."""
     reads_as: ReadsAs
     prefix: str = ""
-    """What the name of a group's folder begins with, before a hyphen."""
+    """Beginning of a group's folder name, before a hyphen."""
     parts: str = "runs"
-    """What messages call its repetitions."""
+    """Word for the repetitions in messages."""
     on_failure: Literal["stop", "leave_out"] = "stop"
-    """What the failure of a repetition does."""
+    """Action when a repetition fails."""
     on_other_code: Literal["warn", "refuse"] = "refuse"
-    """What becomes of a group that other code began."""
+    """Action when other code began the group."""
     needs_first: bool = False
-    """Whether the first configuration cannot be left out, since all others are held to it."""
+    """True if the first configuration cannot be left out, since all others are compared with it."""
     forgets_failures: bool = True
-    """Whether what has failed is tried again by `resume`; not where a failure is what was found."""
+    """True if `resume` retries failed configurations; False where a failure is a finding."""
     takes_python: bool = False
-    """Whether a configuration may be measured by another interpreter."""
+    """True if another interpreter may measure a configuration."""
     num_at_end: int = 0
-    """How many repetitions `end` usually makes, for an estimate of the time that is left."""
+    """Usual number of repetitions that `end` makes, for the estimate of the time left."""
     may_grow: bool = True
-    """Whether a person may ask for more repetitions of each configuration."""
+    """True if a user may ask for more repetitions of each configuration."""
 
     @property
     def is_group(self) -> bool:
-        """Return whether a file says how several run sets belong together."""
+        """Whether a file says how several run sets belong together."""
         return self.reads_as != "alone"
 
     def benchmarks(self, request: Request) -> Sequence[str]:
-        """Return the definitions that a request names, without a look at any."""
+        """Return the definitions that a request names, without reading them."""
         return [request.benchmark_named]
 
     def overrides(self, request: Request) -> Sequence[Override]:
-        """Return all values that a request sets, of whichever configuration."""
+        """Return all values that a request sets, in any configuration."""
         return request.overrides
 
     @abstractmethod
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
-        """Resolve every configuration; `options` is what the kind is asked besides.
+        """Resolve every configuration; `options` are those of the kind of measurement.
 
         Raises HarnessError, ConfigError or DefinitionError for what cannot be run.
         """
 
     def why_misshapen(self, record: ExperimentRecord) -> str | None:
-        """Say why a group is none that this relation makes: its file may be anyone's. None for one that it makes."""
+        """Return why a group's record is not one that this relation makes; None where it is. The file may be a
+        stranger's."""
         return None
 
     def num_planned(self, record: ExperimentRecord) -> int | None:
-        """Return how many repetitions of the first stage there will be; None where its configurations tell."""
+        """Return the number of repetitions in the first stage; None where the list of configurations determines
+        it."""
         return None
 
     def plan_slots(self, folder: Path, record: ExperimentRecord) -> Sequence[Slot]:
-        """Return the slots in which configurations are measured side by side; none where one is at a time.
+        """Return the slots in which configurations are measured side by side; none where they run one at a time.
 
-        Raises HarnessError (exit 2) where this system has too few cores or GPUs for them.
+        Raises HarnessError (exit 2) where this system has too few cores or GPUs.
         """
         return ()
 
     def make_member(self, folder: Path, record: ExperimentRecord, values: Mapping[str, str]) -> MemberRecord:
-        """Make one more configuration, of the values by key that a stop rule proposes, and its run set."""
+        """Make one more configuration and its run set, from the values by key that a stop rule proposes."""
         raise HarnessError(
             f"{folder}: its stop rule adds a configuration, which no {self.word} takes.", ExitCode.INPUT
         )
 
     def end(self, folder: Path, context: Context) -> None:
-        """Make what is still to be made once all repetitions are there. Raises HarnessError where it cannot be."""
+        """Do the remaining work after all repetitions. Raises HarnessError where that fails."""
         return  # with most, nothing
 
     @abstractmethod
     def write_pages(self, folder: Path) -> None:
-        """Write what a complete experiment is shown on."""
+        """Write the pages of a complete experiment."""
 
     def show(self, folder: Path, record: ExperimentRecord, form: str, problem: str) -> ExitCode | None:
-        """Print what came of a complete experiment, in a form of the command line; `problem` is why `end` failed.
+        """Print the result of a complete experiment in `form`; `problem` is the reason why `end` failed.
 
-        Returns the command's exit code; None where it is shown like every other that reads like it.
+        Returns the command's exit code; None where the default output for this relation applies.
         """
         return None
 
@@ -107,11 +110,11 @@ RELATIONS: Mapping[str, str] = {
     "sides": "harness.experiment.relations.pair:PAIR",
     "matrix": "harness.experiment.relations.sweep:SWEEP",
 }
-"""The core's, by the name that experiment.json says, as module:name; extensions add theirs."""
+"""Relations of the core by their name in experiment.json, as module:name; extensions add theirs."""
 
 
 def find_relation(name: str) -> Relation:
-    """Find a relation. Raises HarnessError (exit 8) for one that this copy does not have."""
+    """Return the relation of that name. Raises HarnessError (exit 8) for one that this copy does not have."""
     known = with_extensions(RELATIONS, "relations")
     if name not in known:
         raise HarnessError(
@@ -124,7 +127,7 @@ def find_relation(name: str) -> Relation:
 
 
 def asked_relation(request: Request) -> Relation:
-    """Return the relation that a request asks for, by name, by a set to measure beside, or by its verb."""
+    """Return the relation that a request asks for, by name, by --beside, or by its verb."""
     if request.beside is not None:
         return find_relation("sides")
     return find_relation(request.relation or ("matrix" if request.verb == "sweep" else "one"))

@@ -1,4 +1,4 @@
-"""What can be asked of `run`, `sweep`, `profile` and extensions' verbs; commands and the API make the same record."""
+"""Requests for `run`, `sweep`, `profile` and extensions' verbs; the command line and the API make the same record."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,30 +12,30 @@ from rules.records.experiment import StopRecord
 
 
 class RequestError(HarnessError):
-    """What is asked for does not go together."""
+    """Members of a request contradict each other."""
 
 
 class RequestOption(NamedTuple):
-    """How command lines ask for a member of the request."""
+    """Command-line option of one member of the request."""
 
     help: str | Mapping[str, str]
-    """What `--help` says, of all verbs or by verb."""
+    """Text of `--help`, for all verbs or by verb."""
     type: str = "text"
-    """One of count, index, seed, seconds, fraction, path, program, set, text, texts, flag."""
+    """Type of the value: one of count, index, seed, seconds, fraction, path, program, set, text, texts, flag."""
     flags: tuple[str, ...] | Mapping[str, tuple[str, ...]] = ()
-    """How the option is written, by all verbs or by verb; by its name where nothing is said."""
+    """Spellings of the option, for all verbs or by verb; made of the member's name where empty."""
     unit: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """What somebody asks for, before anything of it is looked at. What is None or empty was not asked."""
+    """A user's request, before any of it is read or checked. None and empty members were not given."""
 
     verb: str = "run"
     like: str | None = None
-    """The verb of the core whose kinds of measurement an extension's verb has."""
+    """Verb of the core whose kinds of measurement an extension's verb shares."""
     benchmark: str | None = None
-    """The name or path of a definition; None is dlrm_small, or beside a set that set's own."""
+    """Name or path of a definition; None is dlrm_small, or with --beside the set's own."""
     axes: Sequence[str] = ()
     beside: Path | None = None
     python: Path | None = None
@@ -49,9 +49,9 @@ class Request:
     max_runs: int | None = None
     seed: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Values by `section.key`, as the API is given them."""
+    """Values by `section.key`, as API callers give them."""
     kinds: Mapping[str, int | None] = field(default_factory=dict)
-    """The kinds of measurement that were asked for, each with the number it was asked; empty is training."""
+    """Requested kinds of measurement, each with its number; empty for training to the target."""
     matmul: Path | None = None
     name: str | None = None
     division: str | None = None
@@ -60,37 +60,38 @@ class Request:
     output: Path = Path("results")
     run_index: int | None = None
     prepare: str | None = None
-    """A command of the shell before each repetition, off its clock."""
+    """Shell command before each repetition, outside its timed part."""
     cleanup: str | None = None
-    """The same after each repetition, however it ended."""
+    """Shell command after each repetition, however it ended, outside its timed part."""
     power_command: str | None = None
-    """A command of the shell that prints watts, asked while a repetition is timed; its energy is what is recorded."""
+    """Shell command that prints watts, run while a repetition is timed; the recorded energy comes from it."""
     log_to: Path | None = None
-    """The file to which what happens is appended, a line of JSON each."""
+    """File to which events are appended, one line of JSON each."""
     order: str = "turns"
-    """In what order the repetitions of several configurations are made: a name of `orders.ORDERS`."""
+    """Order of several configurations' repetitions: a name in `orders.ORDERS`."""
     relation: str | None = None
-    """What configurations are to each other: a name of `relation.RELATIONS` or of an extension. None is
-    what the verb says, and beside a set two sides."""
+    """Relation between configurations: a name in `relation.RELATIONS` or of an extension; None for the verb's
+    default, or a pair with --beside."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """What an extension's verb calls members otherwise than the core's do: the option; empty where it implies one."""
+    """Options of an extension's verb that are spelled differently from the core's, by member; empty where the verb
+    implies the value."""
     asked: Any = None
-    """What a relation of an extension is asked besides."""
+    """Members of an extension's own request."""
     stop: StopRecord | None = None
-    """The rule by which a group is extended from what is measured; `until` is that of a set alone."""
+    """Rule by which a group grows from its measurements; `until` is the rule of a single set."""
     overrides: Sequence[Override] = ()
-    """All changes of the definition, weakest first, `settings` among them."""
+    """All changes of the definition, weakest first, including `settings`."""
     typed: Sequence[str] = ()
-    """The command line, where there was one."""
+    """Words of the command line; empty for an API call."""
     quiet: bool = False
 
     @property
     def benchmark_named(self) -> str:
-        """Return the name or path of the definition that is asked for."""
+        """Name or path of the requested definition."""
         return self.benchmark or "dlrm_small"
 
     def command(self) -> list[str]:
-        """Return the command line that asks for this: the one that was typed, else the one that does the same."""
+        """Return the command line of the request: the typed one, or an equivalent one for an API call."""
         if self.typed:
             return list(self.typed)
         words = ["dlrmbench", self.verb, *([] if self.benchmark is None else [self.benchmark])]
@@ -102,7 +103,7 @@ class Request:
         return words
 
     def spelled(self, member: str) -> str:
-        """Return what whoever asks calls a member: an option of the command line, or an argument of the API."""
+        """Return the caller's name for a member: an option on the command line, an argument in the API."""
         return self._flag(member) if self.typed else member
 
     def _flag(self, member: str) -> str:
@@ -209,11 +210,11 @@ OPTIONS: Mapping[str, RequestOption] = {
         type="index",
     ),
 }
-"""How command lines ask for members of a request; for the others they do otherwise, or not at all."""
+"""Command-line options by member of the request; other members have none, or are made otherwise."""
 
 
 def flags_of(verb: str, member: str) -> tuple[str, ...]:
-    """Return how an option is written on a command line: short form first, if it has one."""
+    """Return the spellings of a member's option on a verb's command line, short form first."""
     option = OPTIONS.get(member)
     default = (f"--{_NAMES.get(member, member).replace('_', '-')}",)
     if option is None:
@@ -241,7 +242,7 @@ _NAMES = {"settings": "set"}
 
 
 def _words(flag: str, value: Any) -> list[str]:
-    """Write one member as a command line does; nothing where it was not asked."""
+    """Write one member as words of a command line; none where it was not given."""
     if isinstance(value, Mapping):
         return [word for key, given in value.items() for word in (flag, f"{key}={as_text(given)}")]
     if value is None or value is False:

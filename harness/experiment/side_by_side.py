@@ -1,4 +1,4 @@
-"""Repetitions of several configurations at a time, each in a slot of its own, all beside as many others.
+"""Run repetitions of several configurations at once, each in a slot of its own, with all slots always busy.
 
 A repetition that ends early would leave the others alone for the rest of their time. Its slot is therefore kept busy
 until all have ended: its work is begun again and again, and thrown away. Measurements of programs that share a
@@ -15,9 +15,10 @@ from harness.foundation.errors import HarnessError
 from harness.launch.slots import Slot, Stop, StopWork
 
 Make = Callable[..., object]
-"""Makes one repetition, given its `slot` by name. Raises HarnessError where that fails."""
+"""Function that makes one repetition, given its `slot` by name. Raises HarnessError where the repetition fails."""
 KeepBusy = Callable[[Slot], bool]
-"""Does work in a slot that is thrown away; returns False where there is none, or where it failed."""
+"""Function that does throw-away work in a slot; returns False where there is no such work, or where the work
+failed."""
 
 
 def make_side_by_side(
@@ -28,8 +29,8 @@ def make_side_by_side(
 ) -> None:
     """Make one repetition in each slot of `made_in`, by number, and keep all other slots busy until these have ended.
 
-    `on_end` is called in this thread with the number of each slot whose repetition has ended, and why it failed. If
-    this call is left by an exception, Ctrl-C or another's, all workers are ended first.
+    `on_end` is called in this thread with the number of each slot whose repetition has ended, and its error if it
+    failed. If an exception (Ctrl-C or another) leaves this call, all workers are ended first.
     """
     stop, over = Stop(), Stop()
 

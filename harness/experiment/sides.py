@@ -1,4 +1,4 @@
-"""Two sides: the configuration of a set, measured again, and a new one beside it."""
+"""Resolve the two sides of a pair: an existing set's configuration, measured again, and a new one."""
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -28,7 +28,7 @@ from rules.records.run_set import RunSetRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """The set that is measured again: its record, and its configuration as it was resolved."""
+    """Run set that is measured again: its record, and its configuration as it was resolved."""
 
     folder: Path
     record: RunSetRecord
@@ -37,7 +37,7 @@ class Source:
 
     @property
     def is_division_given(self) -> bool:
-        """Return whether somebody chose the set's division; it is the benchmark's own otherwise."""
+        """Whether a user chose the set's division, rather than the benchmark's default."""
         submission = self.record.submission
         return "division" not in submission or submission["division"].source != "benchmark"
 
@@ -46,7 +46,7 @@ _NOT_GIVEN = ("definition", "default")
 
 
 def open_source(request: Request, asked: Kind | None) -> Source:
-    """Read the set that is measured again, by the kind that is `asked` for, if any.
+    """Read the set that is measured again; `asked` is the requested kind of measurement, if any.
 
     Raises HarnessError where it is no set, or cannot be run here.
     """
@@ -74,7 +74,7 @@ def open_source(request: Request, asked: Kind | None) -> Source:
 
 
 def read_source(folder: Path) -> Source:
-    """Read a set with its configuration, as it was resolved. Raises HarnessError or DefinitionError."""
+    """Read a set and its resolved configuration. Raises HarnessError or DefinitionError."""
     run_set, record = open_run_set(folder)
     tables = read_toml(run_set.definition)
     benchmark = parse_benchmark(tables, run_set.definition)
@@ -90,8 +90,8 @@ def read_source(folder: Path) -> Source:
 
 
 def _refuse_unsaid_hooks(folder: Path, request: Request, record: RunSetRecord) -> None:
-    """Raise HarnessError (exit 2) where a command ran around the set's runs and nothing is said of it: no file starts
-    one, and both sides have what is given, or none."""
+    """Raise HarnessError (exit 2) where hooks ran around the set's runs and the request neither gives nor declines
+    them: no file starts a command, and both sides have the same hooks or none."""
     unsaid = {
         name: command for name, command in record.hooks.items() if getattr(request, name.replace("-", "_")) is None
     }
@@ -118,7 +118,7 @@ def _refuse_other_kind(folder: Path, request: Request, asked: Kind | None, kind:
 
 
 def _refuse_other_definition(run_set: RunSet, record: RunSetRecord, benchmark: Benchmark) -> None:
-    """Refuse a set whose definition was changed, or is of no version that is shipped by that name."""
+    """Refuse a set whose definition was changed, or is of no shipped version of its name."""
     if benchmark.definition_sha256 != record.benchmark.definition_sha256:
         raise HarnessError(
             f"{run_set.definition}: differs from the definition that the set was made with.", ExitCode.INPUT
@@ -133,7 +133,7 @@ def _refuse_other_definition(run_set: RunSet, record: RunSetRecord, benchmark: B
 
 
 def given_code(request: Request) -> Mapping[str, Collection[str]]:
-    """Collect what is not dlrmbench's own and was named here: the model of the benchmark, an implementation."""
+    """Collect the models and implementations that the request names and that may not be dlrmbench's own."""
     files = {
         what: [str(each.value) for each in request.overrides if each.key == f"runtime.{what}"]
         for what in ("model", "implementation")
@@ -143,7 +143,7 @@ def given_code(request: Request) -> Mapping[str, Collection[str]]:
 
 
 def _again(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
-    """Say how to run beside a set what only it names."""
+    """Return the message that names the user's own code which must be given again."""
     words = [
         f"--{what} {shlex.quote(name)}"
         if what != "model" or parse_place(name) is not None
@@ -158,7 +158,7 @@ def _again(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
 
 
 def resolve_beside(request: Request, source: Source) -> RunConfig:
-    """Resolve the new configuration: with a benchmark what that says, without one the set's, with the changes.
+    """Resolve the new side: the request's benchmark, or without one the set's configuration with the changes.
 
     Raises HarnessError where its runs cannot be compared with the set's.
     """

@@ -1,4 +1,4 @@
-"""Stop rules: whether an experiment, once all of it is measured, is extended by what was measured."""
+"""Stop rules: extend an experiment, or end it, by what has been measured."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,36 +18,37 @@ from rules.records.run_set import UntilRecord
 from rules.scoring.results import read_run_result
 
 MAX_RUNS = 30
-"""How many runs a set that grows until it is precise has at most, where nobody says."""
+"""Default limit on the runs of a set that grows until its mean is precise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class State:
-    """An experiment of which everything that was planned is measured."""
+    """An experiment all of whose planned repetitions are measured."""
 
     folder: Path
     record: ExperimentRecord
     sets: tuple[RunSet, ...]
-    """The run sets of all configurations that are not left out."""
+    """Run sets of all configurations that are not left out."""
 
 
 class StopRule(Protocol):
-    """Decides from what is measured; made from the numbers that the record holds under the rule's name."""
+    """Decides from the measurements whether an experiment grows; made from the numbers that the record has for the
+    rule."""
 
     def __init__(self, values: Mapping[str, float]) -> None: ...
 
     def extend(self, state: State) -> int | Mapping[str, str] | None:
-        """Return how many repetitions each configuration then has in all, or the values of one more configuration, by
-        key as they are written; None at the end.
+        """Return the new number of repetitions of each configuration, or one more configuration as values by key, as
+        they are written; None to stop.
 
-        They are on disk before they are made.
+        The extension is on disk before its repetitions are made.
         """
 
 
 class Until:
-    """Add run by run until the interval of every mean time to train is narrow enough, or there are max_runs.
+    """Add runs one by one until the interval of every mean time to train is narrow enough, or there are max_runs.
 
-    A run that did not converge leaves a mean that no further run makes known, so none is added for it.
+    None is added after a run that did not converge, since no further run makes the mean known.
     """
 
     def __init__(self, values: Mapping[str, float]) -> None:
@@ -71,12 +72,12 @@ class Until:
 STOP_RULES: Mapping[str, type[StopRule]] = {
     "until": Until,
 }
-"""By the name that a record says; extensions have theirs."""
+"""Stop rules by their name in a record; extensions have theirs."""
 
 
 def find_stop_rule(record: StopRecord | None) -> StopRule | None:
-    """Find the rule that a record names, if any. Raises HarnessError (exit 8) for an unknown one, or without a value
-    that it takes."""
+    """Return the stop rule that a record names, if any. Raises HarnessError (exit 8) for an unknown rule or a missing
+    value."""
     if record is None:
         return None
     places = find_places("stop_rules")
@@ -96,7 +97,7 @@ def find_stop_rule(record: StopRecord | None) -> StopRule | None:
 
 
 def make_until(benchmark: Benchmark, width: float, min_runs: int, max_runs: int | None) -> UntilRecord:
-    """Make the rule by which a new set grows. Raises HarnessError (exit 2) where it cannot grow by it."""
+    """Make the stop rule of a new set. Raises HarnessError (exit 2) where the set cannot grow by it."""
     if benchmark.status == "official":
         raise HarnessError(
             f"{benchmark.name} is an official benchmark: its score is over exactly {benchmark.score.num_runs} runs, "

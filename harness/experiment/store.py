@@ -30,21 +30,21 @@ from rules.records.run_set import RunSetRecord
 
 @dataclass(kw_only=True)
 class Store:
-    """An experiment whose lock is held: what it plans, what it has, and what is written of it."""
+    """An experiment whose lock is held: its plan, its run sets, and the writing of its state."""
 
     folder: Path
     record: ExperimentRecord
     path: Path | None
-    """The file of a group; None of a set alone, which has none."""
+    """File of a group; None for a single set, which has none."""
     sets: dict[int, tuple[RunSet, RunSetRecord]] = field(default_factory=dict)
-    """The run sets by the places of their configurations; one that failed before it had a set has none."""
+    """Run sets by the index of their configuration; one that failed before its set was created has none."""
 
     def keeper(self, stage: StageRecord, configuration: int) -> Keeper:
-        """Return what keeps the repetitions of a stage of one configuration."""
+        """Return the keeper of one configuration's repetitions in a stage."""
         return find_keeper(find_kind(stage.kind), *self.sets[configuration])
 
     def steps(self, stage: StageRecord) -> list[tuple[int, Step]]:
-        """List what is missing of a stage, in the order of its plan, with the place of each in the whole plan."""
+        """List the missing repetitions of a stage in planned order, each with its number in the whole plan."""
         places = [place for place in self.sets if self.record.configurations[place].failure is None]
         planned = enumerate(find_order(stage.order)(places, stage.repetitions), start=1)
         keepers = {place: self.keeper(stage, place) for place in places}
@@ -57,12 +57,12 @@ class Store:
         ]
 
     def is_left_out(self, step: Step) -> bool:
-        """Return whether the configuration of a step has failed."""
+        """Return whether the configuration of a repetition has failed."""
         return self.record.configurations[step.configuration].failure is not None
 
     @contextmanager
     def holding(self, configuration: int) -> Iterator[None]:
-        """Hold the lock of one set of a group; the lock of a set alone is held already."""
+        """Hold the lock of one set of a group; the lock of a single set is already held."""
         if self.path is None:
             yield
         else:
@@ -73,9 +73,9 @@ class Store:
                 yield
 
     def recover(self) -> None:
-        """Bring in line what a crash left of any repetition of the first stage.
+        """Recover repetitions of the first stage that a crash left unfinished.
 
-        A set of a group that nobody has locked has none.
+        A set of a group that was never locked has none.
         """
         for place, (run_set, _) in self.sets.items():
             if self.path is not None and not (run_set.extra / LOCK_FILE).exists():
@@ -86,7 +86,7 @@ class Store:
                     keeper.recover(index)
 
     def forget_failures(self) -> None:
-        """Try again what has failed before, unless it has no set, or the failure is what was found."""
+        """Clear earlier failures so that they are retried, except without a set, or where a failure is a finding."""
         if not find_relation(self.record.relation).forgets_failures:
             return
         self._change(
@@ -97,7 +97,8 @@ class Store:
         )
 
     def note(self, stage: StageRecord, step: Step, error: HarnessError) -> None:
-        """Write down that a step failed: its configuration is left out, or only lacks the stage, as that says."""
+        """Record that a repetition failed: its configuration is left out, or only lacks the stage, as the stage
+        says."""
         members = list(self.record.configurations)
         member = members[step.configuration]
         if stage.on_failure == "note":
@@ -113,15 +114,15 @@ class Store:
         self.record = replace(self.record, configurations=tuple(members))
 
     def save(self) -> None:
-        """Write the group's file; a set alone has none."""
+        """Write the group's file; a single set has none."""
         if self.path is not None:
             write_record(self.path, self.record)
 
     def grow(self, num_runs: int, *, is_asked: bool) -> None:
-        """Have every set hold so many repetitions, which are on disk before they are made.
+        """Grow every set to `num_runs` repetitions; the plan is on disk before they are made.
 
-        Where a person asks for them, what grows by a stop rule ends there. Raises HarnessError (exit 2),
-        before anything is written, where one may not grow.
+        `is_asked`: a user requested it, which ends the stop rule. Raises HarnessError (exit 2), before anything is
+        written, where a set may not grow.
         """
         for run_set, record in self.sets.values():
             _refuse_growth(run_set, record, num_runs)
@@ -136,7 +137,7 @@ class Store:
         self.save()
 
     def add(self, member: MemberRecord) -> int:
-        """Have one more configuration, whose set is there; returns its place."""
+        """Add a configuration whose set exists; return its index."""
         place = len(self.record.configurations)
         if member.folder is not None:
             self.sets[place] = open_run_set(self.folder / member.folder)
@@ -145,7 +146,7 @@ class Store:
         return place
 
     def gather(self) -> None:
-        """Bring together what the repetitions of the first stage left, and write what has failed."""
+        """Combine the results of the first stage's repetitions, and write the failures."""
         for place in self.sets:
             if self.record.configurations[place].failure is None:
                 self.keeper(self.record.stages[0], place).gather()
@@ -175,7 +176,7 @@ def _grow_set(run_set: RunSet, record: RunSetRecord, num_runs: int, *, is_asked:
 
 
 def experiment_of(folder: Path, record: RunSetRecord) -> ExperimentRecord:
-    """Return a run set alone as an experiment of one configuration, which no file says."""
+    """Return a single run set as an experiment of one configuration; no file records that."""
     until = record.until
     return ExperimentRecord(
         name=record.name,
@@ -212,9 +213,9 @@ def read(folder: Path) -> ExperimentRecord:
 
 
 def parts_of(folder: Path) -> dict[int, Path]:
-    """Return the folders of an experiment's run sets by the places of their configurations.
+    """Return the folders of an experiment's run sets by the index of their configuration.
 
-    Raises HarnessError (exit 8) for a name that leads out of the group: its file may be anyone's.
+    Raises HarnessError (exit 8) for a folder outside the group: the file may be a stranger's.
     """
     path = group_file(folder)
     if path is None:
@@ -229,7 +230,7 @@ def parts_of(folder: Path) -> dict[int, Path]:
 
 
 def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
-    """Raise HarnessError (exit 8) for a group that no command makes: its file may be anyone's."""
+    """Raise HarnessError (exit 8) for a group's record that no command makes: the file may be a stranger's."""
     num_folders = sum(each.folder is not None for each in group.configurations)
     num_names = len({each.folder for each in group.configurations if each.folder is not None})
     relation = find_relation(group.relation)
@@ -250,7 +251,7 @@ def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
 
 
 def refuse_inconsistent(run_set: RunSet, record: RunSetRecord, experiment: ExperimentRecord) -> None:
-    """Raise HarnessError (exit 8) where a set is not what the experiment says, or lacks what its repetitions need."""
+    """Raise HarnessError (exit 8) where a set contradicts the experiment, or lacks what its repetitions need."""
     place, expected = run_set.extra / RUN_SET_FILE, experiment.stages[0]
     known = find_kind(record.kind).option_members
     for is_wrong, words in (
@@ -275,7 +276,7 @@ def refuse_inconsistent(run_set: RunSet, record: RunSetRecord, experiment: Exper
 
 @contextmanager
 def hold(folder: Path) -> Iterator[Store]:
-    """Hold the lock of an experiment and give all that its files say.
+    """Hold the lock of an experiment and yield its state as its files have it.
 
     Raises HarnessError: exit 2 when another process holds the lock, 8 for files that are missing or damaged.
     """

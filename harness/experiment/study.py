@@ -1,4 +1,4 @@
-"""Make a study by measuring: a job that no set is of, done by a fresh process whose folder goes with it."""
+"""Make a study by measuring: a job without a run set, in a fresh process whose folder is temporary."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,11 +23,11 @@ from rules.temporary_folder import temporary_folder
 def measure_study(
     kind: Kind, configs: Sequence[RunConfig], request: Request, on_event: OnEvent = lambda event: None, **asked: Any
 ) -> StudyRecord:
-    """Check the configurations, make their data ready, and have one process do the job of the first.
+    """Check the configurations, make their data ready, and run the first one's job in one process.
 
-    `asked` is what its job has besides; what jobs of further configurations would have are its `others`. Raises what
-    `check` and `prepare_data` raise, and HarnessError with the process's last words and exit code where it fails.
-    The study has the environment check, which warns on standard error, and the load meanwhile.
+    `asked` are further members of the job; the members of further configurations are its `others`. Raises the errors
+    of `check` and `prepare_data`, and HarnessError with the process's last words and exit code where the job fails.
+    The study records the environment check, whose warnings go to standard error, and the load during the job.
     """
     for config in configs:
         kind.check(config.workload)

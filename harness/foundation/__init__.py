@@ -1,1 +1,1 @@
-"""What all of `harness` uses: exit codes and errors, files that are never half written."""
+"""Basics for all of `harness`: exit codes and errors, files that are never half written, status lines."""

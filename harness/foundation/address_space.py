@@ -1,7 +1,7 @@
-"""Enough address space for numpy, where it is limited (`ulimit -v`): the command line looks before it is imported.
+"""Check that a limited address space (`ulimit -v`) suffices for numpy, before numpy is imported.
 
-OpenBLAS, which numpy loads, ends the process by itself where it gets no memory, by exit code 1 or by the signal of
-Ctrl-C, and neither is what happened.
+OpenBLAS, which numpy loads, ends the process by itself where it gets no memory, with exit code 1 or by the signal of
+Ctrl-C; neither tells the user what happened.
 """
 
 import mmap
@@ -14,13 +14,13 @@ from types import ModuleType
 from harness.foundation.errors import ExitCode, HarnessError
 
 LOADED_BYTES = 256 << 20
-"""What scipy and pandas take beside numpy, measured on Linux with numpy 2.4."""
+"""Address space of scipy and pandas beside numpy, measured on Linux with numpy 2.4."""
 THREAD_BYTES = 16 << 20
-"""A stack, and what OpenBLAS has for each of its threads; as many as there are CPUs."""
+"""Address space of one OpenBLAS thread, stack included; there are as many threads as CPUs."""
 
 
 class _BeforeNumpy:
-    """Finds nothing, and looks for address space when numpy is looked for."""
+    """Import finder that finds nothing, but checks the address space when numpy is imported."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         if fullname == "numpy":
@@ -28,7 +28,7 @@ class _BeforeNumpy:
 
 
 def require_address_space() -> None:
-    """Raise HarnessError (exit 9) where what the readers of results need cannot be had within the limit."""
+    """Raise HarnessError (exit 9) where the address space limit is too low for numpy, scipy and pandas."""
     needed = LOADED_BYTES + THREAD_BYTES * (os.cpu_count() or 1)
     try:
         mmap.mmap(-1, needed).close()
@@ -42,6 +42,6 @@ def require_address_space() -> None:
 
 
 def watch_address_space() -> None:
-    """Have this process look before it imports numpy, where its address space is limited."""
+    """Check the address space before this process imports numpy, where it is limited."""
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY and "numpy" not in sys.modules:
         sys.meta_path.insert(0, _BeforeNumpy())

@@ -1,6 +1,6 @@
-"""Stamp the commit that a copy is built from into it: commands of the build, named in pyproject.toml.
+"""Build commands, named in pyproject.toml, that write the commit of the checkout into the built copy.
 
-Imported by setuptools alone, by path and before anything is installed: no import of the product.
+Imported by setuptools alone, by path and before anything is installed, so it imports nothing of the product.
 """
 
 import json
@@ -15,7 +15,7 @@ STAMP = Path("harness") / "commit.json"
 
 
 def describe_checkout() -> dict[str, Any] | None:
-    """Return the commit of this folder, where it is a checkout of its own; None elsewhere."""
+    """Return the commit of the current folder if it is a checkout; None elsewhere."""
     if not Path(".git").exists():
         return None
     try:
@@ -29,14 +29,14 @@ def describe_checkout() -> dict[str, Any] | None:
 
 
 def write_stamp(folder: str) -> None:
-    """Write the stamp below `folder`; outside of a checkout, a source archive brings its own along."""
+    """Write the stamp below `folder`; outside a checkout do nothing, since a source archive contains its stamp."""
     stamp = describe_checkout()
     if stamp is not None:
         (Path(folder) / STAMP).write_text(json.dumps(stamp) + "\n", encoding="utf-8")
 
 
 class StampedBuild(build_py):
-    """Copies the packages and stamps the copy; a checkout that is imported as it is has no need of a stamp."""
+    """Copies the packages and stamps the copy; an editable install needs no stamp."""
 
     def run(self) -> None:
         """Copy, then stamp."""
@@ -46,9 +46,9 @@ class StampedBuild(build_py):
 
 
 class StampedArchive(sdist):
-    """Makes the source archive, stamped like what is built of it."""
+    """Makes the source archive, with the stamp."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-        """Lay the archive's tree out, then stamp it."""
+        """Make the archive's tree, then stamp it."""
         super().make_release_tree(base_dir, files)
         write_stamp(base_dir)

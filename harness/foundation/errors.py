@@ -1,4 +1,4 @@
-"""Exit codes, the one table that turns errors into them, and the way out of a process that has its exit code."""
+"""Exit codes, the one table that maps errors to them, and an immediate end of the process with an exit code."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ from reference_models.process import errors as model_errors
 from rules import errors as rules_errors
 
 _OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation")
-"""As CUDA's runtime, its driver and NCCL say it; the CPU's allocator; cuBLAS, cuDNN and their kin."""
+"""Messages of CUDA's runtime, its driver and NCCL; of the CPU's allocator; of cuBLAS, cuDNN and similar libraries."""
 _STARVED = (
     "can't start new thread",
     "failed to map segment",
@@ -43,23 +43,23 @@ class ExitCode(IntEnum):
 
 
 class HarnessError(Exception):
-    """An error with its own exit code: what happened, where, and what to do, in one message."""
+    """Error with its own exit code; one message says what happened, where, and what to do."""
 
     def __init__(self, message: str, exit_code: ExitCode = ExitCode.USAGE) -> None:
         super().__init__(message)
         self.exit_code = exit_code
 
     def __reduce__(self) -> tuple[type["HarnessError"], tuple[str, ExitCode]]:
-        """Keep both arguments, so that it reaches the other ranks whole."""
+        """Pickle both arguments, so that the error reaches other ranks complete."""
         return HarnessError, (str(self), self.exit_code)
 
 
 class RefusedByAllError(HarnessError):
-    """Raised on every rank alike, so that none has to inform the others."""
+    """Error that every rank raises alike, so that no rank has to inform the others."""
 
 
 def exit_code_of(error: BaseException) -> ExitCode | None:
-    """Return the exit code of an error that has a message for the user; None for a defect of ours."""
+    """Return the exit code of an error that has a message for the user; None for a defect in dlrmbench."""
     if isinstance(error, HarnessError):
         return error.exit_code
     of_rules = rules_errors.DefinitionError | rules_errors.ReferenceSystemError
@@ -87,26 +87,29 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
 
 
 def _is_loop_of_links(error: BaseException) -> bool:
-    """Recognise what Path.resolve raises before Python 3.13; later it is an OSError like any other."""
+    """Return whether Path.resolve met a loop of links: before Python 3.13 that is a RuntimeError, later an
+    OSError."""
     return isinstance(error, RuntimeError) and str(error).startswith("Symlink loop from ")
 
 
 def _is_no_name(error: BaseException) -> bool:
-    """Recognise what Python says of a name of a file that no system takes: with a character NUL, or half of one."""
+    """Return whether Python rejected a file name that no system accepts: with a NUL, or with an unpaired
+    surrogate."""
     is_of_name = isinstance(error, UnicodeEncodeError) and error.encoding == sys.getfilesystemencoding()
     return is_of_name or (isinstance(error, ValueError) and str(error).startswith("embedded null "))
 
 
 def is_starved(words: str) -> bool:
-    """Recognise what Python, the loader, OpenMP and C++ (std::thread) say where they get no thread or no memory."""
+    """Return whether a message of Python, the loader, OpenMP or C++ (std::thread) reports a lack of threads or
+    memory."""
     return any(part in words for part in _STARVED)
 
 
 def end_process(exit_code: int) -> NoReturn:
-    """End this process at once, after all is written.
+    """Flush the output and end this process at once.
 
-    Python's own way out waits for threads that read, and takes down C++ libraries under the feet of their threads: a
-    thread of torch that is still there then aborts the process, whose work was done.
+    Python's normal exit waits for threads that read, and destroys C++ libraries while their threads still run: a
+    remaining thread of torch would then abort the process although its work was done.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # its reader is gone
@@ -115,9 +118,10 @@ def end_process(exit_code: int) -> NoReturn:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Recognise it also as torch, CUDA's libraries and NCCL say it, and where another error came of it.
+    """Return whether an error, or an error that it follows from, is a lack of memory, as torch, CUDA or NCCL report
+    it.
 
-    What ends the capture of a CUDA graph says that the capture failed; why is on its chain.
+    An error that ends the capture of a CUDA graph only says that the capture failed; the reason is among its causes.
     """
     seen: list[BaseException] = []
     cause: BaseException | None = error
@@ -164,5 +168,5 @@ def message_of(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, which says what is wrong."""
+    """Return the first line of an error's message, which states the problem."""
     return str(error).partition("\n")[0]

@@ -1,6 +1,6 @@
-"""Write files so that a reader never meets half of one, and read them back.
+"""Write files so that a reader never sees a half-written one, and read them back.
 
-Only `write_text` follows links, which is for files that a user named.
+Only `write_text`, for files that a user named, follows links.
 """
 
 import errno
@@ -22,37 +22,38 @@ T = TypeVar("T")
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON to a file of ours, as `write_atomically` does."""
+    """Write JSON atomically to a file of dlrmbench's own."""
     write_atomically(path, json.dumps(content, indent=1, default=str) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text where a user named a file, by one rename, synced before it; no failure leaves a draft."""
+    """Write UTF-8 text to a file that a user named, synced and then renamed; a failure leaves no draft behind."""
     with draft_file(path) as draft, naming(path):
         write_new(draft, text)
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Write a record by one rename, synced to disk before it; one process at a time, which holds the folder's lock.
+    """Write a record, synced and then renamed; the writing process holds the folder's lock.
 
-    Raises HarnessError (exit 8) where something else is in its place: a pipe's reader might never come, and a link in
-    a stranger's folder may lead to what is the user's.
+    Raises HarnessError (exit 8) where the path is no regular file: opening a pipe could block, and a link in a
+    stranger's folder could lead to a file of the user's.
     """
     refuse_irregular(path, "a record")
     write_atomically(path, encode(record))
 
 
 def refuse_irregular(path: Path, what: str) -> None:
-    """Raise HarnessError (exit 8) for a link, a pipe or a folder in the place of `what` of ours."""
+    """Raise HarnessError (exit 8) where a link, a pipe or a folder is in the place of `what`, a file of dlrmbench's
+    own."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise HarnessError(f"{path} is no regular file, expected {what} or nothing. Remove it.", ExitCode.INPUT)
 
 
 def open_regular(path: Path, flags: int, what: str) -> int:
-    """Open a file of ours in a folder that may be a stranger's: no link is followed, and no pipe waited for.
+    """Open a file in a folder that may be a stranger's, without following a link or waiting for a pipe.
 
-    Raises HarnessError (exit 8) for what is no regular file, or one to be written that has another name, by which it
-    may be the user's; and OSError.
+    Raises HarnessError (exit 8) where it is no regular file, or is to be written and has a second hard link, which
+    may be a file of the user's; and OSError.
     """
     refuse_irregular(path, what)
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
@@ -68,9 +69,10 @@ def open_regular(path: Path, flags: int, what: str) -> int:
 
 
 def refuse_links(folder: Path) -> None:
-    """Raise HarnessError (exit 8) for a link in `folder`, a set or a group of sets, through which would be written.
+    """Raise HarnessError (exit 8) for a link inside `folder`, a set or a group of sets, that writing would follow.
 
-    `folder` itself may be one: its user named it. So may a file beside what is written, such as a page or notes.
+    `folder` itself may be a link, since its user named it, and so may a file that is not written, such as a page or
+    notes.
     """
     for place, folders, files in os.walk(folder):
         is_written = not {"extra", "results", "systems"}.isdisjoint(Path(place).relative_to(folder).parts)
@@ -84,7 +86,7 @@ def refuse_links(folder: Path) -> None:
 
 
 def open_lock(path: Path) -> int:
-    """Open a lock's file, made where it is missing. Raises HarnessError (exit 8) for a link in its place."""
+    """Open a lock file, creating it if needed. Raises HarnessError (exit 8) for a link in its place."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -95,9 +97,9 @@ def open_lock(path: Path) -> int:
 
 
 def program_path(program: str | Path | None) -> Path | None:
-    """Return where a program is, as a shell takes it: a name is looked for in PATH, ./NAME is a file.
+    """Return a program's path as a shell reads it: a plain name stays for the search in PATH, ./NAME is a file.
 
-    A Path drops the "./", and would be looked for.
+    A Path drops the "./", and would be searched for in PATH.
     """
     if program is None:
         return None
@@ -105,17 +107,17 @@ def program_path(program: str | Path | None) -> Path | None:
 
 
 def read_record(path: Path, record_type: type[R]) -> R:
-    """Read a record from one of our own files; HarnessError (exit 8) when it is missing or damaged."""
+    """Read a record from a file of dlrmbench's own; HarnessError (exit 8) when it is missing or damaged."""
     return refuse_damage(decode(path, record_type))
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object from one of our own files; HarnessError (exit 8) when it is missing or damaged."""
+    """Read a JSON object from a file of dlrmbench's own; HarnessError (exit 8) when it is missing or damaged."""
     return refuse_damage(read_object(path))
 
 
 def refuse_damage(found: T | Damage) -> T:
-    """Return what was read. Raises HarnessError (exit 8) with why it was not."""
+    """Return what was read; raise HarnessError (exit 8) with the reason where the file was missing or damaged."""
     if isinstance(found, Damage):
         raise HarnessError(f"{found}.", ExitCode.INPUT)
     return found

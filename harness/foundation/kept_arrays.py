@@ -1,4 +1,4 @@
-"""Folders of arrays that are kept to be used again: weights, traces, id maps, checkpoints; one manifest type each."""
+"""Folders of arrays kept for later use: weights, traces, id maps, checkpoints; each with its own type of manifest."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,11 +22,11 @@ def write_kept(
     member: str,
     write_more: Callable[[Path], object] = lambda draft: None,
 ) -> Mapping[str, WrittenArray]:
-    """Write arrays and their manifest as `folder`, whole or not at all; whatever was in its place gives way.
+    """Write arrays and their manifest as `folder`, complete or not at all, replacing an existing folder.
 
-    `about` has the members of `manifest` but for `member`, which says what was written. Returns that.
-    `write_more` writes to the draft of the folder whatever else is to be in it from the start. Raises
-    ConfigError for a name or a type that cannot be kept, msgspec.ValidationError, OSError.
+    `about` has the members of `manifest` except `member`, which lists the written arrays. Returns that list.
+    `write_more` may write further files to the draft of the folder. Raises ConfigError for a name or a type that
+    cannot be stored, msgspec.ValidationError, OSError.
     """
 
     def describe(written: Mapping[str, WrittenArray]) -> str:
@@ -38,10 +38,10 @@ def write_kept(
 def read_kept(
     folder: Path, arrays: Mapping[str, ArrayRecord], *, available_bytes: int, remedy: str
 ) -> dict[str, NDArray[Any]]:
-    """Read the arrays that the manifest of `folder` lists, every byte of them verified.
+    """Read the arrays in the manifest of `folder` and verify every byte.
 
-    Raises HarnessError: exit 8, with the `remedy`, where a file is damaged or not as the manifest says; 9 where they
-    are more than the `available_bytes` of memory.
+    Raises HarnessError: exit 8, with the `remedy`, where a file is damaged or contradicts the manifest; 9 where the
+    arrays are larger than the `available_bytes` of memory.
     """
     num_bytes = sum(array.num_bytes for array in arrays.values())
     try:

@@ -1,4 +1,4 @@
-"""optuna, which an installation may lack, without what it says of itself."""
+"""Import optuna, an optional dependency, with its own messages silenced."""
 
 import warnings
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from harness.foundation.errors import HarnessError
 
 @contextmanager
 def quiet_optuna() -> Iterator[Any]:
-    """Give optuna, silent on what of it is experimental and on studies that are made.
+    """Yield the module optuna, with its warnings on experimental features and its messages on new studies silenced.
 
     Raises HarnessError (exit 2) where it is not installed.
     """

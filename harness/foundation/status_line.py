@@ -1,6 +1,6 @@
-"""What long work says of itself on standard error: rows that rich redraws on a terminal, else lines now and then.
+"""Status of long work on standard error: rows that rich redraws on a terminal, or else an occasional line.
 
-rich is imported when the first row is drawn: neither --help nor a verb that answers at once pays for it.
+rich is imported when the first row is drawn, so that --help and quick verbs start without it.
 """
 
 import os
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 _PRINTED_EVERY_S = 5.0
 _DRAWN_EVERY_S = 0.1
-"""Rows are drawn no more often: it takes a millisecond of the CPUs that are measured."""
+"""Shortest time between two redraws: each takes a millisecond of the CPUs that are being measured."""
 _BARS = ((100, 20), (72, 10))
-"""Columns of a terminal, and those of a bar in it; narrower ones have none."""
+"""Widths in columns: a terminal at least this wide has a progress bar of this width; narrower ones have none."""
 
 
 class Row(NamedTuple):
-    """One row of a terminal: its name, how much is done, and what else there is to say, the most important first."""
+    """One row of status on a terminal: a label, the share that is done, and further parts, most important first."""
 
     label: str
     share: float | None = None
-    """From 0 to 1; None where nothing says how much there is to do."""
+    """Share of the work that is done, from 0 to 1; None where the total is unknown."""
     parts: tuple[str, ...] = ()
-    """What does not fit any more is left out whole."""
+    """Further texts; those that do not fit in the row are left out whole."""
 
 
 class StatusLine:
-    """What a long piece of work says of itself. Silent when `quiet`, and where there is no standard error."""
+    """Status of a long piece of work on standard error. Silent when `quiet`, and where there is no standard error."""
 
     def __init__(self, *, quiet: bool = False, stream: TextIO | None = None) -> None:
         self._stream = None if quiet else stream or sys.stderr
@@ -46,16 +46,18 @@ class StatusLine:
 
     @property
     def columns(self) -> int:
-        """How wide the terminal is, as COLUMNS or itself says; 80 where neither does."""
+        """Width of the terminal in columns, from COLUMNS or the terminal itself; 80 where neither is known."""
         return terminal_columns(self._stream)
 
     def show(self, text: str, *, share: float | None = None, now: bool = False) -> None:
-        """Draw one row, with a bar where a share is given; elsewhere print the text and the share, as `show_rows`."""
+        """Draw one row on a terminal, with a bar for `share`; elsewhere print the text and the share, as `show_rows`
+        does."""
         printed = text if share is None else f"{text}: {share:4.0%}"
         self.show_rows((Row(text, share),), printed, now=now)
 
     def show_rows(self, rows: Sequence[Row], text: str, *, now: bool = False) -> None:
-        """Draw the rows in place of those before; elsewhere print `text`, if `now` or none was for five seconds."""
+        """Replace the drawn rows on a terminal; elsewhere print `text`, if `now` or if nothing was printed for five
+        seconds."""
         moment_s = time.monotonic()
         if self.is_terminal:
             if now or moment_s - self._drawn_s >= _DRAWN_EVERY_S:
@@ -66,7 +68,7 @@ class StatusLine:
             self._write(f"{text}\n")
 
     def show_count(self, num_done: int, num_total: int, what: str) -> None:
-        """Show how many of all are done; nothing is left on a terminal in the end."""
+        """Show the count of finished items; on a terminal the row disappears when all are done."""
         if self.is_terminal and num_done >= num_total:
             self.finish()
             return
@@ -74,7 +76,7 @@ class StatusLine:
         self.show_rows((Row(text, num_done / num_total),), text)
 
     def finish(self, text: str = "") -> None:
-        """Leave `text`, in as many rows as it takes; without one, leave nothing on a terminal."""
+        """End the status with `text`, wrapped to the terminal; without text, leave nothing on a terminal."""
         if self._live is not None:
             self._live.stop()
             self._live, self._drawn_s = None, float("-inf")
@@ -96,12 +98,13 @@ class StatusLine:
 
 
 def folded(text: str, stream: TextIO) -> str:
-    """Return `text` with lines that fit the stream's terminal, where it is one; words and commands stay whole."""
+    """Return `text` wrapped to the stream's terminal, if it is one; words and commands stay whole."""
     return fold(text, terminal_columns(stream) - 1) if stream.isatty() else text
 
 
 def terminal_columns(stream: TextIO | None) -> int:
-    """Return how wide a stream's terminal is, as COLUMNS or itself says; 80 where neither does."""
+    """Return the width of a stream's terminal in columns, from COLUMNS or the terminal itself; 80 where neither is
+    known."""
     with suppress(ValueError):
         if (told := int(os.environ.get("COLUMNS", "0"))) > 0:
             return told
@@ -112,7 +115,7 @@ def terminal_columns(stream: TextIO | None) -> int:
 
 
 def _start_live(stream: TextIO) -> "Live":
-    """Begin to draw. Without a thread of rich's own, which would take turns with what is measured."""
+    """Start drawing, without rich's own refresh thread, which would compete with the measured work."""
     from rich.live import Live
 
     live = Live(
@@ -130,7 +133,7 @@ def _make_console(stream: TextIO) -> "Console":
     from rich.console import Console
 
     class VisibleCursorConsole(Console):
-        """A console that hides no cursor: a process that is killed could not show it again."""
+        """Console that never hides the cursor, since a killed process could not show it again."""
 
         def show_cursor(self, show: bool = True) -> bool:
             return False
@@ -147,7 +150,7 @@ def _make_console(stream: TextIO) -> "Console":
 
 
 def _table_of(rows: Sequence[Row], width: int) -> "Table":
-    """Lay rows out below each other: names, bars, and as many parts as fit, each whole."""
+    """Lay out rows below each other: labels, bars, and as many whole parts as fit."""
     from rich.cells import cell_len
     from rich.progress_bar import ProgressBar
     from rich.table import Table

@@ -1,8 +1,8 @@
-"""The virtual clock: when queries of a queue are answered, computed from their arrivals and service times.
+"""Simulate a queue of queries: compute when each is answered from arrivals and service times, without a real clock.
 
-Exact for what it is given, and without a clock: one queue, first come first served, several workers that are alike.
-Calls may have a bound in items: queries are merged up to it while the first of them waits no longer than a time
-limit, and a query of more is split into parts, which any worker takes; it is answered when its last part is.
+The simulation is exact for one first-come-first-served queue with identical workers. Calls may have a limit in items:
+queries are merged up to it while the first of them waits no longer than a time limit, and a larger query is split
+into parts, which any worker takes; it is answered when its last part is.
 """
 
 import heapq
@@ -15,17 +15,18 @@ from numpy.typing import NDArray
 
 Times = NDArray[np.float64]
 _LONELY = 1e-4
-"""Queries in the time that the largest call takes."""
+"""Arrivals during the service time of the largest call, so few that queries practically never wait."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workers:
-    """What answers the queue: so many workers, each taking up to `max_items` items at once, a query where it is None.
+    """Workers that answer the queue: `count` of them, each call holding up to `max_items` items, or one query where
+    None.
 
-    A free worker waits for a full call until the first query of it is `wait_s` old, then takes what is there. A call
-    is full when it has so many items, or when the next query, or part of one, does not fit. A query of at least
-    `split_from` items has a part for each worker, even where one call would hold it; parts of one query are never in
-    one call.
+    A free worker waits for a full call until the first query of it is `wait_s` old, then takes what has arrived. A
+    call is full when it has `max_items` items, or when the next query, or part of a query, does not fit. A query of
+    at least `split_from` items is split into a part for each worker, even where one call would hold it; parts of one
+    query are never in the same call.
     """
 
     count: int = 1
@@ -34,7 +35,7 @@ class Workers:
     split_from: int | None = None
 
     def split(self, items: int) -> list[int]:
-        """Return the items of each part of a query: as few parts as fit, alike to one item."""
+        """Return the number of items in each part of a query: as few parts as fit, equal in size to one item."""
         num_parts = 1 if self.max_items is None else -(-items // self.max_items)
         if self.split_from is not None and items >= self.split_from:
             num_parts = min(items, max(num_parts, self.count))
@@ -43,32 +44,32 @@ class Workers:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceTimes:
-    """How long a call takes: `by_items_s[n]` for n items, times a factor that varies from call to call."""
+    """Duration of a call: `by_items_s[n]` seconds for n items, times a factor that varies from call to call."""
 
     by_items_s: Times
     factors: Times
-    """What calls of equal size took over their mean: their distribution, from which a simulation draws."""
+    """Measured durations of calls relative to the mean for their size; a simulation draws from this distribution."""
 
     def of(self, items: NDArray[np.int64], factors: Times) -> Times:
-        """Return the seconds that queries take which are answered alone."""
+        """Return the seconds for queries that are each answered in a call of their own."""
         return np.asarray(self.by_items_s[items] * factors, dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Traffic:
-    """Queries of a simulation at the rate of one a second; equal ones at every rate: only the rate differs."""
+    """Queries of a simulation at a rate of one per second; other rates use the same queries with scaled arrivals."""
 
     arrivals_s: Times
     items: NDArray[np.int64]
     factors: Times
-    """By which a call takes longer than the mean whose first query it is."""
+    """Factor of each query: the duration, relative to the mean, of a call that begins with the query."""
 
 
 def draw_traffic(num_queries: int, sizes: Sequence[int], service: ServiceTimes, seed: int) -> Traffic:
-    """Draw Poisson arrivals, and in random order sizes in items out of `sizes` and factors out of the measured ones.
+    """Draw Poisson arrivals, and permutations of the `sizes` (in items) and of the measured factors.
 
-    Arrivals take one second each on average, and every size and factor comes equally often, so that the load is what
-    was asked for: of all that chance does to a queue, a load that differs by itself weighs most.
+    Gaps between arrivals are scaled to a mean of exactly one second, and every size and factor occurs equally often,
+    so that the offered load is exactly the requested one: random deviations of the load would dominate the result.
     """
     arrivals, items, factors = (np.random.default_rng((seed, stream)) for stream in range(3))
     gaps_s = arrivals.exponential(size=num_queries)
@@ -80,7 +81,7 @@ def draw_traffic(num_queries: int, sizes: Sequence[int], service: ServiceTimes, 
 
 
 def replay_traffic(items: Sequence[int], arrivals_s: Sequence[float], service: ServiceTimes, seed: int) -> Traffic:
-    """Make traffic, one query a second on average, of queries that came at given moments; factors are drawn."""
+    """Make traffic with a mean rate of one query per second from recorded arrivals; factors are drawn."""
     moments_s = np.asarray(arrivals_s, dtype=np.float64)
     moments_s -= moments_s[0]
     factors = np.random.default_rng((seed, 2)).permutation(np.resize(service.factors, len(items)))
@@ -92,7 +93,7 @@ def replay_traffic(items: Sequence[int], arrivals_s: Sequence[float], service: S
 
 
 def simulate(traffic: Traffic, rate: float, service: ServiceTimes, workers: Workers) -> Times:
-    """Return the seconds from each query's arrival to its answer, at `rate` queries a second."""
+    """Return the seconds from each query's arrival to its answer, at `rate` queries per second."""
     arrivals_s = traffic.arrivals_s / rate
     if workers.max_items is None:
         finished_s = finish_singly(arrivals_s, service.of(traffic.items, traffic.factors), workers.count)
@@ -102,12 +103,13 @@ def simulate(traffic: Traffic, rate: float, service: ServiceTimes, workers: Work
 
 
 def answer_alone(traffic: Traffic, service: ServiceTimes, workers: Workers) -> Times:
-    """Return the seconds from each query's arrival to its answer where hardly one finds another waiting."""
+    """Return the seconds from each query's arrival to its answer at a rate so low that queries practically never
+    wait."""
     return simulate(traffic, _LONELY / float(service.by_items_s.max()), service, workers)
 
 
 def finish_singly(arrivals_s: Times, service_s: Times, num_workers: int) -> Times:
-    """Return when each query is answered; each goes to the worker that is free first."""
+    """Return the time at which each query is answered, where each goes to the worker that is free first."""
     if num_workers == 1:  # Lindley's recursion, unrolled: finish[k] = max over j <= k of arrive[j] + work[j..k]
         done_s = np.cumsum(service_s)
         return np.asarray(done_s + np.maximum.accumulate(arrivals_s - (done_s - service_s)), dtype=np.float64)
@@ -123,7 +125,7 @@ def finish_singly(arrivals_s: Times, service_s: Times, num_workers: int) -> Time
 def finish_batches(
     arrivals_s: Times, items: NDArray[np.int64], factors: Times, service: ServiceTimes, workers: Workers
 ) -> Times:
-    """Return when each query is answered where calls have a bound in items, and all of a call is answered at its end.
+    """Return the time at which each query is answered, where calls hold several queries and answer all at their end.
 
     A call begins when a worker is free and either it is full or its first part has waited `wait_s`.
     """
@@ -163,6 +165,6 @@ def finish_batches(
 
 
 def percentile_of(latencies_s: Times, share: float) -> float:
-    """Return the latency that `share` of the queries stay within: the order statistic that LoadGen takes."""
+    """Return the latency within which a `share` of the queries is answered: the order statistic that LoadGen uses."""
     index = min(int(len(latencies_s) * share), len(latencies_s) - 1)
     return float(np.partition(latencies_s, index)[index])

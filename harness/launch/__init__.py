@@ -1,1 +1,1 @@
-"""Start processes and ranks, watch over them, and compare configurations before the clock starts."""
+"""Start processes and ranks, monitor them, and compare the ranks' configurations before the clock starts."""

@@ -1,4 +1,4 @@
-"""Before the clock starts: do all ranks have the same configuration, data and software?"""
+"""Check before the clock starts that all ranks have the same configuration, data and software."""
 
 import hashlib
 import json
@@ -18,23 +18,23 @@ from reference_models.process.world import World
 
 LIBRARIES = ("dlrmbench", "torch", "torchrec", "fbgemm-gpu-cpu", "fbgemm-gpu", "numpy", "mlperf-logging")
 _OWN = ("data_dir", "definition_path", "folder", "attempt")
-"""What may differ: where files are on each machine."""
+"""Members of a job that may differ between ranks: paths on each machine."""
 
 
 def agree(world: World, job: Job, config: WorkloadConfig) -> None:
-    """Make sure that all ranks are about to run the same attempt, on the same data, with the same software."""
+    """Check that all ranks are about to run the same attempt, on the same data, with the same software."""
     refuse_difference(world, describe_rank(job, config))
 
 
 def refuse_difference(world: World, described: dict[str, Any]) -> None:
-    """Raise RefusedByAllError, naming the first rank that differs from rank 0, in what, and both values."""
+    """Raise RefusedByAllError, naming the first rank that differs from rank 0, the differing item and both values."""
     difference = world.broadcast(_first_difference(world.gather(described) or []))
     if difference is not None:
         raise RefusedByAllError(difference)
 
 
 def describe_rank(job: Job, config: WorkloadConfig) -> dict[str, Any]:
-    """Describe what must be equal on all ranks, by name."""
+    """Return what must be equal on all ranks, by name."""
     shared = {key: value for key, value in asdict(job).items() if key not in _OWN}
     return {
         "configuration": hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:12],

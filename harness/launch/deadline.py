@@ -1,4 +1,4 @@
-"""End a run that is past its deadline and cannot end by itself, with every process that it started."""
+"""Kill a run that is past its deadline and cannot end by itself, with every process that it started."""
 
 import os
 import signal
@@ -12,26 +12,27 @@ from harness.launch.timekeeper import RUN_START, RUN_STOP, list_processes
 
 _TICK_S = 1.0
 AT_ONCE = 0.0
-"""The deadline of a job that nothing is to hold up: one of its processes may not be stopped from its beginning on."""
+"""Deadline of a job that must never be held up: none of its processes may be stopped, from its beginning on."""
 STOPPED_FOR_S = 10.0
-"""How long past its deadline a run may have a process that is stopped: a debugger may hold one for a moment."""
+"""Seconds that a process of a run may stay stopped after the deadline: a debugger may hold it briefly."""
 SILENT_FOR_S = 300.0
-"""How long past its deadline a run that has begun may be silent: an evaluation, which says nothing, may take it."""
+"""Seconds that a begun run may send no event after the deadline: an evaluation sends none."""
 _LOOK_EVERY_S, _MOST_LOOKS = 0.05, 200
 
 
 class Deadline:
-    """While entered, watches the processes below `pid` and kills all of them once the run is lost.
+    """While entered, watches the processes below `pid` and kills all of them once the run is hung.
 
-    A worker looks at its deadline itself, some times a second, and ends with a whole log. This is for one that does
-    not: it is lost when, `timeout_s` seconds after it began (or was launched, where it has not begun), one of its
-    processes has been stopped by a signal for STOPPED_FOR_S, or when nothing was heard of it for SILENT_FOR_S between
-    its begin and its end. Time in which this process did not run itself does not count. Nothing is looked at before.
+    A worker checks its deadline itself, several times a second, and then ends with a complete log. This class handles
+    a worker that cannot: its run counts as hung when, `timeout_s` seconds after it began (or was launched, where it
+    has not begun), one of its processes has been stopped by a signal for STOPPED_FOR_S, or no event came for
+    SILENT_FOR_S between its begin and its end. Time in which this process itself did not run does not count. Before
+    the deadline nothing is checked.
     """
 
     def __init__(self, pid: int, timeout_s: float | None) -> None:
         self.reason: str | None = None
-        """Why the run was ended; None where it was not."""
+        """Reason why the run was killed; None where it was not."""
         self._pid, self._timeout_s = pid, timeout_s
         self._passed_s = self._silent_s = self._stopped_s = 0.0
         self._has_begun = self._is_over = False
@@ -49,9 +50,9 @@ class Deadline:
             self._thread.join()
 
     def take(self, event: str) -> bool:
-        """Take note of an event of the run's process, a sign of life; return whether it says no more than that.
+        """Register an event of the run's process as a sign of life; return whether it is only a mark for the clock.
 
-        The run's time counts from its first run_start. What follows run_stop is off its clock.
+        The run's time counts from its first run_start. Work after run_stop is not timed.
         """
         self._silent_s = 0.0
         if event == RUN_START and not self._has_begun:
@@ -60,7 +61,7 @@ class Deadline:
         return event in (RUN_START, RUN_STOP)
 
     def look(self, passed_s: float) -> str | None:
-        """Take so many seconds for passed; return why the run is lost, None where it is not."""
+        """Advance the clock by `passed_s` seconds; return the reason why the run is hung, None where it is not."""
         assert self._timeout_s is not None
         self._passed_s += passed_s
         self._silent_s += passed_s
@@ -91,14 +92,15 @@ class Deadline:
 
 
 def find_stopped(processes: Iterable[int]) -> int | None:
-    """Return the first of these processes that a signal has stopped; None where none is, or /proc does not say."""
+    """Return the first of these processes that a signal has stopped; None where there is none, or /proc does not
+    tell."""
     return next((pid for pid in processes if _state_of(pid) == b"T"), None)
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a process and all that come from it, in whatever session, stopped ones too, and wait until they are gone.
+    """Kill a process and all its descendants, in any session and even if stopped, and wait until they are gone.
 
-    The first one comes last, so that those which are just being started are found.
+    The process itself is killed last, so that children which are just being started are found.
     """
     killed = set[int]()
     for _ in range(_MOST_LOOKS):
@@ -114,7 +116,7 @@ def kill_tree(pid: int) -> None:
 
 
 def _state_of(pid: int) -> bytes:
-    """Return the letter of a process's state; nothing where it is gone, or /proc does not say."""
+    """Return the state letter of a process; empty where the process is gone, or /proc does not tell."""
     with suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
     return b""

@@ -1,7 +1,8 @@
-"""Noticing that a rank is gone or stuck, and ending all ranks with one reason: every rank says that it lives.
+"""Detect a lost or stuck rank, and end all ranks with one reason: every rank sends a heartbeat.
 
-A rank that was stopped, or whose machine has left, closes no connection; the others would wait for it in a collective
-call until that times out. One that was killed closes its connections, but nobody learns whose they were.
+A rank that is stopped, or whose machine is unreachable, closes no connection; the others would wait for it in a
+collective call until that times out. A killed rank closes its connections, but the others cannot tell whose they
+were.
 """
 
 import contextlib
@@ -28,20 +29,21 @@ from reference_models.distributed.rendezvous import Rendezvous, call_within
 
 BEAT_S = 1.0
 LOST_AFTER_S = 20.0
-"""A rank that has said nothing for this long is taken for lost, and all others end."""
+"""Seconds without a heartbeat after which a rank counts as lost, and all others end."""
 SILENT_AFTER_S = 5.0
-"""The same once a connection broke, which says that some rank is gone but not which."""
+"""Seconds without a heartbeat once a connection broke, which shows that some rank is gone but not which."""
 _GONE_AFTER_S = 3.0
-"""After whoever serves the notes has closed the connection: a rank that ends well may be about to leave, too."""
+"""Seconds to wait after the host of the shared notes closed the connection: this rank may be about to end well,
+too."""
 _TERMINATED_FOR_S = 4.5
-"""Launchers terminate all ranks when one is lost: how long to look for that one before blaming the signal."""
+"""Seconds to look for a lost rank before blaming a SIGTERM: launchers terminate all ranks when one is lost."""
 _SETTLE_S = 10.0
 _SIGNALS = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class End:
-    """Why all ranks end: the same on each of them, as the first to know has put it."""
+    """Reason why all ranks end: the same on every rank, from the first one that knew it."""
 
     rank: int
     reason: str
@@ -49,11 +51,11 @@ class End:
 
 
 class Heartbeat:
-    """While entered, this rank beats into the ranks' common notes and watches the other ranks and its own signals.
+    """While entered, sends this rank's heartbeat to the ranks' shared notes and watches the other ranks and signals.
 
     When a rank is lost, ends with an error or is asked to end, every process of the world ends with that reason and
-    its exit code, wherever its main thread waits. `on_end` is called once before, with both. A beat is a counter,
-    and what is measured is how long it has not changed by one's own clock.
+    its exit code, wherever its main thread waits. `on_end` is called once before, with both. A heartbeat is a
+    counter; each rank measures with its own clock how long a counter has not changed.
     """
 
     def __init__(self, meeting: Rendezvous, *, lost_after_s: float = LOST_AFTER_S) -> None:
@@ -81,7 +83,7 @@ class Heartbeat:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Raises HarnessError in place of an error that only says that a connection broke."""
+        """Raise HarnessError with the real reason in place of an error that only reports a broken connection."""
         if error is None:
             self._stop()
             self._within(2 * self._lost_after_s, self._leave)
@@ -103,7 +105,8 @@ class Heartbeat:
         self._wakeup.close()
 
     def _leave(self) -> None:
-        """Let the host of the notes go last: a rank that is late would take it for lost, whose work is done."""
+        """Let the host of the shared notes leave last: a late rank would otherwise take the finished host for
+        lost."""
         meeting = self._meeting
         meeting.note(f"ended/{meeting.rank}", "1")
         if meeting.is_host:
@@ -149,7 +152,8 @@ class Heartbeat:
         return [number for number in self._signals.recv(64) if number in _SIGNALS] if ready else []
 
     def _look(self, patience_s: float) -> End | None:
-        """Say whether all must end, as far as is known: a reason that was given, or ranks silent for `patience_s`."""
+        """Return the known reason why all must end: one that a rank gave, or ranks silent for `patience_s`; None
+        without one."""
         if self._received is not None:
             return self._received
         now_s, meeting = time.monotonic(), self._meeting
@@ -173,7 +177,7 @@ class Heartbeat:
         return End(rank=silent[0], reason=f"{who} not been heard of for {patience_s:.0f} s{hint}", code=code)
 
     def _longest_hold_up_s(self) -> float:
-        """Return how long this process itself was held up at most."""
+        """Return the longest time in seconds for which this process did not run."""
         return max(self._held_up_s, time.monotonic() - self._ticked_s)
 
     def _look_for(self, seconds: float, patience_s: float) -> End | None:
@@ -183,9 +187,8 @@ class Heartbeat:
         return end
 
     def _find_lost(self, error: BaseException) -> End | None:
-        """The reason behind an error of the main thread that may only follow from it: a connection that broke, or
-        a launcher that ends all ranks. None when the error is this rank's own.
-        """
+        """Return the reason behind an error of the main thread that may only follow from a broken connection or from
+        a launcher that ends all ranks. None when the error is this rank's own."""
         if not isinstance(error, Exception | KeyboardInterrupt):  # SIGTERM, as the command line raises it
             return self._look_for(_TERMINATED_FOR_S, _GONE_AFTER_S)
         if not isinstance(error, RuntimeError) or exit_code_of(error) is not None:
@@ -208,7 +211,7 @@ class Heartbeat:
         return End(rank=rank, reason=f"rank {rank} was ended by {kind.name}", code=_SIGNALS[kind])
 
     def _conclude(self, own: End, *, publishes: bool) -> End:
-        """Agree on one reason, keep it, and see that the others have it. A second caller waits without end."""
+        """Agree with the other ranks on one reason, record it, and publish it. A second caller waits forever."""
         self._concluding.acquire()
         end = own
         if publishes:
@@ -223,7 +226,8 @@ class Heartbeat:
         return End(**json.loads(self._meeting.first_note("end", json.dumps(asdict(own)))))
 
     def _settle(self, end: End) -> None:
-        """Let nobody leave before rank 0 has kept the reason, nor the host of the notes before all have read it."""
+        """Wait until rank 0 has recorded the reason and, on the host of the shared notes, until all ranks have read
+        it."""
         meeting = self._meeting
         if meeting.rank != 0 and end.rank != 0:
             self._wait_for(["ended/0"], _SETTLE_S)
@@ -232,14 +236,14 @@ class Heartbeat:
             self._wait_for([f"ended/{rank}" for rank in self._seen if rank != end.rank], _SETTLE_S)
 
     def _wait_for(self, keys: list[str], seconds: float) -> None:
-        """Wait until all of these notes are there, for `seconds` at most."""
+        """Wait until all of these notes exist, for `seconds` at most."""
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s and not all(self._meeting.read_note(key) for key in keys):
             time.sleep(BEAT_S / 10)
 
     @staticmethod
     def _within(seconds: float, call: Callable[[], End | None]) -> End | None:
-        """Return the call's result, None when whoever serves the notes is gone or does not answer."""
+        """Return the call's result, None when the host of the shared notes is gone or does not answer."""
         with contextlib.suppress(RuntimeError, TimeoutError):
             return call_within(seconds, call)
         return None

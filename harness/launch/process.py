@@ -28,13 +28,14 @@ from rules.logs.text import printable
 STDERR_FILE, STDOUT_FILE = "stderr.txt", "stdout.txt"
 CLOCK_FILE = "clock.json"
 _PRELOADS = ("LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES")
-"""What the timekeeper is started without, since a library in it may bend its clock; the worker has it."""
+"""Variables removed from the timekeeper's environment, since a preloaded library could falsify its clock; the worker
+keeps them."""
 _MAX_PRINTED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interpreter:
-    """Another Python whose dlrmbench does the jobs, and the variables that it gives its workers by default."""
+    """Another Python whose dlrmbench runs the jobs, and the default environment variables of its workers."""
 
     python: str
     variables: Mapping[str, str]
@@ -42,10 +43,9 @@ class Interpreter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerEnd:
-    """How a worker ended: its exit code, or minus the signal that killed it, and its last words.
+    """End of a worker: its exit code, or minus the signal that killed it, and its last line of output.
 
-    `rank` is the rank to blame where there were several. `own_frames` are where an error of the user's code came
-    from, a line each.
+    `rank` is the rank to blame where there were several. `own_frames` are the traceback lines in the user's own code.
     """
 
     exit_code: int
@@ -67,12 +67,11 @@ def launch_worker(
 ) -> WorkerEnd:
     """Run the job in `spec_path` to its end, in one process or several ranks.
 
-    It is started by a timekeeper of its own, which leaves what it saw of a run in CLOCK_FILE beside the job's file.
-    `interpreter` is another one than this process's, `variables` is what was chosen for the job, whatever the
-    environment says now. The worker ends a run at its deadline, `timeout_s` seconds after it began; where it cannot
-    any more, all of its processes are killed (see `Deadline`), and that is exit code 124. All of them stay on the
-    cores, and see the GPUs, of `slot`, where others run beside it. If this call is left by an exception, such as
-    StopWork by another thread, the worker is stopped first.
+    A timekeeper process starts the worker and writes the observed times of a run to CLOCK_FILE beside the job's file.
+    `interpreter` replaces this process's own; `variables` were chosen for the job and override the environment. The
+    worker ends a run at its deadline, `timeout_s` seconds after it began; where it hangs, all of its processes are
+    killed (see `Deadline`), and the exit code is 124. With a `slot`, all processes stay on the slot's cores and see
+    its GPUs. If an exception, such as StopWork from another thread, leaves this call, the worker is stopped first.
     """
     several = ["harness.launch.torchrun", str(num_ranks), str(spec_path)]
     what = ["harness.measure.job", str(spec_path)] if num_ranks == 1 else several
@@ -133,7 +132,7 @@ def _start(
     *,
     is_marked: bool,
 ) -> "subprocess.Popen[bytes]":
-    """Start the timekeeper that starts `command`: its pipes are as the command's own, and so is its end."""
+    """Start the timekeeper that starts `command`; pipes and exit code of the timekeeper stand for the command's."""
     asked = {
         "command": [_plain(word) for word in command],
         "environ": {_plain(name): _plain(value) for name, value in environ.items()},
@@ -162,12 +161,12 @@ def _start(
 
 
 def _plain(text: str) -> str:
-    """Write what the system takes as bytes as text that says them in any encoding."""
+    """Encode text of the operating system, which may be any bytes, as text that JSON can carry."""
     return os.fsencode(text).decode("latin-1")
 
 
 class _PrintedFile:
-    """Keeps what own code prints, in a file that is there once something was printed, up to a bound."""
+    """File for the output of the user's own code, created with the first output and limited in size."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._left = path, _MAX_PRINTED_BYTES
@@ -193,7 +192,7 @@ class _PrintedFile:
 
 
 def remove_empty_cache(environ: Mapping[str, str]) -> None:
-    """Remove the folder that torch makes for what it may compile, where nothing was compiled."""
+    """Remove torch's folder for compiled code where it is empty."""
     with suppress(OSError, KeyError):  # it is not there, or holds something; or this user has no name
         if "TORCHINDUCTOR_CACHE_DIR" not in environ:
             user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())  # as torch names it
@@ -201,9 +200,10 @@ def remove_empty_cache(environ: Mapping[str, str]) -> None:
 
 
 def _split_event(line: bytes, *, is_marked: bool) -> tuple[bytes, dict[str, Any] | None]:
-    """Split a line into what own code or a library printed, and the event that ends it, None where there is none.
+    """Split a line into output of own code or a library and the event at its end; the event is None where there is
+    none.
 
-    Versions of before did not mark events: theirs are the whole line.
+    Earlier versions did not mark events: theirs are the whole line.
     """
     said, mark, text = line.rpartition(EVENT_MARK.encode())
     if not mark and is_marked:
@@ -216,7 +216,7 @@ def _split_event(line: bytes, *, is_marked: bool) -> tuple[bytes, dict[str, Any]
 
 
 def read_last_words(stderr_path: Path) -> tuple[tuple[str, ...], str]:
-    """Return the lines that show where own code failed, if it did, and the last line."""
+    """Return the traceback lines of the user's own code, if it failed, and the last line of the file."""
     if not stderr_path.exists():
         return (), ""
     *before, last = stderr_path.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]
@@ -225,7 +225,7 @@ def read_last_words(stderr_path: Path) -> tuple[tuple[str, ...], str]:
 
 
 def explain_end(end: WorkerEnd) -> tuple[str, ExitCode]:
-    """Explain why a worker ended before its work did, and which exit code means it."""
+    """Return the reason why a worker ended early, and the exit code for it."""
     who = "the worker" if end.rank is None else f"rank {end.rank}"
     if end.exit_code < 0:
         try:

@@ -1,7 +1,7 @@
-"""One rank of a job of several, of any kind: from the rendezvous to the job's end.
+"""Run one rank of a job of several ranks, of any kind: from the rendezvous to the job's end.
 
 Started by `harness.launch.torchrun` as `python -m harness.launch.rank SPEC.json`, once per rank. Rank 0 writes the
-log and the record; every rank's stderr goes to a file of its own in the job's folder.
+log and the record; every rank's stderr goes to its own file in the job's folder.
 """
 
 import os
@@ -20,7 +20,7 @@ from reference_models.distributed.rendezvous import rendezvous
 from reference_models.training.devices import describe_gpu
 
 COLLECTIVE_TIMEOUT_S = 300.0
-"""How long one collective call waits for a rank that still sends its heartbeat."""
+"""Seconds that one collective call waits for a rank that still sends its heartbeat."""
 
 
 def stderr_path(folder: Path, rank: int) -> Path:
@@ -28,7 +28,7 @@ def stderr_path(folder: Path, rank: int) -> Path:
 
 
 def run_rank(spec_path: Path) -> None:
-    """Join the other ranks, make sure that all are about to do the same, and do it."""
+    """Join the other ranks, check that all have the same job, and do it."""
     kind, job = read_job(spec_path)
     _, config = job.parse()
     runtime = config.runtime
@@ -45,7 +45,7 @@ def run_rank(spec_path: Path) -> None:
 
 
 def main(spec_path: str) -> int:
-    """Do this rank's part of the job; its stderr, and an error in one line, go to a file of the rank's own."""
+    """Do this rank's part of the job; its stderr, and an error in one line, go to the rank's own file."""
     # The main thread may wait inside a collective call, where no Python handler runs: end at once.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     path = Path(spec_path)

@@ -1,4 +1,4 @@
-"""Slots, in which workers of several repetitions run at a time, each on cores, and GPUs, that no other one has."""
+"""Slots for workers that run at the same time: each has cores, and GPUs, of its own."""
 
 import os
 import subprocess
@@ -16,14 +16,14 @@ _GRACE_S = 10.0
 
 
 class StopWork(BaseException):
-    """Raised where a worker was started, in the thread that follows it, after another thread had all of them end.
+    """Raised in the thread that follows a worker after another thread ended all workers.
 
-    No Exception, as KeyboardInterrupt is none: it is no failure of what was measured.
+    Like KeyboardInterrupt it is no Exception: it is no failure of the measured work.
     """
 
 
 class Stop:
-    """Ends workers that other threads follow: all that run, and all that are started later."""
+    """Ends all workers that other threads follow: those that run, and those that are started later."""
 
     def __init__(self) -> None:
         self._lock, self._asked = threading.Lock(), threading.Event()
@@ -31,7 +31,7 @@ class Stop:
 
     @property
     def is_asked(self) -> bool:
-        """Return whether all workers are to end."""
+        """Whether all workers are to end."""
         return self._asked.is_set()
 
     def ask(self) -> None:
@@ -46,7 +46,8 @@ class Stop:
 
     @contextmanager
     def covering(self, process: "subprocess.Popen[bytes]") -> Iterator[None]:
-        """Let `ask` end this process meanwhile. Raises StopWork in the end, or at once, where it was asked."""
+        """Register a process, so that `ask` ends it. Raises StopWork at once or at the end, where `ask` was
+        called."""
         with self._lock:
             if self.is_asked:
                 raise StopWork
@@ -61,7 +62,7 @@ class Stop:
 
 
 def stop_process(process: "subprocess.Popen[bytes]") -> None:
-    """Ask a worker to end, and kill it with all that it started where it does not within seconds."""
+    """Terminate a worker; kill it with all its descendants where it does not end within seconds."""
     process.terminate()
     try:
         process.wait(_GRACE_S)
@@ -72,7 +73,7 @@ def stop_process(process: "subprocess.Popen[bytes]") -> None:
 
 @dataclass
 class _Stay:
-    """One worker's time in a slot, by the monotonic clock."""
+    """Time of one worker in a slot, by the monotonic clock."""
 
     slot: int
     begun_s: float
@@ -81,25 +82,25 @@ class _Stay:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slot:
-    """A place for one worker beside others."""
+    """Cores and GPUs for one worker that runs beside others."""
 
     number: int
-    """Counted from 0."""
+    """Number of the slot, from 0."""
     cpus: tuple[int, ...]
-    """The logical CPUs that its processes are pinned to."""
+    """Logical CPUs to which the slot's processes are pinned."""
     gpus: tuple[str, ...] = ()
-    """The GPUs that its processes see, as CUDA_VISIBLE_DEVICES names them; empty where they use none."""
+    """GPUs that the slot's processes see, as CUDA_VISIBLE_DEVICES names them; empty where they use none."""
     stop: Stop = field(default_factory=Stop)
     stays: list[_Stay] = field(default_factory=list)
-    """Stays of workers in all slots, which share this list."""
+    """Times of workers in all slots; the slots share this list."""
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return the environment variables that a worker here gets."""
+        """Environment variables for a worker in this slot."""
         return {"CUDA_VISIBLE_DEVICES": ",".join(self.gpus)} if self.gpus else {}
 
     def pin(self, pid: int) -> None:
-        """Pin a process to the slot's CPUs, and all that it will start. Raises HarnessError where that is denied."""
+        """Pin a process and its future children to the slot's CPUs. Raises HarnessError where that is denied."""
         try:
             os.sched_setaffinity(pid, self.cpus)
         except OSError as error:
@@ -108,7 +109,7 @@ class Slot:
 
     @contextmanager
     def stay(self) -> Iterator[None]:
-        """Note that a worker runs here meanwhile."""
+        """Register that a worker runs in this slot while the body runs."""
         stay = _Stay(self.number, time.monotonic())
         self.stays.append(stay)
         try:
@@ -117,7 +118,7 @@ class Slot:
             stay.ended_s = time.monotonic()
 
     def count_beside(self, since_s: float) -> float:
-        """Return how many workers ran in other slots since then on average, by the monotonic clock."""
+        """Return the mean number of workers in other slots since `since_s` of the monotonic clock."""
         now_s = time.monotonic()
         others = [stay for stay in [*self.stays] if stay.slot != self.number]
         spans = ((now_s if each.ended_s is None else each.ended_s) - max(each.begun_s, since_s) for each in others)
@@ -132,11 +133,12 @@ def count_cores() -> int:
 def make_slots(
     num: int, *, num_threads: int, gpus: Sequence[str] | None, num_gpus: int, what: str, remedy: str = ""
 ) -> list[Slot]:
-    """Share the cores that this process may use, and `gpus`, as CUDA_VISIBLE_DEVICES names them, among `num` slots.
+    """Divide this process's cores, and `gpus` as CUDA_VISIBLE_DEVICES names them, among `num` slots.
 
-    Each has equally many whole physical cores, at least `num_threads`, and, unless `gpus` is None, `num_gpus`. `what`
-    is how the number of slots was asked for, `remedy` what to do where that cannot be changed any more. Raises
-    HarnessError (exit 2) where there are too few of either, or where the system pins no process to cores.
+    Each slot has the same number of whole physical cores, at least `num_threads`, and, unless `gpus` is None,
+    `num_gpus`. `what` is the option that asked for the slots, `remedy` the advice where its number can no longer
+    change. Raises HarnessError (exit 2) where there are too few cores or GPUs, or where the system cannot pin
+    processes.
     """
     if not hasattr(os, "sched_setaffinity"):
         raise HarnessError(f"{what} {num}: this system pins no process to cores. {remedy or 'Leave it out.'}")
@@ -157,7 +159,8 @@ def make_slots(
 
 
 def _refuse_too_many(what: str, num: int, needed: tuple[int, str], found: tuple[int, str], remedy: str) -> None:
-    """Raise HarnessError where `num` times what each needs is more than is found, both with the words for one."""
+    """Raise HarnessError where `num` times `needed` is more than `found`; both are a number with its unit in the
+    singular."""
     (each, word), (most, unit) = needed, found
     if num * each <= most:
         return

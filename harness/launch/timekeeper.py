@@ -1,8 +1,8 @@
-"""Keep the time of a run: start its process, stamp what it says as it arrives, and hand all of it on.
+"""Keep the time of a run: start its process, stamp its events as they arrive, and pass all output on.
 
-Started as `python -I -S timekeeper.py`, a process of its own that imports nothing but the standard library: neither
-code of the user's, nor start-up files of Python (sitecustomize, .pth), nor what PYTHONPATH names is run in it.
-Whoever starts it sends what is to be started as one line of JSON on standard input, and is gone where that ends.
+Started as `python -I -S timekeeper.py`, a process of its own that imports only the standard library: neither the
+user's code, nor start-up files of Python (sitecustomize, .pth), nor anything in PYTHONPATH runs in it. The parent
+sends the command as one line of JSON on standard input; end of file there means that the parent is gone.
 """
 
 import json
@@ -19,34 +19,34 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 EVENT_MARK = b"\x1e"
-"""As `harness.measure.kinds.EVENT_MARK`, which is not imported here."""
+"""Mark before an event; the same as `harness.measure.kinds.EVENT_MARK`, which must not be imported here."""
 STARTED, RUN_START, RUN_STOP = "start", "run_start", "run_stop"
-"""Events of a run's process: it is about to begin; and that these lines of its log have their stamps."""
+"""Events of a run's process: it is about to begin; its log has the line run_start; its log has the line run_stop."""
 _TICK_S = 0.05
-"""How long the pipe of what was started is waited for at most: stamps are known this well, or better."""
+"""Longest wait for output in seconds, and so the largest uncertainty of a stamp."""
 _MOST_WAITING_BYTES = 1 << 24
-"""Bytes that were read and not taken yet, above which no more are read."""
+"""Bytes that were read and not yet passed on, above which reading pauses."""
 _MAX_LINE_BYTES = 1 << 16
-"""Longer lines are no event."""
+"""Longest line that can be an event, in bytes."""
 _READ_BYTES = (1 << 20) + 1
-"""More than any pipe holds that an ordinary user may have: what is read is all there was, however much is printed."""
+"""Bytes per read: more than any pipe of an unprivileged user holds, so that one read empties it."""
 
 
 class Arrival(NamedTuple):
-    """An event: it came between two moments of this process's monotonic clock, in seconds."""
+    """Arrival of an event, between two moments of this process's monotonic clock, in seconds."""
 
     earliest_s: float
     latest_s: float
     processor_s: float | None
-    """Processor time of the run's processes until then; None where it is not known."""
+    """Processor time of the run's processes until then; None where it is unknown."""
 
 
 class RunClock:
-    """What was seen of one run, by the clock of the process that holds this.
+    """Observed times of one run, by the clock of the observing process.
 
-    The first `start` and run_start and the last run_stop count: a run that sends more of them is not shorter for it.
-    A process that is held up sees late what came before, so each event has the moment at which it had not come yet,
-    and of the two what makes the run shorter is what is said of it.
+    The first `start` and run_start and the last run_stop count, so that extra events cannot shorten a run. A process
+    that was held up sees earlier output late, so each event also has the last moment at which it had not arrived; the
+    reported time uses whichever of the two makes the run shorter.
     """
 
     def __init__(self, spawned_s: float, *, is_marked: bool = True) -> None:
@@ -58,7 +58,7 @@ class RunClock:
     def feed(
         self, said: bytes, earliest_s: float, latest_s: float, read_processor: Callable[[], float | None]
     ) -> bool:
-        """Take what arrived between two moments; return whether the end of a run was in it."""
+        """Take output that arrived between two moments; return whether it contained the end of a run."""
         lines = (self._line + said).split(b"\n")
         self._line = lines.pop()[-_MAX_LINE_BYTES:]
         names = [name for line in lines if (name := _event_of(line, is_marked=self._is_marked)) is not None]
@@ -67,7 +67,7 @@ class RunClock:
         return RUN_STOP in names
 
     def see(self, name: str, seen: Arrival) -> None:
-        """Take an event."""
+        """Register the arrival of an event."""
         if name == STARTED and self._wall_s is None:
             # Once, as the clock of the log does: that the calendar is set later bends neither.
             self._wall_s = time.time() - time.monotonic()
@@ -75,7 +75,7 @@ class RunClock:
             self._seen[name] = seen
 
     def observe(self, exited_s: float | None, processor_s: float | None) -> dict[str, Any] | None:
-        """Return the members of `ObservedRecord`, with `observed_s`; None where nothing of a run was seen."""
+        """Return the members of `ObservedRecord`, with `observed_s`; None where no event of a run was seen."""
         start, stop = self._seen.get(RUN_START), self._seen.get(RUN_STOP)
         if start is None and stop is None:
             return None
@@ -92,7 +92,7 @@ class RunClock:
         }
 
     def _wall_ms(self, seen: Arrival | None) -> int | None:
-        """Milliseconds since the Unix epoch before which an event had not come."""
+        """Return the last moment, in milliseconds since the Unix epoch, at which the event had not arrived."""
         return None if seen is None or self._wall_s is None else int((seen.earliest_s + self._wall_s) * 1e3)
 
 
@@ -103,7 +103,8 @@ def _between(first: Arrival | None, last: Arrival | None) -> float | None:
 
 
 def _event_of(line: bytes, *, is_marked: bool) -> str | None:
-    """Return which of the three events ends a line; versions of before did not mark theirs, which are whole lines."""
+    """Return the event (of the three) that ends a line; earlier versions did not mark events, which are whole
+    lines."""
     _, mark, text = line.rpartition(EVENT_MARK)
     if (is_marked and not mark) or b'"event"' not in text or len(text) >= _MAX_LINE_BYTES:
         return None
@@ -116,7 +117,7 @@ def _event_of(line: bytes, *, is_marked: bool) -> str | None:
 
 
 def list_processes(pid: int) -> list[int]:
-    """Return a process and all that come from it, in any session; those that end meanwhile may be missing."""
+    """Return a process and all its descendants, in any session; those that end meanwhile may be missing."""
     found = [pid]
     for one in found:
         with suppress(OSError, ValueError):
@@ -126,8 +127,8 @@ def list_processes(pid: int) -> list[int]:
 
 
 def read_processor_s(pid: int) -> float | None:
-    """Return the processor time of a process and all that come from it, those that ended included; None where /proc
-    does not say."""
+    """Return the processor time in seconds of a process and all its descendants, ended ones included; None where
+    /proc does not tell."""
     ticks = 0
     try:
         for one in list_processes(pid):
@@ -139,7 +140,7 @@ def read_processor_s(pid: int) -> float | None:
 
 
 class _Keeper:
-    """Follows one process until it ends; its pipes are read and written as they are ready."""
+    """Follows one process until it ends, and passes its input and output on."""
 
     def __init__(self, asked: Mapping[str, Any]) -> None:
         self._record = Path(asked["record"])
@@ -160,7 +161,7 @@ class _Keeper:
         os.set_blocking(1, False)
 
     def follow(self) -> int:
-        """Return the exit code of the process, as subprocess has it."""
+        """Follow the process to its end; return its exit code, or minus the signal that ended it."""
         watched = {0, self._from}
         while self._from in watched or (self._waiting and not self._is_told_to_end):
             is_full = len(self._waiting) > _MOST_WAITING_BYTES
@@ -182,12 +183,12 @@ class _Keeper:
         return exit_code
 
     def end(self) -> None:
-        """Ask the process to end; what it says then is nobody's any more where nobody takes it."""
+        """Terminate the process; its further output is dropped where nobody reads it."""
         self._is_told_to_end = True
         self._process.terminate()
 
     def _read(self) -> bool:
-        """Take what is there to be read; return whether that was the end."""
+        """Read available output; return whether it was the end of the output."""
         asked_s = time.monotonic()
         try:
             said = os.read(self._from, _READ_BYTES)
@@ -211,13 +212,13 @@ class _Keeper:
             self._waiting.clear()  # nobody reads any more
 
     def _leave(self) -> None:
-        """Let what was started know that nobody waits for it: its standard input ends."""
+        """Close the process's standard input, which tells it that nobody waits for it."""
         if self._process.stdin is not None:
             with suppress(OSError):
                 self._process.stdin.close()
 
     def _keep(self, exited_s: float | None, processor_s: float | None) -> None:
-        """Write what was seen, by one rename, so that it is there where this process is killed next."""
+        """Write the observed times by one rename, so that they survive if this process is killed next."""
         observed = self._clock.observe(exited_s, processor_s)
         if observed is None:
             return
@@ -230,7 +231,7 @@ class _Keeper:
 
 
 def main() -> int:
-    """Start what is asked for and end as it ends: with its exit code, or by the signal that ended it."""
+    """Start the requested command and end with its exit code, or by the signal that ended it."""
     asked = b""
     while not asked.endswith(b"\n"):
         if not (part := os.read(0, 1 << 16)):

@@ -1,4 +1,4 @@
-"""Start the ranks of one job with torchrun's launcher, and name to the parent which one failed first.
+"""Start the ranks of one job with torchrun's launcher, and report to the parent which rank failed first.
 
 Started as `python -m harness.launch.torchrun NUM_RANKS SPEC.json`; each rank is `harness.launch.rank SPEC.json`.
 """
@@ -21,7 +21,7 @@ from harness.measure.job import send_to_parent
 T = TypeVar("T")
 _LAUNCHER_KILLS_AFTER_S = 25
 """torchrun's agent asks the others to end when one has failed, and kills those that have not after 30 s. A rank that
-is killed so late was stuck, and the one that noticed it knows more."""
+is killed so late was stuck, and the rank that noticed it knows more."""
 
 
 def main(num_ranks: int, spec_path: str) -> int:
@@ -55,9 +55,8 @@ def main(num_ranks: int, spec_path: str) -> int:
 
 
 def find_culprit(failures: Mapping[T, ProcessFailure]) -> tuple[T, ProcessFailure]:
-    """Choose the rank to name. One that was killed comes before one that gave a reason, and that before those that
-    lost the others; those that the launcher itself ended come last.
-    """
+    """Choose the rank to blame: first a killed one, then one that gave a reason, then those that lost another rank;
+    ranks that the launcher itself ended come last."""
     first_s = min(failure.timestamp for failure in failures.values())
 
     def order(failure: ProcessFailure) -> tuple[int, float]:

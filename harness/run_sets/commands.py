@@ -1,4 +1,4 @@
-"""Command lines that complete what is in a folder."""
+"""Command lines that complete an experiment's folder."""
 
 import shlex
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from rules.records.run_set import HookName
 
 
 def split_command(command: str) -> list[str]:
-    """Split the command line that experiment.json says it was asked by. Raises HarnessError (exit 8)."""
+    """Split the recorded command line of an experiment into words. Raises HarnessError (exit 8)."""
     try:
         return shlex.split(command)
     except ValueError as error:
@@ -21,8 +21,8 @@ def split_command(command: str) -> list[str]:
 
 
 def resume_command(folder: Path, python: str | None = None, hooks: Mapping[HookName, str] | None = None) -> str:
-    """Return the command that completes the experiment in `folder`, with the interpreter that it was begun with, the
-    code that is not ours and the commands around its runs."""
+    """Return the command that completes the experiment in `folder`, with its interpreter, its hooks and the code that
+    is not dlrmbench's own."""
     code = dict.fromkeys((what, without_digest(name)) for what, name in find_outside_code(folder))
     given = [] if python is None else ["--python", python]
     given += [word for what, name in (*code, *(hooks or {}).items()) for word in (f"--{what}", name)]

@@ -1,4 +1,4 @@
-"""Have a benchmark's dataset ready before any clock starts; run, sweep, profile, calibrate and data use it."""
+"""Make a benchmark's dataset ready before any clock starts; used by run, sweep, profile, calibrate and data."""
 
 import fcntl
 import os
@@ -30,7 +30,7 @@ def ensure_dataset(
 ) -> Path:
     """Return the folder of a dataset, generated here if it can be, else checked.
 
-    Raises DatasetError with the command that makes it; `benchmark` is what names the definition there.
+    Raises DatasetError with the command that makes it; `benchmark` is the definition's name in that command.
     """
     folder, spec = locate_dataset(data, root), find_data(data.kind)
     if spec.is_in_memory:
@@ -47,18 +47,18 @@ def ensure_dataset(
 
 
 _MOST_LOOKS = 500
-"""Columns of which the record of a set has what was seen of them; the manifest has all."""
+"""Most columns whose statistics a set's record keeps; the dataset's manifest has all."""
 _MOST_REMARKS = 50
 
 
 def dataset_record(data_dir: Path) -> dict[str, Any]:
-    """Return where the data is, and its manifest's digest and look at its quality, as run_set.json has them."""
+    """Return the dataset's folder, digest and statistics, as run_set.json has them."""
     look = msgspec.to_builtins(_read_look(data_dir / "manifest.json"))
     return {"dir": str(data_dir.resolve()), "dataset_sha256": _read_digest(data_dir), "look": look}
 
 
 def _read_look(manifest: Path) -> DataLookRecord | None:
-    """Return what was seen while the data was prepared; None of other data, and of a manifest that was changed."""
+    """Return the statistics from the preparation of the data; None for other data, or an edited manifest."""
     found = read_json(manifest) if manifest.is_file() else {}
     columns, remarks = found.get("columns"), found.get("remarks", [])
     if not isinstance(columns, list) or not isinstance(remarks, list):
@@ -82,10 +82,10 @@ def _read_digest(folder: Path) -> Any:
 
 
 def find_recorded(data: DataConfig, recorded: DatasetRecord, owner: Path) -> Path | None:
-    """Return the folder that the record of the set `owner` names where the set's data is in it; None elsewhere.
+    """Return the dataset's folder from the record of the set `owner` where it holds the set's data; None elsewhere.
 
-    The record may be a stranger's: nothing is made where it says. Raises HarnessError (exit 8) where other data, or a
-    damaged manifest, is there.
+    The record may be a stranger's, so nothing is created in that folder. Raises HarnessError (exit 8) where the
+    folder holds other data or a damaged manifest.
     """
     folder, spec = Path(recorded.dir), find_data(data.kind)
     if spec.is_in_memory or not folder.is_dir():
@@ -102,7 +102,8 @@ def find_recorded(data: DataConfig, recorded: DatasetRecord, owner: Path) -> Pat
 
 
 def refuse_other_data(folder: Path, found: object, recorded: DatasetRecord, owner: Path) -> None:
-    """Raise HarnessError (exit 8) where the digest `found` in a folder is not that of the data of the set `owner`."""
+    """Raise HarnessError (exit 8) where the digest `found` in a folder differs from that of the set `owner`'s
+    data."""
     if None not in (found, recorded.dataset_sha256) and found != recorded.dataset_sha256:
         raise HarnessError(
             f"{folder}: holds other data (digest {str(found)[:12]}) than {owner} was measured on "
@@ -113,17 +114,17 @@ def refuse_other_data(folder: Path, found: object, recorded: DatasetRecord, owne
 
 
 def is_begun(folder: Path) -> bool:
-    """Return whether a dataset's folder holds anything: one that could not be prepared has a lock alone."""
+    """Return whether a dataset's folder holds more than a lock; a failed preparation leaves only the lock."""
     return folder.is_dir() and any(path.name != _LOCK for path in folder.iterdir())
 
 
 def is_generated(data: DataConfig, folder: Path) -> bool:
-    """Return whether whoever runs makes the dataset first: it is generated, and not whole in `folder` yet."""
+    """Return whether the dataset must still be generated in `folder`: it is of a generated kind and not complete."""
     return find_data(data.kind).generate is not None and not (folder / "manifest.json").exists()
 
 
 def how_to_get(data: DataConfig, benchmark: str, root: Path | None) -> str:
-    """Say how to get a dataset that is not there; `benchmark` names the definition, `root` is --data."""
+    """Return the advice for getting a missing dataset; `benchmark` names the definition, `root` is --data."""
     where = "" if root is None else f" --data {shlex.quote(str(root))}"
     spec = find_data(data.kind)
     if spec.generate is not None:
@@ -140,9 +141,9 @@ def how_to_get(data: DataConfig, benchmark: str, root: Path | None) -> str:
 
 
 def making_lock(folder: Path, root: Path | None) -> AbstractContextManager[None]:
-    """Let one process at a time make a dataset in `folder`; a second one waits and then finds it finished.
+    """Lock `folder` while a dataset is made in it; a second process waits and then finds it complete.
 
-    Raises HarnessError (exit 8) for a link in its place, unless it is `root`, which its user named.
+    Raises HarnessError (exit 8) for a link in its place, unless it is `root`, which the user named.
     """
     return _folder_lock(folder) if folder == root else kept_lock(folder)
 
@@ -160,10 +161,10 @@ def _folder_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def kept_lock(folder: Path, dataset: Path | None = None) -> Iterator[None]:
-    """Let one process at a time make what is kept in a folder beside data, which may be a stranger's.
+    """Lock a folder beside the data (which may be a stranger's) while its contents are made.
 
-    Raises HarnessError (exit 8) for a link in its place, which may lead to what is the user's, and for a file or a
-    pipe; and where the `dataset` that it is in is a link, as that may be in a folder of datasets.
+    Raises HarnessError (exit 8) where the folder is a link, which may lead to a folder of the user's, a file or a
+    pipe; and where the `dataset` that it is in is a link, as a folder of datasets may hold one.
     """
     if dataset is not None and dataset.is_symlink():
         raise HarnessError(

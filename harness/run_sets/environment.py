@@ -1,7 +1,7 @@
-"""The environment of what is measured: what disturbs it is said before, or stops it, and is kept with what was found.
+"""Environment of a measurement: warn of noise before it, or refuse to measure, and record the check and the load.
 
-Whatever measures has it from here: the check before, with its warnings on standard error, and the load while each
-process measures.
+Every measurement uses this module: for the check before it, with warnings on standard error, and for the load while
+each process measures.
 """
 
 import sys
@@ -29,45 +29,47 @@ T = TypeVar("T", StudyRecord, CalibrationRecord)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Environment:
-    """The environment of what is measured outside of a set: of a set run_set.json has the check, and each record of
-    what a process measured has the load."""
+    """Environment check and loads of a measurement without a run set. (A set has the check in run_set.json, and each
+    process's record has its load.)"""
 
     preflight: tuple[PreflightCheck, ...]
     loads: list[LoadRecord] = field(default_factory=list)
 
     @classmethod
     def check(cls, data: Path | None = None, output: Path | None = None) -> "Environment":
-        """Check what disturbs, and say it on standard error; `data` and `output` are the folders that are used."""
+        """Check the environment and print its warnings on standard error; `data` and `output` are the folders in
+        use."""
         checks = run_checks(data, output)
         warn(checks)
         return cls(preflight=checks)
 
     @contextmanager
     def measuring(self) -> Iterator[LoadWatch]:
-        """Keep what else the system does while the body measures, unless that fails."""
+        """Record the system's load while the body measures, unless the body fails."""
         watch = LoadWatch()
         yield watch
         self.loads.append(watch.end())
 
     def put_on(self, record: T) -> T:
-        """Return a record with the check and the loads."""
+        """Return the record with the environment check and the loads."""
         return msgspec.structs.replace(record, preflight=self.preflight, loads=tuple(self.loads))
 
 
 def warn(checks: Iterable[PreflightCheck]) -> None:
-    """Say on standard error what the environment check warns of, however little else is said."""
+    """Print the environment check's warnings on standard error, even with --quiet."""
     for text in describe_warnings(checks):
         sys.stderr.write(f"{folded(f'warning: {printable(text)} See {_DOCTOR}.', sys.stderr)}\n")
     sys.stderr.flush()
 
 
 def describe_warnings(checks: Iterable[PreflightCheck]) -> list[str]:
-    """Say in a sentence each what the environment check warns of."""
+    """Return each warning of the environment check as a sentence."""
     return [f"{check.name}: {check.value}. {check.why}" for check in checks if check.status == "warning"]
 
 
 def check_again(folder: Path, record: RunSetRecord) -> tuple[PreflightCheck, ...]:
-    """Check the environment before a set goes on. HarnessError (exit 6) where it warns of one of --strict-env."""
+    """Check the environment before a set is resumed. HarnessError (exit 6) where a set of --strict-env gets a
+    warning."""
     data_dir = Path(record.dataset.dir)
     if "--strict-env" in record.command.split():
         refuse_disturbed_environment(data_dir, folder)

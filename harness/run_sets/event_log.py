@@ -1,6 +1,6 @@
-"""The stream of --log-to: one line of JSON for each thing that happens, written by the process that starts runs.
+"""Event stream of --log-to: one line of JSON per event, written by the process that starts runs.
 
-Workers write nothing of it and never wait for it: they send what progress shows, as always.
+Workers do not write to it and never wait for it: they send the same events as for progress.
 """
 
 import os
@@ -20,9 +20,9 @@ from rules.records.run import RunRecord
 
 
 class _Stream:
-    """A file that is appended to, line by line. It is given up, with a word, where it cannot be written any more.
+    """File to which lines are appended; abandoned with a warning once it cannot be written.
 
-    Nothing waits for it: a pipe whose reader is too slow is given up, too.
+    Writing never blocks: a pipe whose reader is too slow is abandoned as well.
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,18 +51,18 @@ class _Stream:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventLog:
-    """What happens to an experiment, or to one repetition of it; without a stream nothing is written."""
+    """Log of an experiment's events, or of one repetition's; without a stream nothing is written."""
 
     stream: _Stream | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
-    """The members of every event that say whose it is."""
+    """Members that identify the source of every event."""
 
     def of(self, **about: Any) -> "EventLog":
-        """Return the log of a part of what this one is of."""
+        """Return a log whose events have further identifying members."""
         return replace(self, about={**self.about, **about})
 
     def write(self, event: str, values: Mapping[str, Any] | None = None) -> None:
-        """Write one event, stamped now."""
+        """Write one event with the current time."""
         if self.stream is not None:
             record = EventRecord(
                 event=event, time_ms=time.time_ns() // 10**6, values=dict(values or {}), **self.about
@@ -70,7 +70,7 @@ class EventLog:
             self.stream.write(msgspec.json.encode(record, enc_hook=str) + b"\n")
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        """Write what a process sent."""
+        """Write an event that a process sent."""
         self.write(event["event"], {name: value for name, value in event.items() if name != "event"})
 
     def close(self) -> None:
@@ -88,7 +88,8 @@ def open_event_log(path: Path | None, folder: Path) -> EventLog:
 
 
 def quantity_of(record: object) -> dict[str, Any]:
-    """Return what the record of one repetition holds of the quantity that is compared, under its own name."""
+    """Return the compared quantity from the record of one repetition, by its name; for a run with status and
+    reason."""
     if not isinstance(record, Measurement):
         return {}
     status = {"status": record.status, "reason": record.reason} if isinstance(record, RunRecord) else {}

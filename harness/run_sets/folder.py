@@ -1,4 +1,4 @@
-"""A run set on disk: its folders, its lock, and the state of each run as its files say it.
+"""A run set on disk: its folders, its lock, and the state of each run, derived from its files.
 
 <set>/systems/<system>.json
 <set>/results/<system>/<benchmark>/result_<i>.txt
@@ -47,7 +47,7 @@ from rules.tree.attempts import RECORD_FILE
 RUN_SET_FILE = "run_set.json"
 LOCK_FILE = "lock"
 LOAD_FILE = "load.json"
-"""What else the system did while a repetition was made, until it is in the record of that."""
+"""File with the system's load during a repetition, until the load is moved into the repetition's record."""
 _ATTEMPT = re.compile("attempt_(0|[1-9][0-9]{0,8})")
 
 
@@ -78,13 +78,13 @@ class RunSet:
         return [path for path in self._numbered(index).values() if path.is_dir()]
 
     def new_attempt(self, index: int) -> Path:
-        """Make an empty folder for the next attempt at run `index`, after whatever has an attempt's name there."""
+        """Create an empty folder for the next attempt at run `index`, numbered after all existing ones."""
         folder = self.extra / f"run_{index}" / f"attempt_{max(self._numbered(index), default=-1) + 1}"
         folder.mkdir(parents=True)
         return folder
 
     def _numbered(self, index: int) -> dict[int, Path]:
-        """Files and folders of the names of attempts at run `index`, by their numbers, in order."""
+        """Return files and folders named like attempts at run `index`, by their number, in order."""
         found = (self.extra / f"run_{index}").glob("attempt_*")
         named = {path: _ATTEMPT.fullmatch(path.name) for path in found}
         return dict(sorted((int(match[1]), path) for path, match in named.items() if match))
@@ -97,10 +97,10 @@ class RunSet:
         return target
 
     def recover(self, index: int) -> bool:
-        """Bring the records of run `index` in line with its files; True when the run is complete.
+        """Bring the records of run `index` in line with its files; return True when the run is complete.
 
-        An attempt whose log is finished but was not yet renamed is committed; any other attempt without a
-        record is recorded as interrupted. Weights that were not written to their end are removed.
+        An attempt whose log is finished but was not yet renamed is committed; any other attempt without a record is
+        recorded as interrupted. Incomplete weights are removed.
         """
         remove_drafts(self.extra / f"run_{index}" / WEIGHTS_FOLDER)
         for attempt in self.attempts(index):
@@ -117,7 +117,7 @@ class RunSet:
         return self.result(index).exists()
 
     def _add_observation(self, attempt: Path) -> None:
-        """Add to a run's record what its timekeeper saw; nothing where there was none, or what it left is damaged."""
+        """Add the timekeeper's observation to a run's record; do nothing where it is missing or damaged."""
         seen = read_object(attempt / CLOCK_FILE) if (attempt / CLOCK_FILE).exists() else {}
         if isinstance(seen, Damage) or not seen:
             return
@@ -126,7 +126,8 @@ class RunSet:
         _add_members(path, observation, RunRecord)
 
     def _link(self, path: Path) -> None:
-        """Make a run's record the last of the set's chain; nothing in a set that an earlier version began."""
+        """Append a run's record to the set's hash chain; do nothing in a set of an earlier version, which has no
+        chain."""
         last = self.extra / LAST_FILE
         if not last.is_file():
             return
@@ -156,8 +157,8 @@ class RunSet:
 
 
 def add_load(path: Path, record: type[Record]) -> None:
-    """Move into what one process left what else the system did meanwhile, which is beside it in LOAD_FILE; nothing
-    where that is missing or damaged."""
+    """Move the load in LOAD_FILE beside a process's record into the record; do nothing where it is missing or
+    damaged."""
     beside = path.with_name(LOAD_FILE)
     found = decode(beside, LoadRecord)
     if not isinstance(found, Damage):
@@ -173,12 +174,13 @@ def _add_members(path: Path, members: Mapping[str, Any], record: type[Record]) -
 
 
 def given_fields(record: RunSetRecord) -> dict[str, SubmissionValue]:
-    """Return what was given of a set's submission and system."""
+    """Return the submission and system fields that were given for a set."""
     return {field: SubmissionValue(entry.value, entry.source) for field, entry in record.submission.items()}
 
 
 def describe_other_code(folder: Path, record: RunSetRecord) -> str | None:
-    """Say that the set was begun by other code than this process runs; None where it was not, or nobody knows."""
+    """Return a warning that other code began the set than this process runs; None where it is the same, or
+    unknown."""
     if record.code_sha256 in (None, code_sha256()):
         return None
     begun, here = (
@@ -194,7 +196,7 @@ def record_interrupted(attempt: Path, *, index: int, reason: str, exit_code: int
 
 
 def _record_finished(attempt: Path, index: int, log: RunLog) -> None:
-    """Write run.json of a run whose process ended between its log and its record."""
+    """Write run.json of a run whose process ended between writing its log and its record."""
     stop = log.last(keys.RUN_STOP)
     reason = None if stop is None else stop.metadata.get(keys.REASON)
     _write_run(attempt, index=index, status="success" if reason is None else "not_converged", reason=reason)
@@ -208,7 +210,7 @@ def _write_run(
     reason: str | None,
     exit_code: int | None = None,
 ) -> None:
-    """Write run.json of an attempt that could not write its own; what was not measured is null."""
+    """Write run.json of an attempt that could not write its own; unmeasured values are null."""
     spec_path = attempt / "spec.json"
     record = RunRecord(
         run_index=index,
@@ -234,7 +236,7 @@ def _write_run(
 
 
 def is_finished(log: RunLog) -> bool:
-    """Return whether a log ends as a run ends: by success, or by having failed to converge."""
+    """Return whether a log shows a finished run: successful, or not converged."""
     stop = log.last(keys.RUN_STOP)
     if stop is None or log.num_unparsed:
         return False
@@ -260,7 +262,7 @@ def open_run_set(folder: Path) -> tuple[RunSet, RunSetRecord]:
 
 
 def create_run_set(folder: Path, record: RunSetRecord, definition: str) -> RunSet:
-    """Make the folders of a new set; run_set.json is written last, so that a set with it is whole."""
+    """Create the folders of a new set; run_set.json is written last, so that a set with it is complete."""
     run_set = RunSet(folder=folder, system=record.system.name, benchmark=record.benchmark.name)
     run_set.extra.mkdir(parents=True)
     run_set.results.mkdir(parents=True)
@@ -276,16 +278,16 @@ def create_run_set(folder: Path, record: RunSetRecord, definition: str) -> RunSe
 
 @contextmanager
 def locked(run_set: RunSet) -> Iterator[None]:
-    """Hold the set's lock; the kernel frees it however this process ends. Raises HarnessError (exit 2)."""
+    """Hold the set's lock; the kernel releases it however this process ends. Raises HarnessError (exit 2)."""
     with hold_lock(run_set.extra / LOCK_FILE, run_set.folder):
         yield
 
 
 @contextmanager
 def hold_lock(path: Path, folder: Path) -> Iterator[None]:
-    """Hold the lock file `path` of `folder`, which is then written into.
+    """Hold the lock file `path` of `folder` while the folder is written.
 
-    Raises HarnessError: exit 2 when another process holds it, 8 where links would lead writing elsewhere.
+    Raises HarnessError: exit 2 when another process holds it, 8 where links would redirect writes to another place.
     """
     refuse_links(folder)
     with hold_alone(path, f"{folder}: another process is writing this run set."):

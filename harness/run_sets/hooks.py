@@ -1,6 +1,6 @@
-"""Commands of the user's around each repetition: --prepare, --cleanup, and --power-command while it is timed.
+"""Hooks, the user's commands around each repetition: --prepare, --cleanup, and --power-command while it is timed.
 
-They come from the command line alone. A set only says which it was made with, and no file starts one.
+They come from the command line alone: a set records its hooks, but no file starts a command.
 """
 
 import shlex
@@ -24,12 +24,12 @@ _NAMES: tuple[HookName, ...] = ("prepare", "cleanup", "power-command")
 
 
 class HookError(HarnessError):
-    """A command of --prepare or --cleanup failed: what was to be measured may not have been as it was asked."""
+    """A command of --prepare or --cleanup failed, so the measurement may not have had the requested conditions."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hooks:
-    """The commands around every repetition, as the shell takes them; None where there is none."""
+    """Shell commands around every repetition; None where there is none."""
 
     prepare: str | None = None
     cleanup: str | None = None
@@ -37,7 +37,7 @@ class Hooks:
 
     @classmethod
     def asked_by(cls, request: Any) -> "Hooks":
-        """Return those of a request, in which an empty command is none."""
+        """Return the hooks of a request; an empty command means none."""
         return cls(
             prepare=request.prepare or None,
             cleanup=request.cleanup or None,
@@ -46,15 +46,15 @@ class Hooks:
 
     @property
     def asked(self) -> dict[HookName, str]:
-        """Return the commands by their names, without those that were not asked."""
+        """Commands by hook name, without hooks that were not given."""
         return {name: command for name in _NAMES if (command := getattr(self, name.replace("-", "_"))) is not None}
 
     def run(
         self, name: HookName, folder: Path, on_done: Callable[[Mapping[str, Any]], None] = lambda values: None
     ) -> None:
-        """Run a command, if there is one, and keep what became of it in hooks.json in a repetition's folder.
+        """Run a hook's command, if there is one, and record its result in hooks.json in a repetition's folder.
 
-        `on_done` is called with its record's members. Raises HookError (exit 2) where it fails.
+        `on_done` is called with members of the record. Raises HookError (exit 2) where the command fails.
         """
         command = getattr(self, name)
         if command is None:
@@ -70,9 +70,8 @@ class Hooks:
             raise HookError(f"--{name} {shlex.quote(command)} ended with exit code {record.exit_code}.{said}")
 
     def refuse_other(self, folder: Path, recorded: Mapping[HookName, str], resume: str) -> None:
-        """Raise HarnessError (exit 2) where a set was made with other commands than are given: all its repetitions
-        have the same around them, and none starts for being named in a file.
-        """
+        """Raise HarnessError (exit 2) where a set began with other hooks than are given: all its repetitions have the
+        same hooks, and a file never starts a command."""
         if self.asked == dict(recorded):
             return
         if not recorded:
@@ -84,7 +83,7 @@ NO_HOOKS = Hooks()
 
 
 def _run(command: str) -> HookRecord:
-    """Run a command by the shell. What it starts in the background may go on, and is not waited for."""
+    """Run a command by the shell, without waiting for processes that it starts in the background."""
     with TemporaryFile() as output:
         started_s = time.monotonic()
         code = subprocess.run(

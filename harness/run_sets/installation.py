@@ -1,11 +1,11 @@
-"""What an installation of dlrmbench is: this process's own, or that of another interpreter, which says it itself.
+"""Describe an installation of dlrmbench: this process's own, or another interpreter's, which answers a query.
 
 `run --beside --python` measures with two installations. The parent writes both sets, launches, judges and compares;
-the workers of one side are the other installation's, so code, torch and records of its runs are its own. What both
-must share is little, and each side says which version of it it speaks: the question and the answer here, the job's
-file (`harness.measure.job`), records (`rules.records`) and the log. A dlrmbench without this module is too old.
+the workers of one side are the other installation's, so code, torch and records of its runs are its own. The two
+share only versioned formats: the query and answer here, the job's file (`harness.measure.job`), records
+(`rules.records`) and the log. A dlrmbench without this module is too old.
 
-Started there as `python -P -m harness.run_sets.installation`, with the question as JSON on standard input.
+Started there as `python -P -m harness.run_sets.installation`, with the query as JSON on standard input.
 """
 
 import json
@@ -38,7 +38,8 @@ _MODULE = "harness.run_sets.installation"
 
 
 class InstallationQuery(Record, frozen=True, kw_only=True):
-    """What is about to be run: a definition as it was resolved, and what was given of the system."""
+    """Query to another installation: the resolved definition that is about to run, and the given submission
+    fields."""
 
     tables: dict[str, Any]
     definition_path: str
@@ -46,24 +47,25 @@ class InstallationQuery(Record, frozen=True, kw_only=True):
 
 
 class InstallationRecord(Record, frozen=True, kw_only=True):
-    """The answer: the code, what surrounds it, and what it makes of the definition."""
+    """Answer of an installation: its code, environment and system, and the digest that it computes for the
+    definition."""
 
     harness_version: str
     code_sha256: Sha256
     environment: dict[str, Any]
     system: DescribedSystem
     variables: dict[str, str]
-    """What its workers have in their environment unless the user's says otherwise."""
+    """Default environment variables of the installation's workers; the user's own take precedence."""
     definition_sha256: Sha256
     job_version: int
     record_version: int
     chooses: bool = False
-    """Whether it can choose how steps are computed; an older one cannot, and takes threads alone."""
+    """True if it can autotune how steps are computed; an older one cannot, and only takes a number of threads."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Installation:
-    """Another installation, which has answered."""
+    """Another installation, with its answer."""
 
     python: str
     about: InstallationRecord
@@ -74,7 +76,7 @@ class Installation:
 
 
 def describe_here(benchmark: Benchmark, device: str, given: Mapping[str, SubmissionValue]) -> InstallationRecord:
-    """Describe this process's installation and the system as it finds it."""
+    """Describe this process's installation and the system as this process detects it."""
     system = describe_system(given, device=device)
     return InstallationRecord(
         harness_version=version("dlrmbench"),
@@ -92,9 +94,9 @@ def describe_here(benchmark: Benchmark, device: str, given: Mapping[str, Submiss
 
 
 def find_interpreter(python: Path) -> str:
-    """Return the full path of an interpreter. Raises HarnessError (exit 2) where there is nothing to start.
+    """Return the full path of an interpreter. Raises HarnessError (exit 2) where there is no program.
 
-    A link stays one: an environment's interpreter is known by its place.
+    A link is not resolved: an environment's interpreter is identified by its path.
     """
     found = shutil.which(str(python))
     if found is None:
@@ -109,10 +111,10 @@ def find_interpreter(python: Path) -> str:
 def ask_installation(
     python: Path, benchmark: Benchmark, tables: Mapping[str, Any], given: Mapping[str, SubmissionValue]
 ) -> Installation:
-    """Ask the dlrmbench of another interpreter what it is and whether it can run what the definition says.
+    """Ask another interpreter's dlrmbench to describe itself and to check that it can run the definition.
 
-    Raises HarnessError (exit 2) where it has none, or one of another time that does not understand this one; else
-    with its own words and exit code.
+    Raises HarnessError (exit 2) where it has none, or an incompatible version; else with its own message and exit
+    code.
     """
     path = find_interpreter(python)
     submission = {field: asdict(entry) for field, entry in given.items()}
@@ -159,7 +161,7 @@ def _refuse_other_versions(path: str, about: InstallationRecord) -> None:
 
 
 def _refuse(path: str, done: "subprocess.CompletedProcess[str]") -> None:
-    """Raise HarnessError with why there was no answer."""
+    """Raise HarnessError with the reason why the installation did not answer."""
     words = done.stderr.strip().splitlines()
     last = words[-1] if words else f"it ended with {done.returncode} and no word"
     if "No module named 'harness'" in last:
@@ -174,7 +176,7 @@ def _refuse(path: str, done: "subprocess.CompletedProcess[str]") -> None:
 
 
 def answer(text: str) -> str:
-    """Answer a question. Raises as resolving a configuration does, where it cannot be run here."""
+    """Answer a query. Raises the errors of resolving a configuration where the definition cannot run here."""
     question = convert(json.loads(text), InstallationQuery)
     benchmark = parse_benchmark(question.tables, Path(question.definition_path))
     workload = parse_recorded(benchmark)
@@ -184,7 +186,7 @@ def answer(text: str) -> str:
 
 
 def main() -> int:
-    """Answer the question on standard input in one line; its exit code says why it cannot."""
+    """Answer the query on standard input in one line; return an exit code that tells why it cannot be answered."""
     return explain_and_end(lambda: sys.stdout.write(answer(sys.stdin.read()) + "\n"))
 
 

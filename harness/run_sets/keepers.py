@@ -1,4 +1,4 @@
-"""How a repetition becomes permanent. Three ways: as a log, as one record among several, as the only record."""
+"""Make a repetition permanent in one of three ways: as a log, as one record among several, or as the only record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,36 +25,36 @@ from rules.records.run_set import RunSetRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptOutcome:
-    """How a repetition ended."""
+    """Result of keeping a repetition."""
 
     words: str
-    """What progress says of it at the end; empty where the record says all."""
+    """Final words on the progress line; empty where the record says everything."""
     record: Document | None = None
-    """What it left; None where that is no result."""
+    """Record of the repetition; None where it has no result."""
     error: HarnessError | None = None
-    """Why it is no result; or what went wrong after it was one, which is then kept and not repeated."""
+    """Reason why there is no result; or an error after the result, which is then kept and not repeated."""
 
 
 class Keeper(Protocol):
-    """Keeps the repetitions of one kind in one run set. All but `is_done` are for who holds the set's lock."""
+    """Keeps the repetitions of one kind in one run set. All methods but `is_done` require the set's lock."""
 
     def is_done(self, index: int) -> bool:
-        """Return whether repetition `index` is there; changes nothing."""
+        """Return whether repetition `index` is complete; changes nothing."""
 
     def recover(self, index: int) -> bool:
-        """Bring in line what a crash left of a repetition, and return whether it is there."""
+        """Recover a repetition that a crash left unfinished, and return whether it is complete."""
 
     def open(self, index: int) -> Path:
-        """Make the folder for a repetition that is about to be made."""
+        """Create the folder for a repetition that is about to run."""
 
     def close(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> KeptOutcome:
-        """Keep what a process left in the folder of a repetition; `resume` is the command that completes the rest."""
+        """Keep the results in a repetition's folder; `resume` is the command that completes the experiment."""
 
     def gather(self) -> None:
-        """Bring together what all repetitions left."""
+        """Combine the results of all repetitions."""
 
     def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> Progress:
-        """Make what is shown while a repetition is made; `outlook` is where it stands among all."""
+        """Make the progress display of a repetition; `outlook` is its position among all."""
 
 
 class LogKeeper:
@@ -104,24 +104,23 @@ class LogKeeper:
         return KeptOutcome(words="interrupted", error=error)
 
     def gather(self) -> None:
-        """Do nothing: the logs are all there is."""
+        """Do nothing: runs need no combined file."""
 
     def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> Progress:
         return RunProgress(self._label(index), self._benchmark.quality, quiet=quiet, outlook=outlook)
 
     def _label(self, index: int) -> str:
-        """Name a run as its log's file does, from 0."""
+        """Return the name of a run, numbered from 0 like its log file."""
         return f"run {index} ({index + 1} of {self._record.num_runs})"
 
 
 def _show_frames(end: WorkerEnd) -> str:
-    """Show where own code failed, each line begun by a line feed; nothing where it did not."""
+    """Return the traceback lines of the user's own code, each after a line feed; empty where it did not fail."""
     return "".join(f"\n{frame}" for frame in end.own_frames)
 
 
 def find_lost(ended: RunRecord, label: str, remedy: str = "") -> HarnessError | None:
-    """Return the error of a run that is complete without weights or all checkpoints; None where it has what was
-    asked for."""
+    """Return the error of a complete run that lacks requested weights or checkpoints; None where it has them."""
     for kept, name in ((ended.weights, "weights"), (ended.checkpoints, "checkpoints")):
         if kept is not None and kept.error is not None:
             code = ExitCode(kept.exit_code) if kept.exit_code in set(ExitCode) else ExitCode.RESOURCES
@@ -139,9 +138,9 @@ def _describe_end(record: RunRecord, metric: Metric) -> str:
 
 
 class RecordKeeper:
-    """Keeps what each of several processes measured in a folder of its own, and all of it in extra/<kind>.json.
+    """Keeps the record of each of several processes in a folder of its own, and all of them in extra/<kind>.json.
 
-    What was interrupted is made again from nothing.
+    An interrupted process is measured again from the beginning.
     """
 
     def __init__(self, run_set: RunSet, record: RunSetRecord, kind: Kind) -> None:
@@ -149,7 +148,7 @@ class RecordKeeper:
 
     @property
     def path(self) -> Path:
-        """The file that holds what all processes measured."""
+        """File with the combined records of all processes."""
         return self._set.extra / f"{self._kind.name}.json"
 
     def folder(self, index: int) -> Path:
@@ -193,10 +192,10 @@ class RecordKeeper:
         return f"process {index} measured nothing"
 
     def gather(self) -> None:
-        """Write the first process's record with the processes of all that have measured so far.
+        """Write the combined record of all processes that have measured so far, up to the first gap.
 
-        Those after a gap wait for it: the seed of a process is known by its place. Raises HarnessError without a
-        first.
+        Those after a gap wait for it, since the seed of a process is identified by its position. Raises HarnessError
+        without a first process.
         """
         done = takewhile(self.is_done, range(1, self._num_runs))
         found = [read_record(self.folder(index) / self._kind.file, self._kind.record) for index in (0, *done)]
@@ -212,7 +211,7 @@ class RecordKeeper:
 
 
 class OnlyRecordKeeper(RecordKeeper):
-    """Keeps the one record of a kind that has one process, in extra/<kind>.json, with its folder beside it."""
+    """Keeps the only record of a kind with a single process, in extra/<kind>.json, with its folder beside it."""
 
     def folder(self, index: int) -> Path:
         return self._set.extra / self._kind.name
@@ -227,7 +226,7 @@ class OnlyRecordKeeper(RecordKeeper):
         return MeasuringProgress(self._kind.name, quiet=quiet, outlook=outlook)
 
     def gather(self) -> None:
-        """Move the record to its place."""
+        """Move the record to its final path."""
         (self.folder(0) / self._kind.file).replace(self.path)
 
 
@@ -239,5 +238,5 @@ KEEPERS: Mapping[str, type[LogKeeper] | type[RecordKeeper]] = {
 
 
 def find_keeper(kind: Kind, run_set: RunSet, record: RunSetRecord) -> Keeper:
-    """Make what keeps the repetitions of a kind in a set."""
+    """Return the keeper for the repetitions of a kind in a set."""
     return KEEPERS[kind.keeper](run_set, record, kind)

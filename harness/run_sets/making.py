@@ -1,4 +1,4 @@
-"""How a study is made, for its record: command, code, processor, and the digests of its inputs."""
+"""Describe how a study was made, for its record: command, code, processor, and the digests of its inputs."""
 
 import hashlib
 import shlex
@@ -20,9 +20,9 @@ _BLOCK = 1 << 20
 
 
 def describe_making(command: Sequence[str], inputs: Iterable[Path] = ()) -> MadeRecord:
-    """Describe how this process makes a study by `command`, its words, from the files `inputs`.
+    """Describe how this process makes a study: by the words of `command`, from the files `inputs`.
 
-    A folder among these is known by its manifest. What cannot be read any more is left out.
+    A folder among the inputs is identified by its manifest. Inputs that can no longer be read are left out.
     """
     processors = read_processors()
     return MadeRecord(
@@ -38,7 +38,7 @@ def describe_making(command: Sequence[str], inputs: Iterable[Path] = ()) -> Made
 
 
 def making_of(record: ExperimentRecord, member: RunSetRecord | None) -> MadeRecord | None:
-    """Return how the study of an experiment was made, of which `member` is one set; None where that is not known."""
+    """Return how the study of an experiment was made; `member` is one of its sets. None where that is unknown."""
     if member is None or member.code_sha256 is None:
         return None
     fields = member.system.fields

@@ -1,4 +1,4 @@
-"""Sets of a results folder, and weights in them, by name: the folder's, what --name gave, or `latest`."""
+"""Find sets, and weights in them, in a results folder by name: the folder's, the one given by --name, or `latest`."""
 
 import os
 import re
@@ -23,16 +23,17 @@ LATEST = "latest"
 _DEFAULT = "results"
 _MOMENT = re.compile(r"-\d{8}T\d{6}Z(?:-\d+)?\Z")
 _DIGEST = re.compile("[0-9a-f]{8}")
-"""Digest of a configuration, which stands in a folder's name where no label was given."""
+"""Digest of a configuration, which is in a folder's name where no label was given."""
 
 
 def results_folder() -> Path:
-    """Where runs are made unless -o says otherwise."""
+    """Return the folder for results where -o is not given."""
     return Path(os.environ.get("DLRMBENCH_OUTPUT") or _DEFAULT)
 
 
 def link_latest(folder: Path) -> None:
-    """Let `latest` beside a new set or sweep lead to it, unless a file has that name or links are impossible."""
+    """Point the link `latest` to a new set or sweep beside it, unless a file has that name or links are
+    impossible."""
     link, draft = folder.parent / LATEST, folder.parent / f".{LATEST}-{os.getpid()}"
     if link.exists() and not link.is_symlink():
         return
@@ -42,7 +43,8 @@ def link_latest(folder: Path) -> None:
 
 
 def find_named(name: str, results: Path) -> list[Path]:
-    """The sets and sweeps in `results` of that name, in order; a folder's own name is of one alone."""
+    """Return the sets and sweeps in `results` of that name, in order; a folder's own name matches only that
+    folder."""
     folder = results / name
     with suppress(PermissionError):  # a path inside a folder that may not be read is no name
         if name and ".." not in Path(name).parts and folder.exists():
@@ -51,8 +53,8 @@ def find_named(name: str, results: Path) -> list[Path]:
 
 
 def led_to(word: str, *results: Path) -> str:
-    """Return a word that means a set, or SET:RUN, with the folder in place of a link such as `latest`, which may lead
-    to another set by the time the word is read again. It is looked for as a path, then by name in `results`."""
+    """Return a word that names a set, or SET:RUN, with a link such as `latest` replaced by the folder that it points
+    to, since the link may change before the word is read again. Paths come first, then names in `results`."""
     for name in filter(None, (word, word.rpartition(":")[0])):
         for path in (Path(name), *(folder / name for folder in results)):
             with suppress(OSError):  # what cannot be read is no link that we know
@@ -65,9 +67,9 @@ def led_to(word: str, *results: Path) -> str:
 
 
 def refuse_missing(paths: Iterable[Path]) -> None:
-    """Raise InputError for the first word that is neither a path nor a set's name, with the names that are near it.
+    """Raise InputError for the first word that is neither a path nor a set's name, suggesting similar names.
 
-    What can only be a path, such as an export or one with folders, is left to whoever reads it.
+    A word that can only be a path, such as an export or one with folders, is left to its reader.
     """
     for path in paths:
         word = str(path)
@@ -98,7 +100,7 @@ def _is_missing(path: Path) -> bool:
 
 
 def sets_of(results: Path) -> Iterator[Path]:
-    """The run sets, sweeps and pairs in a folder, by name."""
+    """Yield the run sets, sweeps and pairs in a folder, sorted by name."""
     with suppress(OSError):
         for path in sorted(results.iterdir()):
             is_made = (path / "extra" / "run_set.json").is_file() or group_file(path) is not None
@@ -107,7 +109,8 @@ def sets_of(results: Path) -> Iterator[Path]:
 
 
 def names_to_give(results: Path) -> list[str]:
-    """Every name that means one set or sweep of a folder: what --name gave, the folder's own, and `latest`."""
+    """Return every name that identifies one set or sweep of a folder: names from --name, folder names, and
+    `latest`."""
     folders = list(sets_of(results))
     given = Counter(name for folder in folders for name in names_of(folder) if not _DIGEST.fullmatch(name))
     labels = [name for name, number in given.items() if number == 1]
@@ -115,16 +118,17 @@ def names_to_give(results: Path) -> list[str]:
 
 
 def name_given(folder: Path) -> str | None:
-    """Return what --name gave a set, also one that is named by a link such as `latest`; None where nothing did."""
+    """Return the --name of a set, also of one behind a link such as `latest`; None where it has none."""
     names = [name for name in names_of(folder.resolve()) if not _DIGEST.fullmatch(name)]
     return names[0] if names else None
 
 
 def names_of(folder: Path) -> tuple[str, ...]:
-    """What --name gave, to the set or to the benchmark that --set made; a digest stands where no label was given.
+    """Return the names from --name, of the set or of the benchmark that --set made; a digest where no label was
+    given.
 
-    A set's label is its folder's name without its benchmark and moment; that of a group is without what its maker
-    added.
+    A set's label is its folder's name without its benchmark and time; a group's label is its folder's name without
+    its relation's prefix and the time.
     """
     if (match := _MOMENT.search(folder.name)) is None:
         return ()
@@ -138,10 +142,11 @@ def names_of(folder: Path) -> tuple[str, ...]:
 
 
 def find_weights(text: str) -> Path:
-    """Find the weights that SET or SET:RUN names: the folder or name of a run set, or the folder of a package, and a
-    run, by default the first that has weights. SET:RUN@N is checkpoint N of that run.
+    """Return the folder of the weights that SET, SET:RUN or SET:RUN@N (checkpoint N of the run) names.
 
-    Raises HarnessError: exit 2 for what is no SET:RUN or a package of several sets, 8 where there are no weights.
+    SET is the folder or name of a run set, or the folder of a package; without RUN it is the first run that has
+    weights. Raises HarnessError: exit 2 for a malformed name or a package of several sets, 8 where there are no
+    weights.
     """
     folder, run, checkpoint = _find_set(text)
     folder = _packaged_set(folder)
@@ -175,7 +180,7 @@ def _find_checkpoint(root: Path, number: int) -> Path:
 
 
 def _packaged_set(folder: Path) -> Path:
-    """The only set in a package that has weights; any other folder is the set itself. Raises HarnessError."""
+    """Return the only set with weights in a package; any other folder is returned as it is. Raises HarnessError."""
     if (folder / "extra").is_dir():
         return folder
     inner = f"benchmarks/*/*/extra/run_*/{WEIGHTS_FOLDER}/{MANIFEST_FILE}"
@@ -186,7 +191,7 @@ def _packaged_set(folder: Path) -> Path:
 
 
 def _find_set(text: str) -> tuple[Path, int | None, int | None]:
-    """Split SET:RUN@N, unless a folder has the whole of it as its name."""
+    """Split SET:RUN@N, unless a folder has the whole text as its name."""
     if (folder := _named(text)) is not None:
         if (said := not_one_set(folder)) is not None:
             raise HarnessError(f"weights {printable(text)}: {said}", ExitCode.INPUT)

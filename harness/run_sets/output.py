@@ -1,4 +1,4 @@
-"""Where results are made: whether a folder can be made there, and under which name."""
+"""Check that results can be written to a folder, and choose a free name in it."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def refuse_output(output: Path) -> None:
-    """Raise OSError, before data is made, where no folder can be made at `output`, or nothing be written into it."""
+    """Raise OSError, before data is made, where `output` cannot be created or written to."""
     for place in (output, *output.parents):
         try:
             place.lstat()
@@ -22,7 +22,7 @@ def refuse_output(output: Path) -> None:
 
 
 def unique_folder(output: Path, name: str) -> Path:
-    """Find a folder below `output` that does not exist yet; two sets of one second get a counter."""
+    """Return a folder below `output` that does not exist yet; two sets of one second get a counter."""
     folder, number = output / name, 1
     while folder.exists():
         number += 1

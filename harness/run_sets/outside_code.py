@@ -1,4 +1,4 @@
-"""Code that is not dlrmbench's own runs only where its user names it: a set may be anyone's."""
+"""Run code that is not dlrmbench's own only where its user names it: a set may be a stranger's."""
 
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -12,8 +12,8 @@ from rules.benchmarks.loader import parse_benchmark, read_toml
 
 
 def find_outside_code(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield "model" or "implementation", and its name, of what the definitions of a set or experiment, or of the pair
-    that ends a search, name that is not ours."""
+    """Yield ("model" or "implementation", name) for code that is not dlrmbench's own, from the definitions of a set,
+    an experiment or the pair that ends a search."""
     for path in sorted(each for depth in ("", "*/", "*/*/") for each in folder.glob(f"{depth}extra/definition.toml")):
         tables = read_toml(path)
         runtime = dict(tables.get("runtime", {}))
@@ -22,7 +22,7 @@ def find_outside_code(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def resume_outside_code(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
-    """Say how to resume a set with what only it names."""
+    """Return the message that says how to resume a set whose definition names code that is not dlrmbench's own."""
     words = " ".join(f"--{what} {shlex.quote(name)}" for what, name in missing)
     return (
         f"{folder}: was made with what is not dlrmbench's own. To run that code, give its names: "
@@ -35,9 +35,9 @@ def refuse_outside_code(
     allowed: Mapping[str, Collection[str]],
     explain: Callable[[Path, Sequence[tuple[str, str]]], str] = resume_outside_code,
 ) -> None:
-    """Refuse to run code of another package or a file that only the set names: a set may be anyone's.
+    """Refuse to run code of another package or file that only the set names: a set may be a stranger's.
 
-    `explain` makes the message of the folder and of what was not given: ("model" or "implementation", name).
+    `explain` makes the message from the folder and the missing ("model" or "implementation", name) pairs.
     """
     allowed = {what: [without_digest(pin_code(name)) for name in names] for what, names in allowed.items()}
     missing: dict[tuple[str, str], None] = {}

@@ -1,4 +1,4 @@
-"""Progress of a run and of making its data, on standard error; the runner, external ranks and verbs use it."""
+"""Progress of a run and of making its data, on standard error; used by the loop, external ranks and verbs."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,29 +13,29 @@ from rules.records.metrics import METRICS
 
 
 class Progress(Protocol):
-    """What is shown of one repetition while it is made."""
+    """Progress display of one repetition."""
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        """Show what the process sent."""
+        """Show an event of the process."""
 
     def finish(self, text: str) -> None:
-        """Say how it ended, where there is something to say."""
+        """Show how the repetition ended, if there is something to show."""
 
 
 class Outlook(NamedTuple):
-    """Where a repetition stands among all that a command makes, and how long they take by those made so far."""
+    """Position of a repetition among all that a command makes, and their durations so far."""
 
     number: int
     total: int
     label: str = ""
-    """The configuration that is repeated; empty where there is one alone."""
+    """Label of the repetition's configuration; empty where there is only one configuration."""
     usual_s: float | None = None
-    """Seconds that one of its configuration takes; None before the first."""
+    """Usual seconds of a repetition of this configuration; None before the first."""
     later_s: float | None = None
-    """Seconds that all after it take; None before the first."""
+    """Expected seconds of all later repetitions; None before the first."""
 
     def row(self, share: float, elapsed_s: float, what: str) -> Row:
-        """Return the row of them all, while `share` of this one is done, for `elapsed_s` seconds."""
+        """Return the status row of all repetitions, when `share` of this one is done after `elapsed_s` seconds."""
         parts: tuple[str, ...] = ()
         if self.usual_s is not None and self.later_s is not None:
             left_s = max(self.usual_s - elapsed_s, 0.0) + self.later_s
@@ -43,16 +43,16 @@ class Outlook(NamedTuple):
         return Row(f"all {self.total} {what}", (self.number - 1 + min(share, 1.0)) / self.total, parts)
 
     def share(self, elapsed_s: float) -> float | None:
-        """Return how much of a repetition is done after so long, by how long others took; None before any."""
+        """Return the estimated share of a repetition that is done, from the usual duration; None without one."""
         return min(elapsed_s / self.usual_s, 0.99) if self.usual_s else None
 
 
 ALONE = Outlook(number=1, total=1)
-"""A repetition that is all there is to make."""
+"""Position of a repetition that is the only one."""
 
 
 class RunProgress:
-    """What one run prints while it trains; it ends at the latest after `quality.max_epochs`."""
+    """Progress display of one run; training ends at the latest after `quality.max_epochs`."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class RunProgress:
             self._show("starting")
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        """Show what the run's process sent."""
+        """Show an event of the run's process."""
         doing = ""
         if event["event"] == "start":
             self._max_samples, self._trained_s = max(1, int(self._max_epochs * event["train_samples"])), self._clock()
@@ -89,7 +89,7 @@ class RunProgress:
         self._show(doing)
 
     def finish(self, text: str) -> None:
-        """Say how the run ended; on a terminal, where nothing said that it began, also whose it is."""
+        """Show how the run ended; on a terminal where no start was shown, also its name."""
         whose = ""
         if self._line.is_terminal and self._outlook.label:
             whose = f"[{self._outlook.number}/{self._outlook.total}] {self._outlook.label}, "
@@ -119,7 +119,7 @@ class RunProgress:
 
 
 class MeasuringProgress:
-    """What one process that measures says of itself, where it does."""
+    """Progress display of one measuring process."""
 
     def __init__(
         self,
@@ -135,12 +135,12 @@ class MeasuringProgress:
             self._show("")
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        """Show what the process sent."""
+        """Show an event of the process."""
         if event["event"] == "progress":
             self._show(event["doing"])
 
     def finish(self, text: str) -> None:
-        """Leave nothing on a terminal: what was measured is said elsewhere."""
+        """Remove the display from a terminal; the result is shown elsewhere."""
         self._line.finish()
 
     def _show(self, doing: str) -> None:
@@ -154,7 +154,8 @@ class MeasuringProgress:
 
 @contextmanager
 def generation_progress(data: DataConfig, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """Make a callback for `generate`; the line appears with the first samples, so none where none are made."""
+    """Return a callback for `generate`; the status line appears with the first samples, so only if some are
+    generated."""
     total = (data.train_samples or 0) + (data.eval_samples or 0)
     line = StatusLine(quiet=quiet)
     done = 0

@@ -1,1 +1,1 @@
-"""This system: what it is, what it may use, what disturbs measurements on it."""
+"""Describe this system: its hardware and software, the resources a process may use, and sources of noise."""

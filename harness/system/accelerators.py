@@ -1,4 +1,4 @@
-"""NVIDIA accelerators through NVML or nvidia-smi, others by their PCI class. Imports no framework."""
+"""Detect NVIDIA accelerators through NVML or nvidia-smi, and others by their PCI class. Imports no framework."""
 
 import csv
 from collections.abc import Callable
@@ -30,12 +30,12 @@ _FIELDS = (
 
 
 NOT_APPLICABLE = "N/A"
-"""What published descriptions say of accelerators that a system does not have."""
+"""Value that published system descriptions have in accelerator fields of systems without accelerators."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accelerator:
-    """One device; None where it does not say. `num_links` counts active NVLink links."""
+    """One device; members are None where the device does not report them. `num_links` counts active NVLink links."""
 
     model_name: str | None = None
     memory_bytes: int | None = None
@@ -45,12 +45,12 @@ class Accelerator:
     num_links: int | None = None
     num_processes: int | None = None
     throttle_reasons: int | None = None
-    """NVML's bit mask of why clocks are lowered just now."""
+    """NVML's bit mask of the present reasons for lowered clocks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accelerators:
-    """All devices that the driver or the PCI bus shows, and who said so."""
+    """All devices that the driver or the PCI bus lists, and the source of the list."""
 
     devices: tuple[Accelerator, ...]
     driver_version: str | None
@@ -58,7 +58,7 @@ class Accelerators:
 
 
 def read_accelerators(root: Path = ROOT) -> Accelerators:
-    """Ask NVML where installed, else nvidia-smi, else the PCI bus."""
+    """Detect accelerators with NVML if installed, else nvidia-smi, else the PCI bus."""
     if root == ROOT:
         for read in (_read_nvml, _read_nvidia_smi):
             found = read()
@@ -68,7 +68,8 @@ def read_accelerators(root: Path = ROOT) -> Accelerators:
 
 
 def describe_accelerators(found: Accelerators) -> dict[str, Reading]:
-    """Return the accelerator_* fields; '0' only where the places that would show a device were there to look at."""
+    """Return the accelerator_* fields; the number is '0' only where a driver or PCI bus was there to show a
+    device."""
     source = found.source
     if source == NOWHERE:
         return {}
@@ -131,7 +132,7 @@ def _read_nvml_device(pynvml: Any, handle: Any) -> Accelerator:
 
 
 def _ask(pynvml: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Ask NVML one question; None where device or driver does not support it."""
+    """Call an NVML function; None where device or driver does not support it."""
     try:
         return function(*arguments)
     except pynvml.NVMLError:

@@ -1,7 +1,8 @@
-"""Which code runs: a digest of the product's own files, the commit they come from, and how children find the same.
+"""Identify the running code: digest of the product's files, their commit, and environment variables for child
+processes.
 
-The command line, the parents of runs and the runs themselves ask. An installed copy carries the commit it was built
-from in COMMIT_FILE, which the build writes (harness/foundation/build_stamp.py).
+Used by the command line, the parents of runs and the runs themselves. An installed copy has its commit in
+COMMIT_FILE, which the build writes (harness/foundation/build_stamp.py).
 """
 
 import hashlib
@@ -27,10 +28,10 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @cache
 def code_sha256() -> str:
-    """Digest the files of the four packages, from where this process imports them; the same for equal files.
+    """Return the digest of the four packages' files, from where this process imports them; equal files give equal
+    digests.
 
-    Of all code, and of the data that is installed with it, shipped results left out: names below the package, and
-    contents.
+    It covers the names below the packages and the contents of all code and installed data, except shipped results.
     """
     digest = hashlib.sha256()
     for package in PACKAGES:
@@ -46,16 +47,20 @@ def code_sha256() -> str:
 
 @cache
 def describe_code() -> "CodeRecord":
-    """Describe the code that this process runs. The first call may start git: ranks make it before they join."""
+    """Return the record of the code that this process runs.
+
+    The first call may start git, so ranks make it before they join.
+    """
     from rules.records.measure import CodeRecord  # here, since --help asks this module too and needs no records
 
     return CodeRecord(sha256=code_sha256(), **describe_commit())
 
 
 def describe_commit(package: Path = _PACKAGE) -> dict[str, Any]:
-    """Describe the commit of the checkout that `package` is in, or was built from, and whether files differed.
+    """Return the commit of the checkout that contains `package`, or from which it was built, and whether files
+    differed.
 
-    Members are null where nothing is known.
+    Members are None where nothing is known.
     """
     checkout = package.parent
     if not (checkout / ".git").exists() or not (checkout / "pyproject.toml").exists():
@@ -76,15 +81,17 @@ def _read_stamp(path: Path) -> dict[str, Any]:
 
 
 def other_path_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return `environ` as another interpreter is started with: it imports what its own environment holds."""
+    """Return `environ` for another interpreter, without paths of this one, so that it imports its own packages."""
     variables = {name: value for name, value in environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     return {**variables, "PYTHONSAFEPATH": "1"}
 
 
 def safe_path_variables() -> dict[str, str]:
-    """Return the environment in which children import what this process does, and nothing from the current folder.
+    """Return variables with which child processes import the same code as this process, and nothing from the current
+    folder.
 
-    `python -m harness` at the top of a checkout has found its own code in the current folder: that one is named.
+    `python -m harness` at the top of a checkout found its code in the current folder, which is then added to
+    PYTHONPATH.
     """
     variables = {"PYTHONSAFEPATH": "1"}
     root = str(_PACKAGE.parent)

@@ -1,7 +1,7 @@
-"""This system in MLPerf's 33 fields: what was detected, what was given, and what nobody said.
+"""Describe this system in MLPerf's 33 fields: detected values, given values, and empty ones where neither is known.
 
-Nothing is guessed: a field that neither the system nor the submitter gives is empty. Values are strings, as
-MLPerf's checker needs them. The result file holds the fields alone; provenance is kept by the run set.
+Nothing is guessed. Values are strings, as MLPerf's checker needs them. The result file has the fields alone; the run
+set keeps where each comes from.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _NOT_UNIQUE = re.compile(r"\((r|tm|c)\)|[®™©]|\b(cpu|processor|\d+-core)\b|@
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SystemDescription:
-    """`fields` has exactly MLPerf's 33 keys; `provenance` says of each 'detected (…)', 'given (…)' or 'unknown …'."""
+    """MLPerf's 33 `fields`, and the `provenance` of each: 'detected (…)', 'given (…)' or 'unknown …'."""
 
     fields: Mapping[str, str]
     provenance: Mapping[str, str]
@@ -38,11 +38,11 @@ class SystemDescription:
 def describe_system(
     given: Mapping[str, SubmissionValue | str], *, device: str = "any", root: Path = ROOT
 ) -> SystemDescription:
-    """Detect what can be detected, and let what was given win over it.
+    """Detect all fields that can be detected, and replace them by given ones.
 
-    `given` comes from submission_fields; other keys than the 33 (platform) are the log's and are left out.
-    Without a given system name, one is made of the accelerators, or of the processors where there are none or
-    the run's `device` is 'cpu', and of the framework.
+    `given` comes from submission_fields; other keys than the 33 (platform) belong to the log and are left out.
+    Without a given system name, one is made of the accelerators (of the processors where there are none or the run's
+    `device` is 'cpu') and the framework.
     """
     accelerators = read_accelerators(root)
     detected = (
@@ -74,19 +74,19 @@ def describe_system(
 
 
 def system_slug(description: SystemDescription) -> str:
-    """Return the system's file name: a given name, or hardware and software, as '2x-amd-epyc-9554_torch-2.13.0'.
+    """Return the system's file name: a given name, or hardware and software, such as '2x-amd-epyc-9554_torch-2.13.0'.
 
-    At most 80 of [a-z0-9._-], never starting with a dot; a name that had to be cut ends in a digest, so that
-    different systems keep different names.
+    It has at most 80 characters of [a-z0-9._-] and never starts with a dot; a name that had to be cut ends in a
+    digest, so that different systems keep different names.
     """
     is_given = description.provenance.get("system_name", "").startswith(_GIVEN)
     return _slug(description.fields.get("system_name", ""), with_software=not is_given)
 
 
 def write_system_json(folder: Path, description: SystemDescription, *, name: str | None = None) -> Path:
-    """Write `<folder>/<name>.json` in one rename: the 33 fields, strings only. Returns its path.
+    """Write `<folder>/<name>.json` atomically, with the 33 fields as strings. Returns its path.
 
-    `name` is by default the system's slug. The file appears complete or not at all.
+    `name` is by default the system's slug.
     """
     path = folder / f"{name or system_slug(description)}.json"
     folder.mkdir(parents=True, exist_ok=True)

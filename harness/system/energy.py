@@ -1,9 +1,9 @@
-"""Energy, measured or not known: RAPL's and NVML's counters, or what a command of the user's says of power.
+"""Measure energy with RAPL's and NVML's counters, or from the watts that a user's command prints.
 
-RAPL (Linux powercap) counts whole CPU packages and their memory, NVML whole accelerators: other processes' work
-on them is in it. A thread looks once a second, because counters wrap and some devices know their power only. Of
-several ranks each reads its own, and `join_ranks` counts every package and accelerator once. A meter's watts have
-all of them in it: where --power-command is given, its energy stands alone. Nothing is estimated.
+RAPL (Linux powercap) counts whole CPU packages and their memory, NVML whole accelerators, so other processes' work on
+them is included. A thread reads once a second, because counters wrap and some devices report only power. Each of
+several ranks reads its own counters, and `join_ranks` counts every package and accelerator once. A wall meter
+includes all of them: with --power-command, its energy is the only part. Nothing is estimated.
 """
 
 import collections
@@ -31,7 +31,8 @@ _POWERCAP = Path("sys/class/powercap")
 
 
 class EnergyCounter:
-    """Adds up a counter of energy, in parts of `unit_j`, from now on; one that wraps does so at `range_units`."""
+    """Accumulates an energy counter in units of `unit_j` joules from its creation; the counter wraps at
+    `range_units`."""
 
     def __init__(self, name: str, source: str, read: Callable[[], int], unit_j: float, range_units: int = 0) -> None:
         self.name, self.source, self.energy_j = name, source, 0.0
@@ -41,14 +42,14 @@ class EnergyCounter:
         self._last, self._total = read(), 0
 
     def update(self) -> None:
-        """Look once, before the counter has wrapped twice; OSError where that fails."""
+        """Read the counter, at least once per wrap; OSError where reading fails."""
         now = self._read()
         self._total += now - self._last + (self._range if now < self._last else 0)
         self._last, self.energy_j = now, self._total * self._unit_j
 
 
 class NvmlPower:
-    """Adds up one accelerator's power (nvmlDeviceGetPowerUsage) times time, by trapezoids."""
+    """Integrates one accelerator's power (nvmlDeviceGetPowerUsage) over time by the trapezoidal rule."""
 
     def __init__(self, nvml: Any, handle: Any, name: str, now_s: Callable[[], float] = time.monotonic) -> None:
         self.name, self.source, self.energy_j = name, "NVML power, integrated", 0.0
@@ -59,7 +60,7 @@ class NvmlPower:
         self._last_s, self._last_w = now_s(), self._read()
 
     def update(self) -> None:
-        """Look once; OSError where that fails."""
+        """Read the power once; OSError where reading fails."""
         now_s, now_w = self._now_s(), self._read()
         self.energy_j += (now_s - self._last_s) * (now_w + self._last_w) / 2
         self._last_s, self._last_w = now_s, now_w
@@ -75,7 +76,7 @@ def rapl_domain(folder: Path, name: str) -> EnergyCounter:
 
 
 def nvml_energy(nvml: Any, handle: Any, name: str) -> EnergyCounter:
-    """Make an accelerator's own counter (nvmlDeviceGetTotalEnergyConsumption: millijoules, Volta and later)."""
+    """Make the counter of an accelerator (nvmlDeviceGetTotalEnergyConsumption: millijoules, Volta and later)."""
     read = _asking(nvml, lambda: int(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)))
     return EnergyCounter(name, "NVML energy counter", read, 1e-3)
 
@@ -91,10 +92,11 @@ def _asking(nvml: Any, question: Callable[[], T]) -> Callable[[], T]:
 
 
 def find_rapl(root: Path = ROOT) -> tuple[list[EnergyCounter], list[EnergyGap]]:
-    """Find packages and, where they have their own counter, their memory; `core` and `uncore` are in a package's.
+    """Find the counters of CPU packages and, where separate, of their memory; `core` and `uncore` are part of a
+    package.
 
-    AMD's processors answer under the same names (Linux 5.8 and later). `psys` counts the platform, package
-    included, and is left out.
+    AMD's processors have the same names (Linux 5.8 and later). `psys` counts the whole platform, packages included,
+    and is left out.
     """
     folder = root / _POWERCAP
     zones = sorted(folder.glob("intel-rapl:*")) if folder.is_dir() else []
@@ -121,7 +123,7 @@ def find_rapl(root: Path = ROOT) -> tuple[list[EnergyCounter], list[EnergyGap]]:
 def find_nvml(
     device: str, nvml: Any = None, uuid_of: Callable[[str], str] | None = None
 ) -> tuple[list[Counter], list[EnergyGap]]:
-    """Find the accelerator that `device` names (cuda or cuda:N)."""
+    """Find the counter of the accelerator that `device` names (cuda or cuda:N)."""
     what = f"accelerator {device}"
     if nvml is None:
         try:
@@ -152,7 +154,8 @@ def find_nvml(
 
 
 def _device_uuid(device: str) -> str:
-    """CUDA's and NVML's numbers may differ (CUDA_VISIBLE_DEVICES); the UUID is the same in both."""
+    """Return the UUID of a CUDA device; CUDA's and NVML's indices may differ (CUDA_VISIBLE_DEVICES), the UUID does
+    not."""
     import torch
 
     number = device.partition(":")[2]
@@ -161,7 +164,7 @@ def _device_uuid(device: str) -> str:
 
 
 class EnergyMeter:
-    """Energy between `start` and `stop`. Counters are found when it is made, which may take a while."""
+    """Energy between `start` and `stop`. Creating a meter finds its counters, which may take a while."""
 
     def __init__(
         self,
@@ -186,7 +189,7 @@ class EnergyMeter:
         self._thread: threading.Thread | None = None
 
     def require_counter(self) -> None:
-        """Raise HarnessError (exit 2) where nothing counts energy here."""
+        """Raise HarnessError (exit 2) where this system has no energy counter."""
         if not self._counters:
             why = " ".join(f"{gap.what}: {gap.reason}" for gap in self._not_measured)
             raise HarnessError(f"nothing counts energy here. {why} Give --power-command CMD, which prints watts.")
@@ -217,9 +220,10 @@ class EnergyMeter:
                 self._not_measured.append(EnergyGap(what=counter.name, reason=f"reading failed: {error}"))
 
     def stop(self) -> dict[str, Any] | None:
-        """Return what run.json and throughput.json say of the time since `start`; None when that was never called.
+        """Return the energy since `start` as run.json and throughput.json have it; None when `start` was never
+        called.
 
-        `energy_j` is the sum of the parts that were measured, null where there is none.
+        `energy_j` is the sum of the measured parts, None where there is none.
         """
         if self._started_s is None:
             return None
@@ -259,10 +263,10 @@ class EnergyMeter:
 
 
 def join_ranks(world: World, energy: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Add up what the meters of all ranks return, on rank 0; elsewhere this rank's own. Every rank calls it.
+    """Combine the energy of all ranks on rank 0; return this rank's own elsewhere. Every rank must call it.
 
-    Each package of a host and each accelerator counts once, however many ranks read it. A rank without a counter is
-    in `not_measured`; None where a meter was never started.
+    Each CPU package of a host and each accelerator counts once, however many ranks read it. Ranks without a counter
+    are in `not_measured`; None where a rank's meter was never started.
     """
     if world.size == 1:
         return energy

@@ -1,4 +1,4 @@
-"""What a GPU did while it was measured: its clocks, power limit, temperature, and how it is set up, by NVML."""
+"""Sample a GPU's state during a measurement by NVML: clocks, power limit, temperature and configuration."""
 
 import statistics
 from typing import Any
@@ -10,7 +10,7 @@ _CUDA_MAJORS = ("13", "12")
 
 
 class GpuState:
-    """Samples one GPU's clocks and temperature; the rest is read once. What a driver does not say is None."""
+    """Samples one GPU's clocks and temperature; other values are read once. Values that the driver lacks are None."""
 
     def __init__(self, nvml: Any, handle: Any, device: str) -> None:
         self._nvml, self._handle, self._device = nvml, handle, device
@@ -22,7 +22,7 @@ class GpuState:
         self._samples.append((sm, memory, self._ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU)))
 
     def describe(self) -> dict[str, Any]:
-        """Return what `rules.records.run.GpuRecord` holds."""
+        """Return the members of `rules.records.run.GpuRecord`."""
         nvml = self._nvml
         limit_mw = self._ask("nvmlDeviceGetPowerManagementLimit")
         sm, memory, temperature = (
@@ -58,12 +58,12 @@ def _spread(values: list[Any]) -> dict[str, Any] | None:
 
 
 def _first_as_bool(modes: Any) -> bool | None:
-    """Read (current mode, mode after the next reset)."""
+    """Return the first of (current mode, mode after the next reset) as a bool."""
     return None if modes is None else bool(modes[0])
 
 
 def _nccl_version() -> str | None:
-    """Ask the NCCL that torch was built with; else the package's metadata."""
+    """Return the version of the NCCL that torch was built with; else from the package's metadata."""
     import torch
 
     try:

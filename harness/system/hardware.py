@@ -1,7 +1,7 @@
-"""Processor, memory, disks, network and product name in MLPerf's field names, from /proc, /sys and udev.
+"""Detect processor, memory, disks, network and product name, in MLPerf's field names, from /proc, /sys and udev.
 
-Only what the system itself says is reported; a field that nothing shows is absent. Inside a virtual machine
-these are the virtual machine's. Sources: proc(5), the kernel's ABI documents for sysfs, udev's dmi_memory_id.
+Only values that the system reports are included; fields without one are absent. Inside a virtual machine these are
+the virtual machine's. Sources: proc(5), the kernel's ABI documents for sysfs, udev's dmi_memory_id.
 """
 
 import platform
@@ -18,14 +18,14 @@ _CPU_FOLDERS = "sys/devices/system/cpu"
 _HYPERVISORS = ("kvm", "qemu", "vmware", "virtualbox", "xen", "microsoft corporation virtual", "amazon ec2", "google")
 _PLACEHOLDERS = {"", "none", "default string", "to be filled by o.e.m.", "not specified", "system product name"}
 _SECTOR_BYTES = 512
-"""The unit of /sys/block/*/size, whatever the disk's own sector size."""
+"""Unit of /sys/block/*/size in bytes, whatever the disk's own sector size."""
 _NOT_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd", "zd")
 _ARPHRD = {"1": "Ethernet", "32": "InfiniBand"}
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A value, and where it was read."""
+    """Detected value of a field, and its source."""
 
     value: str
     source: str
@@ -33,7 +33,7 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Processors:
-    """The host's processors as the kernel shows them; None where it does not."""
+    """The host's processors as the kernel reports them; the name is None where it is not reported."""
 
     model_name: str | None
     num_packages: int
@@ -49,7 +49,8 @@ def describe_hardware(root: Path = ROOT) -> dict[str, Reading]:
 
 
 def describe_processors(root: Path = ROOT) -> dict[str, Reading]:
-    """Count per node (`host_processors_per_node`) and per processor (`host_processor_core_count`)."""
+    """Return the processor fields: counts per node (`host_processors_per_node`) and per processor
+    (`…_core_count`)."""
     cpus = read_processors(root)
     found: dict[str, Reading] = {}
     if cpus.model_name:
@@ -71,7 +72,7 @@ def describe_processors(root: Path = ROOT) -> dict[str, Reading]:
 
 
 def read_processors(root: Path = ROOT) -> Processors:
-    """Return packages and cores from the topology of the online CPUs, the model's name from /proc/cpuinfo."""
+    """Return packages and cores from the topology of the online CPUs, and the model's name from /proc/cpuinfo."""
     packages, cores, num_logical = set(), set(), 0
     for folder in sorted((root / _CPU_FOLDERS).glob("cpu[0-9]*")):
         topology = folder / "topology"
@@ -92,13 +93,15 @@ def read_processors(root: Path = ROOT) -> Processors:
 
 
 def processor_numbers(root: Path = ROOT) -> str | None:
-    """Name an x86 processor by its numbers, as "AuthenticAMD family 25 model 1"; None elsewhere."""
+    """Return an x86 processor's vendor, family and model, such as "AuthenticAMD family 25 model 1"; None
+    elsewhere."""
     found = [cpuinfo(root, name) for name in ("vendor_id", "cpu family", "model")]
     return None if None in found else "{} family {} model {}".format(*found)
 
 
 def describe_memory(root: Path = ROOT) -> dict[str, Reading]:
-    """Capacity as the kernel can use it (firmware reservations excluded); modules where udev or EDAC list them."""
+    """Return the memory fields: capacity without firmware reservations, and the modules where udev or EDAC list
+    them."""
     found: dict[str, Reading] = {}
     match = re.search(r"^MemTotal:\s*(\d+) kB", read_text(root / "proc/meminfo") or "", re.MULTILINE)
     if match:
@@ -111,7 +114,7 @@ def describe_memory(root: Path = ROOT) -> dict[str, Reading]:
 
 
 def describe_storage(root: Path = ROOT) -> dict[str, Reading]:
-    """Describe host_storage_type and host_storage_capacity: every fixed disk that is backed by a device."""
+    """Return host_storage_type and host_storage_capacity: every fixed disk that is backed by a device."""
     disks = [disk for folder in sorted((root / "sys/block").glob("*")) if (disk := _read_disk(folder))]
     if not disks:
         return {}
@@ -124,7 +127,7 @@ def describe_storage(root: Path = ROOT) -> dict[str, Reading]:
 
 
 def describe_networking(root: Path = ROOT) -> dict[str, Reading]:
-    """Describe host_networking: physical interfaces with the speed that their driver reports, where it does."""
+    """Return host_networking: physical interfaces, with their speed where the driver reports it."""
     interfaces = [text for folder in sorted((root / "sys/class/net").glob("*")) if (text := _read_interface(folder))]
     ports = [
         f"InfiniBand {rate}"
@@ -138,7 +141,7 @@ def describe_networking(root: Path = ROOT) -> dict[str, Reading]:
 
 
 def virtualization(root: Path = ROOT) -> str | None:
-    """Name the hypervisor where the system says it, 'unnamed hypervisor' where it says only that; else None."""
+    """Return the hypervisor's name, 'unnamed hypervisor' where only its presence is reported; None without one."""
     hypervisor = read_text(root / "sys/hypervisor/type")
     product = " ".join(_dmi(root, name) for name in ("sys_vendor", "product_name")).lower()
     for word in _HYPERVISORS:
@@ -150,12 +153,12 @@ def virtualization(root: Path = ROOT) -> str | None:
 
 
 def count_alike(items: Iterable[str]) -> str:
-    """Write '8 x 32 GiB DDR5, 2 x …', in the order of first appearance."""
+    """Return '8 x 32 GiB DDR5, 2 x …', in the order of first appearance."""
     return ", ".join(f"{count} x {item}" for item, count in Counter(items).items())
 
 
 def format_bytes(num_bytes: float) -> str:
-    """Write KiB, MiB or GiB, without decimals where it is whole."""
+    """Return a number of bytes in KiB, MiB or GiB, without decimals where it is whole."""
     for unit, name in ((GIB, "GiB"), (MIB, "MiB")):
         if num_bytes >= unit:
             return f"{num_bytes / unit:.4g} {name}"
@@ -163,13 +166,13 @@ def format_bytes(num_bytes: float) -> str:
 
 
 def cpuinfo(root: Path, key: str) -> str | None:
-    """Return what /proc/cpuinfo says of the first processor under a key; None where it does not."""
+    """Return the value of a key for the first processor in /proc/cpuinfo; None where it is missing."""
     match = re.search(rf"^{re.escape(key)}\s*:\s*(.+)$", read_text(root / "proc/cpuinfo") or "", re.MULTILINE)
     return match[1].strip() if match else None
 
 
 def _model_name_elsewhere() -> str | None:
-    """Look elsewhere: ARM kernels print part numbers that lscpu decodes; macOS has sysctl."""
+    """Return the processor's name where /proc/cpuinfo has none: from lscpu (ARM part numbers) or macOS's sysctl."""
     if platform.system() == "Darwin":
         return output_of("sysctl", "-n", "machdep.cpu.brand_string") or None
     match = re.search(r"^Model name:\s*(.+)$", output_of("lscpu", LC_ALL="C") or "", re.MULTILINE)
@@ -190,7 +193,7 @@ def _frequency(root: Path) -> Reading | None:
 
 
 def _caches(root: Path) -> str:
-    """Describe each cache once, whatever number of CPUs share it: 'L1d 2 x 48 KiB, …'."""
+    """Return each cache once, however many CPUs share it: 'L1d 2 x 48 KiB, …'."""
     caches: dict[tuple[str, str, str], str] = {}
     for folder in sorted((root / _CPU_FOLDERS).glob("cpu[0-9]*/cache/index[0-9]*")):
         level, kind, size, shared = (read_text(folder / n) for n in ("level", "type", "size", "shared_cpu_list"))
@@ -241,7 +244,7 @@ def _dmi(root: Path, name: str) -> str:
 
 
 def _read_disk(folder: Path) -> tuple[str, int] | None:
-    """Read (kind, bytes) of one fixed disk; None for what is not one."""
+    """Return (kind, bytes) of a fixed disk; None for any other block device."""
     size = read_text(folder / "size") or ""
     if folder.name.startswith(_NOT_DISKS) or not size.isdecimal() or not int(size):
         return None

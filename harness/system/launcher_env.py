@@ -1,4 +1,4 @@
-"""What torchrun or Slurm's srun says to this process in its environment about the world that it is part of."""
+"""Read the environment variables with which torchrun or Slurm's srun describe the world of ranks."""
 
 import re
 from collections.abc import Mapping, MutableMapping
@@ -9,9 +9,9 @@ _SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "S
 
 
 def world_size(environ: Mapping[str, str]) -> int | None:
-    """Count how many ranks the world has that this process was started in; None outside of one.
+    """Return the number of ranks in the launcher's world; None outside of one.
 
-    Raises HarnessError (exit 2) when a variable holds no number of ranks.
+    Raises HarnessError (exit 2) when a variable is not a number of ranks.
     """
     for name in ("WORLD_SIZE", _SLURM["WORLD_SIZE"]):
         if name in environ:
@@ -22,7 +22,7 @@ def world_size(environ: Mapping[str, str]) -> int | None:
 
 
 def adopt_slurm(environ: MutableMapping[str, str]) -> None:
-    """Give torchrun's names to what Slurm says to its tasks; torchrun's own come first."""
+    """Set torchrun's variables from Slurm's where they are not set."""
     for name, slurm in _SLURM.items():
         if name not in environ and slurm in environ:
             environ[name] = environ[slurm]
@@ -32,9 +32,10 @@ def adopt_slurm(environ: MutableMapping[str, str]) -> None:
 
 
 def count_tasks_here(environ: Mapping[str, str]) -> int | None:
-    """Count the tasks of this Slurm step on this node, as "2(x3),1" says of nodes 0 to 3; None where nothing does.
+    """Return the number of this Slurm step's tasks on this node, from a list such as "2(x3),1"; None where it is
+    unknown.
 
-    srun says them to the tasks that it starts; in a job's shell they are those of the whole job.
+    srun sets the list for the tasks that it starts; in a job's shell it is that of the whole job.
     """
     if "SLURM_LOCALID" not in environ:
         return None
@@ -49,9 +50,9 @@ def count_tasks_here(environ: Mapping[str, str]) -> int | None:
 
 
 def launcher_of_many(environ: Mapping[str, str]) -> str | None:
-    """Return who has certainly started this process as one of several ranks; None where nobody has, or it is unknown.
+    """Return the launcher that certainly started this process as one of several ranks; None where there is none.
 
-    The shell of a Slurm job knows SLURM_NTASKS and SLURM_PROCID too, but is in no step with several tasks.
+    The shell of a Slurm job has SLURM_NTASKS and SLURM_PROCID too, but is in no step with several tasks.
     """
     if "TORCHELASTIC_RUN_ID" in environ and "RANK" in environ:
         return "torchrun"

@@ -1,7 +1,6 @@
-"""What else this system does while something is measured: its load, and the CPUs' clock and temperature.
+"""Record other load on the system during a measurement, and the CPUs' clock and temperature.
 
-A reading takes some milliseconds; a measurement has one before and one after, and a few of clock and temperature
-between.
+Reading takes a few milliseconds: the load before and after a measurement, clock and temperature a few times between.
 """
 
 import os
@@ -18,27 +17,27 @@ from rules.records.load import LoadRecord
 
 _LOOK_EVERY_S = 2.0
 _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
-"""Drivers of hwmon that tell the temperature of CPUs."""
+"""hwmon drivers that report CPU temperatures."""
 _NUM_FIELDS = 8
-"""Fields of the first line of /proc/stat that are used: user, nice, system, idle, iowait, irq, softirq and steal
+"""Number of used fields in the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq and steal
 (proc_stat(5))."""
 _IDLE = (3, 4)
 
 
 class Reading(NamedTuple):
-    """What the system says at one moment; None where it does not."""
+    """Load of the system at one moment; members are None where the system does not report them."""
 
     at_s: float
     num_cpus: int
     load_avg: float | None
     busy_s: float | None
-    """Processor time of all processes since boot, and what a hypervisor took away."""
+    """Processor time of all processes since boot in seconds, including time that a hypervisor took away."""
     own_s: float | None
-    """Processor time of this process and all that come from it, those that ended included."""
+    """Processor time in seconds of this process and all its descendants, ended ones included."""
 
 
 class LoadWatch:
-    """Watches from when it is made until it is ended; `look` is called between, as often as anyone likes."""
+    """Watches the load from its creation to `end`; `look` may be called between at any rate."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root, self._clocks_mhz, self._temperatures_c = root, list[float](), list[float]()
@@ -46,13 +45,13 @@ class LoadWatch:
         self._looked_s = self._begun.at_s
 
     def look(self) -> None:
-        """Note clock and temperature, unless that was done a moment ago."""
+        """Sample clock and temperature, unless the last sample is recent."""
         if time.monotonic() - self._looked_s >= _LOOK_EVERY_S:
             self._look()
             self._looked_s = time.monotonic()
 
     def end(self) -> LoadRecord:
-        """Return what was seen. Clock and temperature of what is too short for a look are those of its end."""
+        """Return the load since the creation; where there was no sample of clock and temperature, take one now."""
         if not self._clocks_mhz and not self._temperatures_c:
             self._look()
         ended, begun = read_load(self._root), self._begun
@@ -82,7 +81,7 @@ def _others(begun: Reading, ended: Reading, duration_s: float) -> float | None:
 
 
 def read_load(root: Path = ROOT) -> Reading:
-    """Read the load average and the processor time that all, and this process with its children, have used."""
+    """Read the load average, and the processor time of all processes and of this one with its descendants."""
     load_avg = None
     with suppress(OSError):
         load_avg = os.getloadavg()[0]
@@ -90,7 +89,7 @@ def read_load(root: Path = ROOT) -> Reading:
 
 
 def read_busy_s(root: Path = ROOT) -> float | None:
-    """Return the processor time of all processes since boot, stolen time included; None where /proc has none."""
+    """Return the processor time of all processes since boot in seconds, stolen time included; None without /proc."""
     fields = (read_text(root / "proc/stat") or "").partition("\n")[0].split()[1 : 1 + _NUM_FIELDS]
     if len(fields) < _NUM_FIELDS or not all(field.isdecimal() for field in fields) or not any(map(int, fields)):
         return None
@@ -111,14 +110,14 @@ def _read_own_s() -> float | None:
 
 
 def read_clock_mhz(root: Path = ROOT) -> float | None:
-    """Return the mean clock of all CPUs now, as cpufreq says it; None where it does not, as in most virtual ones."""
+    """Return the present mean clock of all CPUs from cpufreq; None without it, as in most virtual machines."""
     files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")
     found = [int(text) / 1e3 for file in files if (text := read_text(file)) is not None and text.isdecimal()]
     return statistics.fmean(found) if found else None
 
 
 def read_temperature_c(root: Path = ROOT) -> float | None:
-    """Return the highest temperature of a CPU now, as hwmon says it; None where it does not."""
+    """Return the present highest CPU temperature from hwmon; None without it."""
     drivers = (file.parent for file in (root / "sys/class/hwmon").glob("hwmon*/name") if _is_of_cpu(file))
     texts = (read_text(file) for driver in drivers for file in driver.glob("temp*_input"))
     return max((int(text) / 1e3 for text in texts if text is not None and text.isdecimal()), default=None)

@@ -1,8 +1,8 @@
-"""Drop a dataset's pages from the page cache, and prove it.
+"""Drop a dataset's pages from the page cache, and verify that they are gone.
 
-`posix_fadvise(POSIX_FADV_DONTNEED)` empties a file's clean pages without root (posix_fadvise(2)); `mincore(2)`
-counts those that are left. A run that starts from a warm cache reads its data faster than one that does not,
-so what was done is logged as it was done, never as it was hoped.
+`posix_fadvise(POSIX_FADV_DONTNEED)` drops a file's clean pages without root (posix_fadvise(2)); `mincore(2)` counts
+the remaining ones. A run that starts from a warm cache reads its data faster than one that does not, so the log has
+what was actually achieved.
 """
 
 import ctypes
@@ -21,14 +21,15 @@ from harness.system.resources import filesystem_type
 _WINDOW_BYTES = 1 << 30
 _BIT_0 = bytes(value & 1 for value in range(256))
 _ATTEMPTS = 3
-"""Pages that were just read may wait in a per-core list that the first call drains only after looking."""
+"""Attempts to drop pages: recently read ones may wait in a per-core list that only the first attempt drains."""
 TOLERANCE = 1e-3
-"""Share of the bytes that may be left when the cache counts as cleared: a page that another reader holds."""
+"""Share of the bytes that may remain in a cleared cache: another reader may hold a page."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheClear:
-    """What was done, in words, and what was in memory before and after; None where it cannot be measured."""
+    """Result of clearing the page cache: the method in words, and resident bytes before and after (None if not
+    measurable)."""
 
     cleared: bool
     method: str
@@ -38,9 +39,9 @@ class CacheClear:
 
 
 def clear_page_cache(paths: Iterable[str | Path]) -> CacheClear:
-    """Write back and drop the pages of every file, folders with all files below them.
+    """Write back and drop the pages of every file; of a folder, those of all files below it.
 
-    `cleared` is True only where mincore has shown it. Raises OSError when a path is missing or unreadable.
+    `cleared` is True only where mincore has confirmed it. Raises OSError when a path is missing or unreadable.
     """
     files = list_files(paths)
     sizes = {path: path.stat().st_size for path in files}
@@ -66,15 +67,15 @@ def clear_page_cache(paths: Iterable[str | Path]) -> CacheClear:
 
 
 def can_clear() -> bool:
-    """Say whether this system has the calls; whether they work on a file system only trying shows."""
+    """Return whether this system has the calls; only trying shows whether they work on a file system."""
     return sys.platform == "linux" and hasattr(os, "posix_fadvise")
 
 
 def resident_bytes(path: Path) -> int | None:
-    """Count the bytes of one file that the page cache holds, in whole pages but at most its size.
+    """Return the bytes of a file that the page cache holds, in whole pages but at most the file's size.
 
-    None where the kernel does not say: on other systems, and on files that this user neither owns nor may
-    write, for which it answers that everything is resident (mincore(2), since Linux 5.0).
+    None where the kernel does not tell: on other systems, and on files that this user neither owns nor may write, for
+    which it answers that everything is resident (mincore(2), since Linux 5.0).
     """
     if sys.platform != "linux" or not _may_ask(path):
         return None
@@ -98,7 +99,7 @@ def resident_bytes(path: Path) -> int | None:
 
 
 def list_files(paths: Iterable[str | Path]) -> list[Path]:
-    """List the regular files among `paths` and below the folders among them, each once."""
+    """Return the regular files among `paths` and below the folders among them, each once."""
     files: dict[Path, None] = {}
     for path in map(Path, paths):
         below = sorted(path.rglob("*")) if path.is_dir() else [path]

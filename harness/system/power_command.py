@@ -1,4 +1,4 @@
-"""Power that a command of the user's prints, such as a wall meter's or IPMI's, asked once a second.
+"""Read power once a second from a user's command, such as one for a wall meter or IPMI.
 
 The command comes from the command line alone, and runs by the shell in a process group of its own.
 """
@@ -18,12 +18,12 @@ from rules.logs.text import printable
 
 NAME, SOURCE = "power command", "watts of --power-command, integrated"
 PATIENCE_S = 5.0
-"""How long a call may take."""
+"""Seconds after which a call of the power command is ended."""
 _MOST_BYTES = 1000
 
 
 class PowerCommand(threading.Thread):
-    """Asks a command for watts until it is ended; the run waits for no answer."""
+    """Thread that calls a power command until it is ended; the run never waits for it."""
 
     def __init__(self, command: str, interval_s: float, started_s: float) -> None:
         super().__init__(name="power-command", daemon=True)
@@ -32,17 +32,18 @@ class PowerCommand(threading.Thread):
         self._process: subprocess.Popen[bytes] | None = None
         self._is_ended = threading.Event()
         self.problem = ""
-        """Why there is no energy, where there is none."""
+        """Reason why there is no energy; empty where there is."""
 
     def end(self) -> None:
-        """Ask no more, and end what is being asked; it may be called again."""
+        """Stop calling the command, and end a call in progress; may be called again."""
         self._is_ended.set()
         self._kill()
 
     def take_energy(self, stopped_s: float) -> float | None:
-        """Return the joules from `started_s` to `stopped_s` of the monotonic clock, by trapezoids; then it is over.
+        """Return the joules from `started_s` to `stopped_s` of the monotonic clock by the trapezoidal rule, and end
+        the calls.
 
-        The first reading and the last one hold up to the ends. None where `problem` says why.
+        The first and the last reading extend to the ends. None where `problem` has the reason.
         """
         self.end()
         self.join(1.0)  # longer only where what has left the group still holds its output
@@ -66,7 +67,7 @@ class PowerCommand(threading.Thread):
             self._is_ended.wait(max(0.0, self._interval_s - took_s))
 
     def _ask(self) -> float | None:
-        """Run the command once; None at the end, and where it fails."""
+        """Call the command once and return its watts; None at the end, and where it fails."""
         self._process = process = subprocess.Popen(
             self._command,
             shell=True,
@@ -97,7 +98,7 @@ class PowerCommand(threading.Thread):
 
 
 def end_power_commands() -> None:
-    """End what was begun in this process and is still asked, however its work ended."""
+    """End all power commands of this process, however its work ended."""
     for thread in threading.enumerate():
         if isinstance(thread, PowerCommand):
             thread.end()

@@ -1,7 +1,7 @@
-"""What disturbs measurements on this system. Looks at everything, changes nothing.
+"""Environment check: find sources of noise for measurements on this system, without changing anything.
 
-Each check says what was found, why it matters for measured times, and what to do about it. A check that the
-system gives no answer to is 'unknown', never 'ok'.
+Each check says what was found, why it matters for measured times, and what to do. A check without an answer from the
+system is 'unknown', never 'ok'.
 """
 
 import os
@@ -30,7 +30,7 @@ from rules.records.run_set import PreflightCheck as Check
 Status = Literal["ok", "warning", "unknown"]
 GIB = 1 << 30
 MIN_AVAILABLE_BYTES = 3 * GIB
-"""What the default benchmark may take at its peak."""
+"""Peak memory of the default benchmark, rounded up."""
 MIN_FREE_DISK_BYTES = 5 * GIB
 MAX_LOAD_PER_CPU = 0.1
 MAX_STEAL = 0.01
@@ -46,7 +46,10 @@ _THROTTLES = {
 
 
 def run_checks(data: Path | None = None, output: Path | None = None, root: Path = ROOT) -> tuple[Check, ...]:
-    """All checks in a fixed order; well under a second. `data` and `output` are the folders that runs will use."""
+    """Return the results of all checks in a fixed order, well within a second.
+
+    `data` and `output` are the folders that runs will use.
+    """
     data, output = Path("data") if data is None else data, Path("results") if output is None else output
     checks: tuple[tuple[str, Callable[[], Check]], ...] = (
         ("cores", lambda: check_cores(root)),
@@ -72,7 +75,7 @@ def run_checks(data: Path | None = None, output: Path | None = None, root: Path 
 
 
 def check_cores(root: Path = ROOT) -> Check:
-    """Look for a quota of CPU time below the CPUs that may be used."""
+    """Check for a quota of CPU time below the CPUs that may be used."""
     found = read_resources(root)
     quota = "none" if found.quota_cores is None else f"{found.quota_cores:g}"
     throttled = _throttled_periods(root)
@@ -87,7 +90,7 @@ def check_cores(root: Path = ROOT) -> Check:
 
 
 def check_load(load_1min: float, num_cpus: int) -> Check:
-    """Look for other work on the CPUs."""
+    """Check for other work on the CPUs."""
     return _judge(
         "load",
         f"{load_1min:.2f} over the last minute on {num_cpus} CPUs",
@@ -102,7 +105,7 @@ def _not_visible(root: Path) -> str:
 
 
 def check_governor(root: Path = ROOT) -> Check:
-    """Look how the kernel chooses the CPUs' clocks."""
+    """Check how the kernel chooses the CPUs' clocks."""
     files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
     governors = sorted({text for file in files if (text := read_text(file))})
     return _judge(
@@ -116,7 +119,7 @@ def check_governor(root: Path = ROOT) -> Check:
 
 
 def check_boost(root: Path = ROOT) -> Check:
-    """Look whether clocks may rise above the base frequency."""
+    """Check whether clocks may rise above the base frequency."""
     cpu = root / "sys/devices/system/cpu"
     no_turbo, boost = read_text(cpu / "intel_pstate/no_turbo"), read_text(cpu / "cpufreq/boost")
     is_on = no_turbo == "0" if no_turbo is not None else None if boost is None else boost == "1"
@@ -131,7 +134,7 @@ def check_boost(root: Path = ROOT) -> Check:
 
 
 def check_smt(root: Path = ROOT) -> Check:
-    """Look whether cores run two threads."""
+    """Check whether cores run two threads."""
     active = read_text(root / "sys/devices/system/cpu/smt/active")
     return _judge(
         "smt",
@@ -142,7 +145,7 @@ def check_smt(root: Path = ROOT) -> Check:
 
 
 def check_memory(root: Path = ROOT) -> Check:
-    """Look whether the default benchmark fits in memory."""
+    """Check whether the default benchmark fits in memory."""
     found = read_resources(root)
     limit = "" if found.memory_limit_bytes is None else f", limit {format_bytes(found.memory_limit_bytes)}"
     return _judge(
@@ -155,7 +158,7 @@ def check_memory(root: Path = ROOT) -> Check:
 
 
 def check_swap() -> Check:
-    """Look whether memory was swapped out."""
+    """Check whether memory was swapped out."""
     with warnings.catch_warnings():
         # psutil warns where the kernel hides the swap counters, which are not asked for here
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -170,7 +173,7 @@ def check_swap() -> Check:
 
 
 def check_disk(name: str, folder: Path, root: Path = ROOT) -> Check:
-    """Look for room on the disk of a folder, and whether it is a local one."""
+    """Check for free space on a folder's disk, and whether the disk is local."""
     free, kind = free_disk_bytes(folder), filesystem_type(folder, root)
     problems = []
     if free < MIN_FREE_DISK_BYTES:
@@ -190,7 +193,7 @@ def check_disk(name: str, folder: Path, root: Path = ROOT) -> Check:
 
 
 def check_page_cache(data: Path) -> Check:
-    """Try on one small file: of the dataset where there is one, else of this program."""
+    """Check whether the page cache can be cleared, on one small file of the dataset, or else of this program."""
     done = clear_page_cache([_small_file(data) or Path(__file__)]) if can_clear() else None
     return _judge(
         "page_cache",
@@ -204,13 +207,13 @@ def check_page_cache(data: Path) -> Check:
 
 
 def check_container(root: Path = ROOT) -> Check:
-    """Look for the marks of a container."""
+    """Check for signs of a container."""
     why = "A container costs nothing by itself, but its limits apply and others may share its host."
     return _judge("container", container(root) or "none seen", why=why)
 
 
 def check_virtualization(root: Path = ROOT) -> Check:
-    """Look for a hypervisor, and for CPU time that it gave to others."""
+    """Check for a hypervisor, and for CPU time that it gave to other guests."""
     kind, steal = virtualization(root), _steal_share(root)
     value = kind or "none seen"
     return _judge(
@@ -225,7 +228,7 @@ def check_virtualization(root: Path = ROOT) -> Check:
 
 
 def check_huge_pages(root: Path = ROOT) -> Check:
-    """Look whether embedding tables may use huge pages."""
+    """Check whether embedding tables may use huge pages."""
     text = read_text(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""
     mode = text.partition("[")[2].partition("]")[0]
     return _judge(
@@ -239,7 +242,7 @@ def check_huge_pages(root: Path = ROOT) -> Check:
 
 
 def check_libraries() -> Check:
-    """Look whether the installed libraries are those that this version supports."""
+    """Check whether the installed libraries have versions that this release supports."""
     wrong = unsupported_versions()
     return _judge(
         "libraries",
@@ -252,7 +255,8 @@ def check_libraries() -> Check:
 
 
 def unsupported_versions() -> list[str] | None:
-    """Describe each package that is missing or outside its range; None when the metadata is not there."""
+    """Describe each package that is missing or has an unsupported version; None without the installation's
+    metadata."""
     try:
         distribution = metadata.distribution("dlrmbench")
     except metadata.PackageNotFoundError:
@@ -270,9 +274,9 @@ def unsupported_versions() -> list[str] | None:
 
 
 def unsupported_requirements() -> list[Requirement]:
-    """Return what this package requires and is missing or outside its range; what belongs to an extra may be missing.
+    """Return the requirements of this package that are missing or out of range; those of extras may be missing.
 
-    Raises importlib.metadata.PackageNotFoundError where the metadata is not there.
+    Raises importlib.metadata.PackageNotFoundError without the installation's metadata.
     """
     required = [Requirement(text) for text in metadata.distribution("dlrmbench").requires or []]
     return [
@@ -287,12 +291,12 @@ def unsupported_requirements() -> list[Requirement]:
 
 
 def is_within(version: str, specifier: str) -> bool:
-    """Say whether a release lies within 'A,B,…'; builds, pre- and post-releases count as their release."""
+    """Return whether a release lies within 'A,B,…'; builds, pre- and post-releases count as their release."""
     return SpecifierSet(specifier).contains(Version(version).base_version)
 
 
 def check_clock(root: Path = ROOT) -> Check:
-    """Look for a clock source that is slow to read or coarse."""
+    """Check for a clock source that is slow to read or coarse."""
     source = read_text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")
     resolution_ns = time.get_clock_info("monotonic").resolution * 1e9
     return _judge(
@@ -306,7 +310,7 @@ def check_clock(root: Path = ROOT) -> Check:
 
 
 def check_accelerators(found: Accelerators) -> Check:
-    """Look for other processes on the devices, and for lowered clocks."""
+    """Check for other processes on the accelerators, and for lowered clocks."""
     num_processes = sum(device.num_processes or 0 for device in found.devices)
     reasons = {
         name for device in found.devices for bit, name in _THROTTLES.items() if (device.throttle_reasons or 0) & bit
@@ -324,7 +328,7 @@ def check_accelerators(found: Accelerators) -> Check:
 
 
 def check_kernels_folder(problem: str) -> Check:
-    """Say that compiled passes are not kept; where they are, there is nothing to say."""
+    """Make the warning that compiled kernels cannot be kept; there is no such check where they can."""
     return _judge(
         "kernels_folder",
         problem,
@@ -336,7 +340,7 @@ def check_kernels_folder(problem: str) -> Check:
 
 
 def check_power() -> Check:
-    """Look whether the system runs on battery."""
+    """Check whether the system runs on battery."""
     battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
     unplugged = battery is not None and battery.power_plugged is False
     value = "no battery" if battery is None else "on battery" if unplugged else "plugged in"
@@ -353,7 +357,8 @@ def _judge(
     is_known: bool = True,
     unknown_remedy: bool = False,
 ) -> Check:
-    """Make a check. What to do is said with a warning, and with `unknown_remedy` also where nothing is known."""
+    """Make a check's result. The remedy is included with a warning, and with `unknown_remedy` also where nothing is
+    known."""
     status: Status = "warning" if warns else "ok" if is_known else "unknown"
     is_said = warns or (unknown_remedy and not is_known)
     return Check(name=name, value=value, status=status, why=why, remedy=remedy if is_said else "")
@@ -376,7 +381,7 @@ def _throttled_periods(root: Path) -> int:
 
 
 def _steal_share(root: Path) -> float | None:
-    """Share of CPU time since boot that the hypervisor gave to others (proc_stat(5))."""
+    """Return the share of CPU time since boot that the hypervisor gave to other guests (proc_stat(5))."""
     fields = (read_text(root / "proc/stat") or "").partition("\n")[0].split()[1:]
     if len(fields) < 8 or not all(field.isdecimal() for field in fields[:8]):
         return None
@@ -385,7 +390,7 @@ def _steal_share(root: Path) -> float | None:
 
 
 def _small_file(folder: Path) -> Path | None:
-    """Find the smallest of the first files in `folder`, so that asking costs nothing."""
+    """Return the smallest of the first files in `folder`, so that clearing its cache costs nothing."""
     sizes = {}
     with suppress(OSError):
         for path in [*sorted(folder.glob("*"))[:100], *sorted(folder.glob("*/*"))[:100]]:

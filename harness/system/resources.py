@@ -1,7 +1,7 @@
-"""What this process may use: cores, memory and disk, as its cgroup, affinity and file systems allow.
+"""Cores, memory and disk that this process may use, from its cgroup, affinity and file systems.
 
-The host's core count is not it: inside a container 64 cores may be seen and 2 be granted, and 64 threads on
-2 cores are many times slower than 2. Sources: cgroups(7), cpuset(7), proc(5), sysfs CPU topology.
+The host's core count is misleading: a container may show 64 cores and grant 2, and 64 threads on 2 cores are many
+times slower than 2. Sources: cgroups(7), cpuset(7), proc(5), sysfs CPU topology.
 """
 
 import os
@@ -15,39 +15,39 @@ from pathlib import Path
 
 ROOT = Path("/")
 _UNLIMITED_BYTES = 1 << 60
-"""cgroup v1 writes 'no limit' as a number near 2^63; no system has an exbibyte of memory."""
+"""Limit above which a memory limit means none: cgroup v1 writes 'no limit' as a number near 2^63."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resources:
-    """What was found; None means that no such limit is set, or that the system does not say."""
+    """Resources of this process; None where no such limit is set, or the system does not report it."""
 
     num_cores: int
-    """Threads worth starting: physical cores in the affinity mask, at most the quota, at least 1."""
+    """Number of useful threads: physical cores in the affinity mask, at most the quota, at least 1."""
     num_logical_cpus: int
-    """Logical CPUs of the host that are online."""
+    """Number of the host's logical CPUs that are online."""
     num_affinity_cpus: int
-    """Logical CPUs that this process may be scheduled on."""
+    """Number of logical CPUs on which this process may be scheduled."""
     quota_cores: float | None
     """CPU time per wall time that the cgroup grants."""
     physical_memory_bytes: int
     memory_limit_bytes: int | None
-    """The lowest limit on the way up the cgroup tree."""
+    """Lowest memory limit on the path up the cgroup tree, in bytes."""
     available_memory_bytes: int
-    """What can be taken now without swapping and without passing the limit."""
+    """Memory available now without swapping and without exceeding the limit, in bytes."""
 
     @property
     def memory_bytes(self) -> int:
-        """The most memory that this process could ever have."""
+        """Most memory that this process could ever have, in bytes."""
         if self.memory_limit_bytes is None:
             return self.physical_memory_bytes
         return min(self.physical_memory_bytes, self.memory_limit_bytes)
 
 
 def peak_rss_bytes() -> int:
-    """Return the most resident memory that this process has taken: VmHWM of proc(5).
+    """Return this process's peak resident memory in bytes: VmHWM of proc(5).
 
-    Where there is no /proc it is ru_maxrss, which is at least what the process that started this one held then.
+    Without /proc it is ru_maxrss, which is at least the parent's resident memory when it started this process.
     """
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
@@ -57,7 +57,7 @@ def peak_rss_bytes() -> int:
 
 
 def read_resources(root: Path = ROOT) -> Resources:
-    """Read everything once; a few milliseconds. `root` is where /proc and /sys are."""
+    """Read all resources once, within a few milliseconds. `root` is the folder of /proc and /sys."""
     import psutil  # here, since the command line asks this module before it knows what for
 
     cpus = affinity_cpus()
@@ -79,26 +79,26 @@ def read_resources(root: Path = ROOT) -> Resources:
 
 
 def usable_cores() -> int:
-    """Count the threads that are worth starting here; at least 1."""
+    """Return the number of useful threads in this process, at least 1."""
     return read_resources().num_cores
 
 
 def affinity_cpus() -> frozenset[int]:
-    """List the logical CPUs that this process may run on; all of them where the system has no affinity (macOS)."""
+    """Return the logical CPUs that this process may run on; all of them where the system has no affinity (macOS)."""
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
 
 
 def count_physical_cores(cpus: frozenset[int], root: Path = ROOT) -> int:
-    """Count the cores of `cpus`: SMT siblings count once. Without topology every CPU counts."""
+    """Count the physical cores of `cpus`: SMT siblings count once. Without topology every CPU counts."""
     return len(list_cores(cpus, root))
 
 
 def list_cores(cpus: frozenset[int] | None = None, root: Path = ROOT) -> list[tuple[int, ...]]:
-    """List the physical cores of `cpus`, by default those of the affinity mask, each by its logical CPUs in it.
+    """Return the physical cores of `cpus` (by default of the affinity mask), each as a tuple of its logical CPUs.
 
-    Those of one socket follow each other. Without topology every CPU is a core.
+    Cores of one socket follow each other. Without topology every CPU is a core.
     """
     cores: dict[tuple[int, str], list[int]] = {}
     for cpu in sorted(affinity_cpus() if cpus is None else cpus):
@@ -110,7 +110,7 @@ def list_cores(cpus: frozenset[int] | None = None, root: Path = ROOT) -> list[tu
 
 
 def quota_cores(root: Path = ROOT) -> float | None:
-    """Find the lowest CPU quota on the way up the cgroup tree, in cores; None without one."""
+    """Return the lowest CPU quota on the path up the cgroup tree, in cores; None without one."""
     quotas = []
     for folder in cgroup_folders("cpu", root):
         fields = (read_text(folder / "cpu.max") or "").split()
@@ -124,18 +124,18 @@ def quota_cores(root: Path = ROOT) -> float | None:
 
 
 def free_disk_bytes(path: Path) -> int:
-    """Count the bytes that this user may still write at `path`, or at its nearest parent that exists."""
+    """Return the bytes that this user may still write at `path`, or at its nearest existing parent."""
     return shutil.disk_usage(existing_parent(path)).free
 
 
 def existing_parent(path: Path) -> Path:
-    """Find `path` itself or the nearest folder above it that exists."""
+    """Return `path` itself or the nearest existing folder above it."""
     path = path.absolute()
     return next((parent for parent in (path, *path.parents) if parent.exists()), path)
 
 
 def filesystem_type(path: Path, root: Path = ROOT) -> str | None:
-    """Return 'ext4', 'tmpfs', 'overlay', ... of the file system that holds `path`; None where unknown."""
+    """Return the type of `path`'s file system, such as 'ext4', 'tmpfs' or 'overlay'; None where unknown."""
     target = existing_parent(path).resolve()
     deepest, found = -1, None
     for mount, _, kind, _ in _mounts(root):
@@ -145,7 +145,7 @@ def filesystem_type(path: Path, root: Path = ROOT) -> str | None:
 
 
 def cgroup_folders(controller: str, root: Path = ROOT) -> list[Path]:
-    """List this process's folder of one controller and its parents up to the mount, cgroup v1 and v2 alike."""
+    """Return this process's folder of a cgroup controller and its parents up to the mount, cgroup v1 and v2 alike."""
     paths = _cgroup_paths(root)
     folders: list[Path] = []
     for mount, mount_root, kind, options in _mounts(root):
@@ -156,7 +156,7 @@ def cgroup_folders(controller: str, root: Path = ROOT) -> list[Path]:
 
 
 def read_text(path: Path) -> str | None:
-    """Read the stripped text of a small system file, or None when it cannot be read."""
+    """Return the stripped text of a small system file; None when it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(1 << 20).decode("utf-8", "replace").strip("\0 \t\r\n")
@@ -182,7 +182,8 @@ def output_of(*command: str, timeout_s: float = 10.0, **environ: str) -> str | N
 
 
 def _memory_limit_and_headroom(root: Path) -> tuple[int | None, int | None]:
-    """The lowest limit, and the smallest distance to any limit, in bytes. Clean file pages do not count as used."""
+    """Return the lowest memory limit, and the smallest distance to a limit, in bytes. Clean file pages do not count
+    as used."""
     limits, headrooms = [], []
     for folder in cgroup_folders("memory", root):
         limit = _whole(read_text(folder / "memory.max") or read_text(folder / "memory.limit_in_bytes") or "")
@@ -196,7 +197,8 @@ def _memory_limit_and_headroom(root: Path) -> tuple[int | None, int | None]:
 
 
 def _reclaimable_bytes(folder: Path) -> int:
-    """`total_inactive_file` of cgroup v1 counts the children too, as v2's `inactive_file` always does."""
+    """Return the bytes of inactive file pages, children included: cgroup v1's `total_inactive_file`, v2's
+    `inactive_file`."""
     stat = dict(
         line.split(maxsplit=1) for line in (read_text(folder / "memory.stat") or "").splitlines() if " " in line
     )
@@ -204,7 +206,7 @@ def _reclaimable_bytes(folder: Path) -> int:
 
 
 def _cgroup_paths(root: Path) -> dict[str, str]:
-    """Map controllers to this process's paths; cgroup v2's is under ''."""
+    """Map cgroup controllers to this process's paths; cgroup v2's is under ''."""
     paths = {}
     for _, controllers, path in re.findall(
         r"^([^:]*):([^:]*):(.*)$", read_text(root / "proc/self/cgroup") or "", re.M
@@ -224,7 +226,8 @@ def _mounts(root: Path) -> Iterator[tuple[Path, str, str, list[str]]]:
 
 
 def _with_parents(mount: Path, mount_root: str, path: str) -> list[Path]:
-    """List the process's folder and its parents up to the mount point; the mount alone where it is outside."""
+    """Return the process's folder and its parents up to the mount point; the mount alone where the process is
+    outside."""
     inside = os.path.relpath(path, mount_root)
     folder = mount if inside.startswith("..") else Path(os.path.normpath(mount / inside))
     return [parent for parent in (folder, *folder.parents) if parent.is_relative_to(mount) and parent.is_dir()]

@@ -1,7 +1,7 @@
-"""Software of this system: framework, stack, operating system, and the environment that a run set records.
+"""Describe this system's software: framework, stack, operating system, and the environment that a run set records.
 
-Versions come from package metadata, so that asking imports nothing. Nothing secret is recorded: only variables
-of known families, and none whose name or value looks like a credential.
+Versions come from package metadata, so that nothing is imported. Nothing secret is recorded: only variables of known
+families, and none whose name or value looks like a credential.
 """
 
 import os
@@ -37,13 +37,13 @@ _URL_LOGIN = re.compile(r"://[^/\s@]+@")
 _VALUE_LIMIT = 400
 SPIN = "GOMP_SPINCOUNT"
 SPIN_VARIABLES = (SPIN, "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
-"""Any of these in the user's environment says how long threads spin."""
+"""Environment variables with which a user sets how long OpenMP threads spin."""
 WORKER_VARIABLES = {SPIN: "1000", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
-"""What a worker's environment has unless the user's says otherwise; other C libraries ignore GNU's variables.
+"""Default variables of a worker's environment, which the user's own replace; only GNU's libraries read them.
 
-- How long OpenMP's threads spin at a barrier before they sleep, where nothing is chosen by timing. GNU's default
-  (300,000) lets one busy neighbour slow small layers tenfold and more, since whoever spins keeps the core from
-  whoever is waited for; on a quiet system it saves 5 to 27 % of small steps.
+- Length of the spinning of OpenMP's threads at a barrier before they sleep, unless autotuning chose another. With
+  GNU's default (300,000) one busy neighbour slows small layers tenfold and more, since a spinning thread keeps the core
+  from the thread that it waits for; on a quiet system the default saves 5 to 27 % of small steps.
 - Freed memory is kept for the next step. By default every tensor above 32 MiB, and often above less, is given back
   and its pages cleared again at each use: a tenth of a step at batch size 65,536, a fifth of the reference's.
 """
@@ -53,12 +53,12 @@ _INSTRUCTION_SETS = (
 
 
 def spin_variables(spin_count: int | None) -> dict[str, str]:
-    """Return the variables that a process gets for a chosen length of spinning; none where its environment has it."""
+    """Return the environment variable for an autotuned spin count; none without one."""
     return {} if spin_count is None else {SPIN: str(spin_count)}
 
 
 def describe_software(accelerators: Accelerators, root: Path = ROOT) -> dict[str, Reading]:
-    """Describe framework, other_software_stack and operating_system."""
+    """Return the fields framework, other_software_stack and operating_system."""
     found: dict[str, Reading] = {}
     if torch_version := version_of("torch"):
         found["framework"] = Reading(f"PyTorch {torch_version}", "package metadata")
@@ -74,7 +74,7 @@ def describe_software(accelerators: Accelerators, root: Path = ROOT) -> dict[str
 
 
 def version_of(package: str) -> str | None:
-    """Look up the installed version by its metadata, None when it is not installed."""
+    """Return a package's installed version from its metadata; None when it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -82,7 +82,7 @@ def version_of(package: str) -> str | None:
 
 
 def environment(environ: Mapping[str, str] | None = None, root: Path = ROOT) -> dict[str, Any]:
-    """Describe what a run set records of its surroundings: plain JSON values, None where unknown."""
+    """Return the software environment that a run set records: plain JSON values, None where unknown."""
     resources = read_resources(root)
     return {
         "python": platform.python_version(),
@@ -102,7 +102,7 @@ def environment(environ: Mapping[str, str] | None = None, root: Path = ROOT) -> 
 
 
 def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Select variables that change speed or results, sorted; none that might hold a credential."""
+    """Select the variables that change speed or results, sorted; none that might hold a credential."""
     return {
         name: value if len(value) <= _VALUE_LIMIT else value[:_VALUE_LIMIT] + "…"
         for name, value in sorted(environ.items())
@@ -113,7 +113,7 @@ def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def container(root: Path = ROOT, environ: Mapping[str, str] | None = None) -> str | None:
-    """Name the kind of container this process seems to run in, by the marks that runtimes leave; None without one."""
+    """Return the kind of container in which this process seems to run, by the runtime's traces; None without one."""
     environ = os.environ if environ is None else environ
     for path, name in ((".dockerenv", "docker"), ("run/.containerenv", "podman")):
         if (root / path).exists():

@@ -1,4 +1,4 @@
-"""Which files Python ran in this process before anything of the harness: what is in them may change all of it."""
+"""List the files that Python ran in this process before the harness: their code can change everything."""
 
 import hashlib
 import site
@@ -14,7 +14,7 @@ _MAX_BYTES = 1 << 24
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StartupFile:
-    """One such file: `kind` is sitecustomize, usercustomize or pth."""
+    """A file that Python runs at start-up: `kind` is sitecustomize, usercustomize or pth."""
 
     kind: str
     path: str
@@ -22,8 +22,8 @@ class StartupFile:
 
 
 def find_startup_files() -> tuple[StartupFile, ...]:
-    """List them: the two modules that site imports, and those of its .pth files that have code (docs.python.org,
-    module site)."""
+    """Return the start-up files: modules that `site` imports, and .pth files that have code (docs.python.org, module
+    site)."""
     found = []
     for name in _MODULES:
         # A module that is there without a file was made by one that is.
@@ -33,7 +33,7 @@ def find_startup_files() -> tuple[StartupFile, ...]:
 
 
 def _find_pth_files() -> Iterator[Path]:
-    """Yield the .pth files of this process's site folders that have a line with code, which is one of an import."""
+    """Yield the .pth files of this process's site folders that have an import line, which Python runs as code."""
     if sys.flags.no_site:
         return
     folders = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]

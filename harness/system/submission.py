@@ -1,4 +1,5 @@
-"""What only the submitter knows: the [submission] table of a configuration, the environment, options."""
+"""Submission fields that only the submitter knows: from a configuration's [submission] table, the environment,
+options."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +11,9 @@ from rules.records.system import SYSTEM_FIELDS
 from rules.tree.system_desc import COUNTS, STATUSES
 
 SUBMISSION_FIELDS = (*SYSTEM_FIELDS, "platform")
-"""`submitter` is the log's submission_org, `platform` its submission_platform."""
+"""Fields that a submitter may give; in logs `submitter` is submission_org, `platform` is submission_platform."""
 LOGGED_STATUS = dict(zip(STATUSES, ("onprem", "cloud", "research", "preview"), strict=True))
-"""The status as logs spell it (mlperf_logging's common.yaml up to round 4.0; submitters still write it)."""
+"""Status by its spelling in logs (mlperf_logging's common.yaml up to round 4.0; submitters still write it)."""
 DIVISIONS = ("closed", "open")
 UNSPECIFIED = "unspecified"
 ENVIRONMENT_PREFIX = "DLRMBENCH_SUBMISSION_"
@@ -23,7 +24,7 @@ _LENGTH_LIMIT = 2000
 
 @dataclass(frozen=True, slots=True)
 class SubmissionValue:
-    """A value, and who gave it: a file, a variable, an option, or 'default'."""
+    """Value of a submission field, and its source: a file, a variable, an option, or 'default'."""
 
     value: str
     source: str
@@ -36,10 +37,10 @@ def submission_fields(
     *,
     config_source: str = "[submission]",
 ) -> dict[str, SubmissionValue]:
-    """Collect every field that was given, the later source winning: table, then environment, then option.
+    """Collect all given fields; a later source wins: table, then environment, then option.
 
-    `submitter` and `platform` are always there, 'unspecified' by default, since a log must name both. Options
-    that are None were not used. Raises HarnessError (exit code 2) on unknown fields and impossible values.
+    `submitter` and `platform` are always included, 'unspecified' by default, since a log must name both. Options that
+    are None were not given. Raises HarnessError (exit code 2) on unknown fields and invalid values.
     """
     given = {name: SubmissionValue(UNSPECIFIED, DEFAULT) for name in ("submitter", "platform")}
     sources: list[tuple[str, str, Any]] = [(key, f"{config_source} {key}", config_table[key]) for key in config_table]
@@ -56,7 +57,7 @@ def submission_fields(
 
 
 def check_field(key: str, value: Any, source: str) -> tuple[str, SubmissionValue]:
-    """Check one field; returns it under its MLPerf name. Raises HarnessError (exit code 2) naming `source`."""
+    """Check one field; return it under its MLPerf name. Raises HarnessError (exit code 2) naming `source`."""
     by_plain_name = {field.replace("-", "_"): field for field in SUBMISSION_FIELDS}
     plain = str(key).replace("-", "_")
     if plain not in by_plain_name:

@@ -1,1 +1,1 @@
-"""What the verbs share: their options, and how they print."""
+"""Code shared by the verbs: options, requests and output."""

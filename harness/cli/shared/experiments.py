@@ -1,4 +1,4 @@
-"""Start an experiment, or go on with one; say what happens, and show what came of it."""
+"""Start or continue an experiment from the command line: announce its progress, and show its results."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Let what does not go together on a command line be an error of its usage."""
+    """Turn a RequestError into click's usage error."""
     from harness.experiment.request import RequestError
 
     try:
@@ -34,7 +34,7 @@ def usage_errors() -> Iterator[None]:
 
 
 def start_and_show(request: "Request", *, form: str) -> None:
-    """Make a new experiment, complete it and show what came of it; exits with its code."""
+    """Make a new experiment, complete it and show its results; exit with its code."""
     from harness.experiment.context import Context
     from harness.experiment.expand import expand
     from harness.experiment.prepare import prepare
@@ -54,7 +54,7 @@ def start_and_show(request: "Request", *, form: str) -> None:
 
 
 def _begin(request: "Request") -> Path:
-    """Make the folder of a new experiment and say what is about to be made; own code is looked at in a child."""
+    """Make the folder of a new experiment and announce it; a user's own code is run in a child process."""
     from harness.experiment.apart import look_apart, names_outside_code
 
     def begin() -> str:
@@ -76,7 +76,7 @@ def _begin(request: "Request") -> Path:
 
 
 def make_group(request: "Request") -> Path:
-    """Make a new experiment and complete it, saying whose run is next; return its folder, which has its page."""
+    """Make a new experiment and complete it, announcing each run; return its folder, which has its page."""
     from harness.experiment.context import Context, Watcher
     from harness.experiment.create import create
     from harness.experiment.expand import expand
@@ -93,7 +93,7 @@ def make_group(request: "Request") -> Path:
 
 
 def _warn_of_environment(folder: Path) -> None:
-    """Say on standard error what disturbs what is about to be made, as its sets have it on record."""
+    """Print the environment warnings that the new experiment's sets recorded."""
     from harness.experiment.store import parts_of
     from harness.run_sets.environment import warn
     from harness.run_sets.folder import open_run_set
@@ -104,7 +104,7 @@ def _warn_of_environment(folder: Path) -> None:
 
 
 def _announce(experiment: "Experiment", folder: Path) -> None:
-    """Say on standard error what is about to be made."""
+    """Announce on standard error the experiment that is about to run."""
     from harness.experiment.relation import find_relation
 
     relation = find_relation(experiment.relation)
@@ -118,7 +118,7 @@ def _announce(experiment: "Experiment", folder: Path) -> None:
 
 
 def _warn_of_few_pairs(experiment: "Experiment", folder: Path) -> None:
-    """Say, also to who wants to be told little, that so few pairs will decide nothing."""
+    """Print, even with --quiet, that the pairs are too few for a verdict."""
     from reports.statistics.intervals import MIN_RUNS
 
     if experiment.repetitions < MIN_RUNS:
@@ -161,9 +161,10 @@ def _describe_set(experiment: "Experiment", folder: Path) -> str:
 def complete_and_show(
     folder: Path, context: "Context", *, num_runs: int | None = None, form: str = "table", quiet: bool
 ) -> None:
-    """Make what is missing of an experiment, and what makes it hold `num_runs`; show it and exit with its code.
+    """Make the missing repetitions of an experiment, growing it to `num_runs` if given; show it and exit with its
+    code.
 
-    Unless `quiet`, what happens is said on standard error.
+    Unless `quiet`, progress is printed on standard error.
     """
     from harness.experiment.context import Watcher
     from harness.experiment.loop import complete
@@ -205,20 +206,20 @@ def complete_and_show(
 
 
 def _warn_of_energy(why: str) -> None:
-    """Say that the power command of the user's gave nothing, which no table shows."""
+    """Warn that the user's power command gave no energy, which no table shows."""
     from reports.text.formatting import printable
 
     note(f"warning: no energy by --power-command: {printable(why)}")
 
 
 def _say_kept(kept: int, planned: int) -> None:
-    """Say how many processes of a measurement alone had measured before."""
+    """Print how many processes of a single measurement had already measured."""
     if kept:
         note(f"{kept} of {planned} processes had measured before and are kept")
 
 
 def _say_step(progress: "Progress", *, is_said_at_its_end: bool = False) -> None:
-    """Say whose run is next, and how long all that is left may take."""
+    """Print whose run is next, and the estimated time for all that are left."""
     from reports.text.formatting import printable, rough_duration
 
     if is_said_at_its_end and progress.run_index is not None:
@@ -230,7 +231,7 @@ def _say_step(progress: "Progress", *, is_said_at_its_end: bool = False) -> None
 
 
 def _say_measured(index: int, outcome: "KeptOutcome") -> None:
-    """Say what a process found, where progress has no words for it."""
+    """Print the value that a process measured, where the progress display has not."""
     from reports.parts.measured import in_unit
     from rules.records.measure import Measurement
 
@@ -256,7 +257,7 @@ def _show_set(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
 
 
 def _show_measurement(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
-    """Say what all processes of a measurement found."""
+    """Show the result of all processes of a measurement."""
     from reports.results.measured import read_measured
     from reports.views.measurement import measured_blocks, measurement_document
     from rules.errors import InputError
@@ -271,7 +272,7 @@ def _show_measurement(folder: Path, record: "ExperimentRecord", form: str) -> Ex
 
 
 def _show_sides(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
-    """Compare two sides and report them."""
+    """Compare the two sides of a pair and report them."""
     from harness.experiment.finish import exit_code_of_sides, finish_sides
     from harness.run_sets.commands import resume_command
     from reports.statistics.intervals import MIN_RUNS
@@ -332,11 +333,12 @@ _VIEWS: "Mapping[ReadsAs, Callable[[Path, ExperimentRecord, str], ExitCode]]" = 
     "table": _show_matrix,
     "trials": _show_matrix,
 }
-"""How a complete group is shown, by what its configurations are to a reader, unless its relation shows it itself."""
+"""Functions that show a complete group, by the way its configurations are read; a relation's own `show` comes
+first."""
 
 
 def _show(folder: Path, record: "ExperimentRecord", form: str, problem: str = "") -> ExitCode:
-    """Show what came of a complete experiment; `problem` is why its end could not be made."""
+    """Show the results of a complete experiment; `problem` is the reason why its last step failed."""
     from harness.experiment.relation import find_relation
     from harness.measure.kinds import find_kind
 
@@ -351,7 +353,7 @@ def _show(folder: Path, record: "ExperimentRecord", form: str, problem: str = ""
 
 
 def _words(record: "ExperimentRecord") -> tuple[str, str]:
-    """Return what the repetitions of an experiment and the whole are called."""
+    """Return the words for an experiment's repetitions and for the whole."""
     from harness.experiment.relation import find_relation
     from harness.measure.kinds import find_kind
 

@@ -1,4 +1,4 @@
-"""What `--help` of a verb says: its options under headings, and examples below them. Imports click alone."""
+"""Layout of a verb's `--help`: options under headings, and examples at the end. Imports click alone."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -8,7 +8,7 @@ import click
 
 COMMON = "Common options"
 _COMMON = ("runs", "num_runs", "assignments", "implementation", "name", "output", "form", "verbose", "quiet")
-"""What is asked for every day, by parameter, in the order in which it is shown after what is a verb's own."""
+"""Everyday options by parameter, in the order in which they follow a verb's own options."""
 HEADINGS: Mapping[str, tuple[str, ...]] = {
     "Data and model": ("config_file", "data_root", "model", "matmul"),
     "Device and ranks": ("device", "threads", "ranks", "sharding", "comm", "grad_comm"),
@@ -17,14 +17,14 @@ HEADINGS: Mapping[str, tuple[str, ...]] = {
     "Around each run": ("prepare", "cleanup", "power_command", "log_to"),
     "Rules": ("division", "submitter"),
 }
-"""Where options that several verbs share are shown, by parameter; all others are a verb's own, and come first."""
+"""Headings of options that several verbs share, by parameter; all others are a verb's own and come first."""
 MEASURED_INSTEAD = "Measure something else"
 _FEW = 9
-"""So many options need no headings."""
+"""Most options that a help page shows without headings."""
 
 
 class HelpedCommand(click.Command):
-    """A command whose help sorts its options, and ends with examples."""
+    """Command whose help sorts its options under headings, and ends with examples."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class HelpedCommand(click.Command):
         self._headings = headings
 
     def sort_options(self, ctx: click.Context) -> dict[str, list[click.Option]]:
-        """Return its options by the heading that they are shown below; hidden ones are left out."""
+        """Return the command's options by their heading; hidden ones are left out."""
         options = [each for each in self.get_params(ctx) if isinstance(each, click.Option) and not each.hidden]
         if len(options) <= _FEW and not self._headings:
             return {"Options": options}
@@ -60,32 +60,32 @@ class HelpedCommand(click.Command):
                 formatter.write_dl([record for each in options if (record := each.get_help_record(ctx)) is not None])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, whole lines each, so that one can be copied."""
+        """Write the examples as unwrapped lines, so that each can be copied."""
         write_examples(self.examples, formatter)
         super().format_epilog(ctx, formatter)
 
 
 def _common_place(option: click.Option) -> int:
-    """Return where an option stands among the common ones: a verb's own first, --help last."""
+    """Return the sort position of a common option: a verb's own first, --help last."""
     if "--help" in option.opts:
         return len(_COMMON)
     return _COMMON.index(str(option.name)) if option.name in _COMMON else -1
 
 
 class HelpedGroup(click.Group):
-    """A group of commands whose help ends with examples."""
+    """Group of commands whose help ends with examples."""
 
     def __init__(self, *args: Any, examples: Iterable[str] = (), **attrs: Any) -> None:
         super().__init__(*args, **attrs)
         self.examples = tuple(examples)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, whole lines each, so that one can be copied."""
+        """Write the examples as unwrapped lines, so that each can be copied."""
         write_examples(self.examples, formatter)
 
 
 def write_examples(examples: Iterable[str], formatter: click.HelpFormatter) -> None:
-    """Write commands, a line each and never wrapped, below the heading Examples; nothing where there are none."""
+    """Write commands, one unwrapped line each, below the heading Examples; nothing where there are none."""
     if examples := tuple(examples):
         with formatter.section("Examples"):
             for example in examples:
@@ -93,7 +93,7 @@ def write_examples(examples: Iterable[str], formatter: click.HelpFormatter) -> N
 
 
 def write_names(names: Mapping[str, Sequence[str]], formatter: click.HelpFormatter) -> None:
-    """Write a row of names behind each title, with commas between; none is broken, not at a hyphen either."""
+    """Write a comma-separated row of names behind each title; names are never broken, even at a hyphen."""
     lead = max(map(len, names), default=0) + formatter.current_indent + 2
     for title, members in names.items():
         line = f"{'':{formatter.current_indent}}{title}".ljust(lead)
@@ -112,5 +112,5 @@ def verb(
     headings: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     cls: type[HelpedCommand] = HelpedCommand,
 ) -> Callable[[Callable[..., Any]], HelpedCommand]:
-    """Make a function a command whose help has these examples, and its own options below headings, by parameter."""
+    """Return a decorator for a command with these examples, and its own options under headings, by parameter."""
     return click.command(name, cls=cls, examples=examples, headings=headings)

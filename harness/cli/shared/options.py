@@ -1,4 +1,4 @@
-"""Options that several verbs share, and how a shell completes their values. Imports little: light verbs use it."""
+"""Options that several verbs share, and shell completion of their values. Imports little, for light verbs."""
 
 import math
 import os
@@ -21,19 +21,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 MAX_RUNS = 100_000
-"""How many runs a set may have: each has a seed on record, so that more would fill memory before the first begins."""
+"""Most runs of a set: each has a recorded seed, so that more would fill memory before the first begins."""
 RUNS = click.IntRange(min=1, max=MAX_RUNS)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(us|ms|s|min|h)")
 _MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4, "h": 3.6e6}
 
 
 def completing(names: Callable[[], Iterable[str]]) -> Complete:
-    """Complete a value in the shell by the names that begin with what is typed."""
+    """Complete a value in the shell with the names that begin with the typed text."""
     return lambda ctx, param, incomplete: [name for name in names() if name.startswith(incomplete)]
 
 
 def completing_several(names: Callable[[], Iterable[str]]) -> Complete:
-    """Complete the last of several names that have commas between; none is offered twice."""
+    """Complete the last of several comma-separated names; none is offered twice."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
@@ -44,7 +44,7 @@ def completing_several(names: Callable[[], Iterable[str]]) -> Complete:
 
 
 def completing_or_files(names: Callable[[], Iterable[str]]) -> "Callable[..., list[CompletionItem]]":
-    """Complete a value by names; where none begins like it, the shell completes files."""
+    """Complete a value with names; where none matches, the shell completes files."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
         from click.shell_completion import CompletionItem
@@ -56,7 +56,7 @@ def completing_or_files(names: Callable[[], Iterable[str]]) -> "Callable[..., li
 
 
 def settable_keys() -> Iterable[str]:
-    """Keys that --set and --axis take, with the equals sign, each once: those of all models and kinds of data."""
+    """Return the keys for --set and --axis with the equals sign, each once, of all models and kinds of data."""
     from dataclasses import fields
 
     from harness.config.reference import SECTIONS
@@ -73,14 +73,14 @@ def _implementations() -> tuple[str, ...]:
 
 
 def benchmarks() -> Iterable[str]:
-    """Names of the shipped benchmarks, which are shown, and whose logs are judged."""
+    """Return the names of the shipped benchmarks."""
     from rules.benchmarks.loader import shipped_names
 
     return shipped_names()
 
 
 def completing_definitions(names: Callable[[], Iterable[str]]) -> Complete:
-    """Complete the name of a shipped benchmark, and behind an @ its versions."""
+    """Complete the name of a shipped benchmark, and its versions after an @."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         from rules.benchmarks.loader import shipped_versions
@@ -93,7 +93,7 @@ def completing_definitions(names: Callable[[], Iterable[str]]) -> Complete:
 
 
 def trainable() -> Iterable[str]:
-    """Names of those that can be run here, whose model has an implementation."""
+    """Return the names of the shipped benchmarks that can be trained here."""
     from harness.config.catalog import has_implementation
     from rules.benchmarks.loader import load_benchmark
 
@@ -101,19 +101,19 @@ def trainable() -> Iterable[str]:
 
 
 def system_names() -> Iterable[str]:
-    """Names of the reference systems that are known here."""
+    """Return the names of the known reference systems."""
     from reports.results.reference_systems import known_bundles
 
     return [path.stem for path in known_bundles()]
 
 
 def is_published(reference: str | None) -> bool:
-    """Whether what --with names is a table of published results: 'published', or 'published:FILE'."""
+    """Return whether --with names a table of published results: 'published', or 'published:FILE'."""
     return reference is not None and reference.partition(":")[0] == "published"
 
 
 def close_systems_after(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Have the folders of bundles that the command opens removed when it ends."""
+    """Remove the folders of opened bundles when the command ends."""
     if value is not None:
         from reports.results.reference_systems import close_systems
 
@@ -122,7 +122,8 @@ def close_systems_after(ctx: click.Context, param: click.Parameter, value: Any) 
 
 
 def duration(text: str) -> float:
-    """Read the milliseconds of 25ms or 0.1s. Raises BadParameter; for a number alone, too."""
+    """Parse a duration such as 25ms or 0.1s as milliseconds. Raises BadParameter, also for a number without a
+    unit."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise click.BadParameter(f"{text!r} is not a duration with a unit above 0. Write it like 25ms or 0.1s.")
@@ -135,14 +136,14 @@ def duration(text: str) -> float:
 
 
 def seconds(text: str) -> float:
-    """Read the seconds of 20s, 2min or 12h. Raises BadParameter as `duration` does."""
+    """Parse a duration such as 20s, 2min or 12h as seconds. Raises BadParameter as `duration` does."""
     return duration(text) / 1e3
 
 
 class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A path, or the name of a set in the results folder: its folder's, what --name gave, or `latest`.
+    """A path, or the name of a set in the results folder: its folder's, the one given by --name, or `latest`.
 
-    A word that is neither is handed on: the verb refuses it, after all of its command line is parsed.
+    A word that is neither is passed on: the verb refuses it after the whole command line has been parsed.
     """
 
     name = "path"
@@ -169,7 +170,7 @@ class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 def distinct(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Every place once, by the first path to it: 'results/*' holds the newest set and `latest`, a link to it.
+    """Return each place once, by the first path to it: 'results/*' has the newest set and `latest`, a link to it.
 
     Raises InputError for a word that is neither a path nor a set's name.
     """
@@ -188,7 +189,7 @@ BENCHMARK = click.argument("benchmark", default="dlrm_small", shell_complete=com
 
 
 def _refuse_unnamed_link(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
-    """Refuse a default folder that is a link, as `refuse_unnamed`."""
+    """Refuse a default folder that is a link, with `refuse_unnamed`."""
     folder = Path("data") if value is None else value
     is_default = ctx.get_parameter_source(str(param.name)) == ParameterSource.DEFAULT
     if is_default and not ctx.resilient_parsing:
@@ -198,10 +199,10 @@ def _refuse_unnamed_link(ctx: click.Context, param: click.Parameter, value: Path
 
 
 def refuse_unnamed(folder: Path, how: str) -> None:
-    """Raise HarnessError (exit 8) where a folder that nobody named is a link, and say `how` to name it: in a
-    stranger's folder it may lead to what is the user's.
+    """Raise HarnessError (exit 8) where a folder that the user did not name is a link; `how` says how to name it.
 
-    Whose link it is says nothing: one that came in an archive belongs to who unpacked it.
+    In a stranger's folder a link may lead to a folder of the user's. The link's owner proves nothing: a link from an
+    archive belongs to the user who unpacked it.
     """
     from harness.foundation.errors import ExitCode, HarnessError
 
@@ -222,7 +223,7 @@ def _data_option(callback: Callable[..., Path | None] | None) -> Callable[[F], F
 
 
 def value_option(flag: str, name: str, text: str) -> Callable[[F], F]:
-    """Make an option of values as they are set, SECTION.KEY=VALUE, which may be given several times."""
+    """Make a repeatable option for values, SECTION.KEY=VALUE."""
     return click.option(
         flag,
         name,
@@ -234,7 +235,7 @@ def value_option(flag: str, name: str, text: str) -> Callable[[F], F]:
 
 
 DATA, READ_DATA = _data_option(_refuse_unnamed_link), _data_option(None)
-"""--data of verbs that may make what is not there yet, and of those that only read."""
+"""Option --data of verbs that may create datasets, and of verbs that only read them."""
 MODEL = click.option(
     "--model",
     metavar="FILE.py:OBJECT",
@@ -315,7 +316,7 @@ _CONFIGURATION = (
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range: neither nan, which no bound refuses, nor infinity, which no record holds."""
+    """A finite number in a range: nan passes any bound, and no record holds infinity."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
@@ -325,9 +326,9 @@ class FiniteRange(click.FloatRange):
 
 
 class SizeParam(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Bytes, or bytes per second, as people write them: 141GB, 96GiB; 4.8TB/s, 450GB.
+    """Bytes, or bytes per second, with a unit: 141GB, 96GiB; 4.8TB/s, 450GB.
 
-    A number alone is refused, unless plain bytes are meant.
+    A number without a unit is refused, unless plain bytes are meant.
     """
 
     def __init__(self, *, is_rate: bool = False, takes_bytes: bool = False) -> None:
@@ -351,7 +352,7 @@ class SizeParam(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 def fraction(text: str) -> float:
-    """Read '3%' or '0.03'. Raises BadParameter."""
+    """Parse '3%' or '0.03'. Raises BadParameter."""
     number = text.strip()
     try:
         value = float(number.removesuffix("%")) / (100.0 if number.endswith("%") else 1.0)
@@ -363,7 +364,7 @@ def fraction(text: str) -> float:
 
 
 def output_option(text: str, *names: str) -> Callable[[F], F]:
-    """Make -o, or what is named so: a folder in which results are made, ./results by default."""
+    """Make -o (or the options in `names`): a folder for results, ./results by default."""
     return click.option(
         *(names or ("-o", "--output")),
         type=click.Path(path_type=Path),
@@ -376,14 +377,14 @@ def output_option(text: str, *names: str) -> Callable[[F], F]:
 
 
 def configuration(command: F, options: Iterable[Callable[[F], F]] = _CONFIGURATION) -> F:
-    """Add -c, --set, --name and the options of one configuration key each."""
+    """Add -c, --set, --name and the options for single configuration keys."""
     for option in reversed(tuple(options)):
         command = option(command)
     return command
 
 
 def defining(command: F) -> F:
-    """Add those of `configuration` that say what is trained on, and not how: -c, --set, --name, --data, --model."""
+    """Add the options of `configuration` that define the problem: -c, --set, --name, --data, --model."""
     return configuration(command, (*_DEFINING, MODEL))
 
 
@@ -393,7 +394,7 @@ _SECTIONS = {
     ),
     "submitter": "submission",
 }
-"""The section that an option's value belongs to, under the option's name."""
+"""Section of the key that an option sets, by the option's name."""
 
 
 def collect_overrides(given: Mapping[str, Any]) -> "list[Override]":

@@ -1,4 +1,4 @@
-"""Print documents: the one place where blocks become text of the form that was asked for."""
+"""Print documents: the one place where blocks become text in the requested form."""
 
 import json
 import os
@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def form_option(*forms: str, text: str = "Output form.") -> Callable[[F], F]:
-    """Make --format, of `forms`; the first is the default."""
+    """Make --format with the choices `forms`; the first is the default."""
     return click.option("--format", "form", type=click.Choice(forms), default=forms[0], show_default=True, help=text)
 
 
@@ -41,7 +41,7 @@ VERBOSE = click.option(
     callback=_keep_verbose,
     help="Print also how it was found, and what it rests on.",
 )
-"""--verbose of verbs that print the answer and one table; `is_verbose` says whether it was given."""
+"""Option --verbose of verbs that print the answer and one table; `is_verbose` tells whether it was given."""
 _VERBOSE = f"{__name__}.verbose"
 
 
@@ -51,12 +51,12 @@ def is_verbose() -> bool:
 
 
 def has_verbose() -> bool:
-    """Return whether the command takes --verbose."""
+    """Return whether the command has --verbose."""
     return _VERBOSE in click.get_current_context().meta
 
 
 def show(blocks: Sequence[Block], form: str = "table") -> None:
-    """Print `blocks` for a terminal, or as one of FORMS.
+    """Print `blocks` for a terminal, or in one of FORMS.
 
     Lines are as long as the terminal's, COLUMNS, or 80. Colours only where NO_COLOR is not set; click drops them
     where the output is no terminal.
@@ -69,7 +69,7 @@ def show(blocks: Sequence[Block], form: str = "table") -> None:
 
 
 def show_json(content: "Mapping[str, Any] | msgspec.Struct") -> None:
-    """Print a JSON document: plain values, or the record that they make."""
+    """Print a JSON document from plain values or a record."""
     import msgspec
 
     # Indented apart: with an indent, json writes in Python, which took half the time of a large check.
@@ -81,7 +81,7 @@ def show_json(content: "Mapping[str, Any] | msgspec.Struct") -> None:
 
 
 def show_as(form: str, document: "Mapping[str, Any] | msgspec.Struct", blocks: Sequence[Block]) -> None:
-    """Print a document where `form` is 'json', else the blocks that say the same."""
+    """Print a document where `form` is 'json', else the equivalent blocks."""
     if form == "json":
         show_json(document)
     else:
@@ -89,22 +89,22 @@ def show_as(form: str, document: "Mapping[str, Any] | msgspec.Struct", blocks: S
 
 
 def refuse_folder(output: "Path | None", default: "Path") -> None:
-    """Raise UsageError where a folder is in the place of a page: of `output`, or of its default in the working
-    folder, where a link gives way."""
+    """Raise UsageError where a page's path, `output` or `default`, is a folder; a link at the default path is
+    replaced."""
     place = output or default
     if place.is_dir() and not (output is None and place.is_symlink()):
         raise click.UsageError(f"{place}: is a directory. Give --output a file, such as {place / default.name}.")
 
 
 def write_output(output: "Path | None", default: "Path", text: str) -> "Path":
-    """Write a page to `output`, or to its default, which nobody named and where nothing is written through a link."""
+    """Write a page to `output`, or to `default`, where a link is replaced and not followed."""
     from reports.page.report import write_unnamed, write_whole
 
     return write_unnamed(default, text) if output is None else write_whole(output, text)
 
 
 def echo_others(inventories: "Sequence[Inventory]") -> None:
-    """Name on standard error the result directories of MLPerf's other benchmarks that are beside what is shown."""
+    """Name on standard error the result directories of MLPerf's other benchmarks beside the judged ones."""
     from rules.tree.inventory import MAX_MENTIONED
     from rules.tree.others import summarise
 
@@ -118,7 +118,8 @@ def echo_others(inventories: "Sequence[Inventory]") -> None:
 
 
 def echo_others_at(paths: "Sequence[Path]") -> None:
-    """Name on standard error the same of each path alone that is no exported file."""
+    """Name on standard error the result directories of MLPerf's other benchmarks in each path that is no exported
+    file."""
     from reports.tables.documents import is_document
     from rules.tree.inventory import take_inventory
 
@@ -133,15 +134,15 @@ def show_opinions(line: StatusLine, num_answered: int, num_questions: int) -> No
 
 
 def note(text: str) -> None:
-    """Print a sentence on standard error; on a terminal its lines are broken at blanks, never inside a word."""
+    """Print a sentence on standard error; on a terminal its lines are wrapped at blanks."""
     click.echo(folded(text, sys.stderr), err=True)
 
 
 def tell(text: str) -> None:
-    """Print a sentence on standard output; on a terminal its lines are broken as those of `note`."""
+    """Print a sentence on standard output; on a terminal its lines are wrapped at blanks."""
     click.echo(folded(text, sys.stdout))
 
 
 def say(doing: str) -> None:
-    """Say on standard error what the verb is doing."""
+    """Print on standard error what the verb is doing."""
     note(f"{click.get_current_context().info_name}: {doing}")

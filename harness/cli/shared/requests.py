@@ -1,4 +1,4 @@
-"""The options that a request has, for the verbs that make one, and the request that they make."""
+"""Command-line options of a request, and the request that a command line makes with them."""
 
 import os
 import sys
@@ -29,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ProgramPath(click.Path):
-    """What names a program."""
+    """Path or name of a program."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return program_path(value)
@@ -59,10 +59,10 @@ def request_options(
     flags: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     takes: Callable[[Kind], bool] | None = None,
 ) -> Callable[[F], F]:
-    """Add the options of the members of a request, in this order, as a verb of the core asks for them.
+    """Add the options of a request's members, in this order, as a core verb has them.
 
-    An extension's verb asks like one of those: `help` and `flags` have its own words by member, and `takes` says
-    which of that verb's kinds it has.
+    An extension's verb gives the core verb that it resembles: `help` and `flags` replace texts and spellings by
+    member, and `takes` selects the kinds of measurement.
     """
 
     def add(command: F) -> F:
@@ -109,7 +109,7 @@ def _kind_option(name: str, member: str | None, unit: str, text: str) -> Callabl
 
 
 def _find_beside(beside: Path, output: Path) -> Path:
-    """Return the set that a name means in the folder of -o, where it was none in the usual results folder."""
+    """Return the set of that name in the folder of -o, if the results folder has none; else `beside` itself."""
     from harness.run_sets.names import find_named
 
     found = [] if os.path.lexists(beside) else find_named(str(beside), output)
@@ -120,7 +120,7 @@ def _find_beside(beside: Path, output: Path) -> Path:
 
 
 def _lasting_words(words: Sequence[str], output: Path | None) -> list[str]:
-    """Return the command line with the folder of each set that it names by a link, as `latest` soon is another."""
+    """Return the command line with links to sets, such as `latest`, replaced by their folders, since links change."""
     from harness.run_sets.names import led_to, results_folder
 
     places = [results_folder(), *([] if output is None else [output])]
@@ -139,7 +139,7 @@ def _lasting_words(words: Sequence[str], output: Path | None) -> list[str]:
 
 
 def read_request(verb: str, benchmark: str | None, given: Mapping[str, Any], **more: Any) -> Request:
-    """Make the request that a command line makes of its options; `more` is what it makes of others."""
+    """Make the request of a command line from its options; `more` are further members."""
     from harness.run_sets.names import led_to
 
     source = click.get_current_context().get_parameter_source("benchmark")

@@ -1,6 +1,6 @@
-"""Keep a study that a verb has made, in a folder of its own with its page, and print it.
+"""Keep a study in a folder of its own with its page, and print it.
 
-A terminal is shown what was found and one table, unless --verbose is given.
+A terminal shows the findings and one table, unless --verbose is given.
 """
 
 import shutil
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rules.records.study import StudyRecord, StudyTable
 
 _MOST_FINDINGS = 2
-"""Findings that a terminal is shown of a study that has a page; others are rows of the table as well."""
+"""Most findings that a terminal shows of a study with a page; the table has the others as rows."""
 
 
 def keep_study(
@@ -35,10 +35,10 @@ def keep_study(
     table: int = 0,
     closes: bool = False,
 ) -> None:
-    """Write study.json and report.html to a new folder `name` and moment below `output`; print the study.
+    """Write study.json and report.html to a new folder below `output`, named `name` and the time; print the study.
 
-    What the folder `logs` holds, where there is one, is kept beside them. `inputs` are the files it is made from;
-    `table` is the index of the study's table that answers what was asked; where its last finding `closes` it, that is
+    The contents of the folder `logs`, if given, are copied beside them. `inputs` are the files that the study was
+    made from; `table` is the index of the study's table with the answer; if its last finding `closes` it, that is
     shown too.
     """
     from harness.run_sets.output import unique_folder
@@ -53,7 +53,7 @@ def keep_study(
 
 
 def with_making(study: "StudyRecord", inputs: Iterable[Path] = ()) -> "StudyRecord":
-    """Return the study with how this command made it from the files `inputs`."""
+    """Return the study with the record of its making: this command, and the input files `inputs`."""
     from msgspec import structs
 
     from harness.run_sets.making import describe_making
@@ -83,7 +83,7 @@ def show_written(study: "StudyRecord", folder: Path, form: str, *, table: int = 
 
 
 def show_finished(done: "FinishedStudy", folder: Path, form: str) -> None:
-    """Print the study that is in the folder of a complete experiment, where both are."""
+    """Print the study of a complete experiment, and the folder's and page's paths."""
     show_answer(done.study, form, has_page=True)
     if form == "table":
         click.echo(f"\nresults  {folder}\nreport   {done.page}")
@@ -92,7 +92,7 @@ def show_finished(done: "FinishedStudy", folder: Path, form: str) -> None:
 def show_answer(
     study: "StudyRecord", form: str, *, table: int = 0, has_page: bool = False, closes: bool = False
 ) -> None:
-    """Print a study; for a terminal, unless --verbose is given, what was found and one of its tables alone."""
+    """Print a study; on a terminal, unless --verbose is given, only its findings and one of its tables."""
     if form == "table" and not is_verbose():
         show(_answer_blocks(study, table, has_page=has_page, closes=closes))
     else:
@@ -100,7 +100,7 @@ def show_answer(
 
 
 def _answer_blocks(study: "StudyRecord", index: int, *, has_page: bool, closes: bool = False) -> "list[Block]":
-    """What was found, one table, checks that failed, what the system did meanwhile, and where the rest is."""
+    """Return the findings, one table, failed checks, the load during the measurement, and where to find the rest."""
     from reports.document.blocks import Bullets, Heading, Prose
     from reports.parts.load import environment_words
     from reports.text.formatting import plural, printable
@@ -132,12 +132,13 @@ def _answer_blocks(study: "StudyRecord", index: int, *, has_page: bool, closes: 
 
 
 def _joined(words: Sequence[str]) -> str:
-    """'a', 'a and b', 'a, b and c'."""
+    """Return 'a', 'a and b', 'a, b and c'."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def _narrow_table(table: "StudyTable") -> "tuple[Table, Block]":
-    """A table without columns that say nothing; what is given, measured and computed of it is said once, below."""
+    """Return a table without its empty columns, and a sentence below it on which columns are given, measured or
+    computed."""
     from reports.document.blocks import Prose
     from reports.parts.study import study_table, without_empty_columns
     from reports.text.formatting import printable
@@ -150,7 +151,7 @@ def _narrow_table(table: "StudyTable") -> "tuple[Table, Block]":
 
 
 def _origins(columns: Sequence[tuple[str, str]]) -> str:
-    """'Given: Cache. Computed: Rows; Miss ratio.', in the order of the columns."""
+    """Return 'Given: Cache. Computed: Rows; Miss ratio.', in the order of the columns."""
     origins = dict.fromkeys(origin for origin, _ in columns)
     if len(origins) == 1:
         return f"All {next(iter(origins))}."

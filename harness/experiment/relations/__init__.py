@@ -1,5 +1,5 @@
-"""What the configurations of an experiment are to each other: one alone, two sides, a table.
+"""Relations between the configurations of an experiment: one alone, a pair, a sweep.
 
-Each relation is a file. `harness.experiment.relation.Relation` says what differs for whoever makes, resumes and shows
-them. Those of an extension are named in its `extension.py`.
+Each relation is a file. `harness.experiment.relation.Relation` defines how relations differ when they are made,
+resumed and shown. Those of an extension are named in its `extension.py`.
 """

@@ -19,7 +19,7 @@ from harness.system.launcher_env import launcher_of_many, world_size
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class One(Relation):
-    """One configuration, which no file but its own set's says anything of."""
+    """One configuration, recorded by its own set alone."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
         request = in_world(request, kind)
@@ -52,7 +52,8 @@ ONE = One(name="one", word="set", reads_as="alone", on_other_code="warn")
 
 
 def in_world(request: Request, kind: Kind) -> Request:
-    """Add the ranks of an external launcher's world. Raises RequestError where others are asked for."""
+    """Add the ranks of an external launcher's world to the request. Raises RequestError where another number is
+    given."""
     if request.verb != "run":
         return request
     launched = ranks_of_world(request, kind)
@@ -66,10 +67,10 @@ def in_world(request: Request, kind: Kind) -> Request:
 
 
 def ranks_of_world(request: Request, kind: Kind) -> int | None:
-    """Count the ranks of the world that this process was launched in; None where it starts its own.
+    """Return the number of ranks in the launcher's world; None where this process starts its own.
 
-    Raises RequestError where it is one of several and was not told which run it is a rank of, or told without being
-    one.
+    Raises RequestError where this process is one rank of several without --run-index, or has --run-index without
+    being a rank.
     """
     if not request.typed:
         return None
@@ -93,7 +94,7 @@ def ranks_of_world(request: Request, kind: Kind) -> int | None:
 
 
 def _refuse_stop(request: Request, kind: Kind) -> None:
-    """Raise RequestError where runs cannot be added until the mean is known."""
+    """Raise RequestError where --until or --max-runs does not apply."""
     named = request.spelled
     if request.max_runs is not None and request.until is None:
         runs = "-n for a number of runs" if request.typed else "runs"

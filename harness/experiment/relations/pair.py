@@ -1,4 +1,4 @@
-"""Two sides, of which the second is compared with the first: `run --beside`."""
+"""Two sides, of which the new one is compared with the base: `versus` and `run --beside`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from rules.records.experiment import BASE, NEW, ExperimentRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pair(Relation):
-    """The configuration of a set, measured again, and a new one, whose repetitions take turns with equal seeds."""
+    """An existing set's configuration, measured again, and a new one, measured alternately with equal seeds."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
-        """Resolve the configuration of the set that is measured again, and the new one beside it."""
+        """Resolve the existing set's configuration and the new one."""
         ranks_of_world(request, kind)
         source = open_source(request, kind if request.kinds else None)
         kind, base = source.kind, source.config

@@ -1,4 +1,4 @@
-"""The points of a table: every combination of the axes' values, compared with the first and with the best."""
+"""A sweep: every combination of the axes' values, compared with the baseline and with the best."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from rules.records.experiment import ExperimentRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sweep(Relation):
-    """Every combination of the values of axes; one that fails is left out."""
+    """Every combination of the axes' values; one that fails is left out."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
         """Resolve every combination of the axes' values.
 
-        Raises ConfigError for an axis that cannot be, or that the kind may not vary; HarnessError for what cannot be
+        Raises ConfigError for an invalid axis, or one that the kind may not vary; HarnessError for what cannot be
         run.
         """
         benchmark = request.benchmark_named
@@ -64,7 +64,7 @@ class Sweep(Relation):
         )
 
     def repetitions(self, kind: Kind, base: RunConfig, request: Request) -> int:
-        """Return how many repetitions each configuration has."""
+        """Return the number of repetitions of each configuration."""
         return kind.repetitions(base, request.runs)
 
     def why_misshapen(self, record: ExperimentRecord) -> str | None:
