@@ -214,7 +214,7 @@ def start(request: "Request") -> Path:
     from harness.experiment.loop import complete
     from harness.experiment.prepare import prepare
 
-    # Own code is imported here: this process is its caller's, whose code it runs anyway. Others keep time.
+    # A user's own code is imported in this process: it is the caller's anyway. Other processes keep the time.
     folder = create(prepare(expand(request)))
     complete(folder, Context.of(request))
     write_pages(folder)

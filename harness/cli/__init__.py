@@ -82,7 +82,7 @@ class LazyGroup(click.Group):
             return None
         from rules.judge.parallel import no_collections
 
-        with no_collections():  # nothing of what is imported goes
+        with no_collections():  # imported objects stay, so collecting garbage would only take time
             command = load_place(COMMANDS[cmd_name].command)
         if not isinstance(command, click.Command):
             raise TypeError(f"{COMMANDS[cmd_name].command} is not a command")
@@ -104,7 +104,7 @@ class LazyGroup(click.Group):
             verb = error.ctx.info_name if error.ctx is not None else None
             if (now := find_places("renamed").get(f"{verb} {error.option_name}")) is None:
                 raise
-            # Without what is spelled alike, which does other things.
+            # Without click's suggestions of similarly spelled options, which do other things.
             lines = " or ".join(f"'dlrmbench {words}'" for words in now)
             raise click.NoSuchOption(
                 error.option_name, f"{error.message} It is now {lines}.", ctx=error.ctx
@@ -201,10 +201,10 @@ def main(argv: list[str] | None = None) -> NoReturn:
             end_process(code)
         try:
             stdout.flush()
-        except OSError:  # Python would try again at its end, and then end with 120
+        except OSError:  # Python would flush again at its exit, and then exit with 120
             os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
             code = code or ExitCode.RESOURCES
-        if argv is None and "triton" in sys.modules:  # taken down by Python, it lists all that its bindings leak
+        if argv is None and "triton" in sys.modules:  # whose bindings print leaks at a normal exit
             atexit._run_exitfuncs()
             end_process(int(code))
         sys.exit(int(code))
@@ -215,7 +215,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     signal.signal(signal.SIGTERM, _raise_terminated)
     os.environ.update(safe_path_variables())  # for all children: runs, ranks, pools and what torch starts
     stdout = sys.stdout
-    # At its end Python would look for cycles in all that is loaded, which takes a sixth of a report.
+    # At its exit Python would search all loaded objects for cycles, which takes a sixth of a report's time.
     atexit.register(gc.freeze)
     try:
         code = cli.main(args=arguments, prog_name="dlrmbench", standalone_mode=False, obj=state)
@@ -234,8 +234,8 @@ def main(argv: list[str] | None = None) -> NoReturn:
         click.echo("terminated", err=True)
         leave(ExitCode.TERMINATED)
     except SystemExit:
-        # When the reader of our output has gone, click wraps stdout and leaves with 1. No code of a verdict would be
-        # true, and 0 would let a gate in a pipe pass.
+        # When the reader of stdout is gone, click wraps stdout and exits with 1. No verdict's exit code would be
+        # correct, and with 0 a gate in a pipe would pass.
         if sys.stdout is stdout:
             raise
         leave(ExitCode.READER_GONE)

@@ -230,7 +230,7 @@ def spooled_input(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
     with temporary_folder("check") as folder:
         place = folder / STANDARD_INPUT.name
         with place.open("wb") as file:
-            left = MAX_LOG_BYTES + 1  # one more than is read of a log, so that this is said
+            left = MAX_LOG_BYTES + 1  # one byte more than the limit of a log, so that the limit is reported
             while left and (block := sys.stdin.buffer.read(min(left, 1 << 20))):
                 left -= file.write(block)
         yield tuple(place if path == STANDARD_INPUT else path for path in paths)

@@ -71,7 +71,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     if find_data(config.kind).generate is None:
         raise click.UsageError(f"{benchmark}: its data is not generated. {how_to_get(config, benchmark, data_root)}")
     folder = locate_dataset(config, data_root)
-    is_there = _is_ready(folder, config)  # which is said of what nobody can write to as well
+    is_there = _is_ready(folder, config)  # before the lock, since the folder may be read-only
     with nullcontext() if is_there else making_lock(folder, data_root):
         if is_there or _is_ready(folder, config, may_replace=folder != data_root):
             note(f"{config.name} is already there")
@@ -355,7 +355,7 @@ def _is_ready(folder: Path, config: "DataConfig", *, may_replace: bool | None = 
     try:
         open_dataset(folder, config)
     except DatasetError as error:
-        # A folder that the user named may hold another dataset; one that carries this one's digest does not.
+        # A folder that the user named may hold another dataset; a folder named by the digest cannot.
         if may_replace is None:
             return False
         if not may_replace:

@@ -80,7 +80,7 @@ def init(
     for file, suffix in ((path, ".toml"), (model_file, ".py")):
         if file is not None and file.suffix != suffix:
             raise click.UsageError(f"{file}: expected a file name that ends in {suffix}.")
-        if file is not None and os.path.lexists(file):  # also a link that leads nowhere, which would be followed
+        if file is not None and os.path.lexists(file):  # a broken link exists, too: writing would follow it
             raise click.UsageError(f"{file}: is there already. Nothing is overwritten; choose another file.")
     if (
         not (like or kind or columns_file or model_file or name or title or data_of or target or assignments)

@@ -104,7 +104,7 @@ def report(
     """
     from rules.judge.parallel import no_collections
 
-    with no_collections():  # nothing of what is imported goes
+    with no_collections():  # imported objects stay, so collecting garbage would only take time
         from reports.tables.documents import is_document
 
     if output_format == "parquet" or any(is_document(path) for path in paths):
@@ -121,7 +121,7 @@ def report(
     is_printed = str(output) == "-" or (output is None and output_format != "html")
     if not is_printed:
         refuse_folder(output, _DEFAULT_PAGE)
-    with no_collections():  # next to nothing of what is gathered goes before the page is written
+    with no_collections():  # almost all gathered objects stay until the page is written
         from reports.page.content import gather_everything
         from reports.page.report import render_report
         from reports.results.find import find_by_label, with_prices
@@ -146,7 +146,7 @@ def report(
             priced = with_prices(gathered.sets, prices)
             gathered = replace(gathered, results=(*priced, *gathered.measured))
         except InputError as error:
-            # A name on the command line, not a file, is wrong.
+            # The error is in a name on the command line, not in a file.
             raise click.UsageError(str(error)) from None
         text = render_report(
             gathered, output_format=output_format, title=title, baseline=base, order=order, is_brief=is_brief

@@ -98,7 +98,7 @@ def read_meanings(record: type[Any]) -> dict[str, str]:
     for part in reversed(record.__mro__[:-1]):
         try:
             statements = ast.parse(dedent(inspect.getsource(part))).body
-        except (OSError, TypeError):  # a class without Python source, of another package's model
+        except (OSError, TypeError):  # a class without Python source, of a model from another package
             continue
         for definition in statements:
             for attribute, text in pairwise(definition.body if isinstance(definition, ast.ClassDef) else ()):
@@ -149,7 +149,7 @@ def _default(entry: "Field[Any]", hint: Any) -> str | None:
     default = entry.default if entry.default_factory is MISSING else entry.default_factory()
     try:
         convert(default, hint)
-    except ValidationError:  # 0 for what another key decides
+    except ValidationError:  # a placeholder such as 0, where another key determines the value
         return ""
     return "" if default in (None, {}) else json.dumps(default)
 

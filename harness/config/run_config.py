@@ -157,10 +157,10 @@ def resolve(
         check_known(override, tables)
         closed = tables.get("closed", {})
         if section in ("train", "data") and (name or derived_suffix) and closed.get(key, "free") != "free":
-            closed[key] = override.value  # another benchmark, and this is its value
+            closed[key] = override.value  # the run is of another benchmark, which fixes this value
         table = tables.setdefault(section, {})
         if section == "data" and table.get(key) != override.value:
-            table.pop("sha256", None)  # of other data
+            table.pop("sha256", None)  # the digest was that of other data
         table[key] = override.value
         before = f"{sources[override.key]}, " if override != given_override and override.key in sources else ""
         sources[override.key] = before + override.source

@@ -96,7 +96,7 @@ def begin_definition(
             tables["data"].pop("sha256", None)
             tables["data"]["name"] = name if key != "name" else override.value
         if given.key == _SPLIT and given.value != "days" and _NUM_DAYS not in {other.key for other in overrides}:
-            override.value.pop("num_days", None)  # the other definition's days, which no other split has
+            override.value.pop("num_days", None)  # only a split by days has a number of days
     benchmark = parse_benchmark(tables, path)
     data = parse_workload(benchmark, benchmark.sections, model).data
     if data.parameters:
@@ -136,7 +136,7 @@ def _share_data(tables: dict[str, Any], data_of: str) -> None:
 def _take_columns(tables: dict[str, Any], columns: "Guess") -> None:
     """Replace [data] by the user's columns, and choose cadence and batch size by the number of rows."""
     tables["data"] = columns.data
-    for section in find_places("sections"):  # what is asked of the other definition's data
+    for section in find_places("sections"):  # sections of extensions refer to the other definition's data
         tables.pop(section, None)
     for section in _RULES:
         for key in _SIZES & tables.get(section, {}).keys():

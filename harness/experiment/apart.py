@@ -109,5 +109,5 @@ def _answer(work: Callable[[], T]) -> _Answer:
             traceback.print_exception(error)
             return _Answer(error=f"{type(error).__name__}: {error}", exit_code=ExitCode.INTERNAL_ERROR)
         return _Answer(error=message_of(error), exit_code=code, is_usage=isinstance(error, RequestError))
-    except BaseException:  # Ctrl-C or SIGTERM, of which the parent knows
+    except BaseException:  # Ctrl-C or SIGTERM, which the parent receives too
         return _Answer(error="interrupted", exit_code=ExitCode.INTERRUPTED)

@@ -55,7 +55,7 @@ def create(experiment: Experiment) -> Path:
     """
     is_group = find_relation(experiment.relation).is_group
     folder = create_group(experiment) if is_group else _create_alone(experiment)
-    # One of which nothing is compared is not looked for, and in a group a link would be a stray one.
+    # Kinds with a single record are not compared, so nobody looks for the latest; in a group a link would be stray.
     if experiment.kind.max_repetitions is None and group_file(folder.parent) is None:
         link_latest(folder)
     return folder

@@ -80,7 +80,7 @@ class WorkerExecutor:
         else:
             system = self.installation.about.system
             name, framework = system.name, system.fields["framework"]
-        # A name that was given says nothing of the software.
+        # A given system name does not tell the software.
         begun = record.system.fields.get("framework", framework)
         for was, here in ((run_set.system, name), (begun, framework)):
             if was != here:

@@ -33,7 +33,7 @@ def with_weights(request: Request, kind: Kind) -> Request:
     if request.weights is None or kind.weights_key is None:
         return request
     source = f"option {request.spelled('weights')}" if request.typed else "weights"
-    # Whole, since `latest` is about to be another set.
+    # Resolved, since `latest` is about to point to another set.
     kept = Override(key=kind.weights_key, value=str(find_weights(request.weights).resolve()), source=source)
     return replace(request, overrides=(*request.overrides, kept))
 

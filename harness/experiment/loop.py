@@ -68,7 +68,7 @@ def look_again(folder: Path, context: Context) -> tuple[tuple[PreflightCheck, ..
             raise HarnessError(f"{run_set.folder}: {why}", ExitCode.INPUT)
     others = (describe_other_code(run_set.folder, each) for run_set, each in sets)
     other = next(filter(None, others), None) if record.on_other_code == "warn" else None
-    return check_again(folder, sets[0][1]) if sets else (), other  # all were begun alike
+    return check_again(folder, sets[0][1]) if sets else (), other  # all sets began with the same options
 
 
 def _refuse_side(folder: Path) -> None:
@@ -116,7 +116,7 @@ def complete(folder: Path, context: Context = NO_CONTEXT, *, num_runs: int | Non
         events.write("experiment_start", {"name": store.record.name, "relation": store.record.relation})
         took_s = {stage.kind: dict[int, list[float]]() for stage in store.record.stages}
         while True:
-            # All that are made side by side are known before the first of them begins.
+            # All configurations of a batch must be known before its first repetition begins.
             while rule is not None and len(slots) > 1 and len(store.record.configurations) % len(slots):
                 more = rule.extend(_state_of(store))
                 if not isinstance(more, Mapping):
@@ -178,7 +178,7 @@ def _complete_stage(
         if store.is_left_out(step):
             continue
         left = [later.configuration for _, later in steps[position:] if not store.is_left_out(later)]
-        if planned is not None:  # of configurations that are yet to be added, and of its end
+        if planned is not None:  # configurations that are yet to be added, and the repetitions of `end`
             left += [_UNKNOWN] * (planned - number + relation.num_at_end)
         if store.path is not None:
             watcher.on_step(_describe(store, stage, number, total, step, estimate_left_s(took_s, left)))
@@ -378,13 +378,13 @@ def perform(repetition: Repetition, executor: WorkerExecutor, progress: ShownPro
         watch, started_s = LoadWatch(), time.monotonic()
         end = executor.run(repetition, folder, on_event)
         beside = UNSET if slot is None else slot.count_beside(started_s)
-        with suppress(OSError):  # what was measured counts without it
+        with suppress(OSError):  # the measurement counts without the load
             write_record(folder / LOAD_FILE, structs.replace(watch.end(), beside=beside))
     except BaseException as error:
         kept = keeper.close(index, folder, error, repetition.resume)
         progress.finish("not begun: --prepare failed" if isinstance(error, HookError) else kept.words)
         events.write("repetition_end", {"outcome": "failed", "reason": str(error) or type(error).__name__})
-        with suppress(HookError):  # what it says is on record, and the error is why
+        with suppress(HookError):  # its output is recorded, and the first error is the one to raise
             hooks.run("cleanup", folder, partial(events.write, "cleanup"))
         raise
     outcome = keeper.close(index, folder, end, repetition.resume)

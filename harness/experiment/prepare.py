@@ -122,7 +122,7 @@ def _settle(
         return autotune(in_bf16, prepared, known=known, quiet=request.quiet).choice if is_timed else None
 
     config, why = settle_precision(config, find_choice)
-    if why is not None and request.run_index is None:  # each of several ranks would say it
+    if why is not None and request.run_index is None:  # else each of several ranks would print it
         StatusLine(quiet=request.quiet).finish(f"precision: {why}")
     return config, replace(prepared, precision=why)
 

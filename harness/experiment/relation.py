@@ -91,7 +91,7 @@ class Relation(ABC):
 
     def end(self, folder: Path, context: Context) -> None:
         """Do the remaining work after all repetitions. Raises HarnessError where that fails."""
-        return  # with most, nothing
+        return  # most relations have nothing left to do
 
     @abstractmethod
     def write_pages(self, folder: Path) -> None:

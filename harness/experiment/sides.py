@@ -64,7 +64,7 @@ def open_source(request: Request, asked: Kind | None) -> Source:
     _refuse_other_definition(run_set, record, parse_benchmark(read_toml(run_set.definition), run_set.definition))
     refuse_outside_code(folder, given_code(request), _again)
     _refuse_unsaid_hooks(folder, request, record)
-    source = read_source(folder)  # only now: to parse it may be to import its code
+    source = read_source(folder)  # only now, since parsing may import its code
     if request.division not in (None, record.division):
         raise HarnessError(
             f"--division is {request.division}, and {folder} is of the {record.division} division: results of two "

@@ -48,7 +48,7 @@ class Store:
         places = [place for place in self.sets if self.record.configurations[place].failure is None]
         planned = enumerate(find_order(stage.order)(places, stage.repetitions), start=1)
         keepers = {place: self.keeper(stage, place) for place in places}
-        # Of members that are added one by one, the plan has no longer those that failed.
+        # Where configurations are added one by one, the plan no longer has the failed ones.
         is_added = find_relation(self.record.relation).num_planned(self.record) is not None
         return [
             (step.configuration + 1 if is_added else number, step)
@@ -68,7 +68,7 @@ class Store:
         else:
             run_set = self.sets[configuration][0]
             with locked(run_set):
-                self.sets[configuration] = open_run_set(run_set.folder)  # as it is now that nobody else writes it
+                self.sets[configuration] = open_run_set(run_set.folder)  # read again under the lock
                 refuse_inconsistent(*self.sets[configuration], self.record)
                 yield
 
@@ -284,7 +284,7 @@ def hold(folder: Path) -> Iterator[Store]:
     if path is None:
         run_set, _ = open_run_set(folder)
         with locked(run_set):
-            record = open_run_set(folder)[1]  # as it is now that nobody else writes it
+            record = open_run_set(folder)[1]  # read again under the lock
             alone = experiment_of(folder, record)
             refuse_inconsistent(run_set, record, alone)
             yield Store(folder=folder, record=alone, path=None, sets={0: (run_set, record)})

@@ -58,7 +58,7 @@ def open_regular(path: Path, flags: int, what: str) -> int:
     refuse_irregular(path, what)
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     found, problem = os.fstat(descriptor), ""
-    if not stat.S_ISREG(found.st_mode):  # it has just been put there
+    if not stat.S_ISREG(found.st_mode):  # it was replaced since the check
         problem = f"is no regular file, expected {what}. Remove it."
     elif flags & (os.O_WRONLY | os.O_RDWR) and found.st_nlink > 1:
         problem = f"is a hard link: what is written there changes another file. Put a copy in its place ({what})."

@@ -87,7 +87,7 @@ class StatusLine:
         assert self._stream is not None
         if self._live is None:
             self._live = _start_live(self._stream)
-        width = self.columns - 1  # a terminal that is filled goes on in the next row
+        width = self.columns - 1  # a full row would wrap to the next one
         self._live.console.width = width
         self._live.update(_table_of(rows, width), refresh=True)
 

@@ -135,7 +135,7 @@ def finish_batches(
     num_parts = np.array([len(of_query) for of_query in parts])
     first_part = np.cumsum(num_parts) - num_parts
     owners = np.repeat(np.arange(len(items)), num_parts)
-    # Parts of a query are calls of their own, which are not all slow because one is.
+    # Each part of a query is a call of its own, with a factor of its own.
     slower = factors[(owners + np.arange(len(owners)) - first_part[owners]) % len(factors)].tolist()
     arrived = arrivals_s[owners].tolist()
     ends = np.concatenate(([0], np.cumsum([size for of_query in parts for size in of_query]))).tolist()
@@ -151,7 +151,7 @@ def finish_batches(
         fitting = min(fitting, before_siblings[sibling])
         ready_s = max(free_s[0], arrived[first])
         begin_s = max(ready_s, arrived[first] + workers.wait_s)
-        # Full with its last part, or known to be full when the next one comes, which does not fit.
+        # The call is full with its last part, or when the next part arrives that does not fit.
         is_full = ends[fitting] - ends[first] == workers.max_items
         known_full = fitting - 1 if is_full else fitting
         if known_full < number:

@@ -159,7 +159,7 @@ class Heartbeat:
         now_s, meeting = time.monotonic(), self._meeting
         code = int(ExitCode.RESOURCES)
         if (held_up_s := self._longest_hold_up_s()) > self._lost_after_s:
-            # Then the others have ended, and their silence is no news.
+            # Then the other ranks have given up on this one, and their silence tells nothing.
             return End(
                 rank=meeting.rank, reason=f"rank {meeting.rank} itself did not run for {held_up_s:.0f} s", code=code
             )
@@ -218,7 +218,7 @@ class Heartbeat:
             end = self._within(_GONE_AFTER_S, lambda: self._publish(own)) or own
         if self.on_end is not None:
             self.on_end(end.reason, end.code)
-        # Rank 0 may be stopped, or wait for this rank's note: one that is blocked is no reason to stay.
+        # Rank 0 may be stopped, or wait for this rank's note: do not wait long for a blocked rank.
         self._within(_GONE_AFTER_S if end.rank == 0 != self._meeting.rank else _SETTLE_S, lambda: self._settle(end))
         return end
 

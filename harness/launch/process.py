@@ -150,11 +150,11 @@ def _start(
     assert process.stdin is not None
     if slot is not None:
         try:
-            slot.pin(process.pid)  # before it is told what to start
+            slot.pin(process.pid)  # before it gets its command
         except BaseException:
             stop_process(process)
             raise
-    with suppress(BrokenPipeError):  # its end says more
+    with suppress(BrokenPipeError):  # the exit code tells more
         process.stdin.write(f"{json.dumps(asked)}\n".encode())
         process.stdin.flush()
     return process
@@ -193,9 +193,9 @@ class _PrintedFile:
 
 def remove_empty_cache(environ: Mapping[str, str]) -> None:
     """Remove torch's folder for compiled code where it is empty."""
-    with suppress(OSError, KeyError):  # it is not there, or holds something; or this user has no name
+    with suppress(OSError, KeyError):  # the folder is missing or not empty; or the user has no name
         if "TORCHINDUCTOR_CACHE_DIR" not in environ:
-            user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())  # as torch names it
+            user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())  # the name that torch uses
             (Path(tempfile.gettempdir()) / f"torchinductor_{user}").rmdir()
 
 

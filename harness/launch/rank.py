@@ -55,7 +55,7 @@ def main(spec_path: str) -> int:
     try:
         return explain_and_end(lambda: run_rank(path))
     except BaseException:
-        # Python's own way out would meet torch's threads, which may abort the process when another rank is gone.
+        # At Python's normal exit torch's threads may abort the process when another rank is gone.
         traceback.print_exc()
         return ExitCode.INTERNAL_ERROR
 

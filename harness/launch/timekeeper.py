@@ -69,7 +69,7 @@ class RunClock:
     def see(self, name: str, seen: Arrival) -> None:
         """Register the arrival of an event."""
         if name == STARTED and self._wall_s is None:
-            # Once, as the clock of the log does: that the calendar is set later bends neither.
+            # Read once, like the log's clock, so that a later change of the system's time affects neither.
             self._wall_s = time.time() - time.monotonic()
         if name == RUN_STOP or name not in self._seen:
             self._seen[name] = seen
@@ -172,7 +172,7 @@ class _Keeper:
                 self._empty_s = asked_s
             if 0 in readable and not os.read(0, 4096):
                 watched.discard(0)
-                self._leave()  # whoever asked is gone
+                self._leave()  # the parent is gone
             if writable:
                 self._hand_on()
             if self._from in readable and self._read():

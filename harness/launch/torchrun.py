@@ -36,7 +36,7 @@ def main(num_ranks: int, spec_path: str) -> int:
         max_restarts=0,
         monitor_interval=0.1,
         start_method="spawn",
-        logs_specs=DefaultLogsSpecs(log_dir=os.devnull),  # ranks have files of their own; else a folder stays in /tmp
+        logs_specs=DefaultLogsSpecs(log_dir=os.devnull),  # the default leaves a folder in /tmp
     )
     try:
         elastic_launch(config, sys.executable)("-P", "-m", "harness.launch.rank", spec_path)

@@ -34,9 +34,9 @@ def ensure_dataset(
     """
     folder, spec = locate_dataset(data, root), find_data(data.kind)
     if spec.is_in_memory:
-        return folder  # made by whoever reads it
+        return folder  # its reader generates it
     if spec.generate is not None:
-        if is_generated(data, folder):  # looked at first, as one that is there may be where nobody can write
+        if is_generated(data, folder):  # checked before the lock, since an existing dataset may be read-only
             with making_lock(folder, root):
                 if is_generated(data, folder):
                     generate_dataset(folder, data, num_threads=num_threads, on_progress=on_progress)

@@ -137,7 +137,7 @@ class RunSet:
                 previous := found.get("previous_sha256"), str
             ):
                 next_of.setdefault(previous, []).append(digest_record(other.read_bytes()))
-        # A crash may have come after a record was linked and before the file said so.
+        # A crash may have happened between linking a record and updating the file.
         link = follow(read_link(last), next_of)
         content = read_json(path)
         if content.get("previous_sha256") is None:

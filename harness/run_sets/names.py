@@ -46,7 +46,7 @@ def find_named(name: str, results: Path) -> list[Path]:
     """Return the sets and sweeps in `results` of that name, in order; a folder's own name matches only that
     folder."""
     folder = results / name
-    with suppress(PermissionError):  # a path inside a folder that may not be read is no name
+    with suppress(PermissionError):  # a path inside an unreadable folder is no name
         if name and ".." not in Path(name).parts and folder.exists():
             return [results / folder.readlink() if folder.is_symlink() else folder]
     return [path for path in sets_of(results) if name in names_of(path)]
@@ -57,7 +57,7 @@ def led_to(word: str, *results: Path) -> str:
     to, since the link may change before the word is read again. Paths come first, then names in `results`."""
     for name in filter(None, (word, word.rpartition(":")[0])):
         for path in (Path(name), *(folder / name for folder in results)):
-            with suppress(OSError):  # what cannot be read is no link that we know
+            with suppress(OSError):  # an unreadable path is not known to be a link
                 for link in (path, *(above for above in path.parents if above.name == LATEST)):
                     if link.is_symlink():
                         return f"{link.parent / link.readlink() / path.relative_to(link)}{word[len(name) :]}"
@@ -95,7 +95,7 @@ def _is_missing(path: Path) -> bool:
     except FileNotFoundError:
         return True
     except OSError:
-        pass  # which says more than that it is missing
+        pass  # the path exists in some form, or its error is reported by its reader
     return False
 
 

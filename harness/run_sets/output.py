@@ -13,7 +13,7 @@ def refuse_output(output: Path) -> None:
             place.lstat()
         except FileNotFoundError:
             continue
-        if not stat.S_ISDIR(place.stat().st_mode):  # a link that leads nowhere, or to itself, is an error of its own
+        if not stat.S_ISDIR(place.stat().st_mode):  # `stat` raises for a broken link, or a loop of links
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place))
         if not os.access(place, os.W_OK | os.X_OK):
             number = errno.EROFS if os.statvfs(place).f_flag & os.ST_RDONLY else errno.EACCES

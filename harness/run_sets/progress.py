@@ -97,9 +97,9 @@ class RunProgress:
 
     def _show(self, doing: str) -> None:
         elapsed_s, share = self._clock() - self._started_s, min(1.0, self._samples / self._max_samples)
-        quality = "-" if self._quality is None else f"{self._quality:.5f}"  # four digits round a miss to the target
+        quality = "-" if self._quality is None else f"{self._quality:.5f}"  # four digits could hide a narrow miss
         trained_s = self._clock() - self._trained_s
-        rest_s = trained_s / share - trained_s if share else None  # by the mean rate: that of a moment may be any
+        rest_s = trained_s / share - trained_s if share else None  # from the mean rate, which is steadier
         usual = self._outlook.share(elapsed_s)
         if usual is not None and self._outlook.usual_s is not None:
             left = f"{rough_duration(max(self._outlook.usual_s - elapsed_s, 0.0))} left"

@@ -51,7 +51,7 @@ def describe_code() -> "CodeRecord":
 
     The first call may start git, so ranks make it before they join.
     """
-    from rules.records.measure import CodeRecord  # here, since --help asks this module too and needs no records
+    from rules.records.measure import CodeRecord  # imported late: --help imports this module and needs no records
 
     return CodeRecord(sha256=code_sha256(), **describe_commit())
 

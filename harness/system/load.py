@@ -104,7 +104,7 @@ def _read_own_s() -> float | None:
     except (psutil.Error, OSError):
         return None
     for child in children:
-        with suppress(psutil.Error, OSError):  # it has ended: its parent has its time
+        with suppress(psutil.Error, OSError):  # a process that has ended: its parent has its time
             all_s += sum(child.cpu_times()[:4])
     return float(all_s)
 

@@ -46,7 +46,7 @@ class PowerCommand(threading.Thread):
         The first and the last reading extend to the ends. None where `problem` has the reason.
         """
         self.end()
-        self.join(1.0)  # longer only where what has left the group still holds its output
+        self.join(1.0)  # longer only where a process outside the group still holds the output
         if not self._readings:
             self.problem = self.problem or "no reading came before the end."
         if self.problem:

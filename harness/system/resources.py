@@ -58,7 +58,7 @@ def peak_rss_bytes() -> int:
 
 def read_resources(root: Path = ROOT) -> Resources:
     """Read all resources once, within a few milliseconds. `root` is the folder of /proc and /sys."""
-    import psutil  # here, since the command line asks this module before it knows what for
+    import psutil  # imported late: every command imports this module, few read resources
 
     cpus = affinity_cpus()
     quota = quota_cores(root)

@@ -26,7 +26,7 @@ def find_startup_files() -> tuple[StartupFile, ...]:
     site)."""
     found = []
     for name in _MODULES:
-        # A module that is there without a file was made by one that is.
+        # A module without a file was made by another start-up file.
         if (module := sys.modules.get(name)) is not None:
             found.append(_describe(name, Path(getattr(module, "__file__", None) or f"<{name}>")))
     return tuple(found) + tuple(_describe("pth", path) for path in _find_pth_files())

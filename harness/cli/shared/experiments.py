@@ -40,7 +40,7 @@ def start_and_show(request: "Request", *, form: str) -> None:
     from harness.experiment.prepare import prepare
 
     if request.run_index is not None:
-        # That another rank is gone is an error in one line; torch's warnings of it would be pages.
+        # A lost rank is reported in one line; torch's warnings about it would fill pages.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         from harness.experiment.launched import run_in_world  # a rank trains in this process, with torch
 
@@ -177,7 +177,7 @@ def complete_and_show(
     record = read(folder)
     watcher = Watcher(quiet=True, on_lost_energy=_warn_of_energy)
     if not quiet:
-        # What is left of a run on a terminal is the row in which it ended, which says whose it was.
+        # On a terminal a run leaves the row in which it ended, which has its label.
         is_said_at_its_end = find_kind(record.kind).keeper == "logs" and StatusLine().is_terminal
         watcher = Watcher(
             on_step=partial(_say_step, is_said_at_its_end=is_said_at_its_end),
@@ -185,7 +185,7 @@ def complete_and_show(
             on_lost_energy=_warn_of_energy,
             on_growth=lambda number: note(f"not precise enough yet: run {number - 1} is added"),
         )
-        if find_kind(record.kind).keeper == "records":  # of runs, progress says each
+        if find_kind(record.kind).keeper == "records":  # for runs, the progress display shows each
             watcher = replace(watcher, on_begin=_say_kept)
     context = replace(context, watcher=watcher)
     try:

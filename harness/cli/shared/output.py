@@ -72,11 +72,11 @@ def show_json(content: "Mapping[str, Any] | msgspec.Struct") -> None:
     """Print a JSON document from plain values or a record."""
     import msgspec
 
-    # Indented apart: with an indent, json writes in Python, which took half the time of a large check.
+    # Indented separately: with an indent, json uses its Python encoder, which took half the time of a large check.
     text = json.dumps(msgspec.to_builtins(content), allow_nan=False)
     try:
         click.echo(msgspec.json.format(text, indent=2))
-    except msgspec.DecodeError:  # half of a pair of surrogates, as in the name of a file that is not UTF-8
+    except msgspec.DecodeError:  # an unpaired surrogate, as in a file name that is not UTF-8
         click.echo(json.dumps(json.loads(text), indent=2))
 
 

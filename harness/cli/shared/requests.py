@@ -40,7 +40,7 @@ KINDS = "kinds"
 _TYPES: Mapping[str, Mapping[str, Any]] = {
     "count": {"type": RUNS},
     "index": {"type": click.IntRange(min=0, max=MAX_RUNS - 1)},
-    "seed": {"type": click.IntRange(min=0, max=2**31 - 1)},  # as they are drawn
+    "seed": {"type": click.IntRange(min=0, max=2**31 - 1)},  # the range of drawn seeds
     "seconds": {"type": FiniteRange(min=0, min_open=True)},
     "fraction": {"type": fraction},
     "path": {"type": click.Path(path_type=Path)},
@@ -133,7 +133,7 @@ def _lasting_words(words: Sequence[str], output: Path | None) -> list[str]:
     lasting = list(words)
     for at, word in enumerate(words):
         option, equals, value = word.partition("=") if word.startswith("--") else (words[at - 1], "", word)
-        if at and value and names_set.get(option, not equals):  # what no option takes is an argument
+        if at and value and names_set.get(option, not equals):  # a word that is no option's value is an argument
             lasting[at] = f"{option if equals else ''}{equals}{led_to(value, *places)}"
     return lasting
 

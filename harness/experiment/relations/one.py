@@ -88,7 +88,7 @@ def ranks_of_world(request: Request, kind: Kind) -> int | None:
     size = world_size(os.environ)
     if size is None:
         raise RequestError("--run-index is for a process that torchrun or srun started: no WORLD_SIZE is set.")
-    # Its words, with their stack traces, are about what our own messages name. Read when torch is first imported.
+    # torch's messages, with stack traces, repeat our own. The variable is read when torch is first imported.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     return size
 

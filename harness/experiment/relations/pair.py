@@ -26,7 +26,7 @@ class Pair(Relation):
         source = open_source(request, kind if request.kinds else None)
         kind, base = source.kind, source.config
         new = resolve_beside(request, source)
-        for config in (base, new) if request.python is None else (new,):  # the other one is asked itself
+        for config in (base, new) if request.python is None else (new,):  # the base is checked by its own
             kind.check(config.workload)
         record = source.record
         return Experiment(
