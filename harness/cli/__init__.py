@@ -21,7 +21,7 @@ from rules.extensions import Verb, find_places, load_place, with_extensions
 
 CORE_COMMANDS: Mapping[str, Verb] = {
     "run": Verb("harness.cli.run:run", "Train to the quality target, several times; check and report.", "Run", True),
-    "versus": Verb("harness.cli.run:versus", "Measure a set again beside a change of it, alternately.", "Run", True),
+    "versus": Verb("harness.cli.run:versus", "Measure a set and a change of it alternately; compare.", "Run", True),
     "resume": Verb("harness.cli.run:resume", "Complete an interrupted set of runs, a sweep or a pair.", "Run"),
     "sweep": Verb("harness.cli.sweep:sweep", "Run every combination of settings, interleaved.", "Run", True),
     "check": Verb(
@@ -31,24 +31,24 @@ CORE_COMMANDS: Mapping[str, Verb] = {
         "harness.cli.check:score", "Score result directories: Olympic mean and its factors.", "Judge and show"
     ),
     "compare": Verb(
-        "harness.cli.compare:compare", "Compare results that are there, with verdicts.", "Judge and show", True
+        "harness.cli.compare:compare", "Compare existing results, with verdicts.", "Judge and show", True
     ),
     "diff": Verb("harness.cli.compare:diff", "Show what differs between two results.", "Judge and show"),
     "report": Verb(
         "harness.cli.report:report", "Render results as one self-contained HTML page.", "Judge and show", True
     ),
     "profile": Verb(
-        "harness.cli.profile:profile", "Say where a step's time goes, and how far from the limit.", "Look", True
+        "harness.cli.profile:profile", "Show where a step's time goes, and how far from the limits.", "Look", True
     ),
     "plan": Verb(
-        "harness.cli.plan:plan", "Say what a run would do, need and break, from a few timed steps.", "Plan and model"
+        "harness.cli.plan:plan", "Estimate a run's time and needs, and the rules it would break.", "Plan and model"
     ),
     "list": Verb("harness.cli.inspect:list_", "List the benchmarks.", "Look"),
     "show": Verb("harness.cli.inspect:show_", "Show one benchmark's definition.", "Look"),
-    "init": Verb("harness.cli.init:init", "Begin a definition, or a model, of your own.", "Data", True),
+    "init": Verb("harness.cli.init:init", "Write a definition, or a model, of your own.", "Data", True),
     "system": Verb("harness.cli.inspect:system", "Describe this system in MLPerf's 33 fields.", "Look"),
     "doctor": Verb(
-        "harness.cli.inspect:doctor", "Check what disturbs measurements here; change nothing.", "Look", True
+        "harness.cli.inspect:doctor", "Find sources of noise on this system; change nothing.", "Look", True
     ),
     "schema": Verb(
         "harness.cli.schema:schema", "Print JSON Schemas of files and documents; reference pages.", "Look"
@@ -62,13 +62,14 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     heading: tuple(name for name, verb in COMMANDS.items() if verb.heading == heading) for heading in HEADINGS
 }
 EXAMPLES = (
-    "dlrmbench run                                       # dlrm_small, to a page",
+    "dlrmbench run                                       # train dlrm_small",
     "dlrmbench versus latest --implementation optimized  # is that faster?",
 )
 ENDING = """Results go to ./results (-o, or DLRMBENCH_OUTPUT), datasets to ./data.
 
-Exit codes: 0 done, 1 internal error, 2 usage, 3 rules violated, 4 target not reached, 5 regression, 6 environment,
-7 inconclusive, 8 bad input, 9 memory or disk, 124 timeout, 130 Ctrl-C, 141 reader gone, 143 SIGTERM."""
+Exit codes: 0 done, 1 internal error, 2 command line, 3 rules violated, 4 target not reached, 5 regression,
+6 environment, 7 inconclusive, 8 bad input, 9 memory or disk, 124 timeout, 130 Ctrl-C, 141 reader gone,
+143 SIGTERM."""
 
 
 class LazyGroup(click.Group):

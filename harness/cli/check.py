@@ -56,14 +56,14 @@ def _explained() -> Iterator[str]:
     *FORMS,
     "sarif",
     "junit",
-    text="Output form; sarif and junit are what code hosts and build servers read.",
+    text="Output form; sarif is for code hosts, junit for build servers.",
 )
 @NO_SECOND_OPINION
 @click.option(
     "--explain",
     metavar="CODE",
     shell_complete=completing(_explained),
-    help="Explain one rule instead, such as QU102; or list those of a family, such as QU, or all.",
+    help="Explain one rule instead, such as QU102; or list the rules of a family, such as QU, or all.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show every finding and every part instead of the worst.")
 @click.option(
@@ -71,7 +71,7 @@ def _explained() -> Iterator[str]:
     type=click.Choice(["error", "warning"]),
     default="error",
     show_default=True,
-    help="The mildest finding that makes the exit code 3.",
+    help="Mildest finding that makes the exit code 3.",
 )
 def check(
     paths: tuple[Path, ...],
@@ -85,11 +85,11 @@ def check(
 ) -> int:
     """Judge logs, result directories, submissions and whole rounds against the rules.
 
-    PATH is a log, a result directory, an organisation's submission, a round of submissions, any directory above
-    some of these, or - for a log from standard input. Exit code 3 when a rule is broken, by an empty log too;
-    warnings (without --fail-on warning) and a set that is not yet complete leave it 0. In a submission an incomplete
-    set is an error. Logs of other names and run sets without a finished run are mentioned and not judged; so are
-    MLPerf's other benchmarks, with exit code 8 where there is nothing else.
+    PATH is a log, a result directory, an organisation's submission, a round of submissions, any directory above some
+    of these, or - for a log from standard input. The exit code is 3 when a rule is broken, also for an empty log;
+    warnings (without --fail-on warning) and incomplete sets leave it 0, but in a submission an incomplete set is an
+    error. Logs with other names and run sets without a finished run are listed and not judged; so are MLPerf's other
+    benchmarks, with exit code 8 where there is nothing else.
     """
     from harness.system.resources import usable_cores
     from reports.views.verdict import MAX_PLACES, explain_rule, rules_table, verdict_blocks, verdicts_csv
@@ -148,14 +148,14 @@ def check(
 @click.argument("paths", metavar="DIR...", nargs=-1, required=True, type=ResultPath())
 @DEFINITION
 @RULESET
-@form_option("table", "json", "csv", "published", *FORMS, text="published: facts of rounds, for --with published.")
+@form_option("table", "json", "csv", "published", *FORMS, text="published: table for --with published.")
 @click.option("--require-score", is_flag=True, help="Exit code 7 when a set has no score.")
 @click.option("--require-valid", is_flag=True, help="Exit code 3 when a set breaks a rule; 7 when it is incomplete.")
 @click.option(
     "--price-per-hour",
     type=FiniteRange(min=0, min_open=True),
     metavar="PRICE",
-    help="Of the system, in any currency: adds the cost to train, derived from the Olympic mean.",
+    help="Price of the system in any currency: adds the cost to train, derived from the Olympic mean.",
 )
 def score(
     paths: tuple[Path, ...],
@@ -169,7 +169,7 @@ def score(
     """Score result directories: Olympic mean of the times to train, its interval and its factors.
 
     DIR is a result directory or any directory above some. Nothing is written; scaling.json is not read. A set that
-    breaks rules has a score too: --require-valid makes a gate of both.
+    breaks rules has a score, too; --require-valid turns both into exit codes.
     """
     from reports.parts.score import score_sets
     from reports.tables.scores import ScoreDocument

@@ -40,29 +40,29 @@ def confidence_level(text: str) -> float:
 @click.option(
     "--min-effect",
     type=effect,
-    help="Smallest difference of interest, as 3%, .03 or .001auc.  [default: 3% of times, 0.001auc of quality]",
+    help="Smallest effect of interest, such as 3%, .03 or .001auc.  [default: 3% of times, 0.001auc of quality]",
 )
 @click.option(
     "--confidence",
     type=confidence_level,
     default="95%",
     show_default=True,
-    help="Of the intervals and of the verdicts.",
+    help="Confidence of the intervals and verdicts.",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(["regression", "inconclusive", "never"]),
     default="never",
     show_default=True,
-    help="regression: exit 3 when the rules reject a set, 5 when new is slower or worse, 7 when that by --min-effect "
-    "or more is not excluded (one-sided, at --confidence). inconclusive: also exit 7 without a verdict.",
+    help="regression: exit 3 when the rules reject a set, 5 when new is slower or worse, 7 when a loss of "
+    "--min-effect or more is not ruled out (one-sided, at --confidence). inconclusive: also 7 without a verdict.",
 )
 @click.option(
     "--repeated",
     multiple=True,
     type=ResultPath(),
     help="At least three sets of one configuration, or their folder, which show how far this system drifts between "
-    "sets; may be given again.  [default: those beside BASE and NEW]",
+    "sets; repeatable.  [default: those beside BASE and NEW]",
 )
 @RULESET
 @form_option("table", "json", "csv", *FORMS)
@@ -80,24 +80,24 @@ def compare(
 ) -> int:
     """Compare each NEW with BASE: time to train and its factors, with intervals, causes and verdicts.
 
-    BASE and NEW are directories of results of anyone's, measurements of 'run --throughput' or '--quality', names of
-    sets in the results folder, or files of 'report --format json' (FILE:NAME is one of several). NEW may be
-    several. Verdicts are 'faster', 'slower', 'below the smallest effect' (a difference that is certainly smaller),
-    'no difference shown' and 'inconclusive'; quality is compared by differences of AUC, or of what else a benchmark
-    measures, and is 'better' or 'worse'. A regression is a slower time to train, or an inconclusive one with a slower
-    factor while neither convergence nor throughput is faster, or a worse quality. Runs that share seeds are compared
-    in pairs; where each pair converges after as many samples, it is 'identical'.
+    BASE and NEW are result directories of any origin, measurements of 'run --throughput' or '--quality', names of
+    sets in the results folder, or files of 'report --format json' (FILE:NAME is one of several). NEW may be several.
+    Verdicts are 'faster', 'slower', 'below the smallest effect' (a difference that is certainly smaller), 'no
+    difference shown' and 'inconclusive'; quality is compared by differences of AUC, or of a benchmark's other metric,
+    and is 'better' or 'worse'. A regression is a slower time to train, or an inconclusive one with a slower factor
+    while neither convergence nor throughput is faster, or a worse quality. Runs that share seeds are compared in
+    pairs; where each pair converges after equally many samples, convergence is 'identical'.
 
-    Systems drift. Of sets that were measured one after the other, a difference in speed or time counts where it
-    exceeds what drift may do between sets: by at least three sets of one configuration and code that repeat each
-    other before and after both (those beside BASE and NEW, or --repeated), at least 5 %; else 20 % is assumed.
-    'dlrmbench run --beside BASE' measures two sets in turns, which shows far smaller differences. An interval holds
-    inside one system only. A reference system (--with) was measured elsewhere and before.
+    Systems drift. Between sets that were measured one after the other, a difference in speed or time counts only
+    where it exceeds the possible drift: at least 5 %, estimated from at least three sets of one configuration and
+    code that repeat each other before and after both (those beside BASE and NEW, or --repeated); without such sets 20
+    % is assumed. 'dlrmbench versus BASE' measures two sets alternately (A/B), which detects far smaller differences.
+    An interval holds for one system only. A reference system (--with) was measured elsewhere and before.
 
-    --fail-on regression ends with 0 only where NEW is shown to be less than --min-effect slower or worse, if at all.
-    It is 3 where the rules reject NEW or BASE: their numbers show nothing. Else it is 5 or 7, and stderr says how
-    many pairs in turns should tell. Sets measured one after the other never pass where 20 % is assumed for drift, nor
-    where the drift that their repeats show is wider than --min-effect.
+    --fail-on regression ends with 0 only where NEW is shown not to be slower or worse by --min-effect or more. The
+    exit code is 3 where the rules reject NEW or BASE, since their numbers then show nothing. Otherwise it is 5 or 7,
+    and stderr says how many pairs, measured alternately, should decide. Sets measured one after the other never pass
+    where 20 % is assumed for drift, nor where the drift of their repeats is larger than --min-effect.
 
     Times are geometric means, a score is an Olympic mean. Other benchmarks, targets, datasets and divisions are
     refused (exit 2).
@@ -142,7 +142,7 @@ def compare(
     if refused := refused_words(comparisons):
         raise HarnessError(refused, ExitCode.USAGE)
     for command in more_runs((base, *news), comparisons):
-        click.echo(f"more runs, to be looked at once, when all are made: {command}", err=True)
+        click.echo(f"more runs should decide (look at the result once, when all are made): {command}", err=True)
     return ExitCode.DONE if fail_on == "never" else _gate(comparisons, fail_on)
 
 
@@ -186,7 +186,8 @@ def _why_not_excluded(comparison: "Comparison") -> str:
     drift, better = comparison.drift, comparison.measure_better
     number, *others = comparison.pairs_to_tell or (None,)
     text += f": they were measured one after the other, and {drift}." if drift else "."
-    text += f" {'More than 1,000' if number is None else f'About {number:,}'} pairs in turns should tell, if "
+    pairs = "More than 1,000" if number is None else f"About {number:,}"
+    text += f" {pairs} pairs measured alternately should decide, if "
     text += "the two are alike" if drift else "it is as measured; look once, when all are made"
     fewer = [other for other in others if other is not None and (number is None or other < number)]
     text += f", and about {fewer[0]:,} where equal seeds converge alike" if fewer else ""
@@ -235,15 +236,15 @@ def _effect_on(side: "Result", value: float, unit: str | None) -> float:
 @verb("dlrmbench diff base latest", "dlrmbench diff latest/base latest/new --verbose")
 @click.argument("a", metavar="A", type=ResultPath())
 @click.argument("b", metavar="B", type=ResultPath())
-@click.option("-v", "--verbose", is_flag=True, help="List what is identical, too.")
+@click.option("-v", "--verbose", is_flag=True, help="List identical values, too.")
 @RULESET
-@form_option("table", "json", *FORMS, text="Output form; json has everything.")
+@form_option("table", "json", *FORMS, text="Output form; json has all details.")
 def diff(a: Path, b: Path, verbose: bool, ruleset: str | None, form: str) -> int:
-    """Show what differs between two results: settings, software, system, and what the logs say of them.
+    """Show the differences between two results: settings, software, system, and the contents of their logs.
 
-    A and B are a run set or measurement of this harness or its name, a result directory of anyone's, a log, or a file
-    of 'report --format json' (FILE:NAME is one of several). Every
-    value comes with its source: the definition, a file, an option, the log's line.
+    A and B are run sets or measurements of dlrmbench or their names, result directories of any origin, logs, or files
+    of 'report --format json' (FILE:NAME is one of several). Every value has its source: the definition, a file, an
+    option, a line of the log.
     """
     from harness.run_sets.names import refuse_missing
     from reports.comparison.difference import describe, find_difference

@@ -56,10 +56,10 @@ def data() -> None:
 @DATA
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores allowed]")
 def generate(benchmark: str, data_root: Path | None, threads: int | None) -> None:
-    """Generate BENCHMARK's click log, unless it is there.
+    """Generate BENCHMARK's click log, unless it exists.
 
-    The bytes are the same on every machine and with any number of threads; where the definition pins their
-    sha256, they are held against it. Prints the dataset's folder.
+    The bytes are the same on every machine and with any number of threads; where the definition has their sha256,
+    they are checked against it. Prints the dataset's folder.
     """
     from harness.config.catalog import load_data
     from harness.run_sets.dataset import how_to_get, making_lock
@@ -134,11 +134,11 @@ def prepare(
     quiet: bool,
     **limits: Any,
 ) -> None:
-    """Make BENCHMARK's dataset from files of yours.
+    """Make BENCHMARK's dataset from your own files.
 
     BENCHMARK is a shipped name such as dlrm_kaggle, or your own definition's TOML file: with data.kind = "criteo" for
-    text in Criteo's form, "columns" for CSV, JSON lines or Parquet ('dlrmbench init mine.toml --from-columns FILE'
-    begins one).
+    text in Criteo's format, "columns" for CSV, JSON lines or Parquet ('dlrmbench init mine.toml --from-columns FILE'
+    writes such a definition).
     """
     from harness.config.catalog import load_data
     from harness.run_sets.dataset import making_lock
@@ -197,8 +197,8 @@ def prepare(
     else:
         means = [f"mean {mean:.4g} {split}" for split, mean in prepared.positives.items()]
         click.echo(
-            f"labels   soft: {', '.join(means)}; ranked by themselves (first rows of evaluation) their ROC AUC is "
-            f"{prepared.soft.best_auc:.4f}, which no model passes there"
+            f"labels   soft: {', '.join(means)}; ranked by themselves, the first evaluation rows have a ROC AUC of "
+            f"{prepared.soft.best_auc:.4f}, the highest that a model can reach there"
         )
     for name in prepared.malformed:
         click.echo(f"left out {name}")
@@ -217,8 +217,8 @@ def prepare(
 def verify(what: str, data_root: Path | None) -> None:
     """Read a whole dataset and check it: sha256 of every file, ids inside their tables, labels and values.
 
-    With a benchmark's name the dataset is also held against its definition; of MLPerf's own files the MD5 is compared
-    where it is published. Exits 8 and names the file when something is wrong.
+    With a benchmark's name the dataset is also checked against its definition; MLPerf's own files are checked by
+    their MD5 where it is published. Exits with 8 and names the file when something is wrong.
     """
     from reference_models.data.registry import find_data, locate_dataset, open_dataset, verify_dataset
     from reference_models.data.store.manifest import MANIFEST, read_manifest
@@ -244,8 +244,8 @@ def verify(what: str, data_root: Path | None) -> None:
     splits = manifest["splits"]
     tell(
         f"{folder / MANIFEST}: {manifest['name']}, {splits['train']:,} train and {splits['eval']:,} eval samples, "
-        f"{total:,} bytes: all as the manifest says"
-        + (" and as the definition asks" if config is not None else "")
+        f"{total:,} bytes: all as in the manifest"
+        + (" and the definition" if config is not None else "")
         + f"\ndataset_sha256 {manifest['dataset_sha256']}"
     )
 
@@ -269,7 +269,7 @@ def verify(what: str, data_root: Path | None) -> None:
     "path",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Rows of FILE instead, in the form of the files that were prepared, without labels or with them.",
+    help="Predict the rows of FILE instead, in the format of the prepared files, with or without labels.",
 )
 @READ_DATA
 @QUIET
@@ -284,9 +284,9 @@ def predict(
 ) -> None:
     """Write the logits of a run's kept weights on BENCHMARK's data, as Parquet.
 
-    SET[:RUN] is a set that 'run --keep-weights' made; SET:RUN@N is checkpoint N of a run. A row has the sample's
-    number in its split, from 0 and in the order of the prepared rows, its label and its logit, before the sigmoid;
-    with --file its number in FILE, from 1, and its logit. The file is whole or not there.
+    SET[:RUN] is a set of 'run --keep-weights'; SET:RUN@N is checkpoint N of a run. A row has the sample's number in
+    its split (from 0, in the order of the prepared rows), its label and its logit, before the sigmoid; with --file
+    its number in FILE (from 1) and its logit. The file is written completely or not at all.
     """
     from harness.config.catalog import load_entry
     from harness.measure.predictions import write_file_predictions, write_predictions
@@ -329,7 +329,7 @@ def _verify_published(files: Mapping[str, int], published: Mapping[str, str]) ->
 
     paths = [Path(path) for path in files if Path(path).name in published]
     if not paths:
-        note("no digest of these files is published, so contents were not compared")
+        note("no digests of these files are published, so their contents were not compared")
         return
     with _byte_progress(paths[0].parent.name, sum(files[str(path)] for path in paths)) as on_bytes:
         for path in paths:
@@ -338,7 +338,7 @@ def _verify_published(files: Mapping[str, int], published: Mapping[str, str]) ->
                     f"{path}: MD5 is {found}, published is {published[path.name]}. Copy it again, or make it anew "
                     "as the reference does."
                 )
-    click.echo(f"contents of {len(paths)} of {len(files)} files have the MD5 that is published of them")
+    click.echo(f"contents of {len(paths)} of {len(files)} files have their published MD5")
 
 
 def _is_ready(folder: Path, config: "DataConfig", *, may_replace: bool | None = None) -> bool:

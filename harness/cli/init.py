@@ -27,32 +27,32 @@ _MODEL_TARGET = 0.87
 
 @verb("dlrmbench init ./mine.toml --from-columns clicks.csv", "dlrmbench init --model my.py", name="init")
 @click.argument("path", metavar="FILE", required=False, type=click.Path(path_type=Path))
-@click.option("--like", help="Benchmark or definition to begin with.  [default: one with data of the --kind]")
-@click.option("--name", help="Of the benchmark.  [default: the file's]")
-@click.option("--title", help="One line for people.")
+@click.option("--like", help="Benchmark or definition to start from.  [default: one with data of the --kind]")
+@click.option("--name", help="Name of the benchmark.  [default: the file's]")
+@click.option("--title", help="Title of the benchmark, one line.")
 @click.option(
     "--kind",
     type=click.Choice([*examples()]),
     metavar="KIND",
-    help=f"Of data: {', '.join(examples())}.",
+    help=f"Kind of data: {', '.join(examples())}.",
 )
 @click.option(
     "--from-columns",
     "columns_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="CSV, JSON lines or Parquet, or a folder of part files: its columns are guessed, each guess is a comment.",
+    help="CSV, JSON lines or Parquet, or a folder of part files, whose columns are guessed; comments say why.",
 )
 @click.option(
     "--model",
     "model_file",
     metavar="FILE.py",
     type=click.Path(path_type=Path),
-    help="Begin a model of your own too: a file that trains as it is, and FILE beside it unless it is given.",
+    help="Also write an example of a model, which trains as it is; without FILE the definition goes beside it.",
 )
-@click.option("--data-of", metavar="BENCHMARK", help="Benchmark or definition whose dataset it shares.")
-@click.option("--target", type=float, help="Quality to reach.")
-@value_option("--set", "assignments", "One value; repeatable.")
+@click.option("--data-of", metavar="BENCHMARK", help="Benchmark or definition whose dataset the new one shares.")
+@click.option("--target", type=float, help="Quality at which training ends.")
+@value_option("--set", "assignments", "Set one value; repeatable.")
 def init(
     path: Path | None,
     like: str | None,
@@ -65,7 +65,7 @@ def init(
     target: float | None,
     assignments: tuple[str, ...],
 ) -> None:
-    """Write a definition of your own to FILE, with every key explained; asks what is not given on a terminal."""
+    """Write a definition of your own to FILE, with every key explained; on a terminal, ask for missing values."""
     from harness.config.catalog import load_data
     from harness.config.run_config import read_set_option
     from harness.config.start import begin_definition
@@ -81,7 +81,7 @@ def init(
         if file is not None and file.suffix != suffix:
             raise click.UsageError(f"{file}: expected a file name that ends in {suffix}.")
         if file is not None and os.path.lexists(file):  # a broken link exists, too: writing would follow it
-            raise click.UsageError(f"{file}: is there already. Nothing is overwritten; choose another file.")
+            raise click.UsageError(f"{file}: exists already. Nothing is overwritten; choose another file.")
     if (
         not (like or kind or columns_file or model_file or name or title or data_of or target or assignments)
         and _is_terminal()
@@ -127,7 +127,7 @@ def init(
     tell(f"wrote {wrote}.\n{first}{'Then' if first else 'Next'}: dlrmbench plan {given}, {more}dlrmbench run {given}")
     has_target = target is not None or any(each.key == "quality.target" for each in overrides)
     if (columns is not None or has_own_files) and not has_target:
-        tell("Its target is guessed, and low: calibrate trains without one, and proposes one that your data gives.")
+        tell("Its target is guessed, and low: calibrate trains without a target, and proposes one for your data.")
 
 
 def _guess_columns(path: Path, name: str, overrides: Sequence["Override"]) -> "Guess":

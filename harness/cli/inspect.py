@@ -20,7 +20,7 @@ from harness.foundation.errors import ExitCode, HarnessError
     flag_value="",
     metavar="[DIR]",
     callback=close_systems_after,
-    help="List reference systems and their sets instead: shipped bundles, and those in DIR, or in the folder "
+    help="List reference systems and their sets instead: the shipped ones, and those in DIR or in the folder "
     "DLRMBENCH_SYSTEMS.",
 )
 @click.option(
@@ -28,12 +28,12 @@ from harness.foundation.errors import ExitCode, HarnessError
     is_flag=False,
     flag_value="",
     metavar="[FILE]",
-    help="List published results of MLPerf's DLRM benchmarks instead: those shipped, or of a table in FILE, which "
+    help="List published results of MLPerf's DLRM benchmarks instead: the shipped ones, or a table in FILE, which "
     "'score ROUND... --format published' makes.",
 )
 @form_option("table", "json")
 def list_(systems: str | None, published: str | None, form: str) -> None:
-    """List the benchmarks that come with dlrmbench, and the workloads, which have no target: throughput only."""
+    """List the benchmarks that come with dlrmbench, and the workloads: without a target, for throughput only."""
     if systems is not None and published is not None:
         raise click.UsageError("--systems and --published are two lists. Leave one of them out.")
     if published is not None:
@@ -65,12 +65,13 @@ def list_(systems: str | None, published: str | None, form: str) -> None:
 @MODEL
 @form_option("table", "json", "toml", text="toml prints the definition's file.")
 def show_(benchmark: str, model: str | None, form: str) -> None:
-    """Show a benchmark's definition and what follows from it. NAME may be the path of a TOML file, and NAME@VERSION
-    is an older version of a benchmark."""
+    """Show a benchmark's definition, and the size, cadence and memory that follow from it. NAME may be the path of a
+    TOML file; NAME@VERSION is an older version of a benchmark."""
     from harness.config.describe import describe_benchmark
     from reports.views.definition import definition_blocks
     from rules.benchmarks.loader import definition_text
 
+    _refuse_set(benchmark)
     content = describe_benchmark(benchmark, model)
     if form == "toml":
         click.echo(definition_text(Path(content["path"])), nl=False)
@@ -78,10 +79,25 @@ def show_(benchmark: str, model: str | None, form: str) -> None:
         show_as(form, {"schema_version": 1, **content}, definition_blocks(content))
 
 
+def _refuse_set(word: str) -> None:
+    """Raise UsageError with a hint where a word names a run set, a sweep or a pair, and no benchmark."""
+    from harness.run_sets.names import find_named, results_folder
+    from rules.benchmarks.loader import shipped_names, workload_names
+
+    if Path(word).is_file() or word in (*shipped_names(), *workload_names()):
+        return
+    is_set = Path(word).is_dir() and ((Path(word) / "extra").is_dir() or (Path(word) / "experiment.json").is_file())
+    if is_set or find_named(word, results_folder()):
+        raise click.UsageError(
+            f"{word!r} is a set of results, and 'show' takes a benchmark. See results with 'dlrmbench score {word}', "
+            f"or their page with 'dlrmbench report {word}'."
+        )
+
+
 @verb("dlrmbench system", "dlrmbench system --submitter Me -o system.json")
 @form_option("table", "json")
 @click.option("-c", "--config", "config_file", type=click.Path(path_type=Path), help="TOML file with [submission].")
-@click.option("--submitter", help="Organisation; other fields by [submission] or DLRMBENCH_SUBMISSION_<FIELD>.")
+@click.option("--submitter", help="Organisation; other fields: [submission] or DLRMBENCH_SUBMISSION_<FIELD>.")
 @click.option(
     "-o",
     "--output",
@@ -89,7 +105,7 @@ def show_(benchmark: str, model: str | None, form: str) -> None:
     help="Write MLPerf's JSON file of the 33 fields.",
 )
 def system(form: str, config_file: Path | None, submitter: str | None, output: Path | None) -> None:
-    """Describe this system in MLPerf's 33 fields, each with where its value comes from. Nothing is guessed."""
+    """Describe this system in MLPerf's 33 fields, with the source of each value. Nothing is guessed."""
     from harness.system.description import describe_system, system_slug, write_system_json
     from harness.system.submission import submission_fields
     from reports.views.system import system_blocks
@@ -113,8 +129,8 @@ def system(form: str, config_file: Path | None, submitter: str | None, output: P
 
 @verb("dlrmbench doctor", "dlrmbench doctor --fix")
 @form_option("table", "json")
-@click.option("--strict", is_flag=True, help="Exit with 6 where a check warns.")
-@click.option("--fix", is_flag=True, help="Print the commands for what warns, as text for a shell. None is run.")
+@click.option("--strict", is_flag=True, help="Exit with 6 if a check warns.")
+@click.option("--fix", is_flag=True, help="Print shell commands that fix the warnings. None is run.")
 @click.option(
     "--data", type=click.Path(path_type=Path), envvar="DLRMBENCH_DATA", help="Folder of datasets.  [default: ./data]"
 )
@@ -126,7 +142,7 @@ def system(form: str, config_file: Path | None, submitter: str | None, output: P
     help="Folder of results.  [default: ./results]",
 )
 def doctor(form: str, strict: bool, fix: bool, data: Path | None, output: Path | None) -> None:
-    """Check what disturbs measurements on this system, why it matters, and what to do. Changes nothing."""
+    """Check this system for sources of noise: what was found, why it matters, what to do. Changes nothing."""
     from msgspec.structs import asdict
 
     from harness.autotune.precision import check_kept_precision

@@ -12,11 +12,11 @@ from harness.cli.shared.output import VERBOSE, form_option, is_verbose, show_as
 @verb("dlrmbench plan dlrm_small", "dlrmbench plan ./mine.toml --no-measure")
 @BENCHMARK
 @configuration
-@click.option("-n", "--runs", "num_runs", type=RUNS, help="Runs.  [default: the benchmark's number]")
+@click.option("-n", "--runs", "num_runs", type=RUNS, help="Number of runs.  [default: the benchmark's]")
 @form_option("table", "json")
 @VERBOSE
 @click.option(
-    "--measure/--no-measure", default=True, help="Time a few steps and an evaluation to estimate a run's time."
+    "--measure/--no-measure", default=True, help="Time a few steps and an evaluation to estimate the time of a run."
 )
 def plan(
     benchmark: str,
@@ -25,11 +25,11 @@ def plan(
     measure: bool,
     **given: Any,
 ) -> None:
-    """Resolve BENCHMARK's configuration and say what its runs would do, need and break.
+    """Resolve BENCHMARK's configuration; show its runs' time and memory, and the rules that they would break.
 
-    Times a few steps and one evaluation to estimate how long a run takes (not with --no-measure); keeps nothing.
-    Exit code 2 where the runs could not start here, 8 where the data that --data gives, or that is there, cannot be
-    used. Data that is yet to be prepared is named as a problem and leaves it 0.
+    Times a few steps and one evaluation to estimate how long a run takes (not with --no-measure); keeps nothing. The
+    exit code is 2 where the runs could not start here, 8 where the data that exists, or that --data gives, cannot be
+    used. Data that must still be prepared is listed as a problem and leaves it 0.
     """
     from harness.config.run_config import default_division, resolve
     from harness.planning.plan import make_plan, plan_as_json, plan_blocks

@@ -31,7 +31,7 @@ def count_list(text: str) -> tuple[int, ...]:
 @configuration
 @request_options("profile", "output")
 @click.option(
-    "--steps", "num_steps", type=click.IntRange(min=1), help="Steps to time.  [default: about 12 s of them]"
+    "--steps", "num_steps", type=click.IntRange(min=1), help="Number of steps to time.  [default: about 12 s of them]"
 )
 @click.option(
     "--trace",
@@ -42,20 +42,20 @@ def count_list(text: str) -> tuple[int, ...]:
 @click.option(
     "--forward",
     is_flag=True,
-    help="Profile answering batches instead, in what runtime.precision and runtime.table_precision say.",
+    help="Profile answering batches (the forward pass) instead, in runtime.precision and runtime.table_precision.",
 )
 @click.option(
     "--batch-sizes",
     type=count_list,
     metavar="N,N…",
-    help="Samples of the batches of --forward.  [default: 1,16,64,256,1024]",
+    help="Batch sizes of --forward, in samples.  [default: 1,16,64,256,1024]",
 )
 @click.option(
     "--also",
     multiple=True,
     metavar="BENCHMARK",
     shell_complete=completing(trainable),
-    help="A further benchmark on the page of --forward; repeatable.",
+    help="Further benchmark on the page of --forward; repeatable.",
 )
 @form_option("table", "json", *FORMS)
 @QUIET
@@ -70,10 +70,11 @@ def profile(
     quiet: bool,
     **given: Any,
 ) -> None:
-    """Measure this system's ceilings and the phases of BENCHMARK's training step, and hold one against the other.
+    """Measure this system's ceilings and the phases of BENCHMARK's training step, and compare the two.
 
-    Nothing is trained to its target and nothing is scored; any value may be changed with --set. With --forward it is
-    the answering of batches: its parts, their work per byte and the roof over them, of all benchmarks on one page.
+    Nothing is trained to its target and nothing is scored; any value may be changed with --set. With --forward,
+    answering batches (the forward pass) is profiled instead: its parts, their FLOP per byte and the roofline, of all
+    benchmarks on one page.
     """
     if forward and (num_steps is not None or trace is not None):
         raise click.UsageError("--steps and --trace are of a training step; leave them out of --forward.")

@@ -37,7 +37,7 @@ _DEFAULT_PAGE = Path("report.html")
 @click.option(
     "--baseline",
     metavar="NAME",
-    help="Configuration with which the others are compared, by its name or a part of it.  [default: the first]",
+    help="Configuration with which the others are compared: its name or a part of it.  [default: the first]",
 )
 @WITH
 @DEFINITION
@@ -56,15 +56,15 @@ _DEFAULT_PAGE = Path("report.html")
     "prices",
     multiple=True,
     metavar="[NAME=]PRICE",
-    help="Of the system, such as 98USD: adds the cost to train, derived from the Olympic mean. With NAME, a "
-    "configuration's name or a part of it, of that one alone; repeatable.",
+    help="Price of the system, such as 98USD: adds the cost to train, derived from the Olympic mean. With NAME, a "
+    "configuration's name or a part of it, the price of that one alone; repeatable.",
 )
 @click.option(
     "--mtbf",
     "mtbf_s",
     type=seconds,
     metavar="TIME",
-    help="Mean time between failures, such as 12h: adds to checkpoints the interval that loses least time, modelled.",
+    help="Mean time between failures, such as 12h: adds the modelled checkpoint interval that loses least time.",
 )
 @click.option(
     "--sort",
@@ -72,13 +72,13 @@ _DEFAULT_PAGE = Path("report.html")
     type=click.Choice(["files", "score"]),
     default="files",
     show_default=True,
-    help="Order of the configurations [html, md]: that of the files, or the fastest first. No ranking.",
+    help="Order of the configurations [html, md]: that of the files, or fastest first, which is no ranking.",
 )
 @click.option(
     "--summary",
     "is_brief",
     is_flag=True,
-    help="A page for a decision: the answer, where it is from, what differs and every run alone [html].",
+    help="A short page: only the answer, its origin, the differences and every run [html].",
 )
 @NO_SECOND_OPINION
 def report(
@@ -98,9 +98,9 @@ def report(
 ) -> None:
     """Render the result sets at or below each PATH, comparable ones side by side.
 
-    PATH is a result directory of anyone's, a directory of them (such as a published round), a bundle of
-    'measure-system --bundle' or a directory of bundles, one log, or the study.json of 'profile --forward' and others;
-    for json, csv and parquet also a file exported as json.
+    PATH is a result directory of any origin, a directory of them (such as a published round), a bundle of
+    'measure-system --bundle' or a directory of bundles, one log, or the study.json of 'profile --forward' and other
+    verbs; for json, csv and parquet also a file exported as json.
     """
     from rules.judge.parallel import no_collections
 
@@ -117,7 +117,7 @@ def report(
     if is_published(reference) and output_format != "html":
         raise click.UsageError("--with published makes a page, or text of 'compare'. Leave --format or --with out.")
     if is_brief and output_format != "html":
-        raise click.UsageError(f"--summary is a page, and {output_format} is none. Leave one of them out.")
+        raise click.UsageError(f"--summary makes an HTML page, not {output_format}. Leave one of them out.")
     is_printed = str(output) == "-" or (output is None and output_format != "html")
     if not is_printed:
         refuse_folder(output, _DEFAULT_PAGE)

@@ -20,18 +20,18 @@ from harness.cli.shared.requests import KINDS, read_request, request_options
     "beside", "python", "strict_env", "prepare", "cleanup", "power_command",
     "log_to",
 )  # fmt: skip
-@form_option("table", "json", text="What stdout says at the end: a summary, or the same as JSON and nothing else.")
+@form_option("table", "json", text="Final output on stdout: a summary, or JSON and nothing else.")
 @QUIET
 def run(benchmark: str, form: str, **given: Any) -> None:
-    """Train BENCHMARK to its quality target, as many times as it asks for; then check, score and report.
+    """Train BENCHMARK to its quality target, as many times as its definition asks; then check, score and report.
 
     BENCHMARK is a name from 'dlrmbench list' or the path of a TOML definition; dlrm_small by default.
 
-    Weights of --keep-weights are written after run_stop, off the clock; 'package --weights' packages them.
+    Weights of --keep-weights are written after run_stop, outside the timed part; 'package --weights' packages them.
 
-    With --beside SET it does as 'versus SET': -n pairs of runs are made in turns, of SET's configuration again and of
-    the new one, which is SET's with the options given here, or all that this command line says where it names a
-    BENCHMARK.
+    --beside SET does the same as 'versus SET': -n pairs of runs are made alternately (A/B), of SET's configuration
+    and of a new one. The new one is SET's with the options given here or, where BENCHMARK is given, this command
+    line's.
     """
     start_and_show(read_request("run", benchmark, given), form=form)
 
@@ -46,37 +46,38 @@ def run(benchmark: str, form: str, **given: Any) -> None:
     "run", "runs", "output", "seed", "timeout_s", "python", "strict_env", "prepare", "cleanup", "power_command",
     "log_to",
     help={
-        "runs": "Pairs of runs; 5 make a verdict.  [default: the benchmark's number]",
+        "runs": "Number of pairs; 5 give a verdict.  [default: the benchmark's number of runs]",
         "output": "Folder in which the pair's folder is made.",
         "python": "Interpreter whose dlrmbench measures SET again, such as OTHER/bin/python.  [default: this one]",
     },
 )  # fmt: skip
-@form_option("table", "json", text="What stdout says at the end: a comparison, or the same as JSON and nothing else.")
+@form_option("table", "json", text="Final output on stdout: a comparison, or JSON and nothing else.")
 @QUIET
 def versus(form: str, **given: Any) -> None:
-    """Measure SET again beside a change of it, alternately and with equal seeds, and compare the two.
+    """Measure SET again and a change of it, alternately (A/B) and with equal seeds, and compare the two.
 
     SET is a run set or a measurement: its folder, its name, or 'latest'. The options given here are the change;
-    --python OTHER measures SET in another environment, with the code there. What SET measured, both sides measure.
-    Two sets that are measured one after the other differ by whatever the system did meanwhile; a pair does not.
-    A command that ran around SET's runs is given again, or declined, as by --prepare ''.
-    'compare PAIR/base PAIR/new --fail-on regression' makes its verdict an exit code. 'run --beside SET' is the same.
+    --python OTHER measures SET in another environment, with the code there. Both sides measure the same quantity as
+    SET did. Two sets that are measured one after the other differ by whatever the system did meanwhile; a pair does
+    not. Commands that ran around SET's runs must be given again, or declined with an empty one: --prepare ''.
+    'compare PAIR/base PAIR/new --fail-on regression' turns its verdict into an exit code. 'run --beside SET' is the
+    same.
     """
     start_and_show(read_request("run", None, given), form=form)
 
 
 @verb("dlrmbench resume latest", "dlrmbench resume latest --runs 10")
 @click.argument("folder", type=ResultPath())
-@click.option("--model", "models", multiple=True, help="A model of the set that another package provides.")
+@click.option("--model", "models", multiple=True, help="Model of the set that another package provides.")
 @click.option(
     "--implementation",
     "implementations",
     multiple=True,
-    help="An implementation of the set, likewise or FILE.py:OBJECT.",
+    help="Implementation of the set from another package, or FILE.py:OBJECT.",
 )
-@click.option("-n", "--runs", "num_runs", type=RUNS, help="Runs that it then holds in all, no fewer.")
+@click.option("-n", "--runs", "num_runs", type=RUNS, help="Total number of runs to grow to.")
 @request_options("run", "python", "prepare", "cleanup", "power_command", "log_to")
-@form_option("table", "json", text="What stdout says at the end, as of 'run' and 'sweep'.")
+@form_option("table", "json", text="Final output on stdout, as for 'run' and 'sweep'.")
 @QUIET
 def resume(
     folder: Path,
@@ -91,11 +92,12 @@ def resume(
     form: str,
     quiet: bool,
 ) -> None:
-    """Complete the run set, the sweep or the pair in FOLDER with its stored configuration; finished runs are kept.
+    """Complete the run set, sweep or pair in FOLDER with its stored configuration; finished runs are kept.
 
-    With --runs it grows: to so many runs of each configuration in all, each with the next seed of its base seed. The
+    With --runs it grows to that many runs of each configuration in all, each with the next seed of its base seed. The
     score of a benchmark of your own stays that of its first runs; comparisons and intervals use all. A set of 'run
-    --until' then ends there. The environment is checked again: it warns, or refuses a set of --strict-env.
+    --until' then ends at that number. The environment is checked again: warnings are printed, and stop a set of
+    --strict-env.
     """
     from harness.experiment.context import Context
     from harness.experiment.loop import look_again
@@ -108,6 +110,6 @@ def resume(
     with usage_errors():
         checks, other = look_again(folder, context)
     if other is not None:
-        note(f"warning: {printable(other)} What is resumed will hold runs of both.")
+        note(f"warning: {printable(other)} The resumed set will hold runs of both.")
     warn(checks)
     complete_and_show(folder, context, num_runs=num_runs, form=form, quiet=quiet)

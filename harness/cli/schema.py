@@ -87,10 +87,10 @@ def list_names() -> list[str]:
 @verb("dlrmbench schema", "dlrmbench schema event")
 @click.argument("name", required=False, shell_complete=completing(list_names))
 def schema(name: str | None) -> None:
-    """Print the JSON Schema or the page of reference called NAME; without NAME, list all names.
+    """Print the JSON Schema or the reference page called NAME; without NAME, list all names.
 
-    A file beside the logs has its own name (run_set). Other names end in what they are: _document is what --format
-    json prints, _definition a benchmark's definition by its model, _page Markdown.
+    The schema of a file beside the logs has the file's name (run_set). Other names end in their kind: _document is
+    the output of --format json, _definition a benchmark's definition by its model, _page a page in Markdown.
     """
     if name is None:
         show(

@@ -28,7 +28,7 @@ from rules.errors import DefinitionError
 
 MODEL_KEY = "model"
 """Key of [runtime] in a stored definition that names the file with the model."""
-GIVEN_BY_USER = "Code in a file is given by its user"
+GIVEN_BY_USER = "Code in a file must be named by its user"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,8 +137,8 @@ def refuse_model_file(benchmark: Benchmark, place: str) -> None:
         )
     if benchmark.model in MODELS:
         raise ConfigError(
-            f"--model {label_of(place)}: {benchmark.name} is a benchmark of {benchmark.model}, which is here. Train "
-            "it by other code with --implementation, or name yours in a definition of your own, as benchmark.model."
+            f"--model {label_of(place)}: {benchmark.name} is a benchmark of {benchmark.model}, which dlrmbench has. "
+            "Train it with other code by --implementation, or name yours in your own definition, as benchmark.model."
         )
 
 
@@ -202,7 +202,7 @@ def _refuse_id_map(workload: WorkloadConfig) -> None:
 def refuse_without_bags(workload: WorkloadConfig, what: str) -> None:
     """Raise ConfigError where `what` was requested of a model whose lookups are not pooled bags of embedding rows."""
     if why := workload.model_spec.why_no_bags:
-        raise ConfigError(f"{what} is of models that pool bags of embedding rows: {workload.model_name} {why}.")
+        raise ConfigError(f"{what} is for models that pool bags of embedding rows: {workload.model_name} {why}.")
 
 
 def refuse_other_batches(data: DataConfig, model: ModelSpec) -> None:

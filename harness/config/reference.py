@@ -61,18 +61,18 @@ SECTIONS: tuple[tuple[str, str, type[Any]], ...] = (
 """Sections of a definition: name, variant (such as "with Adam"), and the record that reads the variant."""
 _LARGE = 1e15
 """Largest bound that is shown; larger ones are the limits of TOML's numbers."""
-_ASIDE = [f"`[{name}]`" for name in NOT_THE_PROBLEM]
+*_OTHERS, _LAST = [f"`[{name}]`" for name in NOT_THE_PROBLEM]
 _HEAD = f"""# The keys of a definition
 
 Made by `dlrmbench schema keys_page > rules/benchmarks/README.md`. A definition is a TOML file; `dlrmbench init
 mine.toml` begins one with every key explained, and `dlrmbench schema dlrm_definition` prints the JSON Schema of those
 whose model is dlrm, for editors. The first line is `schema_version = 1`. A key that is not listed is an error. The
-digest of all sections but {", ".join(_ASIDE[:-1])} and {_ASIDE[-1]}, without what `[closed]` leaves free, identifies
+digest of all sections but {", ".join(_OTHERS)} and {_LAST}, without what `[closed]` leaves free, identifies
 the problem.
 """
 _RULES = """## [closed] and [open]
 
-What a run of the Closed, or the Open, division may choose, by mllog key: `"free"`, a value that it must have, values
+Values that a run of the Closed, or the Open, division may have, by mllog key: `"free"`, one fixed value, values
 such as `{ one_of = ["fp32", "bf16"] }`, bounds such as `{ min = 512, max = 4096 }`, or `{ same_as = KEY }`. `[train]`
 and `[closed]` must agree.
 """

@@ -12,8 +12,8 @@ from typing import Any
 
 from harness.config import catalog
 from harness.config.catalog import MODEL_KEY, WorkloadConfig, parse_recorded, refuse_model_file
-from harness.config.placement import refuse_other_plan, take_plan
 from harness.config.sections import CHECKPOINT, Section, find_sections, sections_aside, sections_of_problem
+from harness.config.sharding_plan import refuse_other_plan, take_plan
 from harness.config.synthetic import use_synthetic_data
 from harness.foundation.errors import HarnessError
 from harness.system.submission import SubmissionValue, check_field
@@ -149,7 +149,7 @@ def resolve(
         override = fill_table(given_override, tables)
         section, _, key = override.key.partition(".")
         if section in left_out:
-            raise ConfigError(f"{override.source}: {override.key} is for {left_out[section]} alone.")
+            raise ConfigError(f"{override.source}: {override.key} is only for {left_out[section]}.")
         if section == SUBMISSION:
             field, given = check_field(key, override.value, override.source)
             submission[field] = given

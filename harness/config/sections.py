@@ -48,7 +48,7 @@ CHECKPOINT = Section(
     name="checkpoint",
     record=CheckpointConfig,
     parse=parse_checkpoint,
-    asked_by="what trains: runs to the target, --throughput and --quality",
+    asked_by="training: runs to the target, --throughput and --quality",
     list_defaults=lambda config: {} if config is None else asdict(config),
 )
 _CORE_SECTIONS: Mapping[str, str] = {

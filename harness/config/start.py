@@ -28,8 +28,8 @@ Remarks = Mapping[tuple[str, str, int | None], str]
 _FIRST_TARGET = 0.6
 _ORDER = ("benchmark", "quality", "score", "closed", "open", "model", "data", "id_map", "train", *NOT_THE_PROBLEM)
 _RULES = {
-    "closed": 'What a closed run may choose, by mllog key: "free", the value that it must have, one_of, or bounds.',
-    "open": "The same for the Open division.",
+    "closed": 'Values that a closed run may have, by mllog key: "free", one fixed value, one_of, or bounds.',
+    "open": "Values that a run of the Open division may have, likewise.",
 }
 _SIZES = {"train_samples", "eval_samples"}
 _SPLIT, _NUM_DAYS = "data.parameters.split", "data.parameters.num_days"
@@ -106,11 +106,11 @@ def begin_definition(
     first_target = _FIRST_TARGET if columns is None else _first_target(columns)
     if (columns is not None or has_own_files) and tables["quality"]["target"] == first_target:
         remarks["quality", "target", None] = (
-            "Guessed, and low: --quality of run says what your data gives; calibrate chooses a target by it."
+            "Guessed, and low: 'run --quality' measures what your data allows; 'calibrate' chooses a target from it."
         )
         if columns is not None and columns.best_auc < 1:
             remarks["quality", "target", None] += (
-                f" Ranked by their labels themselves, which are soft, the first rows have {columns.best_auc:.4f}."
+                f" The labels are soft: ranked by the labels themselves, the first rows have {columns.best_auc:.4f}."
             )
     return render_definition(tables, remarks, spec)
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 _IMPLEMENTATION, _MODEL = "runtime.implementation", f"runtime.{MODEL_KEY}"
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _ChildAnswer(msgspec.Struct, frozen=True):
     """Answer of a child process: a value, or the error message and exit code for the user."""
 
     value: Any = None
@@ -91,23 +91,23 @@ def look_apart(work: Callable[[], T], kind: type[T]) -> T:
         _, status = os.waitpid(child, 0)
     if not said:
         ended = os.waitstatus_to_exitcode(status)
-        raise HarnessError(f"own code ended the process that looked at it ({ended}).", ExitCode.RESOURCES)
-    answer = msgspec.json.decode(said, type=_Answer)
+        raise HarnessError(f"your own code ended the process that imported it ({ended}).", ExitCode.RESOURCES)
+    answer = msgspec.json.decode(said, type=_ChildAnswer)
     if answer.error is not None:
         error = RequestError if answer.is_usage else HarnessError
         raise error(answer.error, ExitCode(answer.exit_code))
     return msgspec.convert(answer.value, kind)
 
 
-def _answer(work: Callable[[], T]) -> _Answer:
+def _answer(work: Callable[[], T]) -> _ChildAnswer:
     """Do the work in the child; print the traceback of an unexpected error there."""
     try:
-        return _Answer(value=msgspec.to_builtins(work()))
+        return _ChildAnswer(value=msgspec.to_builtins(work()))
     except Exception as error:
         code = exit_code_of(error)
         if code is None:
             traceback.print_exception(error)
-            return _Answer(error=f"{type(error).__name__}: {error}", exit_code=ExitCode.INTERNAL_ERROR)
-        return _Answer(error=message_of(error), exit_code=code, is_usage=isinstance(error, RequestError))
+            return _ChildAnswer(error=f"{type(error).__name__}: {error}", exit_code=ExitCode.INTERNAL_ERROR)
+        return _ChildAnswer(error=message_of(error), exit_code=code, is_usage=isinstance(error, RequestError))
     except BaseException:  # Ctrl-C or SIGTERM, which the parent receives too
-        return _Answer(error="interrupted", exit_code=ExitCode.INTERRUPTED)
+        return _ChildAnswer(error="interrupted", exit_code=ExitCode.INTERRUPTED)

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.config.run_config import RunConfig
 from harness.experiment.create import create
-from harness.experiment.executors import Repetition, WorkerExecutor, refuse_other_definition
+from harness.experiment.executors import RepetitionTask, WorkerExecutor, refuse_other_definition
 from harness.experiment.expand import expand
 from harness.experiment.loop import perform
 from harness.experiment.prepare import prepare, prepare_data
@@ -44,7 +44,7 @@ def open_or_create(request: Request) -> Path:
 
 def _explain_outside_code(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
     words = " and ".join(f"--{what} {shlex.quote(name)}" for what, name in missing)
-    return f"{folder}: was made with what is not dlrmbench's own. That code runs where it is given: give {words}."
+    return f"{folder}: was made with code that is not dlrmbench's own, which runs only if you name it: give {words}."
 
 
 def refuse_other_configuration(folder: Path, config: RunConfig, num_threads: int, record: RunSetRecord) -> None:
@@ -74,7 +74,7 @@ def attach_profile(
     with locked(run_set):
         record = open_run_set(folder)[1]
         keeper = OnlyRecordKeeper(run_set, record, KIND)
-        repetition = Repetition(
+        repetition = RepetitionTask(
             kind=KIND,
             keeper=keeper,
             run_set=run_set,

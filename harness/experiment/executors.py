@@ -30,7 +30,7 @@ from rules.records.run_set import RunSetRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Repetition:
+class RepetitionTask:
     """One repetition that is about to run."""
 
     kind: Kind
@@ -54,7 +54,7 @@ class WorkerExecutor:
 
     installation: Installation | None = None
 
-    def run(self, repetition: Repetition, folder: Path, on_event: OnEvent) -> WorkerEnd:
+    def run(self, repetition: RepetitionTask, folder: Path, on_event: OnEvent) -> WorkerEnd:
         """Run a repetition's job in `folder`; its kind decides how many processes take part."""
         kind, record, index = repetition.kind, repetition.record, repetition.index
         members = job_members(repetition.run_set, record, index, folder)
@@ -134,7 +134,7 @@ def find_executors(store: Store, python: Path | None) -> dict[int, WorkerExecuto
         raise HarnessError(f"--python is for a pair of 'run --beside', and {folder} is none. Leave it out.")
     if record.python is not None and python is None:
         command = resume_command(folder, record.python)
-        raise HarnessError(f"{folder}: its base was measured by another interpreter. Give it to run it: {command}")
+        raise HarnessError(f"{folder}: its base was measured by another interpreter. Name it again: {command}")
     found: dict[int, WorkerExecutor] = {}
     for place, (run_set, set_record) in store.sets.items():
         installation = None

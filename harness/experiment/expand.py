@@ -53,7 +53,7 @@ def asked_kind(request: Request) -> tuple[Kind, dict[str, int]]:
     option, like = kind.option, request.like or request.verb
     if like != kind.name and (option is None or like not in option.verbs):
         known = ", ".join(each.name for each, _ in kinds_asked_by(like))
-        raise RequestError(f"{name} is no kind that {request.verb!r} can be asked for, which are {known}.")
+        raise RequestError(f"{name} is not a measurement of {request.verb!r}, which has {known}.")
     member = None if option is None else option.member
     if (number is None) != (member is None):
         expected = "no number" if member is None else "a whole number of at least 1"
@@ -65,7 +65,7 @@ def _refuse_combinations(request: Request, kind: Kind) -> None:
     """Raise RequestError for members of a request that exclude each other, and for an unknown order or stop rule."""
     find_order(request.order)
     if find_stop_rule(request.stop) is not None and request.beside is None and not request.axes:
-        raise RequestError("a stop rule is of two configurations or more; a set alone is given until.")
+        raise RequestError("a stop rule needs two configurations or more; for a single set give until.")
     named = request.spelled
     if request.run_index is not None and (Hooks.asked_by(request).asked or request.log_to):
         raise RequestError(
@@ -77,13 +77,13 @@ def _refuse_combinations(request: Request, kind: Kind) -> None:
     if request.keep_weights and ("keep_weights" not in kind.takes or request.beside is not None):
         of = "" if request.verb == "sweep" else " of one set"
         raise RequestError(
-            f"{named('keep_weights')} is for runs to the target{of}; a measurement trains nothing whole."
+            f"{named('keep_weights')} is for runs to the target{of}; other measurements do not train to the end."
         )
     if request.with_fit and "with_fit" not in kind.takes:
-        raise RequestError(f"{named('with_fit')} is of --quality SAMPLES; give that too.")
+        raise RequestError(f"{named('with_fit')} is for --quality SAMPLES; give that too.")
     if request.weights is not None and kind.weights_key is None:
         takers = " or ".join(f"--{each.name}" for each, _ in kinds_asked_by("sweep") if each.weights_key is not None)
-        raise RequestError(f"{named('weights')} is what {takers or 'no kind here'} takes; give that too.")
+        raise RequestError(f"{named('weights')} is for {takers or 'no kind here'}; give that too.")
     if request.beside is not None:
         if request.until is not None or request.max_runs is not None or request.run_index is not None:
             left_out = [named("until"), named("max_runs")] + ([named("run_index")] if request.typed else [])

@@ -1,8 +1,8 @@
 """The one loop over repetitions: make all that are missing of a new or an interrupted experiment."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,8 +12,8 @@ from msgspec import UNSET, structs
 
 from harness.config.run_config import WORLD_SOURCE
 from harness.experiment.context import NO_CONTEXT, Context, Progress, Watcher
-from harness.experiment.executors import Repetition, WorkerExecutor, find_executors, refuse_changed
-from harness.experiment.orders import Step
+from harness.experiment.executors import RepetitionTask, WorkerExecutor, find_executors, refuse_changed
+from harness.experiment.orders import OrderStep
 from harness.experiment.relation import find_relation
 from harness.experiment.request import RequestError
 from harness.experiment.side_by_side import make_side_by_side
@@ -29,9 +29,9 @@ from harness.run_sets.event_log import EventLog, open_event_log, quantity_of
 from harness.run_sets.folder import LOAD_FILE, RunSet, describe_other_code, open_run_set
 from harness.run_sets.hooks import HookError, Hooks
 from harness.run_sets.keepers import KeptOutcome, find_keeper
+from harness.run_sets.names import unlink_latest
 from harness.run_sets.outside_code import refuse_outside_code
-from harness.run_sets.progress import ALONE, Outlook
-from harness.run_sets.progress import Progress as ShownProgress
+from harness.run_sets.progress import ALONE, Outlook, ProgressDisplay
 from harness.system.load import LoadWatch
 from harness.system.power_command import NAME as POWER_COMMAND
 from rules.records.codec import Damage
@@ -44,7 +44,7 @@ from rules.temporary_folder import temporary_folder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Surroundings:
+class RunContext:
     """Hooks and event log around each repetition, outside its timed part."""
 
     hooks: Hooks
@@ -78,7 +78,7 @@ def _refuse_side(folder: Path) -> None:
     if group is not None and group.is_pair and group.holds(name):
         python = None if isinstance(group.record, Damage) else group.record.python
         raise HarnessError(
-            f"{folder}: is one side of a pair, whose runs take turns. Complete the pair: "
+            f"{folder}: is one side of a pair, whose runs alternate. Complete the pair: "
             f"{resume_command(whole, python)}"
         )
 
@@ -92,17 +92,17 @@ def complete(folder: Path, context: Context = NO_CONTEXT, *, num_runs: int | Non
     its record requires it) the code differ from those that it began with.
     """
     watcher, hooks = context.watcher, context.hooks
-    with hold(folder) as store, closing(open_event_log(context.log_to, folder)) as events:
+    with hold(folder) as store, closing(open_event_log(context.log_to, folder)) as events, _leaving_nothing(store):
         for run_set, set_record in store.sets.values():
             again = resume_command(folder, store.record.python, set_record.hooks)
             hooks.refuse_other(run_set.folder, set_record.hooks, again)
-        around = Surroundings(hooks=hooks, events=events)
+        around = RunContext(hooks=hooks, events=events)
         _refuse_single(store)
         executors = find_executors(store, context.python)
         refuse_changed(store, executors)
         relation = find_relation(store.record.relation)
         if num_runs is not None and not relation.may_grow:
-            words = f"how many {relation.parts} a {relation.word} makes is asked when it begins"
+            words = f"the number of {relation.parts} of a {relation.word} is fixed when it begins"
             raise RequestError(f"{folder}: {words}. Leave --runs out.")
         if num_runs is not None:
             store.grow(num_runs, is_asked=True)
@@ -141,6 +141,18 @@ def complete(folder: Path, context: Context = NO_CONTEXT, *, num_runs: int | Non
         return store.record
 
 
+@contextmanager
+def _leaving_nothing(store: Store) -> Iterator[None]:
+    """Point the link `latest` back to an earlier set where a hook fails before anything is measured."""
+    try:
+        yield
+    except HookError:
+        stage, indices = store.record.stages[0], range(store.record.num_runs)
+        if not any(store.keeper(stage, place).is_done(index) for place in store.sets for index in indices):
+            unlink_latest(store.folder)
+        raise
+
+
 def _state_of(store: Store) -> State:
     members = store.record.configurations
     sets = tuple(run_set for place, (run_set, _) in store.sets.items() if members[place].failure is None)
@@ -166,7 +178,7 @@ def _complete_stage(
     stage: StageRecord,
     executors: Mapping[int, WorkerExecutor],
     watcher: Watcher,
-    around: Surroundings,
+    around: RunContext,
     took_s: dict[int, list[float]],
 ) -> None:
     """Make the missing repetitions of a stage; `took_s` collects their seconds by configuration."""
@@ -206,7 +218,7 @@ def _complete_side_by_side(
     slots: Sequence[Slot],
     executors: Mapping[int, WorkerExecutor],
     watcher: Watcher,
-    around: Surroundings,
+    around: RunContext,
     took_s: dict[int, list[float]],
 ) -> None:
     """Make the missing repetitions of a stage in batches, one configuration per slot, each configuration always in
@@ -216,7 +228,7 @@ def _complete_side_by_side(
     """
     relation, width = find_relation(store.record.relation), len(slots)
     total = relation.num_planned(store.record) or len(store.record.configurations)
-    batches: dict[tuple[int, int], list[Step]] = {}
+    batches: dict[tuple[int, int], list[OrderStep]] = {}
     for _, step in store.steps(stage):
         batches.setdefault((step.configuration // width, step.repetition), []).append(step)
     for (number, _), batch in sorted(batches.items()):
@@ -238,7 +250,7 @@ def _complete_side_by_side(
 
 
 def _note_end(
-    store: Store, stage: StageRecord, steps: Mapping[int, Step], number: int, error: HarnessError | None
+    store: Store, stage: StageRecord, steps: Mapping[int, OrderStep], number: int, error: HarnessError | None
 ) -> None:
     """Record why the repetition in a slot failed, if it did. Raises that error where the stage stops at a failure."""
     if error is None:
@@ -261,7 +273,7 @@ def _keep_busy(
     if found is None:
         return False
     run_set, record = store.sets[found]
-    repetition = Repetition(
+    repetition = RepetitionTask(
         kind=find_kind(stage.kind),
         keeper=store.keeper(stage, found),
         run_set=run_set,
@@ -287,7 +299,7 @@ def _why_no_energy(outcome: KeptOutcome | None) -> str | None:
 
 
 def _describe(
-    store: Store, stage: StageRecord, number: int, total: int, step: Step, left_s: float | None
+    store: Store, stage: StageRecord, number: int, total: int, step: OrderStep, left_s: float | None
 ) -> Progress:
     label = store.record.configurations[step.configuration].label
     if stage is store.record.stages[0]:
@@ -323,9 +335,9 @@ def estimate_left_s(took_s: Mapping[int, Sequence[float]], left: Iterable[int]) 
 def _make(
     store: Store,
     stage: StageRecord,
-    step: Step,
+    step: OrderStep,
     executor: WorkerExecutor,
-    around: Surroundings,
+    around: RunContext,
     outlook: Outlook,
     *,
     quiet: bool,
@@ -339,7 +351,7 @@ def _make(
         if keeper.recover(step.repetition):
             return None
         _refuse_externally_launched(run_set, record, step.repetition)
-        repetition = Repetition(
+        repetition = RepetitionTask(
             kind=kind,
             keeper=keeper,
             run_set=run_set,
@@ -359,7 +371,7 @@ def _make(
         return perform(repetition, executor, keeper.progress(step.repetition, quiet=quiet, outlook=outlook))
 
 
-def perform(repetition: Repetition, executor: WorkerExecutor, progress: ShownProgress) -> KeptOutcome:
+def perform(repetition: RepetitionTask, executor: WorkerExecutor, progress: ProgressDisplay) -> KeptOutcome:
     """Make and keep one repetition; the caller holds the lock of its set.
 
     Raises HarnessError where it yields no result; an interrupted attempt is kept as its kind defines.

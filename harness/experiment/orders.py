@@ -7,7 +7,7 @@ from typing import NamedTuple
 from harness.foundation.errors import ExitCode, HarnessError
 
 
-class Step(NamedTuple):
+class OrderStep(NamedTuple):
     """One repetition of one configuration."""
 
     configuration: int
@@ -15,11 +15,11 @@ class Step(NamedTuple):
     repetition: int
 
 
-Order = Callable[[Sequence[int], int], Iterator[Step]]
+Order = Callable[[Sequence[int], int], Iterator[OrderStep]]
 """Function from the configurations' indices and the number of repetitions of each to all repetitions in order."""
 
 
-def turns(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
+def turns(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep]:
     """Alternate between configurations, forwards and backwards: A B, B A, A B …
 
     Repetition k of every configuration comes before k + 1 of any. A drift of the system that is linear in time then
@@ -32,10 +32,10 @@ def turns(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
         if first and len(places) > 2:
             Random(first).shuffle(places)
         for configuration in places if repetition == first else reversed(places):
-            yield Step(configuration, repetition)
+            yield OrderStep(configuration, repetition)
 
 
-def pairs(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
+def pairs(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep]:
     """Make both sides of a pair directly after each other, and repetition k of every pair before k + 1 of any.
 
     Configurations 2 i and 2 i + 1 are a pair. The side that is first alternates with the repetitions, and pairs are
@@ -47,14 +47,14 @@ def pairs(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
     for step in turns(list(members), repetitions):
         sides = members[step.configuration]
         for side in sides if step.repetition % 2 == 0 else reversed(sides):
-            yield Step(side, step.repetition)
+            yield OrderStep(side, step.repetition)
 
 
-def after(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
+def after(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep]:
     """Make all repetitions of a configuration before those of the next: the order of later stages."""
     for configuration in configurations:
         for repetition in range(repetitions):
-            yield Step(configuration, repetition)
+            yield OrderStep(configuration, repetition)
 
 
 ORDERS: Mapping[str, Order] = {

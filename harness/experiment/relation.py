@@ -118,8 +118,7 @@ def find_relation(name: str) -> Relation:
     known = with_extensions(RELATIONS, "relations")
     if name not in known:
         raise HarnessError(
-            f"relation {name!r}: configurations that belong together in a way that this copy does not know. It has "
-            f"{', '.join(known)}.",
+            f"relation {name!r}: not known to this copy, which has {', '.join(known)}.",
             ExitCode.INPUT,
         )
     found: Relation = load_place(known[name])

@@ -112,13 +112,13 @@ class Request:
 
 OPTIONS: Mapping[str, RequestOption] = {
     "axes": RequestOption(
-        help="What to vary; repeatable: all combinations are run.",
+        help="Key to vary, with its values; repeatable: all combinations are run.",
         type="texts",
         flags=("--axis",),
         unit="SECTION.KEY=V1,V2",
     ),
     "beside": RequestOption(
-        help="Measure SET's configuration again and this one in turns, with equal seeds, and compare them.",
+        help="Measure SET's configuration and this one alternately (A/B), with equal seeds, and compare them.",
         type="set",
         unit="SET",
     ),
@@ -128,42 +128,42 @@ OPTIONS: Mapping[str, RequestOption] = {
         unit="PYTHON",
     ),
     "weights": RequestOption(
-        help="weights that 'run --keep-weights' kept.",
+        help="weights that 'run --keep-weights' wrote.",
         unit="SET[:RUN]",
     ),
     "keep_weights": RequestOption(
         help={
-            "run": "Keep the weights that each run ends with, in extra/run_<i>/weights.",
-            "sweep": "Keep the weights that each run ends with, as 'run' does.",
+            "run": "Keep the final weights of each run, in extra/run_<i>/weights.",
+            "sweep": "Keep the final weights of each run, as 'run' does.",
         },
         type="flag",
     ),
     "with_profile": RequestOption(
-        help="Profile each configuration once, after all runs: the table then says what bounds its step.",
+        help="Profile each configuration once, after all runs: adds the bottleneck of its step to the table.",
         type="flag",
         flags=("--profile",),
     ),
     "with_fit": RequestOption(
-        help="Of --quality: fit normalised entropy = a C^-b + c over training FLOP C, of 4 sizes or more over a "
-        "decade.",
+        help="With --quality: fit normalised entropy = a C^-b + c over training FLOP C; needs 4 sizes or more that "
+        "span a factor of 10.",
         type="flag",
         flags=("--fit",),
     ),
-    "strict_env": RequestOption(help="Do not run (exit 6) where the environment check warns.", type="flag"),
+    "strict_env": RequestOption(help="Do not run (exit 6) if the environment check warns.", type="flag"),
     "runs": RequestOption(
         help={
-            "run": "Runs.  [default: the benchmark's number]",
-            "sweep": "Runs of each configuration.",
+            "run": "Number of runs.  [default: the benchmark's]",
+            "sweep": "Number of runs of each configuration.",
         },
         type="count",
         flags={"run": ("-n", "--runs"), "sweep": ("-n", "--runs")},
     ),
     "until": RequestOption(
-        help="Add runs until the mean time to train is known to FRACTION, such as 3%: its interval is that narrow.",
+        help="Add runs until the interval of the mean time to train is within FRACTION, such as 3%.",
         type="fraction",
         unit="FRACTION",
     ),
-    "max_runs": RequestOption(help="Most runs that --until makes.  [default: 30]", type="count"),
+    "max_runs": RequestOption(help="Largest number of runs with --until.  [default: 30]", type="count"),
     "seed": RequestOption(
         help={
             "run": "Base seed, to reproduce a set.  [default: drawn, logged]",
@@ -172,13 +172,13 @@ OPTIONS: Mapping[str, RequestOption] = {
         type="seed",
     ),
     "matmul": RequestOption(
-        help="How 'optimized' computes its matrix products on a CPU: another set's run_set.json, or the "
+        help="Kernels for the matrix products of 'optimized' on a CPU: another set's run_set.json, or the "
         "matmul.json of its page.  [default: timed once]",
         type="path",
         unit="FILE",
     ),
     "timeout_s": RequestOption(
-        help="Seconds a run may take; one that cannot end by itself any more is then killed.",
+        help="Longest time of a run, in seconds; a hung run is then killed.",
         type="seconds",
         flags=("--timeout",),
     ),
@@ -192,21 +192,21 @@ OPTIONS: Mapping[str, RequestOption] = {
         flags=("-o", "--output"),
     ),
     "prepare": RequestOption(
-        help="Run CMD by the shell before each run, off its clock; where it fails, nothing more is run (exit 2).",
+        help="Shell command before each run, not timed; if it fails, nothing more is run (exit 2).",
         unit="CMD",
     ),
-    "cleanup": RequestOption(help="The same after each run, however that ended.", unit="CMD"),
+    "cleanup": RequestOption(help="Shell command after each run, not timed, however the run ended.", unit="CMD"),
     "power_command": RequestOption(
-        help="Measure energy by the watts that CMD prints, run by the shell each second, not by RAPL and NVML.",
+        help="Measure energy by a shell command that prints watts, run every second, not by RAPL and NVML.",
         unit="CMD",
     ),
     "log_to": RequestOption(
-        help="Append what happens, as it happens, to FILE.jsonl: a line of JSON each ('schema event').",
+        help="Append each event as it happens to FILE.jsonl, a line of JSON each ('schema event').",
         type="path",
         unit="FILE.jsonl",
     ),
     "run_index": RequestOption(
-        help="Be one rank of this run, in a world that torchrun or srun started; -o is then the set itself.",
+        help="Train as one rank of this run, started by torchrun or srun; -o is then the set's own folder.",
         type="index",
     ),
 }

@@ -59,7 +59,7 @@ def open_source(request: Request, asked: Kind | None) -> Source:
     _refuse_other_kind(folder, request, asked, kind)
     if any(entry.source == WORLD_SOURCE for entry in record.config.values()):
         raise HarnessError(
-            f"--beside {folder}: its ranks are started by torchrun or srun, which cannot take turns here."
+            f"--beside {folder}: its ranks are started by torchrun or srun, so it cannot be measured alternately."
         )
     _refuse_other_definition(run_set, record, parse_benchmark(read_toml(run_set.definition), run_set.definition))
     refuse_outside_code(folder, given_code(request), _again)
@@ -107,7 +107,7 @@ def _refuse_unsaid_hooks(folder: Path, request: Request, record: RunSetRecord) -
 
 def _refuse_other_kind(folder: Path, request: Request, asked: Kind | None, kind: Kind) -> None:
     if kind.max_repetitions is not None:
-        raise HarnessError(f"--beside {folder}: holds a {kind.name}, which is of one process and compared with none.")
+        raise HarnessError(f"--beside {folder}: holds a {kind.name}, which has a single process and is not compared.")
     if asked is not None and asked.name != kind.name:
         raise HarnessError(
             f"--beside {folder}: is a set of {kind.name}, and {asked.name} is asked for. Both sides are measured "
@@ -151,9 +151,9 @@ def _again(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
         for what, name in missing
     ]
     return (
-        f"--beside {folder}: was made with what is not dlrmbench's own. That code runs where it is given, and then "
-        f"for both sides: give {' and '.join(words)}. Two implementations of your own are compared by 'dlrmbench "
-        "sweep --axis runtime.implementation=A,B'."
+        f"--beside {folder}: was made with code that is not dlrmbench's own, which runs only if you name it, and "
+        f"then for both sides: give {' and '.join(words)}. Two implementations of your own are compared by "
+        "'dlrmbench sweep --axis runtime.implementation=A,B'."
     )
 
 

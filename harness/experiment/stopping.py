@@ -105,7 +105,7 @@ def make_until(benchmark: Benchmark, width: float, min_runs: int, max_runs: int 
         )
     if min_runs < MIN_RUNS:
         raise HarnessError(
-            f"-n is {min_runs}, but --until looks at the interval of at least {MIN_RUNS} runs. Leave -n out, or give "
+            f"-n is {min_runs}, but --until needs at least {MIN_RUNS} runs for an interval. Leave -n out, or give "
             "more."
         )
     most = max(MAX_RUNS, min_runs) if max_runs is None else max_runs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import asdict, replace
 
-from harness.experiment.orders import Step, find_order
+from harness.experiment.orders import OrderStep, find_order
 from harness.experiment.relation import find_relation
 from harness.foundation.errors import ExitCode, HarnessError, first_line
 from harness.foundation.files import refuse_damage, write_record
@@ -43,7 +43,7 @@ class Store:
         """Return the keeper of one configuration's repetitions in a stage."""
         return find_keeper(find_kind(stage.kind), *self.sets[configuration])
 
-    def steps(self, stage: StageRecord) -> list[tuple[int, Step]]:
+    def steps(self, stage: StageRecord) -> list[tuple[int, OrderStep]]:
         """List the missing repetitions of a stage in planned order, each with its number in the whole plan."""
         places = [place for place in self.sets if self.record.configurations[place].failure is None]
         planned = enumerate(find_order(stage.order)(places, stage.repetitions), start=1)
@@ -56,7 +56,7 @@ class Store:
             if not keepers[step.configuration].is_done(step.repetition)
         ]
 
-    def is_left_out(self, step: Step) -> bool:
+    def is_left_out(self, step: OrderStep) -> bool:
         """Return whether the configuration of a repetition has failed."""
         return self.record.configurations[step.configuration].failure is not None
 
@@ -96,7 +96,7 @@ class Store:
             ]
         )
 
-    def note(self, stage: StageRecord, step: Step, error: HarnessError) -> None:
+    def note(self, stage: StageRecord, step: OrderStep, error: HarnessError) -> None:
         """Record that a repetition failed: its configuration is left out, or only lacks the stage, as the stage
         says."""
         members = list(self.record.configurations)

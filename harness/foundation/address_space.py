@@ -36,7 +36,7 @@ def require_address_space() -> None:
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
         raise HarnessError(
             f"out of memory: this process may have {limit >> 20} MiB of address space (ulimit -v), and "
-            f"{needed >> 20} MiB more are needed to load numpy and what comes with it. Raise the limit.",
+            f"{needed >> 20} MiB more are needed to load numpy and its libraries. Raise the limit.",
             ExitCode.RESOURCES,
         ) from None
 

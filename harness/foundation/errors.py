@@ -144,9 +144,9 @@ def message_of(error: BaseException) -> str:
     if _is_loop_of_links(error):
         return f"{str(error).removeprefix('Symlink loop from ')}: Too many levels of symbolic links."
     if _is_no_name(error):
-        return "the name of a file has a character that no name may have (NUL, or half of one). Give another name."
+        return "a file name has an invalid character (NUL, or an unpaired surrogate). Give another name."
     if isinstance(error, RecursionError):
-        return "something that was read, or a folder, is nested too deep."
+        return "the content of a file, or a folder, is nested too deep."
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
         if isinstance(error, FileNotFoundError):
@@ -154,8 +154,8 @@ def message_of(error: BaseException) -> str:
         remedy = {
             errno.ENOSPC: " Free some space, or choose another place to write to.",
             errno.EDQUOT: " Free some space, or choose another place to write to.",
-            errno.EACCES: " Choose what you may read, and folders that you may write to.",
-            errno.EPERM: " Choose what you may read, and folders that you may write to.",
+            errno.EACCES: " Choose files that you may read, and folders that you may write to.",
+            errno.EPERM: " Choose files that you may read, and folders that you may write to.",
             errno.EROFS: " Choose a folder that can be written to.",
             errno.EEXIST: " Move it away, or choose another place.",
             errno.ENOTDIR: " Move away the file that is in place of a folder, or choose another place.",

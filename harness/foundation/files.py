@@ -79,8 +79,8 @@ def refuse_links(folder: Path) -> None:
         for name in (*folders, *(files if is_written else ())):
             if (path := Path(place, name)).is_symlink():
                 raise HarnessError(
-                    f"{path} is a link, expected the set's own file or folder: what is written there would go "
-                    "elsewhere. Remove it, or put in its place what it leads to.",
+                    f"{path} is a link, expected the set's own file or folder: writing would change files "
+                    "elsewhere. Remove the link, or replace it by its target.",
                     ExitCode.INPUT,
                 )
 

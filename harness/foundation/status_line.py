@@ -24,7 +24,7 @@ _BARS = ((100, 20), (72, 10))
 """Widths in columns: a terminal at least this wide has a progress bar of this width; narrower ones have none."""
 
 
-class Row(NamedTuple):
+class StatusRow(NamedTuple):
     """One row of status on a terminal: a label, the share that is done, and further parts, most important first."""
 
     label: str
@@ -53,9 +53,9 @@ class StatusLine:
         """Draw one row on a terminal, with a bar for `share`; elsewhere print the text and the share, as `show_rows`
         does."""
         printed = text if share is None else f"{text}: {share:4.0%}"
-        self.show_rows((Row(text, share),), printed, now=now)
+        self.show_rows((StatusRow(text, share),), printed, now=now)
 
-    def show_rows(self, rows: Sequence[Row], text: str, *, now: bool = False) -> None:
+    def show_rows(self, rows: Sequence[StatusRow], text: str, *, now: bool = False) -> None:
         """Replace the drawn rows on a terminal; elsewhere print `text`, if `now` or if nothing was printed for five
         seconds."""
         moment_s = time.monotonic()
@@ -73,7 +73,7 @@ class StatusLine:
             self.finish()
             return
         text = f"{num_done:,} of {num_total:,} {what}"
-        self.show_rows((Row(text, num_done / num_total),), text)
+        self.show_rows((StatusRow(text, num_done / num_total),), text)
 
     def finish(self, text: str = "") -> None:
         """End the status with `text`, wrapped to the terminal; without text, leave nothing on a terminal."""
@@ -83,7 +83,7 @@ class StatusLine:
         if text:
             self._write(f"{fold(text, self.columns - 1) if self.is_terminal else text}\n")
 
-    def _draw(self, rows: Sequence[Row]) -> None:
+    def _draw(self, rows: Sequence[StatusRow]) -> None:
         assert self._stream is not None
         if self._live is None:
             self._live = _start_live(self._stream)
@@ -149,7 +149,7 @@ def _make_console(stream: TextIO) -> "Console":
     )
 
 
-def _table_of(rows: Sequence[Row], width: int) -> "Table":
+def _table_of(rows: Sequence[StatusRow], width: int) -> "Table":
     """Lay out rows below each other: labels, bars, and as many whole parts as fit."""
     from rich.cells import cell_len
     from rich.progress_bar import ProgressBar

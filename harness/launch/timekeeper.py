@@ -139,7 +139,7 @@ def read_processor_s(pid: int) -> float | None:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-class _Keeper:
+class _Follower:
     """Follows one process until it ends, and passes its input and output on."""
 
     def __init__(self, asked: Mapping[str, Any]) -> None:
@@ -237,9 +237,9 @@ def main() -> int:
         if not (part := os.read(0, 1 << 16)):
             return 1
         asked += part
-    keeper = _Keeper(json.loads(asked))
-    signal.signal(signal.SIGTERM, lambda *_: keeper.end())
-    exit_code = keeper.follow()
+    follower = _Follower(json.loads(asked))
+    signal.signal(signal.SIGTERM, lambda *_: follower.end())
+    exit_code = follower.follow()
     if exit_code < 0:
         number = -exit_code
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

@@ -107,8 +107,8 @@ def refuse_other_data(folder: Path, found: object, recorded: DatasetRecord, owne
     if None not in (found, recorded.dataset_sha256) and found != recorded.dataset_sha256:
         raise HarnessError(
             f"{folder}: holds other data (digest {str(found)[:12]}) than {owner} was measured on "
-            f"({str(recorded.dataset_sha256)[:12]}, in {recorded.dir}). Give that with --data; to resume, put it "
-            "there again.",
+            f"({str(recorded.dataset_sha256)[:12]}, in {recorded.dir}). Give its folder with --data; to resume, put "
+            "it there again.",
             ExitCode.INPUT,
         )
 
@@ -133,7 +133,7 @@ def how_to_get(data: DataConfig, benchmark: str, root: Path | None) -> str:
         evaluation = " --eval FILE…" if data.parameters.get("split") == "files" else ""
         return f"Make it from your files with: dlrmbench data prepare {benchmark}{where} --train FILE…{evaluation}"
     if spec.is_in_memory:
-        return "It is held in memory, and made by whoever reads it."
+        return "It is generated in memory when it is read."
     return (
         "Give the folder of the preprocessed files with --data DIR; "
         "reference_models/data/criteo/README.md describes its layout."
@@ -168,7 +168,7 @@ def kept_lock(folder: Path, dataset: Path | None = None) -> Iterator[None]:
     """
     if dataset is not None and dataset.is_symlink():
         raise HarnessError(
-            f"{dataset} is a link, and nothing is kept beside data through one. Name the folder that it leads to "
+            f"{dataset} is a link, and nothing is written beside data through a link. Give the link's target "
             "with --data.",
             ExitCode.INPUT,
         )

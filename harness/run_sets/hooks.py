@@ -66,7 +66,7 @@ class Hooks:
         )
         on_done({"exit_code": record.exit_code, "took_s": record.took_s})
         if record.exit_code != 0:
-            said = f" It said:\n{record.output.rstrip()}" if record.output.strip() else " It said nothing."
+            said = f" It printed:\n{record.output.rstrip()}" if record.output.strip() else " It printed nothing."
             raise HookError(f"--{name} {shlex.quote(command)} ended with exit code {record.exit_code}.{said}")
 
     def refuse_other(self, folder: Path, recorded: Mapping[HookName, str], resume: str) -> None:

@@ -102,9 +102,7 @@ def find_interpreter(python: Path) -> str:
     if found is None:
         inside = python / "bin" / "python"
         hint = f"its interpreter is {inside}" if inside.exists() else "expected the interpreter of an environment"
-        raise HarnessError(
-            f"--python {python}: nothing to start; {hint}. Give it, such as --python OTHER/bin/python."
-        )
+        raise HarnessError(f"--python {python}: no such program; {hint}. Give one such as --python OTHER/bin/python.")
     return str(Path(found).absolute())
 
 
@@ -163,7 +161,7 @@ def _refuse_other_versions(path: str, about: InstallationRecord) -> None:
 def _refuse(path: str, done: "subprocess.CompletedProcess[str]") -> None:
     """Raise HarnessError with the reason why the installation did not answer."""
     words = done.stderr.strip().splitlines()
-    last = words[-1] if words else f"it ended with {done.returncode} and no word"
+    last = words[-1] if words else f"it ended with exit code {done.returncode} and no message"
     if "No module named 'harness'" in last:
         raise HarnessError(f"{path}: has no dlrmbench. Install there the version that is to run SET's configuration.")
     if "No module named harness." in last or "No module named 'harness." in last:

@@ -13,7 +13,7 @@ from harness.foundation.files import read_record, write_record
 from harness.launch.process import STDERR_FILE, WorkerEnd, explain_end
 from harness.measure.kinds import Kind
 from harness.run_sets.folder import LOAD_FILE, RunSet, add_load, record_interrupted
-from harness.run_sets.progress import ALONE, MeasuringProgress, Outlook, Progress, RunProgress
+from harness.run_sets.progress import ALONE, MeasuringProgress, Outlook, ProgressDisplay, RunProgress
 from reference_models.process.atomic_write import remove
 from rules.benchmarks.loader import parse_benchmark, read_toml
 from rules.records.codec import Damage, Document, decode
@@ -53,7 +53,7 @@ class Keeper(Protocol):
     def gather(self) -> None:
         """Combine the results of all repetitions."""
 
-    def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> Progress:
+    def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> ProgressDisplay:
         """Make the progress display of a repetition; `outlook` is its position among all."""
 
 
@@ -106,7 +106,7 @@ class LogKeeper:
     def gather(self) -> None:
         """Do nothing: runs need no combined file."""
 
-    def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> Progress:
+    def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> ProgressDisplay:
         return RunProgress(self._label(index), self._benchmark.quality, quiet=quiet, outlook=outlook)
 
     def _label(self, index: int) -> str:
@@ -206,7 +206,7 @@ class RecordKeeper:
         kept = loads if any(loads) else ()
         write_record(self.path, msgspec.structs.replace(measured[0], processes=processes, code=code, loads=kept))
 
-    def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> Progress:
+    def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> ProgressDisplay:
         return MeasuringProgress(f"process {index}", quiet=quiet, outlook=outlook)
 
 
@@ -222,7 +222,7 @@ class OnlyRecordKeeper(RecordKeeper):
     def _failure(self, index: int) -> str:
         return f"nothing was {self._kind.name}d"
 
-    def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> Progress:
+    def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> ProgressDisplay:
         return MeasuringProgress(self._kind.name, quiet=quiet, outlook=outlook)
 
     def gather(self) -> None:

@@ -42,6 +42,18 @@ def link_latest(folder: Path) -> None:
         draft.replace(link)
 
 
+def unlink_latest(folder: Path) -> None:
+    """Point the link `latest` from a set without any run back to the newest other set; remove it without one."""
+    link = folder.parent / LATEST
+    if not link.is_symlink() or link.readlink() != Path(folder.name):
+        return
+    others = [path for path in sets_of(folder.parent) if path.name != folder.name and _MOMENT.search(path.name)]
+    if others:
+        link_latest(max(others, key=lambda path: _MOMENT.findall(path.name)[-1]))
+    else:
+        link.unlink()
+
+
 def find_named(name: str, results: Path) -> list[Path]:
     """Return the sets and sweeps in `results` of that name, in order; a folder's own name matches only that
     folder."""

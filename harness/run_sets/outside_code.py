@@ -25,7 +25,7 @@ def resume_outside_code(folder: Path, missing: Sequence[tuple[str, str]]) -> str
     """Return the message that says how to resume a set whose definition names code that is not dlrmbench's own."""
     words = " ".join(f"--{what} {shlex.quote(name)}" for what, name in missing)
     return (
-        f"{folder}: was made with what is not dlrmbench's own. To run that code, give its names: "
+        f"{folder}: was made with code that is not dlrmbench's own. To run it, name it again: "
         f"dlrmbench resume {shlex.quote(str(folder))} {words}"
     )
 

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from harness.foundation.status_line import Row, StatusLine
+from harness.foundation.status_line import StatusLine, StatusRow
 from reference_models.config.sections import DataConfig
 from reports.text.formatting import rough_duration
 from rules.benchmarks.loader import Quality
 from rules.records.metrics import METRICS
 
 
-class Progress(Protocol):
+class ProgressDisplay(Protocol):
     """Progress display of one repetition."""
 
     def on_event(self, event: Mapping[str, Any]) -> None:
@@ -34,13 +34,13 @@ class Outlook(NamedTuple):
     later_s: float | None = None
     """Expected seconds of all later repetitions; None before the first."""
 
-    def row(self, share: float, elapsed_s: float, what: str) -> Row:
+    def row(self, share: float, elapsed_s: float, what: str) -> StatusRow:
         """Return the status row of all repetitions, when `share` of this one is done after `elapsed_s` seconds."""
         parts: tuple[str, ...] = ()
         if self.usual_s is not None and self.later_s is not None:
             left_s = max(self.usual_s - elapsed_s, 0.0) + self.later_s
             parts = (f"about {rough_duration(left_s)} left",)
-        return Row(f"all {self.total} {what}", (self.number - 1 + min(share, 1.0)) / self.total, parts)
+        return StatusRow(f"all {self.total} {what}", (self.number - 1 + min(share, 1.0)) / self.total, parts)
 
     def share(self, elapsed_s: float) -> float | None:
         """Return the estimated share of a repetition that is done, from the usual duration; None without one."""
@@ -108,7 +108,7 @@ class RunProgress:
         speed = f"{self._samples_per_s:,.0f} samples/s"
         done = share if usual is None else usual
         said = (doing,) if doing else (f"{self._metric} {quality} of {self._target:g}", speed, *filter(None, (left,)))
-        rows = [Row(self._label, done, said)]
+        rows = [StatusRow(self._label, done, said)]
         if self._outlook.total > 1:
             rows.insert(0, self._outlook.row(done, elapsed_s, "runs"))
         eta = "" if rest_s is None else f", at most {rough_duration(rest_s)} more"
@@ -146,7 +146,7 @@ class MeasuringProgress:
     def _show(self, doing: str) -> None:
         elapsed_s = self._clock() - self._started_s
         share = self._outlook.share(elapsed_s)
-        rows = [Row(self._label, None, tuple(filter(None, (doing,))))]
+        rows = [StatusRow(self._label, None, tuple(filter(None, (doing,))))]
         if self._outlook.total > 1:
             rows.insert(0, self._outlook.row(share or 0.0, elapsed_s, "processes"))
         self._line.show_rows(rows, f"{self._label}: {doing}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.system.hardware import GIB, MIB, Reading
+from harness.system.hardware import GIB, MIB, DetectedValue
 from harness.system.resources import ROOT, output_of, read_text
 
 _NVIDIA = "0x10de"
@@ -67,15 +67,15 @@ def read_accelerators(root: Path = ROOT) -> Accelerators:
     return _read_pci(root)
 
 
-def describe_accelerators(found: Accelerators) -> dict[str, Reading]:
+def describe_accelerators(found: Accelerators) -> dict[str, DetectedValue]:
     """Return the accelerator_* fields; the number is '0' only where a driver or PCI bus was there to show a
     device."""
     source = found.source
     if source == NOWHERE:
         return {}
-    fields = {"accelerators_per_node": Reading(str(len(found.devices)), source)}
+    fields = {"accelerators_per_node": DetectedValue(str(len(found.devices)), source)}
     if not found.devices:
-        return fields | dict.fromkeys(_FIELDS, Reading(NOT_APPLICABLE, f"{source}: no accelerator"))
+        return fields | dict.fromkeys(_FIELDS, DetectedValue(NOT_APPLICABLE, f"{source}: no accelerator"))
     first = found.devices[0]
     names = sorted({str(device.model_name) for device in found.devices})
     shown = (
@@ -89,7 +89,7 @@ def describe_accelerators(found: Accelerators) -> dict[str, Reading]:
         ),
         ("interconnect", first.num_links, f"{first.num_links} NVLink links per device"),
     )
-    return fields | {f"accelerator_{name}": Reading(text, source) for name, is_known, text in shown if is_known}
+    return fields | {f"accelerator_{name}": DetectedValue(text, source) for name, is_known, text in shown if is_known}
 
 
 def _read_nvml() -> Accelerators | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.foundation.files import write_text
 from harness.system.accelerators import describe_accelerators, read_accelerators
-from harness.system.hardware import Reading, describe_hardware
+from harness.system.hardware import DetectedValue, describe_hardware
 from harness.system.resources import ROOT
 from harness.system.software import describe_software, version_of
 from harness.system.submission import UNSPECIFIED, SubmissionValue
@@ -49,7 +49,7 @@ def describe_system(
         describe_hardware(root)
         | describe_accelerators(accelerators)
         | describe_software(accelerators, root)
-        | {"number_of_nodes": Reading("1", "processes of the run")}
+        | {"number_of_nodes": DetectedValue("1", "processes of the run")}
     )
     values: dict[str, str] = {}
     provenance: dict[str, str] = {}

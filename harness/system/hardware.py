@@ -24,7 +24,7 @@ _ARPHRD = {"1": "Ethernet", "32": "InfiniBand"}
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class DetectedValue:
     """Detected value of a field, and its source."""
 
     value: str
@@ -42,32 +42,36 @@ class Processors:
     is_virtual: bool
 
 
-def describe_hardware(root: Path = ROOT) -> dict[str, Reading]:
+def describe_hardware(root: Path = ROOT) -> dict[str, DetectedValue]:
     """Return the host_processor_*, host_memory_*, host_storage_*, host_networking fields and hw_notes."""
     parts = (describe_processors, describe_memory, describe_storage, describe_networking, _describe_product)
     return {field: found for describe in parts for field, found in describe(root).items()}
 
 
-def describe_processors(root: Path = ROOT) -> dict[str, Reading]:
+def describe_processors(root: Path = ROOT) -> dict[str, DetectedValue]:
     """Return the processor fields: counts per node (`host_processors_per_node`) and per processor
     (`…_core_count`)."""
     cpus = read_processors(root)
-    found: dict[str, Reading] = {}
+    found: dict[str, DetectedValue] = {}
     if cpus.model_name:
-        found["host_processor_model_name"] = Reading(
+        found["host_processor_model_name"] = DetectedValue(
             cpus.model_name, "/proc/cpuinfo" if (root / "proc/cpuinfo").exists() else "platform"
         )
     if cpus.num_packages:
-        found["host_processors_per_node"] = Reading(str(cpus.num_packages), "sysfs cpu topology")
-        found["host_processor_core_count"] = Reading(str(cpus.num_cores // cpus.num_packages), "sysfs cpu topology")
+        found["host_processors_per_node"] = DetectedValue(str(cpus.num_packages), "sysfs cpu topology")
+        found["host_processor_core_count"] = DetectedValue(
+            str(cpus.num_cores // cpus.num_packages), "sysfs cpu topology"
+        )
     if cpus.is_virtual and cpus.num_logical_cpus:
-        found["host_processor_vcpu_count"] = Reading(str(cpus.num_logical_cpus), "/proc/cpuinfo, hypervisor present")
+        found["host_processor_vcpu_count"] = DetectedValue(
+            str(cpus.num_logical_cpus), "/proc/cpuinfo, hypervisor present"
+        )
     frequency = _frequency(root)
     if frequency:
         found["host_processor_frequency"] = frequency
     caches = _caches(root)
     if caches:
-        found["host_processor_caches"] = Reading(caches, "sysfs cpu caches")
+        found["host_processor_caches"] = DetectedValue(caches, "sysfs cpu caches")
     return found
 
 
@@ -99,21 +103,23 @@ def processor_numbers(root: Path = ROOT) -> str | None:
     return None if None in found else "{} family {} model {}".format(*found)
 
 
-def describe_memory(root: Path = ROOT) -> dict[str, Reading]:
+def describe_memory(root: Path = ROOT) -> dict[str, DetectedValue]:
     """Return the memory fields: capacity without firmware reservations, and the modules where udev or EDAC list
     them."""
-    found: dict[str, Reading] = {}
+    found: dict[str, DetectedValue] = {}
     match = re.search(r"^MemTotal:\s*(\d+) kB", read_text(root / "proc/meminfo") or "", re.MULTILINE)
     if match:
-        found["host_memory_capacity"] = Reading(f"{int(match[1]) * KIB / GIB:.1f} GiB", "/proc/meminfo MemTotal")
+        found["host_memory_capacity"] = DetectedValue(
+            f"{int(match[1]) * KIB / GIB:.1f} GiB", "/proc/meminfo MemTotal"
+        )
     for modules, source in ((_udev_modules(root), "udev, SMBIOS type 17"), (_edac_modules(root), "sysfs EDAC")):
         if modules:
-            found["host_memory_configuration"] = Reading(count_alike(modules), source)
+            found["host_memory_configuration"] = DetectedValue(count_alike(modules), source)
             break
     return found
 
 
-def describe_storage(root: Path = ROOT) -> dict[str, Reading]:
+def describe_storage(root: Path = ROOT) -> dict[str, DetectedValue]:
     """Return host_storage_type and host_storage_capacity: every fixed disk that is backed by a device."""
     disks = [disk for folder in sorted((root / "sys/block").glob("*")) if (disk := _read_disk(folder))]
     if not disks:
@@ -121,12 +127,12 @@ def describe_storage(root: Path = ROOT) -> dict[str, Reading]:
     kinds = dict.fromkeys(kind for kind, _ in disks)
     capacities = count_alike(f"{_decimal(num_bytes)} {kind}" for kind, num_bytes in disks)
     return {
-        "host_storage_type": Reading(", ".join(kinds), "sysfs block devices"),
-        "host_storage_capacity": Reading(capacities, "sysfs block devices"),
+        "host_storage_type": DetectedValue(", ".join(kinds), "sysfs block devices"),
+        "host_storage_capacity": DetectedValue(capacities, "sysfs block devices"),
     }
 
 
-def describe_networking(root: Path = ROOT) -> dict[str, Reading]:
+def describe_networking(root: Path = ROOT) -> dict[str, DetectedValue]:
     """Return host_networking: physical interfaces, with their speed where the driver reports it."""
     interfaces = [text for folder in sorted((root / "sys/class/net").glob("*")) if (text := _read_interface(folder))]
     ports = [
@@ -137,7 +143,9 @@ def describe_networking(root: Path = ROOT) -> dict[str, Reading]:
     if ports:
         # the IP interfaces of the same ports would count them twice
         interfaces = [text for text in interfaces if not text.startswith("InfiniBand")] + ports
-    return {"host_networking": Reading(count_alike(interfaces), "sysfs network interfaces")} if interfaces else {}
+    return (
+        {"host_networking": DetectedValue(count_alike(interfaces), "sysfs network interfaces")} if interfaces else {}
+    )
 
 
 def virtualization(root: Path = ROOT) -> str | None:
@@ -179,7 +187,7 @@ def _model_name_elsewhere() -> str | None:
     return match[1].strip() if match and match[1].strip() != "-" else None
 
 
-def _frequency(root: Path) -> Reading | None:
+def _frequency(root: Path) -> DetectedValue | None:
     folder = root / _CPU_FOLDERS / "cpu0/cpufreq"
     parts = [
         f"{int(text) / 1000:.0f} MHz {name}"
@@ -187,9 +195,9 @@ def _frequency(root: Path) -> Reading | None:
         if (text := read_text(folder / file) or "").isdecimal()
     ]
     if parts:
-        return Reading(", ".join(parts), "sysfs cpufreq")
+        return DetectedValue(", ".join(parts), "sysfs cpufreq")
     match = re.fullmatch(r"(\d+)(\.\d+)?", cpuinfo(root, "cpu MHz") or "")
-    return Reading(f"{float(match[0]):.0f} MHz", "/proc/cpuinfo cpu MHz, now") if match else None
+    return DetectedValue(f"{float(match[0]):.0f} MHz", "/proc/cpuinfo cpu MHz, now") if match else None
 
 
 def _caches(root: Path) -> str:
@@ -230,12 +238,12 @@ def _edac_modules(root: Path) -> list[str]:
     return modules
 
 
-def _describe_product(root: Path) -> dict[str, Reading]:
+def _describe_product(root: Path) -> dict[str, DetectedValue]:
     product = " ".join(filter(None, (_dmi(root, name) for name in ("sys_vendor", "product_name"))))
     hypervisor = virtualization(root)
     if hypervisor:
         product = "; ".join(filter(None, (product, f"virtualised: {hypervisor}")))
-    return {"hw_notes": Reading(product, "DMI, /proc/cpuinfo")} if product else {}
+    return {"hw_notes": DetectedValue(product, "DMI, /proc/cpuinfo")} if product else {}
 
 
 def _dmi(root: Path, name: str) -> str:

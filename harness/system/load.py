@@ -24,7 +24,7 @@ _NUM_FIELDS = 8
 _IDLE = (3, 4)
 
 
-class Reading(NamedTuple):
+class LoadReading(NamedTuple):
     """Load of the system at one moment; members are None where the system does not report them."""
 
     at_s: float
@@ -72,7 +72,7 @@ class LoadWatch:
         self._temperatures_c += [] if temperature_c is None else [temperature_c]
 
 
-def _others(begun: Reading, ended: Reading, duration_s: float) -> float | None:
+def _others(begun: LoadReading, ended: LoadReading, duration_s: float) -> float | None:
     if None in (begun.busy_s, begun.own_s, ended.busy_s, ended.own_s) or not duration_s:
         return None
     busy_s, own_s = (ended.busy_s or 0.0) - (begun.busy_s or 0.0), (ended.own_s or 0.0) - (begun.own_s or 0.0)
@@ -80,12 +80,12 @@ def _others(begun: Reading, ended: Reading, duration_s: float) -> float | None:
     return max(0.0, busy_s - own_s) / duration_s
 
 
-def read_load(root: Path = ROOT) -> Reading:
+def read_load(root: Path = ROOT) -> LoadReading:
     """Read the load average, and the processor time of all processes and of this one with its descendants."""
     load_avg = None
     with suppress(OSError):
         load_avg = os.getloadavg()[0]
-    return Reading(time.monotonic(), os.cpu_count() or 1, load_avg, read_busy_s(root), _read_own_s())
+    return LoadReading(time.monotonic(), os.cpu_count() or 1, load_avg, read_busy_s(root), _read_own_s())
 
 
 def read_busy_s(root: Path = ROOT) -> float | None:

@@ -27,7 +27,7 @@ TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class CacheClear:
+class PageCacheClear:
     """Result of clearing the page cache: the method in words, and resident bytes before and after (None if not
     measurable)."""
 
@@ -38,7 +38,7 @@ class CacheClear:
     resident_bytes_after: int | None
 
 
-def clear_page_cache(paths: Iterable[str | Path]) -> CacheClear:
+def clear_page_cache(paths: Iterable[str | Path]) -> PageCacheClear:
     """Write back and drop the pages of every file; of a folder, those of all files below it.
 
     `cleared` is True only where mincore has confirmed it. Raises OSError when a path is missing or unreadable.
@@ -47,9 +47,9 @@ def clear_page_cache(paths: Iterable[str | Path]) -> CacheClear:
     sizes = {path: path.stat().st_size for path in files}
     total = sum(sizes.values())
     if not files:
-        return CacheClear(True, "nothing to clear: no files", 0, 0, 0)
+        return PageCacheClear(True, "nothing to clear: no files", 0, 0, 0)
     if not can_clear():
-        return CacheClear(False, f"not cleared: {sys.platform} has no posix_fadvise", total, None, None)
+        return PageCacheClear(False, f"not cleared: {sys.platform} has no posix_fadvise", total, None, None)
     before = _resident(files)
     for _ in range(_ATTEMPTS):
         for path in files:
@@ -63,7 +63,7 @@ def clear_page_cache(paths: Iterable[str | Path]) -> CacheClear:
         cleared, how = False, f"{after} bytes stayed: {_why_pages_stay(files)}"
     else:
         cleared, how = True, "proved by mincore"
-    return CacheClear(cleared, f"posix_fadvise, {how}", total, before, after)
+    return PageCacheClear(cleared, f"posix_fadvise, {how}", total, before, after)
 
 
 def can_clear() -> bool:

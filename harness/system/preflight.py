@@ -129,7 +129,7 @@ def check_boost(root: Path = ROOT) -> Check:
         warns=is_on is True,
         is_known=is_on is not None,
         why="Boosted clocks depend on temperature and on how many cores work, so later runs can be slower.",
-        remedy="For comparisons switch boost off, or let it warm up and measure in turns, by 'run --beside'.",
+        remedy="For comparisons switch boost off, or let it warm up and measure alternately, with 'versus'.",
     )
 
 
@@ -140,7 +140,7 @@ def check_smt(root: Path = ROOT) -> Check:
         "smt",
         {"1": "on, one thread per core is used", "0": "off"}.get(active or "", _not_visible(root)),
         is_known=active in ("0", "1"),
-        why="Two threads of one core share its units; more threads than cores make training slower.",
+        why="Two threads of one core share its execution units; more threads than cores slow training down.",
     )
 
 
@@ -153,7 +153,7 @@ def check_memory(root: Path = ROOT) -> Check:
         f"{format_bytes(found.available_memory_bytes)} free of {format_bytes(found.memory_bytes)}{limit}",
         warns=found.available_memory_bytes < MIN_AVAILABLE_BYTES,
         why="Too little memory pushes the dataset out of the page cache, swaps, or ends the run.",
-        remedy="Free memory, or take a smaller benchmark: dlrmbench plan says what it needs.",
+        remedy="Free memory, or take a smaller benchmark: 'dlrmbench plan' estimates what a run needs.",
     )
 
 
@@ -181,13 +181,13 @@ def check_disk(name: str, folder: Path, root: Path = ROOT) -> Check:
     if kind is not None and kind.startswith(_NETWORK_FILESYSTEMS):
         problems.append("Put it on a local disk.")
     if kind in ("tmpfs", "ramfs"):
-        problems.append("It lies in memory: what it holds is taken from the run, and no cache can be cleared.")
+        problems.append("It is in memory: its files take memory from the run, and their cache cannot be cleared.")
     return _judge(
         name,
         f"{format_bytes(free)} free, {kind or 'file system not shown'}",
         warns=bool(problems),
         is_known=kind is not None,
-        why="A full disk ends a run; a network file system makes reading times depend on others.",
+        why="A full disk ends a run; a network file system makes reading times depend on its other users.",
         remedy=" ".join(problems),
     )
 
@@ -200,7 +200,7 @@ def check_page_cache(data: Path) -> Check:
         "cannot be cleared" if done is None else done.method,
         warns=done is None or (not done.cleared and done.resident_bytes_after is not None),
         is_known=done is None or done.cleared,
-        why="A dataset that is still in memory from an earlier run is read faster, which no other system repeats.",
+        why="A dataset that is still in memory from an earlier run is read faster than from disk.",
         remedy="Nothing to do: every run logs what was done. Compare only runs that started alike.",
         unknown_remedy=True,
     )
@@ -221,7 +221,7 @@ def check_virtualization(root: Path = ROOT) -> Check:
         value if steal is None or not kind else f"{value}, {steal:.1%} of CPU time stolen",
         warns=steal is not None and steal > MAX_STEAL,
         is_known=kind is None,
-        why="From inside a virtual machine its neighbours, who share clocks, cache and memory, cannot be seen.",
+        why="Other virtual machines on the host share clocks, cache and memory, and cannot be seen from this one.",
         remedy="Use a dedicated or bare-metal system; at least repeat at another time.",
         unknown_remedy=True,
     )
@@ -333,9 +333,9 @@ def check_kernels_folder(problem: str) -> Check:
         "kernels_folder",
         problem,
         warns=True,
-        why="What is compiled is run, so that it is kept in a folder that is this user's alone, or compiled anew by "
-        "each process.",
-        remedy="Have its owner remove it, or name another temporary folder (TMPDIR).",
+        why="Compiled code is run, so it is kept only in a folder that is this user's alone; else every process "
+        "compiles it anew.",
+        remedy="Have the folder's owner remove it, or choose another temporary folder (TMPDIR).",
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.system.accelerators import Accelerators
 from harness.system.code import describe_commit
-from harness.system.hardware import Reading, cpuinfo, processor_numbers, virtualization
+from harness.system.hardware import DetectedValue, cpuinfo, processor_numbers, virtualization
 from harness.system.resources import ROOT, read_resources, read_text
 
 PACKAGES = (
@@ -42,8 +42,8 @@ WORKER_VARIABLES = {SPIN: "1000", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOL
 """Default variables of a worker's environment, which the user's own replace; only GNU's libraries read them.
 
 - Length of the spinning of OpenMP's threads at a barrier before they sleep, unless autotuning chose another. With
-  GNU's default (300,000) one busy neighbour slows small layers tenfold and more, since a spinning thread keeps the core
-  from the thread that it waits for; on a quiet system the default saves 5 to 27 % of small steps.
+  GNU's default (300,000) one busy neighbour slows small layers tenfold and more, since a spinning thread keeps the
+  core from the thread that it waits for; on a quiet system the default saves 5 to 27 % of small steps.
 - Freed memory is kept for the next step. By default every tensor above 32 MiB, and often above less, is given back
   and its pages cleared again at each use: a tenth of a step at batch size 65,536, a fifth of the reference's.
 """
@@ -57,19 +57,19 @@ def spin_variables(spin_count: int | None) -> dict[str, str]:
     return {} if spin_count is None else {SPIN: str(spin_count)}
 
 
-def describe_software(accelerators: Accelerators, root: Path = ROOT) -> dict[str, Reading]:
+def describe_software(accelerators: Accelerators, root: Path = ROOT) -> dict[str, DetectedValue]:
     """Return the fields framework, other_software_stack and operating_system."""
-    found: dict[str, Reading] = {}
+    found: dict[str, DetectedValue] = {}
     if torch_version := version_of("torch"):
-        found["framework"] = Reading(f"PyTorch {torch_version}", "package metadata")
+        found["framework"] = DetectedValue(f"PyTorch {torch_version}", "package metadata")
     stack = [f"Python {platform.python_version()}"]
     stack += [f"{name} {version}" for name in PACKAGES[2:] if name != "click" and (version := version_of(name))]
     stack.append(f"{platform.system()} {platform.release()}")
     if accelerators.driver_version:
         stack.append(f"NVIDIA driver {accelerators.driver_version}")
-    found["other_software_stack"] = Reading(", ".join(stack), "package metadata, uname")
+    found["other_software_stack"] = DetectedValue(", ".join(stack), "package metadata, uname")
     if operating_system := _operating_system(root):
-        found["operating_system"] = Reading(operating_system, "os-release, platform")
+        found["operating_system"] = DetectedValue(operating_system, "os-release, platform")
     return found
 
 

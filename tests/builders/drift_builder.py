@@ -10,7 +10,7 @@ import numpy as np
 from comparison_builder import GRID, make_side
 from numpy.typing import NDArray
 
-from harness.experiment.orders import Step, turns
+from harness.experiment.orders import OrderStep, turns
 from reports.comparison.comparison import GroupContext, compare_results
 from reports.comparison.drift_tolerance import NO_REPEATS, Repeats
 from reports.comparison.records import Comparison
@@ -170,7 +170,7 @@ def simulate_sweeps(
     for _ in range(num_sweeps):
         order = {step: place for place, step in enumerate(turns(range(num_equal), 5))}
         turns_of = np.array(
-            [[order[Step(index, repetition)] for index in range(num_equal)] for repetition in range(5)]
+            [[order[OrderStep(index, repetition)] for index in range(num_equal)] for repetition in range(5)]
         )
         speeds, luck = noise(generator, 5, num_equal).reshape(-1), generator.choice(epochs, 5)
         yield [

@@ -28,10 +28,10 @@ print(*[launch.split("/")[2][:2] for launch in workers.launches])
 
 
 ORDER = '''\
-+def rounds(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
++def rounds(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep]:
 +    """Make repetition k of every configuration before k + 1 of any, always in the same order."""
 +    for repetition in range(repetitions):
-+        yield from (Step(configuration, repetition) for configuration in configurations)
++        yield from (OrderStep(configuration, repetition) for configuration in configurations)
 +
 +
  ORDERS: Mapping[str, Order] = {

@@ -29,7 +29,7 @@ import harness
 from harness.cli import main
 from harness.run_sets.installation import Installation, InstallationRecord
 from harness.system.description import SystemDescription
-from harness.system.load import Reading
+from harness.system.load import LoadReading
 from harness.system.resources import Resources
 from rules.benchmarks.loader import Benchmark
 from rules.extensions import load_place
@@ -150,7 +150,7 @@ def seams(workers: ScriptedWorkers) -> dict[str, Callable[..., Any]]:
         "harness.system.hardware:read_processors": lambda *_: SimpleNamespace(
             model_name="scripted processor", num_packages=1
         ),
-        "harness.system.load:read_load": lambda *_: Reading(0.0, 2, 0.5, None, None),
+        "harness.system.load:read_load": lambda *_: LoadReading(0.0, 2, 0.5, None, None),
         "harness.system.load:read_clock_mhz": lambda *_: None,
         "harness.system.load:read_temperature_c": lambda *_: None,
         "harness.system.preflight:run_checks": checks,

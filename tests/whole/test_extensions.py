@@ -287,7 +287,7 @@ def use_without(
         assert each["code"] == 8 and "a kind of measurement that this copy does not have" in each["err"], each
     for words in resumed:
         each = told[" ".join(words)]
-        assert each["code"] == 8 and "belong together in a way that this copy does not know" in each["err"], each
+        assert each["code"] == 8 and "not known to this copy" in each["err"], each
     for (verb,) in verbs:
         assert told[verb]["code"] == 2 and f"unknown command {verb!r}" in told[verb]["err"], told[verb]
         assert not re.search(rf"^  {verb} ", told["--help"]["out"], flags=re.MULTILINE)

@@ -209,7 +209,7 @@ def _warn_of_energy(why: str) -> None:
     """Warn that the user's power command gave no energy, which no table shows."""
     from reports.text.formatting import printable
 
-    note(f"warning: no energy by --power-command: {printable(why)}")
+    note(f"warning: no energy from --power-command: {printable(why)}")
 
 
 def _say_kept(kept: int, planned: int) -> None:

@@ -129,9 +129,9 @@ def duration(text: str) -> float:
         raise click.BadParameter(f"{text!r} is not a duration with a unit above 0. Write it like 25ms or 0.1s.")
     milliseconds = float(match[1]) * _MILLISECONDS[match[2]]
     if milliseconds <= 0:
-        raise click.BadParameter(f"{text!r} must be more than nothing.")
+        raise click.BadParameter(f"{text!r} must be above 0.")
     if not math.isfinite(milliseconds):
-        raise click.BadParameter(f"{text[:40]!r} is longer than any number says.")
+        raise click.BadParameter(f"{text[:40]!r} is too large.")
     return milliseconds
 
 
@@ -183,7 +183,7 @@ def distinct(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 
 RULESET = click.option(
-    "--ruleset", metavar="ROUND", help="Official round whose rules judge, such as 5.1.  [default: inferred]"
+    "--ruleset", metavar="ROUND", help="Judge by the rules of this official round, such as 5.1.  [default: inferred]"
 )
 BENCHMARK = click.argument("benchmark", default="dlrm_small", shell_complete=completing_definitions(trainable))
 
@@ -194,7 +194,7 @@ def _refuse_unnamed_link(ctx: click.Context, param: click.Parameter, value: Path
     is_default = ctx.get_parameter_source(str(param.name)) == ParameterSource.DEFAULT
     if is_default and not ctx.resilient_parsing:
         always = f", or set {param.envvar}={folder} for all commands" if isinstance(param.envvar, str) else ""
-        refuse_unnamed(folder, f"say {param.opts[-1]} {folder}{always}")
+        refuse_unnamed(folder, f"give {param.opts[-1]} {folder}{always}")
     return value
 
 
@@ -207,7 +207,7 @@ def refuse_unnamed(folder: Path, how: str) -> None:
     from harness.foundation.errors import ExitCode, HarnessError
 
     if folder.is_symlink():
-        words = f"{folder} is a link, which nobody named. To use what it leads to, {how}."
+        words = f"{folder} is a link that you did not name. To use its target, {how}."
         raise HarnessError(words, ExitCode.INPUT)
 
 
@@ -239,14 +239,14 @@ DATA, READ_DATA = _data_option(_refuse_unnamed_link), _data_option(None)
 MODEL = click.option(
     "--model",
     metavar="FILE.py:OBJECT",
-    help="Your own model, for a definition whose benchmark.model is no name of ours or of an installed package.",
+    help="Your own model, for a definition whose benchmark.model is neither shipped nor in an installed package.",
 )
 DEFINITION = click.option(
     "--benchmark",
     "benchmark_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="TOML definition of a benchmark of your own; needed only where no extra/definition.toml is beside the logs.",
+    help="TOML definition of your own benchmark; needed only if there is no extra/definition.toml beside the logs.",
 )
 WITH = click.option(
     "--with",
@@ -254,10 +254,10 @@ WITH = click.option(
     metavar="NAME|FILE",
     shell_complete=completing_or_files(lambda: (*system_names(), "published")),
     callback=close_systems_after,
-    help="After them what a reference system measured alike: a name of 'dlrmbench list --systems', or a bundle. "
-    "published, or published:TABLE.json: where results of MLPerf's benchmarks would stand among published ones.",
+    help="Add a reference system's results of the same kind: a name from 'dlrmbench list --systems', or a bundle. "
+    "published, or published:TABLE.json: rank results of MLPerf's benchmarks among published ones.",
 )
-NO_SECOND_OPINION = click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
+NO_SECOND_OPINION = click.option("--no-second-opinion", is_flag=True, help="Do not run the official checkers, too.")
 QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress; warnings stay.")
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -270,11 +270,11 @@ _DEFINING = (
         type=click.Path(path_type=Path),
         help="TOML file with [train], [runtime], [submission] … values.",
     ),
-    value_option("--set", "assignments", "One value; repeatable."),
+    value_option("--set", "assignments", "Set one value; repeatable."),
     click.option(
         "--name",
-        help="Label of this configuration, which becomes part of the folder's name. Where --set changes what the "
-        "definition fixes, the name of the benchmark that this makes.",
+        help="Label of this configuration, part of the folder's name. Where --set changes a value that the "
+        "definition fixes, it is the name of the new benchmark.",
     ),
     DATA,
 )
@@ -292,14 +292,14 @@ _CONFIGURATION = (
     click.option(
         "--sharding",
         shell_complete=completing(lambda: SHARDING_TYPES),
-        help=f"How torchrec shards tables over ranks: {', '.join(SHARDING_TYPES)}, or plan:FILE of 'place'.  "
+        help=f"How torchrec shards tables over ranks: {', '.join(SHARDING_TYPES)}, or plan:FILE from 'place'.  "
         "[default: auto]",
     ),
     click.option(
         "--comm",
         shell_complete=completing(lambda: COMM_PRECISIONS),
-        help="Precision in which torchrec sends embeddings: fp32, fp16, int8; on GPUs bf16, fp8; FORWARD/BACKWARD "
-        "such as fp16/bf16.  [default: fp32]",
+        help="Precision in which torchrec sends embeddings: fp32, fp16, int8; on GPUs also bf16, fp8; "
+        "FORWARD/BACKWARD such as fp16/bf16.  [default: fp32]",
     ),
     click.option(
         "--grad-comm",
@@ -309,7 +309,8 @@ _CONFIGURATION = (
     click.option(
         "--division",
         type=click.Choice(["closed", "open"]),
-        help="Rules to run by.  [default: closed for own benchmarks, open for official names]",
+        help="Division: closed (MLPerf's: same model, data and optimizer) or open.  [default: closed for your own "
+        "benchmarks, open for official names]",
     ),
     click.option("--submitter", help="Organisation named in log and system description."),
 )

@@ -39,7 +39,7 @@ VERBOSE = click.option(
     is_flag=True,
     expose_value=False,
     callback=_keep_verbose,
-    help="Print also how it was found, and what it rests on.",
+    help="Also print the method and all inputs.",
 )
 """Option --verbose of verbs that print the answer and one table; `is_verbose` tells whether it was given."""
 _VERBOSE = f"{__name__}.verbose"

@@ -118,9 +118,9 @@ def _answer_blocks(study: "StudyRecord", index: int, *, has_page: bool, closes: 
     others = [printable(each.title) for each in study.tables if each is not shown]
     hidden = [f"'{title}'" for title in others if not title.startswith(TIMELINE)]
     hidden += [plural(more, "more finding")] if (more := len(study.findings) - len(findings)) else []
-    hidden += [f"the {plural(len(study.parameters), 'number')} that it rests on"] if study.parameters else []
+    hidden += [f"the {plural(len(study.parameters), 'input')}"] if study.parameters else []
     places = [*(["--verbose"] if has_verbose() else []), *(["the page"] if has_page else [])]
-    rest = f"{_joined(places)} {'have' if len(places) > 1 else 'has'} also {_joined(hidden)}."
+    rest = f"{_joined(places)} also {'show' if len(places) > 1 else 'shows'} {_joined(hidden)}."
     return [
         Heading(text=printable(study.title)),
         *(Prose(text=printable(finding)) for finding in findings),

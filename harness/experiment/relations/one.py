@@ -98,7 +98,7 @@ def _refuse_stop(request: Request, kind: Kind) -> None:
     named = request.spelled
     if request.max_runs is not None and request.until is None:
         runs = "-n for a number of runs" if request.typed else "runs"
-        raise RequestError(f"{named('max_runs')} is the end of {named('until')}; give that too, or {runs}.")
+        raise RequestError(f"{named('max_runs')} limits {named('until')}; give that too, or {runs}.")
     if request.until is not None and (
         "until" not in kind.takes or request.run_index is not None or not 0 < request.until < 1
     ):

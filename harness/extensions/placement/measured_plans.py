@@ -8,7 +8,7 @@ from math import isclose, isnan, nan
 from msgspec.structs import replace as change
 from scipy.stats import kendalltau
 
-from harness.config.placement import write_sharding
+from harness.config.sharding_plan import write_sharding
 from harness.extensions.placement.compared import FoundPlan, judge_plans
 from harness.extensions.placement.plans import Placement, PlacementQuestion
 from harness.foundation.errors import ExitCode, HarnessError

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.config.catalog import refuse_without_bags
-from harness.config.placement import record_plan, write_sharding
 from harness.config.run_config import RunConfig
+from harness.config.sharding_plan import record_plan, write_sharding
 from harness.extensions.placement.compared import (
     BASELINES,
     TIMED,

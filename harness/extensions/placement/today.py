@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from harness.config.placement import read_plan
+from harness.config.sharding_plan import read_plan
 from harness.extensions.placement.records import CostsRecord
 from harness.foundation.errors import HarnessError
 from reference_models.distributed.search.costs import SetCost

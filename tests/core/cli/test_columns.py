@@ -180,7 +180,7 @@ def test_a_guessed_definition_trains_at_the_first_try_and_its_data_verify(
         code, _, err = command(*shown)
         assert code == 0, err
     code, out, err = command("data", "verify", "mine.toml")
-    assert code == 0 and "all as the manifest says and as the definition asks" in out, err
+    assert code == 0 and "all as in the manifest and the definition" in out, err
     code, out, err = command("run", "mine.toml", "-n", "1", "--seed", "3", "--threads", "1")
     assert code in (0, 3), err
     assert "1 of 1 reached the target" in out
@@ -201,7 +201,7 @@ def test_shares_are_labels_from_the_file_to_the_page(inside: Command, workers_in
     for words, said in (
         ("init mine.toml --from-columns a.csv --target 0.52", "wrote mine.toml"),
         ("data prepare ./mine.toml --train a.csv", "labels   soft: mean 0."),
-        ("data verify ./mine.toml", "all as the manifest says"),
+        ("data verify ./mine.toml", "all as in the manifest"),
         ("run ./mine.toml -n 1 --seed 3 --threads 1 --keep-weights", "1 of 1 reached"),
         ("data predict ./mine.toml latest -o logits.parquet", "mean label 0."),
     ):

@@ -129,7 +129,7 @@ def test_the_gate_does_not_pass_in_turns_what_may_be_slower(command: Any, tmp_pa
         code, _, err = command("compare", base, new, "--fail-on", asked)
         assert code == 7
         assert "new: a regression against base by 3 % or more is neither shown nor ruled out. " in err
-        assert "pairs in turns should tell, if it is as measured; look once, when all are made." in err
+        assert "pairs measured alternately should decide, if it is as measured; look once, when all are made." in err
     assert command("compare", base, new, "--fail-on", "regression", "--min-effect", "30%")[0] == 0
     few = write_turns(tmp_path / "few", 1.0, num_runs=4)
     assert command("compare", *few, "--fail-on", "regression")[0] == 7

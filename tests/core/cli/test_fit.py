@@ -98,8 +98,8 @@ def test_the_law_is_in_json(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("--axis", AXIS, "--fit"), 2, "--fit is of --quality SAMPLES"),
-        (("--axis", AXIS, "--throughput", "5", "--fit"), 2, "--fit is of --quality SAMPLES"),
+        (("--axis", AXIS, "--fit"), 2, "--fit is for --quality SAMPLES"),
+        (("--axis", AXIS, "--throughput", "5", "--fit"), 2, "--fit is for --quality SAMPLES"),
         (("--axis", "model.mlp=8,64,512", "--quality", "1000", "--fit"), 7, "3 different amounts of training FLOP"),
         (
             ("--axis", "model.mlp=32,40,48,56", "--quality", "1000", "--fit"),

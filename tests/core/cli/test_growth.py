@@ -281,7 +281,7 @@ def fail_third(workers: UnevenWorkers, benchmark: Any, qualities: list[float], *
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--max-runs", 9], "--max-runs is the end of --until"),
+        (["--max-runs", 9], "--max-runs limits --until"),
         (["--until", "0"], "a fraction above 0"),
         (["--until", "3%", "--throughput", 4], "for runs to the target"),
         (["--until", "lots"], "expected a fraction"),

@@ -114,9 +114,19 @@ def test_one_that_fails_ends_everything_with_what_it_said(
     assert call("resume", folder, "--prepare", fails)[0] == 0
 
 
+def test_a_set_without_any_run_is_not_the_latest(call: Command, workers: FastWorkers, tmp_path: Path) -> None:
+    latest = tmp_path / "results" / "latest"
+    assert call("run", "dlrm_tiny", "-n", 1, "--threads", 1, "--prepare", "false")[0] == 2
+    assert not latest.is_symlink()
+    assert call("run", "dlrm_tiny", "-n", 1, "--threads", 1)[0] == 0
+    good = latest.readlink()
+    assert call("run", "dlrm_tiny", "-n", 1, "--threads", 1, "--name", "other", "--prepare", "false")[0] == 2
+    assert latest.readlink() == good and len(made_in(tmp_path / "results")) == 3
+
+
 def test_a_cleanup_that_fails_loses_no_run(call: Command, workers: FastWorkers, tmp_path: Path) -> None:
     code, _, err = call("run", "dlrm_tiny", "-n", 2, "--threads", 1, "--cleanup", "exit 3")
-    assert code == 2 and "--cleanup 'exit 3' ended with exit code 3. It said nothing." in err
+    assert code == 2 and "--cleanup 'exit 3' ended with exit code 3. It printed nothing." in err
     (folder,) = made_in(tmp_path / "results")
     assert [path.name for path in folder.rglob("result_*.txt")] == ["result_0.txt"] and len(workers.launches) == 1
 

@@ -47,6 +47,13 @@ def test_a_set_has_its_folders_name_and_its_label(results: Path) -> None:
     assert find_named("dlrm_tiny", results) == find_named("nothing", results) == find_named("../made", results) == []
 
 
+@pytest.mark.parametrize("word", ["base", "made/dlrm_tiny-base-20260101T000000Z"])
+def test_show_of_a_set_says_which_verbs_show_one(command: Any, results: Path, word: str) -> None:
+    code, _, err = command("show", word)
+    assert code == 2 and "is a set of results" in err and f"dlrmbench report {word}" in err
+    assert command("show", "dlrm_tiny")[0] == 0
+
+
 def test_compare_diff_check_score_and_report_take_names(command: Any, results: Path) -> None:
     code, out, err = command("compare", "base", "new")
     assert (code, err) == (

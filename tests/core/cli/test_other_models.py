@@ -200,7 +200,7 @@ def test_every_verb_that_trains_takes_a_model_in_a_file(
         (
             "dlrm_tiny",
             "{}:SPEC",
-            "is a benchmark of dlrm, which is here. Train it by other code with --implementation",
+            "is a benchmark of dlrm, which dlrmbench has. Train it with other code by --implementation",
         ),
         ("own", "deepfm", "expected PATH.py:OBJECT. A model that a package provides is named by the definition"),
         ("own", "{}:PLAIN", "is a Implementation, expected a ModelSpec"),

@@ -125,7 +125,7 @@ def test_a_definition_cannot_name_a_file(mine: Path, tmp_path: Path) -> None:
     definition = tmp_path / "tiny.toml"
     assert text.count("[runtime]\n") == 1
     definition.write_text(text.replace("[runtime]\n", f'[runtime]\nimplementation = "{mine}:load"\n'))
-    with pytest.raises(ConfigError, match="given by its user, as --implementation"):
+    with pytest.raises(ConfigError, match="named by its user, as --implementation"):
         resolve(definition, [])
     config = resolve(definition, given(f"{mine}:load"))
     assert config.workload.runtime.implementation == f"{mine}:load@{digest(mine)}"
@@ -136,7 +136,7 @@ def test_a_file_of_values_cannot_name_a_file(key: str, tmp_path: Path) -> None:
     """Nor is it looked at: it may be a stranger's, as a definition may."""
     config = tmp_path / "c.toml"
     config.write_text(f'[runtime]\n{key} = "{tmp_path}/nowhere.py:load"\n')
-    with pytest.raises(ConfigError, match=f"c.toml: runtime.{key} .* given by its user, as --{key}"):
+    with pytest.raises(ConfigError, match=f"c.toml: runtime.{key} .* named by its user, as --{key}"):
         read_config_file(config)
     config.write_text('[runtime]\nimplementation = "optimized"\n')
     assert [each.value for each in read_config_file(config)] == ["optimized"]

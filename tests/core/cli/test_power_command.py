@@ -105,4 +105,4 @@ def test_one_that_gives_nothing_is_said_once_and_to_who_wants_no_progress_too(
     monkeypatch.setattr("harness.experiment.executors.launch_worker", launch)
     for quiet in ((), ("-q",)):
         code, _, err = call("run", "dlrm_tiny", "--throughput", 4, "--threads", 1, "--power-command", "false", *quiet)
-        assert code == 0 and err.count(f"warning: no energy by --power-command: {reason}") == 1, err
+        assert code == 0 and err.count(f"warning: no energy from --power-command: {reason}") == 1, err

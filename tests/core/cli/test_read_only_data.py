@@ -84,12 +84,12 @@ def test_default_folders_are_no_links(
     (tmp_path / "users").mkdir()
     (tmp_path / name).symlink_to("users")
     done = inside("run", "dlrm_tiny")
-    assert done.returncode == 8 and f"{name} is a link, which nobody named" in done.stderr, done.stderr
+    assert done.returncode == 8 and f"{name} is a link that you did not name" in done.stderr, done.stderr
     assert f"say {option} {name}, or set {variable}={name} for all commands." in done.stderr
     assert [*(tmp_path / "users").iterdir()] == []
     monkeypatch.setenv(variable, name)
     assert inside("plan", "dlrm_tiny", "--no-measure").returncode == 0
     done = inside("run", "none_such")  # it gets as far as the benchmark's name
-    assert done.returncode == 2 and "which nobody named" not in done.stderr
+    assert done.returncode == 2 and "you did not name" not in done.stderr
     done = inside("data", "verify", "dlrm_tiny")
-    assert "which nobody named" not in done.stderr
+    assert "you did not name" not in done.stderr

@@ -52,7 +52,7 @@ def test_the_work_is_done_in_a_child_of_this_process() -> None:
         ("raise ConfigError('no such')", "HarnessError 2 no such"),
         ("raise HarnessError('too small', 9)", "HarnessError 9 too small"),
         ("raise ValueError('a defect')", "HarnessError 1 ValueError: a defect"),
-        ("os._exit(3)", "HarnessError 9 own code ended the process that looked at it (3)."),
+        ("os._exit(3)", "HarnessError 9 your own code ended the process that imported it (3)."),
     ],
 )
 def test_what_it_raises_is_raised_here_with_its_words(work: str, expected: str) -> None:

@@ -236,7 +236,7 @@ def asked(**values: Any) -> list[Override]:
         ("throughput", "dlrm_tiny", {"restores": 2}, "checkpoint.restores is for --quality"),
         ("quality", "dlrmv4_small", {"every": "5%"}, "hstu looks up the events of a sequence one by one"),
         ("quality", "d2nn_small", {"every": "5%"}, "d2nn has no embedding tables"),
-        ("profile", "dlrm_tiny", {"every": "5%"}, "is for what trains"),
+        ("profile", "dlrm_tiny", {"every": "5%"}, "is only for training"),
         ("quality", "dlrm_tiny", {"every": "5"}, "checkpoint.every is '5', expected a number of samples"),
         ("quality", "dlrm_tiny", {"keep": 0}, "checkpoint.keep is 0, expected"),
         ("quality", "dlrm_tiny", {"keep": "newest"}, "checkpoint.keep is 'newest', expected"),

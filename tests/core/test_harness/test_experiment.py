@@ -25,7 +25,7 @@ from harness.experiment.context import NO_CONTEXT
 from harness.experiment.create import create
 from harness.experiment.expand import expand
 from harness.experiment.loop import complete, look_again
-from harness.experiment.orders import ORDERS, Step, find_order
+from harness.experiment.orders import ORDERS, OrderStep, find_order
 from harness.experiment.prepare import prepare
 from harness.experiment.request import OPTIONS, Request, RequestError, flags_of
 from harness.experiment.stopping import State, find_stop_rule
@@ -109,16 +109,16 @@ def test_a_dry_run_writes_no_file(data: str, data_root: Path, tmp_path: Path) ->
         ({"kinds": {"throughput": 5, "quality": 5}}, "throughput and quality are two measurements"),
         ({"kinds": {"throughput": 5}, "timeout_s": 1.0}, "timeout_s is for runs to the target"),
         ({"kinds": {"throughput": 5}, "keep_weights": True}, "keep_weights is for runs to the target"),
-        ({"max_runs": 5}, "max_runs is the end of until"),
+        ({"max_runs": 5}, "max_runs limits until"),
         ({"python": Path("x")}, "python is the interpreter of the set that beside names"),
-        ({"with_fit": True}, "with_fit is of --quality"),
-        ({"stop": StopRecord(rule="until", values=UNTIL)}, "a set alone is given until"),
+        ({"with_fit": True}, "with_fit is for --quality"),
+        ({"stop": StopRecord(rule="until", values=UNTIL)}, "for a single set give until"),
         ({"kinds": {"throughput": 0}}, "throughput is 0, expected a whole number of at least 1"),
         ({"kinds": {"throughput": None}}, "throughput is None, expected a whole number of at least 1"),
-        ({"kinds": {"profile": None}}, "profile is no kind that 'run' can be asked for"),
+        ({"kinds": {"profile": None}}, "profile is not a measurement of 'run'"),
         (
             {"kinds": {"training": 5}},
-            "training is no kind that 'run' can be asked for, which are throughput, quality",
+            "training is not a measurement of 'run', which has throughput, quality",
         ),
     ],
 )
@@ -129,19 +129,19 @@ def test_what_does_not_go_together_is_refused_in_the_words_that_asked_it(asked: 
 
 def test_turns_go_forwards_and_backwards() -> None:
     assert list(find_order("turns")([3, 5], 3)) == [
-        Step(3, 0),
-        Step(5, 0),
-        Step(5, 1),
-        Step(3, 1),
-        Step(3, 2),
-        Step(5, 2),
+        OrderStep(3, 0),
+        OrderStep(5, 0),
+        OrderStep(5, 1),
+        OrderStep(3, 1),
+        OrderStep(3, 2),
+        OrderStep(5, 2),
     ]
     three = [step.configuration for step in find_order("turns")([1, 2, 4], 6)]
     rounds = [three[at : at + 3] for at in range(0, 18, 3)]
     assert rounds[0] == [1, 2, 4] and all(rounds[at] == rounds[at + 1][::-1] for at in (0, 2, 4))
     assert len(set(map(tuple, rounds[::2]))) > 1, "no two configurations are always neighbours"
     for order in ORDERS.values():
-        assert sorted(order([1, 2, 4], 2)) == [Step(place, k) for place in (1, 2, 4) for k in range(2)]
+        assert sorted(order([1, 2, 4], 2)) == [OrderStep(place, k) for place in (1, 2, 4) for k in range(2)]
 
 
 def test_an_order_or_a_stop_rule_of_a_newer_version_is_named() -> None:
@@ -340,5 +340,5 @@ def test_a_profile_into_a_set_runs_no_code_that_the_set_alone_names(
         output=small.folder,
         quiet=True,
     )
-    with pytest.raises(HarnessError, match="That code runs where it is given"):
+    with pytest.raises(HarnessError, match="which runs only if you name it"):
         open_or_create(asked)

@@ -55,7 +55,7 @@ def test_clock_and_temperature_are_of_cpus(tmp_path: Path) -> None:
 def test_other_work_is_what_all_did_less_the_measurements_own(
     busy_s: float | None, own_s: float, others: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = iter([load.Reading(100.0, 2, 0.5, 0.0, 0.0), load.Reading(110.0, 2, 3.0, busy_s, own_s)])
+    told = iter([load.LoadReading(100.0, 2, 0.5, 0.0, 0.0), load.LoadReading(110.0, 2, 3.0, busy_s, own_s)])
     monkeypatch.setattr(load, "read_load", lambda root: next(told))
     seen = load.LoadWatch().end()
     assert (seen.duration_s, seen.load_avg_before, seen.load_avg_after) == (10.0, 0.5, 3.0)

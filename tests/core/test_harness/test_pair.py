@@ -179,7 +179,7 @@ def test_what_is_no_interpreter_of_a_dlrmbench_is_refused(
     for python, message in (
         (bare, "has no dlrmbench. Install"),
         (tmp_path / "bare", f"its interpreter is {bare}"),
-        (tmp_path / "nowhere", "nothing to start"),
+        (tmp_path / "nowhere", "no such program"),
     ):
         done = inside(*words, python)
         assert (done.returncode, message in done.stderr) == (2, True), done.stderr

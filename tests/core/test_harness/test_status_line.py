@@ -9,7 +9,7 @@ import pytest
 from screen import Terminal
 
 from harness.foundation import status_line
-from harness.foundation.status_line import Row, StatusLine
+from harness.foundation.status_line import StatusLine, StatusRow
 from harness.run_sets import progress
 from harness.run_sets.progress import MeasuringProgress, Outlook, RunProgress
 from rules.benchmarks.loader import load_benchmark
@@ -117,7 +117,7 @@ def test_a_wide_name_leaves_room_for_numbers() -> None:
     terminal = Terminal(60)
     with terminal.opened() as stream:
         line = StatusLine(stream=stream)
-        line.show_rows((Row("x" * 80, 0.5, ("12 s left",)),), "")
+        line.show_rows((StatusRow("x" * 80, 0.5, ("12 s left",)),), "")
         line.finish()
     assert any("…" in row and "50%  12 s left" in row for frame in terminal.frames() for row in frame)
     assert terminal.broken() == []

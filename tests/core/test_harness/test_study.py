@@ -80,10 +80,10 @@ def test_a_terminal_is_told_the_answer_and_one_table(
         return
     first, second = text.split("tables over 4 devices")[1:]
     assert "Given: Device. Modelled: Memory; Of its memory" in first and "(modelled)" not in first
-    assert "--verbose and the page have also 'Where each is', 'Empty' and the 2 numbers that it rests on." in first
+    assert "--verbose and the page also show 'Where each is', 'Empty' and the 2 inputs." in first
     assert "bandwidth" not in first and "elements" not in first
     assert "Empty Key --- 1 All given." in second and "Value" not in second
-    assert "--verbose has also 'Where each is', 'Devices' and the 2 numbers" in second
+    assert "--verbose also shows 'Where each is', 'Devices' and the 2 inputs" in second
 
 
 def test_every_column_names_its_origin_and_every_parameter_its_source(study: StudyRecord) -> None:

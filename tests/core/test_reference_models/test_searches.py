@@ -512,7 +512,7 @@ def test_a_search_that_is_given_up_returns_its_plan_with_its_bound(monkeypatch: 
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "rowwise_adagrad"])
 def test_every_plan_of_every_search_can_be_run(optimizer: Any, num_tasks: int) -> None:
     """By the check of runs: equal parts of whole steps of columns, and none of tables of row-wise Adagrad."""
-    from harness.config.placement import write_sharding
+    from harness.config.sharding_plan import write_sharding
 
     cost, num_cut = cost_of(4, 50e-6), 0
     for task in generate_tasks(num_tasks, 21, replace(NEUROSHARD, memory_bytes=40 << 30), (6, 20)):

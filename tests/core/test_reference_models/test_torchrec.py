@@ -18,7 +18,7 @@ from small_set import write_definition
 from waiting import HANG_S
 
 from harness.config.catalog import load_entry
-from harness.config.placement import write_sharding
+from harness.config.sharding_plan import write_sharding
 from reference_models.config.exchange import SHARDING_TYPES
 from reference_models.config.sections import parse_sharding
 from reference_models.distributed.search.autoshard import Policy

@@ -127,7 +127,7 @@ def test_plans_of_a_folder_of_any_name_are_measured_and_all_that_fail_end_it_so(
         (["place", "dlrm_tiny", "--devices", 2, "--by", "lookups"], "Did you mean 'lookup'?"),
         (["place", "dlrm_tiny", "--devices", 2, "--device-memory", "100KB"], "bytes too few"),
         (["place", "dlrm_dcnv2", "--devices", 2, "--device-memory", "80GB"], "bytes too few"),
-        (["place", "dlrmv4_small", "--devices", 2], "models that pool bags"),
+        (["place", "dlrmv4_small", "--devices", 2], "for models that pool bags"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(inside: Command, words: list[object], message: str) -> None:

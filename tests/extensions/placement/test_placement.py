@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.config.placement import read_plan, record_plan, write_sharding
 from harness.config.run_config import Override, resolve
+from harness.config.sharding_plan import read_plan, record_plan, write_sharding
 from harness.extensions.placement.compared import ALIKE, BASELINES, Costs, FoundPlan, as_clause, compare_searches
 from harness.extensions.placement.cpu_rates import FixedTimes
 from harness.extensions.placement.learnt import Keeper, learn_policy

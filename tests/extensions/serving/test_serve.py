@@ -82,7 +82,7 @@ def test_colocation_says_how_many_times_the_queries_of_one(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     (
-        (("--target-latency", "0ms"), "must be more than nothing"),
+        (("--target-latency", "0ms"), "must be above 0"),
         (("--target-latency", "-5ms"), "not a duration"),
         (("--target-latency", "25"), "Write it like 25ms"),
         (("--percentile", "100"), "not in the range"),

@@ -223,7 +223,7 @@ def test_no_precision_is_chosen_for_what_serves(command: Callable[..., tuple[int
 
 def test_what_serves_makes_no_checkpoint() -> None:
     asked = [Override(key="checkpoint.every", value="5%", source="here")]
-    with pytest.raises(ConfigError, match="is for what trains"):
+    with pytest.raises(ConfigError, match="is only for training"):
         resolve_served("dlrm_tiny", asked, None)
 
 

@@ -11,7 +11,7 @@ import pytest
 from made_sets import made_in
 from sweep_builder import FastWorkers
 
-from harness.experiment.orders import Step, pairs
+from harness.experiment.orders import OrderStep, pairs
 from harness.extensions.suites.suite import MAX_BENCHMARKS, read_suite
 from rules.benchmarks.loader import load_benchmark
 from rules.records.codec import json_schema
@@ -110,7 +110,7 @@ def test_sides_follow_each_other_and_benchmarks_take_turns(
 
 def test_the_order_of_pairs_leaves_none_out_and_keeps_a_lone_side() -> None:
     steps = list(pairs([0, 1, 3, 4, 5], 4))
-    assert sorted(steps) == [Step(place, index) for place in (0, 1, 3, 4, 5) for index in range(4)]
+    assert sorted(steps) == [OrderStep(place, index) for place in (0, 1, 3, 4, 5) for index in range(4)]
     firsts = [step.configuration for step in steps if step.configuration in (0, 1)][::2]
     assert firsts == [0, 1, 0, 1]
 

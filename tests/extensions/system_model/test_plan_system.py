@@ -44,7 +44,7 @@ def test_two_systems_are_compared_by_step_and_cost(inside: Command, file: Path) 
     printed = inside("plan-system", "dlrm_small", "--system", "mine.toml")
     words = " ".join(printed.stdout.split())
     assert printed.returncode == 0 and "(modelled)" in words and "Price" not in words
-    assert "ours" not in words and "--verbose has also 'Where a step's time would go' and the " in words
+    assert "ours" not in words and "--verbose also shows 'Where a step's time would go' and the " in words
     printed = inside("plan-system", "dlrm_small", "--system", "mine.toml", "--verbose")
     assert "ours" in printed.stdout and "Where a step's time would go" in printed.stdout
 

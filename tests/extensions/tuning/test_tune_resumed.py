@@ -33,7 +33,7 @@ def test_a_search_does_not_grow_by_runs(place: Path) -> None:
     tune(place, f"{FASTEST} --trials 2")
     folder, _ = found_in(place)
     ended = run_scripted_command(["resume", str(folder), "--runs", "3"], place, PlantedWorkers(Moment()))
-    assert ended.code == 2 and "how many trials a search makes is asked when it begins" in ended.err
+    assert ended.code == 2 and "the number of trials of a search is fixed when it begins" in ended.err
 
 
 def test_what_all_of_a_search_takes_is_said_once_a_trial_has_ended(place: Path) -> None:
