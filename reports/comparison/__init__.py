@@ -1,1 +1,1 @@
-"""Configurations held side by side: pairing, comparability, factors, differences."""
+"""Comparison of configurations: pairing of runs, comparability, factors of the time to train, differences."""

@@ -1,8 +1,8 @@
-"""The place of a result among published ones of MLPerf's rounds: by minutes, and by accelerator-minutes.
+"""Rank of a result among published results of MLPerf's rounds: by minutes, and by accelerator-minutes.
 
-MLPerf results may be compared with MLPerf results alone (MLCommons' Results Messaging Guidelines), so only those of
-an official benchmark stand here. Minutes are scores: normalised by reference convergence points. Accelerator-minutes
-are derived, by nobody's rules: the larger a system, the more of them a result takes.
+MLPerf results may be compared with MLPerf results alone (MLCommons' Results Messaging Guidelines), so only results
+of official benchmarks are ranked. Minutes are scores: normalised by reference convergence points. Accelerator-minutes
+are derived, by nobody's rules: the larger a system, the more accelerator-minutes a result takes.
 """
 
 from collections.abc import Sequence
@@ -18,23 +18,23 @@ from rules.records.kept.published import PublishedResult, PublishedTable
 
 
 class Place(NamedTuple):
-    """A value among others: how many are less and more; None where one of them cannot be known."""
+    """A value, and the published values that it is ranked among."""
 
     value: float
     others: tuple[float, ...]
 
     @property
     def number(self) -> int:
-        """The place, 1 for the least."""
+        """Rank of the value, 1 for the smallest."""
         return 1 + sum(other < self.value for other in self.others)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResultPlace:
-    """One result among the published ones of its benchmark and division; those of its own logs are left out.
+    """One result's rank among the published results of its benchmark and division, except those of its own logs.
 
-    `minutes` and `accelerator_minutes` are None without a score, or without accelerators; `problem` says why there is
-    nothing to show.
+    `minutes` is None without a score, `accelerator_minutes` also without accelerators; `problem` is the reason why
+    there is no rank.
     """
 
     result: Result
@@ -46,7 +46,7 @@ class ResultPlace:
 
     @property
     def words(self) -> str:
-        """Say where it would stand, in a sentence, with what the guidelines ask to be said beside a score."""
+        """Return the result's ranks in a sentence, with the words that the guidelines ask for beside a score."""
         label, of = printable(self.result.label, 80), self.result.benchmark_name
         if self.minutes is None:
             return f"{label}: {self.problem}."
@@ -66,7 +66,7 @@ class ResultPlace:
 
 
 def refuse_own(results: Sequence[Result]) -> None:
-    """Raise ReferenceSystemError where a result is of no official benchmark, or of none at all that left logs."""
+    """Raise ReferenceSystemError for a result that is not of an official benchmark, or has no logs."""
     for result in results:
         if result.status != "official" or not result.is_logged:
             official = [name for name in shipped_names() if load_benchmark(name).status == "official"]
@@ -78,7 +78,10 @@ def refuse_own(results: Sequence[Result]) -> None:
 
 
 def place_results(results: Sequence[Result], table: PublishedTable) -> tuple[ResultPlace, ...]:
-    """Place each result among the published ones. Raises ReferenceSystemError as `refuse_own` does."""
+    """Rank each result among the published results of its benchmark and division.
+
+    Raises ReferenceSystemError for a result that is not of an official benchmark, or has no logs.
+    """
     refuse_own(results)
     return tuple(_place(result, table) for result in results)
 

@@ -1,4 +1,4 @@
-"""Why two sides may not be compared, and what differs between them; `comparison` asks."""
+"""Checks whether two results may be compared, and lists of the settings, hardware and software that differ."""
 
 import json
 import shlex
@@ -18,14 +18,14 @@ from rules.scoring.comparable import why_not_comparable
 
 MAX_CHANGES = 60
 _MODEL = "runtime.model"
-"""The file of a model that is not dlrmbench's own, with its digest, as a set's configuration has it."""
+"""Key of a configuration that names the file of a model that is not dlrmbench's own, with the file's digest."""
 SAME_SET = "BASE and NEW are the same set"
 ONE_SYSTEM = "An interval holds inside one system only: it says nothing of other systems like these."
 SAME_CONFIGURATION = "same configuration"
 
 
 def why_refused(base: Result, new: Result) -> str | None:
-    """Why the two are not alike enough to be compared, or None."""
+    """Return the reason why two results may not be compared; None where they may."""
     if base.quantities != new.quantities:
         runs, other = (base, new) if base.is_logged else (new, base)
         (what, *_), (its, *_) = base.quantities, new.quantities
@@ -56,7 +56,7 @@ def why_refused(base: Result, new: Result) -> str | None:
 
 
 def refused_words(comparisons: Sequence[Comparison]) -> str | None:
-    """Return what to say of comparisons that may not be made, with what to do; None where all may be."""
+    """Return the error message for comparisons that were refused, with its remedy; None where none was."""
     refused = [comparison for comparison in comparisons if comparison.refusal is not None]
     if not refused:
         return None
@@ -67,7 +67,10 @@ def refused_words(comparisons: Sequence[Comparison]) -> str | None:
 
 
 def _why_other_measurement(base: Result, new: Result) -> str | None:
-    """Measurements may differ in whatever is being varied, but not in what is measured."""
+    """Return the reason why two measurements may not be compared; None where they may.
+
+    Measurements may differ in the settings that are varied, but not in the quantity that is measured.
+    """
     of_base, of_new = dict(base.settings), dict(new.settings)
     for name, words in find_record_type(base.kind).MUST_AGREE.items():
         if name in of_base and name in of_new and of_base[name] != of_new[name]:
@@ -81,13 +84,14 @@ def _why_other_measurement(base: Result, new: Result) -> str | None:
 
 
 PROCESSOR = "processor"
-"""The name of the row of what differs that has both sides' processors."""
+"""Name of the change that lists the processors of both sides."""
 
 
 def systems_differ(base: Result, new: Result) -> bool:
-    """Whether the sides were measured on different systems, by their descriptions where both have one.
+    """Return whether two results were measured on different systems, by their descriptions where both have one.
 
-    So they were where one is a reference system's, or where processors have other numbers: names may be hidden.
+    A result of a reference system differs from all others, as do processors with other family and model numbers:
+    names of processors may be hidden.
     """
     numbers = {str(side.asked.environment.get("processor")) for side in (base, new) if side.asked} - {"None"}
     if system_of(base) != system_of(new) or len(numbers) > 1:
@@ -100,12 +104,12 @@ def systems_differ(base: Result, new: Result) -> bool:
 
 
 def _said(text: str) -> str:
-    """A field's value; what does not apply to a system is said as N/A, or not at all."""
+    """Return the value of a field of a system description; empty for N/A, which says that it does not apply."""
     return "" if text.strip().upper() == "N/A" else text.strip()
 
 
 def list_hardware_changes(base: Result, new: Result) -> tuple[Change, ...]:
-    """Return what the descriptions of two systems say differently of their hardware."""
+    """Return the hardware fields in which the descriptions of two systems differ."""
     of_base, of_new = dict(base.hardware), dict(new.hardware)
     changes = (
         Change(name=name, base=of_base.get(name), new=of_new.get(name)) for name in dict.fromkeys((*of_base, *of_new))
@@ -114,7 +118,7 @@ def list_hardware_changes(base: Result, new: Result) -> tuple[Change, ...]:
 
 
 def list_processor_change(base: Result, new: Result) -> tuple[Change, ...]:
-    """Return the processors of two sides where their names, or their numbers if both are known, differ."""
+    """Return the processors of two results where they differ by name, or by family and model where both are known."""
     numbers = [side.asked.environment.get("processor") if side.asked else None for side in (base, new)]
     known = numbers if all(numbers) else [None, None]
     of_base, of_new = (_processor(side, number) for side, number in zip((base, new), known, strict=True))
@@ -122,7 +126,7 @@ def list_processor_change(base: Result, new: Result) -> tuple[Change, ...]:
 
 
 def _processor(side: Result, number: object) -> str | None:
-    """'1 x AMD EPYC, 2 cores (AuthenticAMD family 25 model 1)', of what is known of it; None where nothing is."""
+    """Return '1 x AMD EPYC, 2 cores (AuthenticAMD family 25 model 1)', as far as known; None where nothing is."""
     hardware = dict(side.hardware)
     count, name = hardware.get("host_processors_per_node"), hardware.get("host_processor_model_name")
     cores = hardware.get("host_processor_core_count")
@@ -132,11 +136,11 @@ def _processor(side: Result, number: object) -> str | None:
 
 
 def list_changes(base: Result, new: Result) -> tuple[Change, ...]:
-    """What was set differently, None where a side does not say it.
+    """Return the settings that differ between two results, at most MAX_CHANGES; None for a side that lacks one.
 
-    Threads that differ are followed by the times that each side's were chosen by: they may have been a tie. What is
-    logged of a setting as it was set is left out. Of sets of one kind, how much is measured and the commands around
-    it are settings, too.
+    Different numbers of threads are followed by the step times by which each side's number was chosen: they may have
+    been a tie. Logged values that repeat a setting are left out. Between sets of one kind the amount measured and
+    the commands around it (hooks) are settings, too.
     """
     of_base, of_new = ({**dict(side.settings), **_asked_texts(side, base, new)} for side in (base, new))
     if of_base.get(THREADS) == of_new.get(THREADS):
@@ -161,10 +165,10 @@ def _asked_texts(side: Result, base: Result, new: Result) -> dict[str, str]:
 
 
 def beside_command(base: Result, new: Result) -> str | None:
-    """The command that measures two sets in turns: the base's configuration, and that with what is new.
+    """Return the command that measures the configurations of two results alternately (A/B).
 
-    None where that cannot be: the base is no set of this harness, code that is not dlrmbench's own is in one, the
-    problems are two, or the systems.
+    None where there is no such command: the base is not a set of this harness, a side ran code that is not
+    dlrmbench's own, or the benchmarks or the systems differ.
     """
     if base.place is None or base.status == "official" or systems_differ(base, new) or system_of(base):
         return None
@@ -183,7 +187,7 @@ def beside_command(base: Result, new: Result) -> str | None:
 
 
 def notes_of(base: Result, new: Result, pairing: Pairing) -> tuple[str, ...]:
-    """Return what a reader of the comparison of two sides must know."""
+    """Return the remarks that a reader of the comparison of two results must know, a sentence each."""
     notes = []
     if base.asked and new.asked and not list_changes(base, new) and not list_hardware_changes(base, new):
         notes.append(f"{SAME_CONFIGURATION}: no setting, software or hardware on record differs")

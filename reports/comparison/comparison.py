@@ -1,4 +1,4 @@
-"""Two configurations held side by side: the factors of the time to train, each with its uncertainty and verdict.
+"""Comparison of two configurations: the factors of the time to train, each with its uncertainty and verdict.
 
 Per run, log(time to train) = log(samples to converge) - log(throughput) + log(overhead), where overhead is the time
 to train over the time inside training. Factors are compared as differences of means of logs over the runs that
@@ -49,9 +49,9 @@ _SHOWN_SMALL = ("no difference shown", "below the smallest effect")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Draft:
-    """One comparison before its family is known: everything but the verdicts; a difference for each factor.
+    """One comparison before its family of tests is known: all but the verdicts, and a difference for each factor.
 
-    `band` is None where the sides' runs took turns.
+    `band`, the drift tolerance, is None where the sides' runs were made alternately.
     """
 
     base: Result
@@ -65,7 +65,7 @@ class _Draft:
 
     @property
     def tested(self) -> list[int]:
-        """The factors that enough runs on both sides allow to test."""
+        """Indices of the factors with enough runs on both sides for a test."""
         return [
             index
             for index, (factor, difference) in enumerate(zip(self.comparison.factors, self.differences, strict=True))
@@ -73,21 +73,21 @@ class _Draft:
         ]
 
     def margin(self, name: str) -> float:
-        """The smallest effect on the scale of a factor's differences."""
+        """Return the smallest effect of interest, on the scale of a factor's differences."""
         min_effect = self.comparison.min_effect
         return math.log1p(min_effect) if factor_of(name).is_ratio else min_effect
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupContext:
-    """What all comparisons within a group share: the sets that repeat its own, and values worked out before."""
+    """Repeated sets and computed values that all comparisons of one group of results share."""
 
     repeats: Repeats = NO_REPEATS
     known: KnownValues = field(default_factory=KnownValues, compare=False, repr=False)
 
 
 def context_of(group: Sequence[Result]) -> GroupContext:
-    """Read the sets beside those of a group once, for all comparisons of a page."""
+    """Find the sets that repeat those of a group, once for all comparisons of a page."""
     return GroupContext(repeats=find_repeats(group))
 
 
@@ -101,7 +101,7 @@ def compare_results(
     explained: Collection[int] | None = None,
     is_described: bool = True,
 ) -> tuple[Comparison, ...]:
-    """Each of `news` against `base`, as `compare_pairs` does."""
+    """Compare each of `news` with `base`; arguments are those of `compare_pairs`."""
     return compare_pairs(
         [(base, new) for new in news],
         min_effect=min_effect,
@@ -124,9 +124,10 @@ def compare_pairs(
     """Compare the second of each pair with its first; the family of tests is all factors of all of them.
 
     The smallest effect is that of the base's kind where none is given. `context` is that of a group that holds all
-    sides: its sets show how far the system drifts between those that were measured one after the other. What an
-    inconclusive verdict would take is found of the places in `pairs` that are `explained`, None being all of them: of
-    a thousand it takes longer than all the rest. What is not `is_described` has its verdicts and values alone.
+    sides: its repeated sets show how far the system drifts between sets that were measured one after the other. The
+    number of runs that an inconclusive verdict needs is computed for the indices of `pairs` in `explained` (None: for
+    all), since for a thousand pairs it takes longer than everything else. Without `is_described` comparisons have
+    verdicts and values alone.
     """
     context = GroupContext() if context is None else context
     drafts = []
@@ -159,7 +160,7 @@ def compare_pairs(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Settings:
-    """What all comparisons with one baseline share."""
+    """Settings that all comparisons with one baseline share."""
 
     min_effect: float
     confidence: float
@@ -220,9 +221,9 @@ def _draft(base: Result, new: Result, settings: _Settings) -> _Draft:
 def _factor(
     name: str, pairing: Pairing, settings: _Settings, band: DriftTolerance | None
 ) -> tuple[FactorComparison, Difference | None]:
-    """One factor's values, and the difference of its effect on log time; None where it cannot be known.
+    """Return one factor's values, and the difference of its effect on log time; None where that is not known.
 
-    What is no factor of the time is compared on its own scale; more of the difference is more of it.
+    A quantity that is no factor of the time is compared on its own scale: a positive difference is more of it.
     """
     base, new = pairing.compared(name)
     kind = factor_of(name)
@@ -260,7 +261,7 @@ def _factor(
 
 
 def _interval(factor: FactorComparison, difference: Difference, level: float, pairing: Pairing) -> Interval:
-    """The ratio's or the difference's interval, in the factor's own direction."""
+    """Return the interval of a factor's ratio or difference, new against base."""
     reach, middle = float(difference.reach(level)), factor_of(factor.name).sign * float(difference.mean)
     low, high = middle - reach, middle + reach
     if factor.difference is None:
@@ -269,7 +270,7 @@ def _interval(factor: FactorComparison, difference: Difference, level: float, pa
 
 
 def _finish(draft: _Draft, tests: Mapping[int, TestResult], share_level: float | None) -> Comparison:
-    """The comparison with its verdicts; `tests` are those of the tested factors."""
+    """Return the comparison with its verdicts; `tests` has the test of each tested factor by its index."""
     if draft.comparison.refusal is not None:
         return draft.comparison
     factors = []
@@ -295,8 +296,9 @@ def _finish(draft: _Draft, tests: Mapping[int, TestResult], share_level: float |
 
 
 def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> bool:
-    """Slower as a whole; or, where the whole is inconclusive, slower in a factor without being faster in
-    convergence or throughput. Less overhead excuses nothing: its share falls when the steps get slower."""
+    """Return whether new is a regression: slower as a whole; or, where the whole is inconclusive, slower in a factor
+    while neither convergence nor throughput is faster. Less overhead excuses nothing: its share falls when the steps
+    get slower."""
     if verdict != "inconclusive":
         return verdict in ("slower", "worse")
     is_slower = any(factor.verdict == "slower" for factor in factors)
@@ -304,10 +306,11 @@ def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> boo
 
 
 def _excludes_regression(draft: _Draft) -> bool:
-    """Whether new is shown to be slower, or worse, by less than the smallest effect: a test of non-inferiority.
+    """Return whether new is shown to be slower, or worse, by less than the smallest effect (non-inferiority test).
 
-    The end of a one-sided interval decides, at the confidence asked for: it is one test, and of several comparisons
-    all have to pass. Drift widens it; where that is assumed, or too many runs failed, nothing is excluded.
+    The end of a one-sided interval decides, at the confidence asked for and without adjustment: all of several
+    comparisons have to pass. Drift widens the interval; where drift is assumed and not measured, or too many runs
+    failed, nothing is excluded.
     """
     difference, name = draft.differences[0], draft.comparison.factors[0].name
     is_assumed = draft.band is not None and drifts(name) and not draft.band.sets
@@ -318,7 +321,10 @@ def _excludes_regression(draft: _Draft) -> bool:
 
 
 def _pairs_to_tell(draft: _Draft, factors: Sequence[FactorComparison]) -> tuple[int | None, ...]:
-    """How many pairs in turns should tell: as measured, or as for sides that are alike where drift is in it."""
+    """Return how many pairs of alternate runs should exclude a regression; None where more than 1,000 are needed.
+
+    The difference is taken as measured; where drift is in it, as none.
+    """
     if not draft.comparison.is_one_after_the_other:
         return (factors[0].runs_needed,)
     level, found = 1.0 - draft.comparison.confidence, []
@@ -330,7 +336,7 @@ def _pairs_to_tell(draft: _Draft, factors: Sequence[FactorComparison]) -> tuple[
 
 
 def _judge(factor: FactorComparison, difference: Difference, test: TestResult, draft: _Draft) -> FactorComparison:
-    """The factor with its verdict at Holm's levels."""
+    """Return the factor with its verdict at Holm's levels."""
     kind, pairing, margin, found = factor_of(factor.name), draft.pairing, draft.margin(factor.name), test.found
     # Slower is a difference above zero.
     verdict: Verdict = kind.more if found == "slower" else kind.less if found == "faster" else found  # type: ignore[assignment]
@@ -358,8 +364,10 @@ def _judge(factor: FactorComparison, difference: Difference, test: TestResult, d
 
 
 def _drift_reason(name: str, difference: Difference, test: TestResult, draft: _Draft) -> str | None:
-    """Why there is no verdict where drift stands in its way: the same runs in turns would have one, or no number of
-    runs does."""
+    """Return the reason why drift prevents a verdict; None where it does not.
+
+    Drift prevents it where the same runs, made alternately, would have a verdict, or where no number of runs has one.
+    """
     size, margin, band = abs(float(difference.mean)), draft.margin(name), float(difference.band)
     if draft.band is None or not band:
         return None
@@ -368,7 +376,7 @@ def _drift_reason(name: str, difference: Difference, test: TestResult, draft: _D
 
 
 def _share_verdict(draft: _Draft, level: float | None) -> Verdict | None:
-    """Slower where significantly fewer runs reach the target, None where that decides nothing."""
+    """Return slower where significantly fewer runs of new reach the target, faster where more do, else None."""
     share_p = draft.comparison.converged_p
     if level is None or share_p is None or share_p > level:
         return None
@@ -377,8 +385,10 @@ def _share_verdict(draft: _Draft, level: float | None) -> Verdict | None:
 
 
 def _distrust(factor: FactorComparison, draft: _Draft) -> FactorComparison:
-    """No praise for the survivors: a side of which more runs failed than Olympic scoring would drop is not called
-    faster for those that converged. Throughput and overhead do not depend on who converges."""
+    """Return the factor, inconclusive where it favours a side of which more runs failed than Olympic scoring drops.
+
+    The runs of such a side that converged are a selection. Throughput and overhead do not depend on convergence.
+    """
     favoured = {"faster": draft.new, "slower": draft.base}.get(factor.verdict)
     if factor.name not in ("time_to_train", "samples_to_converge") or favoured is None:
         return factor

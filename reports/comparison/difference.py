@@ -1,4 +1,4 @@
-"""What two configurations have set and found differently: configuration, software, system, logged values."""
+"""Differences between the settings of two configurations: configuration, software, system, logged values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from rules.tree.inventory import find_in_processes, take_inventory
 
 SECTIONS: tuple[SettingSection, ...] = ("configuration", "software", "system", "logged")
 _RULES: SettingSection = "rules"
-"""What rules that the user names say of both: shown only then."""
+"""Section with the verdicts of a ruleset on both sides; there only where the user names a ruleset."""
 MAX_VALUES = 4
 # Fields of the system description that name software.
 _SOFTWARE_FIELDS = frozenset({"framework", "other_software_stack", "operating_system", "sw_notes"})
@@ -37,7 +37,7 @@ _COURSE = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DescribedConfiguration:
-    """One configuration: settings by section and name. `missing` says which sections nothing is known of."""
+    """One configuration: its settings by section and name; `missing` are the sections without settings."""
 
     label: str
     settings: Mapping[str, Mapping[str, Setting]]
@@ -48,7 +48,7 @@ class DescribedConfiguration:
 
 
 def find_difference(a: DescribedConfiguration, b: DescribedConfiguration) -> DifferenceDocument:
-    """Both sides' settings by name, by SECTIONS; a section that a side says nothing of is not compared."""
+    """Compare the settings of two configurations, section by section; a section that one side lacks is left out."""
     untold = (
         *(UnknownSection(side="a", section=section) for section in a.missing),
         *(UnknownSection(side="b", section=section) for section in b.missing),
@@ -72,10 +72,10 @@ def find_difference(a: DescribedConfiguration, b: DescribedConfiguration) -> Dif
 
 
 def describe(path: Path, ruleset: str | None = None) -> DescribedConfiguration:
-    """The one configuration at `path`: a run set, a result directory, a log, a measurement or an exported file.
+    """Read the one configuration at `path`: a run set, a result directory, a log, a measurement or an exported file.
 
     With `ruleset`, an official round, its logs are judged too. Raises InputError where there is none, or more than
-    one, DefinitionError where the round is not known or had no such benchmark.
+    one, DefinitionError where the round is unknown or had no such benchmark.
     """
     if is_document(path):
         return _of_document(path)
@@ -99,7 +99,7 @@ def describe(path: Path, ruleset: str | None = None) -> DescribedConfiguration:
 def _of_records(
     record: RunSetRecord | None, system: Iterable[tuple[str, str]], system_file: str
 ) -> dict[str, dict[str, Setting]]:
-    """The record of the run set, where there is one, and the system description."""
+    """Return the settings of a run set's record, where there is one, and of the system description, by section."""
     settings: dict[str, dict[str, Setting]] = {section: {} for section in SECTIONS}
     provenance = record.system.provenance if record is not None else {}
     for name, value in system:
@@ -127,7 +127,7 @@ def _of_records(
 
 
 def _logged(logs: Sequence[RunLog]) -> dict[str, Setting]:
-    """What the logs of a set say of how it was set: one value, or all where the runs disagree."""
+    """Return the settings that the logs of a set hold: one value per key, or all where the runs disagree."""
     found: dict[str, dict[str, str]] = {}
     for log in logs:
         for key, lines in log.by_key.items():
@@ -139,7 +139,7 @@ def _logged(logs: Sequence[RunLog]) -> dict[str, Setting]:
 
 
 def _judged(verdict: Verdict) -> dict[str, Setting]:
-    """What the rules that were asked for say of a set."""
+    """Return the verdict of a ruleset on a set, with its numbers of errors and warnings."""
     errors = sorted({finding.code for finding in verdict.findings if finding.severity == "error"})
     said = {
         "verdict": verdict.outcome.upper(),
@@ -158,7 +158,7 @@ def _joined(values: Mapping[str, str], num_logs: int) -> Setting:
 
 
 def _of_measurement(measured: Result) -> DescribedConfiguration:
-    """A measurement in processes: its record, and what its first process read from what was built."""
+    """Return the settings of a measurement: its record, and the hyperparameters that its first process read back."""
     run_set = measured.asked
     settings = _of_records(run_set, run_set.system.fields.items() if run_set else (), "")
     named = {name: getattr(measured.measured, name, None) for name in ("data_kind", "warm_up_steps", "eval_samples")}
@@ -170,7 +170,7 @@ def _of_measurement(measured: Result) -> DescribedConfiguration:
     return DescribedConfiguration(label=printable(measured.place, 120), settings=settings)
 
 
-# An export holds the results and little of what was set.
+# An export holds the results and few of the settings.
 _EXPORTED = (
     "benchmark", "benchmark_version", "division", "quality_target", "global_batch_size", "learning_rate",
     "definition_sha256", "dataset_sha256", "organization", "system", "round",
@@ -191,7 +191,7 @@ def _of_document(path: Path) -> DescribedConfiguration:
 
 
 def _shown(value: object) -> str:
-    """A value as text; whole floats as the whole numbers that other writers log."""
+    """Return a value as text; a whole float as the whole number that other writers log."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
     return printable(value if value is not None else "null", 200)

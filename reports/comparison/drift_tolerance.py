@@ -1,9 +1,9 @@
-"""What drift may do between two sets that were measured one after the other: the band that a difference must exceed.
+"""Drift tolerance: the difference between two sets measured one after the other that drift alone may make.
 
-A system's speed drifts: neighbours, clocks and temperatures last longer than a run, and a set that is quiet in itself
-may as a whole be off by more than its runs lie apart. Only sets of one configuration, measured again and again, show
-by how much, and of their own hours alone: they have to lie around both sides in time. Without such sets a band is
-assumed. Sides whose runs took turns need none, and convergence follows the seeds and does not drift.
+A system's speed drifts: neighbours, clocks and temperatures last longer than a run, and a set whose runs agree may as
+a whole be off by more than its runs differ. Only sets of one configuration, measured again and again, show by how
+much, and only for their own hours: they have to lie around both sides in time. Without such sets a tolerance is
+assumed. Sides whose runs were made alternately need none, and convergence follows the seeds and does not drift.
 """
 
 import math
@@ -25,30 +25,32 @@ MIN_SETS = 3
 CONFIDENCE = 0.98
 """Confidence of the prediction interval: two further sets differ by more in one of fifty cases."""
 LEAST_BAND = 0.05
-"""No measured band is narrower: a few sets that happen to agree do not show that the system is still."""
+"""Smallest measured drift tolerance, as a fraction: a few sets that happen to agree do not show a steady system."""
 SET_OFFSET = 0.08
 """Standard deviation of the offsets of whole sets from their machine's mean, as a fraction: the most seen so far."""
 REFERENCE_BAND = 0.3
-"""Drift tolerance between a reference system and another, as a fraction: it was measured on another machine, months
-before. As with repeated sets, two offsets of SET_OFFSET lie further apart in one of fifty cases: 2.33 times the
-square root of 2 times 8 % is 26 % of the logarithm."""
+"""Drift tolerance between a reference system and another, as a fraction: the reference system was measured on another
+machine, months before. As with repeated sets, two offsets of SET_OFFSET lie further apart in one of fifty cases: 2.33
+times the square root of 2 times 8 % is 26 % of the logarithm."""
 _OF_REFERENCE = "assumed: a reference system was measured elsewhere and before, and sets are off by up to 8 % each"
 _ASSUMED = f"assumed: no {MIN_SETS} sets are known here that repeat one configuration and code"
 DRIFT_REACH = 2.0
-"""A side as a whole may be off by as much as this many standard deviations of its single runs' speed: where a
-disturbance is seen inside a set, its runs are not independent."""
+"""Offset that a whole set may have, in standard deviations of its single runs' speed: where the noise of the machine
+shows inside a set, its runs are not independent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repeats:
-    """Sets that repeat each other, in groups of one configuration each; `is_given` where the user named them."""
+    """Repeated sets, in groups of one configuration each; `is_given` is True if the user named them."""
 
     groups: tuple[tuple[Result, ...], ...] = ()
     is_given: bool = False
 
     def of(self, base: Result, new: Result) -> "Repeats":
-        """The groups that say something of these two: those of their own configurations, unless they were given; none
-        between a reference system and another."""
+        """Return the groups that repeat one of two results' configurations, or all groups that the user named.
+
+        None between a reference system and another.
+        """
         if system_of(base) != system_of(new):
             return NO_REPEATS
         keys = {base.repetition, new.repetition} - {None}
@@ -57,7 +59,7 @@ class Repeats:
         return Repeats(groups=large, is_given=self.is_given)
 
     def around(self, base: Result, new: Result) -> "Repeats":
-        """The groups whose first set began no later than either of these two, and whose last no earlier."""
+        """Return the groups whose first set began no later than both results, and whose last set no earlier."""
         sides, found = spans_ms((base, new)), []
         for group in self.groups if sides else ():
             spans = spans_ms(group)
@@ -66,7 +68,7 @@ class Repeats:
         return Repeats(groups=tuple(found), is_given=self.is_given)
 
     def when(self, new: Result) -> str:
-        """'4 sets made within 12 min, 3.0 h before new'; empty without sets, and where a moment is not known."""
+        """Return '4 sets made within 12 min, 3.0 h before new'; empty without sets, or where a time is not known."""
         spans, ours = spans_ms([each for group in self.groups for each in group]), spans_ms((new,))
         if not spans or not ours:
             return ""
@@ -79,9 +81,9 @@ class Repeats:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DriftTolerance:
-    """By factor how far apart drift may move two sets, as a difference of logarithms; `sets` are what shows it.
+    """Drift tolerance of each factor, as a difference of logarithms, and the repeated `sets` that it is from.
 
-    Without sets nothing is measured, and DRIFT_BAND holds for every factor. `words` say in short how it is known.
+    Without sets nothing is measured, and DRIFT_BAND holds for every factor. `words` name the source in short.
     """
 
     widths: Mapping[str, float] = field(default_factory=dict)
@@ -89,7 +91,7 @@ class DriftTolerance:
     words: str = _ASSUMED
 
     def width(self, name: str) -> float:
-        """Return the tolerance of a factor, or of what a kind of measurement compares."""
+        """Return the tolerance of a factor, or of the quantity of a kind of measurement."""
         return self.widths.get(name, math.log1p(DRIFT_BAND))
 
 
@@ -97,16 +99,16 @@ NO_REPEATS = Repeats()
 
 
 def drifts(name: str) -> bool:
-    """Whether a system's drift moves a factor: every speed and time; convergence and qualities follow the seeds."""
+    """Return whether drift of a system changes a factor: every speed and time; convergence follows the seeds."""
     return name != "samples_to_converge" and factor_of(name).is_ratio
 
 
 def measure_drift_tolerance(repeats: Repeats, names: Sequence[str]) -> DriftTolerance:
-    """The band of each factor: how far apart two further sets are, in 98 of 100 cases, by those that were repeated.
+    """Measure the drift tolerance of each factor: two further sets differ by less in 98 of 100 cases.
 
-    The spread of the sets' means is pooled over groups of at least MIN_SETS; with k sets of one group the band is
-    t(0.99, k - 1) times the square root of 2 times their standard deviation. It is no narrower than LEAST_BAND, nor
-    than two of the sets lie apart: the one that follows a step counts as much as the many before it.
+    The spread of the sets' means is pooled over groups of at least MIN_SETS; with k sets of one group the tolerance
+    is t(0.99, k - 1) times the square root of 2 times their standard deviation. It is no narrower than LEAST_BAND,
+    nor than the largest difference of two of the sets: the one set after a step counts as much as the many before.
     """
     groups = [group for group in repeats.groups if len(group) >= MIN_SETS]
     widths = {}
@@ -127,14 +129,14 @@ def measure_drift_tolerance(repeats: Repeats, names: Sequence[str]) -> DriftTole
 
 @dataclass(frozen=True, slots=True)
 class DriftTolerances:
-    """The bands between pairs of sides, measured once for all pairs that the same groups show them for."""
+    """Drift tolerances between pairs of results, measured once for all pairs with the same repeated sets."""
 
     _known: dict[tuple[object, ...], DriftTolerance] = field(default_factory=dict)
 
     def of(self, base: Result, new: Result, repeats: Repeats) -> DriftTolerance:
-        """The band between two sides of one kind, by the sets around both that repeat one of them.
+        """Return the tolerance between two results of one kind, by the sets around both that repeat one of them.
 
-        It is assumed, and wider, where one is a reference system's.
+        It is assumed, and wider, where one is a result of a reference system.
         """
         if system_of(base) != system_of(new):
             width = math.log1p(REFERENCE_BAND)
@@ -151,7 +153,7 @@ class DriftTolerances:
 
 
 def spans_ms(sides: Sequence[Result]) -> list[tuple[float, float]]:
-    """When each was made, from its first moment to its last; empty where one does not say it."""
+    """Return start and end of each result, in ms since 1970; empty where one of them has no time on record."""
     found = []
     for side in sides:
         known = [moment for sample in side.samples for moment in (sample.started_ms, sample.stopped_ms)]
@@ -164,7 +166,7 @@ def spans_ms(sides: Sequence[Result]) -> list[tuple[float, float]]:
 
 
 def _mean_speed(samples: Sequence[Repetition], name: str) -> float | None:
-    """The mean logarithm of what drifts in a factor: of the time to train, the time per sample."""
+    """Return the mean logarithm of the part of a factor that drifts: of the time to train, the time per sample."""
     if name != "time_to_train":
         values = compared_values(samples, name)
         return None if values is None else float(values.mean())
@@ -173,7 +175,7 @@ def _mean_speed(samples: Sequence[Repetition], name: str) -> float | None:
 
 
 def width_for(name: str, band: DriftTolerance, pairing: Pairing) -> float:
-    """The band of a factor between these two sides: wider where their own runs show a disturbance."""
+    """Return the drift tolerance of a factor between two sides: wider where their own runs vary much in speed."""
     return max(band.width(name), DRIFT_REACH * (_own_spread(name, pairing) or 0.0))
 
 
@@ -182,7 +184,7 @@ def _own_spread(name: str, pairing: Pairing) -> float | None:
 
 
 def drift_words(name: str, band: DriftTolerance, pairing: Pairing) -> str:
-    """'drift may make 20 % (assumed)': how far, and how that is known."""
+    """Return the drift tolerance and its source in words: 'drift may make 20 % (assumed)'."""
     width, spread = width_for(name, band, pairing), _own_spread(name, pairing)
     if width > band.width(name) and spread is not None:
         return (
@@ -193,12 +195,15 @@ def drift_words(name: str, band: DriftTolerance, pairing: Pairing) -> str:
 
 
 def far_words(band: float) -> str:
-    """'20 %', '2.4 %': a band as a fraction."""
+    """Format a drift tolerance, a fraction: '20 %', '2.4 %'."""
     return percent(band, 0 if band >= 0.0995 else 1)
 
 
 def drift_source(sets: Sequence[str], words: str = "") -> str:
-    """'98 % prediction interval, at least 5 %, from 3 repeated sets: a, b, c'; `words` are a DriftTolerance's."""
+    """Return the source of a drift tolerance: '98 % prediction interval, at least 5 %, from 3 sets: a, b, c'.
+
+    `words` are those of the DriftTolerance; `sets` are the repeated sets, none where it is assumed.
+    """
     if not sets:
         return words or _ASSUMED
     from_sets = f"{words or plural(len(sets), 'repeated set')}: {names(sets, 6)}"

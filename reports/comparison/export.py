@@ -28,7 +28,7 @@ COMPARISON_COLUMNS = (*columns_of(ComparedSides), *columns_of(FactorRow))
 
 
 def comparison_document(comparisons: Sequence[Comparison]) -> ComparisonDocument:
-    """All comparisons with their family's settings."""
+    """Return the document that `compare --format json` prints for comparisons."""
     return ComparisonDocument(
         comparisons=tuple(
             ComparisonMember(
@@ -62,7 +62,7 @@ FACTOR_COLUMNS = ("factor", "base", "new", "new / base (interval)", "verdict")
 
 
 def mean_words(comparison: Comparison) -> str:
-    """What the values of both sides are means of; of runs to the target, why the score is another number."""
+    """Return which means a comparison's values are; of runs to the target also why the score is another number."""
     whole = comparison.whole
     if whole is None:
         return ""
@@ -73,7 +73,7 @@ def mean_words(comparison: Comparison) -> str:
 
 
 def factor_cells(factor: FactorComparison) -> list[str | None]:
-    """A factor's row for readers, by FACTOR_COLUMNS; None is not known. The interval is the one that decides."""
+    """Return a factor's cells for FACTOR_COLUMNS, None for what is not known; the interval is that of the verdict."""
     interval, kind = factor.shown_interval, factor_of(factor.name)
     is_difference = factor.difference is not None
     words = difference_text if is_difference else ratio_text
@@ -89,12 +89,12 @@ def factor_cells(factor: FactorComparison) -> list[str | None]:
 
 
 def p_text(p: float) -> str:
-    """'0.012', and '<0.001' below what a reader needs."""
+    """Format a p-value: '0.012', and '<0.001' for all below."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def remarks(comparison: Comparison) -> tuple[str, ...]:
-    """What a reader must know beside the table, as sentences: pairs, systems, scores, changes, how it was judged."""
+    """Return the remarks below a comparison's table, a sentence each: status, systems, pairs, scores, reasons."""
     status = comparison.status
     standings: tuple[Standing, ...] = ("unverified", "published") if status == "official" else (status,)
     told = circumstances(comparison)
@@ -110,7 +110,7 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
 
 
 def circumstances(comparison: Comparison) -> tuple[str, ...]:
-    """How the sides were measured, as far as it bears on what is compared: systems, pairs, runs without a time."""
+    """Return how the sides were measured, a sentence each: systems, pairs, order, runs without a time."""
     texts = []
     if comparison.is_cross_system:
         texts.append(f"cross-system: the sides' systems differ, by what is recorded of them. {ONE_SYSTEM}")
@@ -122,7 +122,7 @@ def circumstances(comparison: Comparison) -> tuple[str, ...]:
 
 
 def _drift_words(comparison: Comparison) -> str:
-    """'measured one after the other: differences of up to 20 % may be drift (assumed: ...).'"""
+    """Return 'measured one after the other: differences of up to 20 % may be drift (assumed: ...).'"""
     widths = {factor_of(factor.name).title: far_words(factor.band) for factor in comparison.factors if factor.band}
     far = next(iter(widths.values()), "")
     if len(set(widths.values())) > 1:
@@ -132,7 +132,7 @@ def _drift_words(comparison: Comparison) -> str:
 
 
 def olympic_words(comparison: Comparison) -> str:
-    """The ratio of the Olympic means, and of the normalised scores where it differs; empty without both means."""
+    """Return the ratio of the Olympic means, and of the normalised scores if it differs; empty without both means."""
     if comparison.olympic_ratio is None:
         return ""
     scores = f"Olympic means, new / base: {ratio_text(comparison.olympic_ratio)}"
@@ -142,7 +142,7 @@ def olympic_words(comparison: Comparison) -> str:
 
 
 def method_line(comparisons: Sequence[Comparison]) -> str:
-    """How the verdicts were reached; empty where there is none."""
+    """Return how intervals and verdicts of comparisons are made; empty where there is no interval."""
     factors = [factor for comparison in comparisons for factor in comparison.factors if factor.interval]
     if not factors or factors[0].interval is None:
         return ""
@@ -171,7 +171,7 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
 
 
 def permutation_note(comparisons: Sequence[Comparison]) -> str:
-    """What to know of the permutation test's p and of Cliff's delta, where those are shown."""
+    """Return the note on the permutation test's p and on Cliff's delta, for pages that show them."""
     pairs = [comparison.num_shared_seeds for comparison in comparisons if comparison.is_paired and comparison.factors]
     least_p = 2.0 / 2 ** min(pairs, default=1000)
     too_few = comparisons and least_p > 1.0 - comparisons[0].confidence

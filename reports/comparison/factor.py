@@ -1,4 +1,4 @@
-"""What is compared: the factors of the time to train, and the quantity of each kind of measurement."""
+"""Compared quantities: the factors of the time to train, and the quantity of each kind of measurement."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,9 +11,10 @@ from rules.records.kinds import find_record_type
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Factor:
-    """One compared quantity; `cause` is what a sentence calls it, `show` prints a value with its unit.
+    """One compared quantity; `cause` names it as the cause of a difference, `show` prints a value with its unit.
 
-    More of a factor of negative `sign` is less time. `more` and `less` are the verdicts on either, the sign applied.
+    `sign` is -1 where a larger value means less time. `more` and `less` are the verdicts on a larger and a smaller
+    difference, after multiplication by the sign.
     """
 
     unit: str
@@ -22,7 +23,7 @@ class Factor:
     cause: str = ""
     sign: float = 1.0
     is_ratio: bool = True
-    """Whether logarithms are compared, and not the values themselves."""
+    """True if logarithms are compared, False if the values themselves are."""
     is_of_time: bool = True
     more: Verdict = "slower"
     less: Verdict = "faster"
@@ -31,12 +32,12 @@ class Factor:
 
 
 def ratio_text(value: float) -> str:
-    """'1.004', and four significant digits far from 1."""
+    """Format a ratio: '1.004', and with four significant digits far from 1."""
     return f"{value:.3f}" if 0.1 <= value < 1_000 else f"{value:.4g}"
 
 
 def overhead_share(overhead: float) -> str:
-    """'5.4 %' of the time to train is evaluation and overhead, where that is 1.057 of the training time."""
+    """Format the share of evaluation and overhead in the time to train: '5.4 %' for a factor of 1.057."""
     return percent(1.0 - 1.0 / overhead)
 
 
@@ -53,13 +54,14 @@ FACTORS: Mapping[str, Factor] = {
         cause="evaluation and overhead",
     ),
 }
-"""In the order of a comparison; the first is the whole that the others explain."""
+"""Factors of the time to train by name, in the order of a comparison; the first is the product of the others."""
 
 
 def factor_of(name: str) -> Factor:
-    """The factor of that name, or the quantity that the kind of measurement of that name compares.
+    """Return the factor of a name, or the quantity that the kind of measurement of that name compares.
 
-    'quality.accuracy' is what some files of a kind compare instead, 'quality.train_s' another column of its table.
+    'quality.accuracy' is the quantity of those files of a kind that measure another one, 'quality.train_s' another
+    column of the kind's table.
     """
     if name in FACTORS:
         return FACTORS[name]

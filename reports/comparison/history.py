@@ -1,4 +1,4 @@
-"""Past run sets and measurements below a directory: when, what, where, and how they ended."""
+"""Past run sets and measurements below a directory: time, benchmark, system, and outcome of each."""
 
 import math
 import re
@@ -26,9 +26,9 @@ _MOMENT = re.compile(r"(.+)-\d{8}T\d{6}Z(?:-\d+)?")
 
 
 def read_history(folder: Path, *, limit: int | None = None) -> tuple[tuple[PastSet, ...], int]:
-    """The run sets at or below `folder`, newest first, at most `limit`; and how many there are.
+    """Return the run sets at or below `folder`, newest first, at most `limit`; and the number of all.
 
-    Only those that are returned are judged. Raises InputError where `folder` is missing.
+    Only the returned sets are judged. Raises InputError where `folder` is missing.
     """
     if not folder.is_dir():
         raise InputError(f"{printable(folder)}: no such directory. Give the one that 'run' wrote its sets to.")
@@ -44,7 +44,7 @@ def read_history(folder: Path, *, limit: int | None = None) -> tuple[tuple[PastS
 
 
 def _record(path: Path) -> RunSetRecord | str:
-    """The record of the set, or why there is none."""
+    """Return the record of the run set in a folder, or the reason why there is none."""
     if not (path / _RECORD).exists():
         return f"{_RECORD} is missing"
     record = decode(path / _RECORD, RunSetRecord)
@@ -52,7 +52,7 @@ def _record(path: Path) -> RunSetRecord | str:
 
 
 def _moment(record: RunSetRecord | str) -> float:
-    """Newest first; what does not know its time comes last."""
+    """Return the sort key of a record: its time in ms since 1970, or minus infinity where it has none."""
     moment = None if isinstance(record, str) else epoch_ms(record.created_utc)
     return -math.inf if moment is None else moment
 
@@ -82,7 +82,7 @@ def _past(path: Path, record: RunSetRecord | str, sets: Sequence[ResultSet]) -> 
 
 
 def _measured_once(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
-    """A set that was made for a profile: one process, and no run is missing."""
+    """Describe a set of one auxiliary process, such as a profile's, of which no run is missing."""
     is_done = (path / "extra" / f"{kind}.json").is_file()
     return PastSet(**known, kind=kind, num_done=int(is_done), problem=None if is_done else "not finished")
 
@@ -133,7 +133,7 @@ def _runs(sets: Sequence[ResultSet], known: Mapping[str, Any]) -> PastSet:
 
 
 def _digest(record: RunSetRecord) -> str | None:
-    """As the harness names folders: of the resolved values alone."""
+    """Return the digest of the resolved configuration, as in the names of folders."""
     try:
         return canonical_sha256({key: entry.value for key, entry in record.config.items()})[:8]
     except ValueError:  # text that is no UTF-8
@@ -141,6 +141,6 @@ def _digest(record: RunSetRecord) -> str | None:
 
 
 def _given_name(folder: str, benchmark: str, digest: str | None) -> str | None:
-    """Find what is between benchmark and moment in a set's name, unless that is the digest."""
+    """Return the part between benchmark and time in a set's name, unless that is the digest."""
     found = _MOMENT.fullmatch(folder.removeprefix(f"{benchmark}-"))
     return None if found is None or found[1] == digest else printable(found[1])

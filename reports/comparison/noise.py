@@ -1,4 +1,4 @@
-"""What sets and measurements can show by their noise, drift between sets included: for tables, pages and scores."""
+"""Detectable differences of sets and measurements, drift between sets included: for tables, pages and scores."""
 
 import math
 from collections.abc import Sequence
@@ -22,16 +22,16 @@ MIN_EFFECT = FACTORS["time_to_train"].min_effect
 
 
 def find_bands(sides: Sequence[Result], repeats: Repeats | None = None) -> tuple[DriftTolerance, ...]:
-    """How far drift may move a set that is measured after each of `sides`, by the sets in their folders that repeat
-    it: `repeats`, where those are known."""
+    """Return the drift tolerance between each of `sides` and a later set, by the sets in the folders of `sides` that
+    repeat them: `repeats`, where those are known."""
     known, bands = find_repeats(sides) if repeats is None else repeats, DriftTolerances()
     return tuple(bands.of(side, side, known) for side in sides)
 
 
 def noise_of_runs(result: Result, band: DriftTolerance) -> Noise:
-    """What a result's runs to the target are worth in a comparison with as many like them.
+    """Return the noise of a result's runs to the target: parts of the spread, and detectable differences.
 
-    A set whose speed varies inside may as a whole be off by more than `band`.
+    A set whose speed varies between runs may as a whole be off by more than the drift tolerance `band`.
     """
     own = _own_reach(compared_values(result.samples, "throughput"))
     bands = {name: fraction_from(max(band.width(name), own)) for name in ("time_to_train", "throughput")}
@@ -43,7 +43,7 @@ def _own_reach(logs: NDArray[np.float64] | None) -> float:
 
 
 def noise_of_processes(result: Result, band: DriftTolerance) -> Smallest | None:
-    """What a measurement's processes are worth in a comparison with as many like them; quality does not drift."""
+    """Return the detectable difference between a measurement and one like it; quality does not drift."""
     (name,) = result.quantities
     min_effect, values = factor_of(name).min_effect, [sample.values[name] for sample in result.samples]
     if result.measure.scale != "ratio":
@@ -54,7 +54,7 @@ def noise_of_processes(result: Result, band: DriftTolerance) -> Smallest | None:
 
 
 def describe_sets(sets: Sequence[Result]) -> ReportDocument:
-    """Everything that the tables hold, per configuration, what its runs can show included."""
+    """Return the rows of all tables, per configuration, with the detectable differences of its runs."""
     document = document_of(sets)
     noises = [noise_of_runs(result, band) for result, band in zip(sets, find_bands(sets), strict=True)]
     members = zip(document.configurations, noises, strict=True)
@@ -62,7 +62,7 @@ def describe_sets(sets: Sequence[Result]) -> ReportDocument:
 
 
 def _columns(noise: Noise) -> dict[str, float | None]:
-    """As members of SetRow; a difference that is never found is missing."""
+    """Return the members of SetRow that describe noise; an infinite detectable difference is None."""
     shares = noise.shares
     found: dict[str, float | None] = {
         "convergence_share": shares.convergence if shares else None,

@@ -1,4 +1,4 @@
-"""Which runs of two sides are compared: those of equal seeds in pairs, else all with all."""
+"""Pairing of the runs of two sides: runs of equal seeds are compared in pairs, else all with all."""
 
 import math
 from collections.abc import Sequence
@@ -21,27 +21,27 @@ from reports.statistics.ratios import (
 )
 
 _MIN_SHARE = 0.8
-"""Share of the larger side's runs that must have a partner; pairs would leave out too much otherwise."""
+"""Share of the larger side's runs that must have a partner; pairs would leave out too many runs otherwise."""
 
 
 class SideValues(NamedTuple):
-    """What is compared of some runs: None where one lacks what it is made of; of fewer than two without `moments`."""
+    """Compared values of some runs, None where one run lacks its value; `moments` is None of fewer than two runs."""
 
     values: Floats | None
     mean: float
     moments: Moments | None
     step: float
-    """The mean grid of a factor; values without one have none."""
+    """Mean resolution (grid) of the values, as a fraction of them; 0 for values without a grid."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownValues:
-    """What is compared, by runs and factor: worked out once, however many comparisons a side is in."""
+    """Compared values by runs and factor: computed once, however many comparisons a side is in."""
 
     _known: dict[tuple[int, str], tuple[tuple[Repetition, ...], SideValues]] = field(default_factory=dict)
 
     def of(self, samples: tuple[Repetition, ...], factor: str) -> SideValues:
-        """Return the values of these very runs."""
+        """Return the compared values of runs, which are told from others by identity."""
         key = id(samples), factor  # no other's while they are kept here
         if key not in self._known:
             values = compared_values(samples, factor)
@@ -54,10 +54,10 @@ class KnownValues:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pairing:
-    """The runs that are compared; where paired, base[i] and new[i] share a seed.
+    """Compared runs of two sides; where they are paired, base[i] and new[i] share a seed.
 
-    `share_turns` says that a record has both sides' measurements as made in turns; `is_cross_system` that they were
-    made on two systems.
+    `share_turns` is True if a record says that both sides' measurements were made alternately; `is_cross_system` is
+    True if they were made on two systems.
     """
 
     base: tuple[Repetition, ...]
@@ -70,10 +70,10 @@ class Pairing:
 
     @property
     def is_interleaved(self) -> bool:
-        """Whether the sides' runs took turns, so that a drift of the system meets both alike.
+        """Whether the sides' runs were made alternately, so that drift of the system affects both alike.
 
-        By their starts; of measurements that have none, by the record of the sweep or pair that they were made in.
-        Two systems drift each by itself, also at the same time.
+        Start times decide; without them, the record of the sweep or pair in which the measurements were made. Two
+        systems drift independently, also at the same time.
         """
         if self.is_cross_system:
             return False
@@ -85,7 +85,7 @@ class Pairing:
         return turns >= min(len(self.base), len(self.new))
 
     def spread(self, factor: str) -> float | None:
-        """How far single runs of a side lie apart in `factor`: standard deviation of the logs, both sides pooled."""
+        """Return the spread of single runs in `factor`: standard deviation of the logs, both sides pooled."""
         base, new = self._of_sides(factor)
         if base.moments is None or new.moments is None:
             return None
@@ -98,15 +98,15 @@ class Pairing:
         return f"Welch's t{on}"
 
     def compared(self, factor: str) -> tuple[Floats | None, Floats | None]:
-        """What is compared of both sides: logarithms, or values on a scale of differences.
+        """Return the compared values of both sides: logarithms, or the values themselves on a scale of differences.
 
-        None where a run lacks what they are made of, or has no logarithm.
+        None for a side in which a run lacks its value, or has no logarithm.
         """
         base, new = self._of_sides(factor)
         return base.values, new.values
 
     def means(self, factor: str) -> tuple[float, float]:
-        """Return the means of what is compared, which is known of both sides."""
+        """Return the means of the compared values of both sides, which have to be known."""
         base, new = self._of_sides(factor)
         assert base.values is not None and new.values is not None
         return base.mean, new.mean
@@ -115,21 +115,21 @@ class Pairing:
         return self.known.of(self.base, factor), self.known.of(self.new, factor)
 
     def is_identical(self, factor: str) -> bool:
-        """Whether every pair has equal values, as settings that change no update have of samples to converge."""
+        """Return whether every pair has equal values of a factor: samples to converge, where no update changes."""
         base, new = self.compared(factor)
         return self.is_paired and base is not None and new is not None and bool(np.array_equal(base, new))
 
     @property
     def is_identical_convergence(self) -> bool:
-        """Whether the qualities of every pair agree bit for bit at every evaluation: no luck is in them."""
+        """Whether the qualities of every pair agree bit for bit at every evaluation."""
         return self.is_paired and all(
             base.curve and base.curve == new.curve for base, new in zip(self.base, self.new, strict=True)
         )
 
     def step(self, factor: str) -> float:
-        """The grid of a factor's logarithms, of both sides the coarser one: no spread is taken as finer than it.
+        """Return the resolution (grid) of a factor's logarithms, the coarser of both sides: the least spread assumed.
 
-        Where convergence is identical it is known to the last sample, and only the clock is left in the time.
+        Identical convergence is known to the last sample, so that only the clock's resolution is left in the time.
         """
         if self.is_identical_convergence and factor in ("time_to_train", "samples_to_converge"):
             return 0.0 if factor == "samples_to_converge" else self.step("throughput")
@@ -137,7 +137,7 @@ class Pairing:
         return max(base.step, new.step)
 
     def difference(self, factor: str, *, sign: float = 1.0, band: float = 0.0) -> Difference | None:
-        """New less base of what is compared, times `sign`; None where it is not known, or of fewer than two runs."""
+        """Return new minus base of the compared values, times `sign`; None if unknown or of fewer than two runs."""
         base, new = self._of_sides(factor)
         if base.values is None or new.values is None or base.moments is None or new.moments is None:
             return None
@@ -155,7 +155,7 @@ def pair_runs(
     is_cross_system: bool = False,
     known: KnownValues | None = None,
 ) -> Pairing:
-    """Pairs by seed where at least two, and four in five of the larger side's runs, have a partner."""
+    """Pair runs by seed if at least two, and four in five of the larger side's runs, have a partner."""
     by_seed, others = _by_seed(base), _by_seed(new)
     shared = [seed for seed in by_seed if seed in others]
     is_paired = len(shared) >= max(2, _MIN_SHARE * max(len(base), len(new)))
@@ -171,13 +171,13 @@ def pair_runs(
 
 
 def _by_seed(samples: Sequence[Repetition]) -> dict[int, Repetition]:
-    """Samples by their seed; none where two share one, because it is then unknown who is whose partner."""
+    """Return samples by their seed; none where two share a seed, since their partners are then unknown."""
     found = {sample.seed: sample for sample in samples if sample.seed is not None}
     return found if len(found) == len(samples) else {}
 
 
 def compared_values(samples: Sequence[Repetition], factor: str) -> Floats | None:
-    """What is compared of one side, as `Pairing.compared` has it."""
+    """Return the compared values of one side's runs: logarithms, or values on a scale of differences; else None."""
     known = np.asarray([sample.values[factor] for sample in samples if factor in sample.values], dtype=np.float64)
     if not len(known) or len(known) != len(samples):
         return None

@@ -1,4 +1,4 @@
-"""What a comparison could have shown, and what it takes to show more: smallest differences and numbers of runs."""
+"""Power of a comparison: its detectable difference, and the number of runs that a verdict needs."""
 
 import math
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from reports.statistics.ratios import Difference
 
 MAX_RUNS = 1_000
 _TAIL = 0.1
-"""At either end of the range of runs needed, by what few runs know of their own spread: 80 % lies between."""
+"""Probability at either end of the range of runs needed, since few runs know their spread badly: 80 % between."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampleSize:
-    """Runs per side (or pairs) that reach a verdict with 80 % probability, if the difference is as measured.
+    """Runs per side (or pairs) that reach a verdict with 80 % power, if the difference is as measured.
 
-    From the spread that was found, and from the smallest and the largest that the runs allow for; `high` is None
-    where more than MAX_RUNS may be needed.
+    `number` is for the spread as measured, `low` and `high` for the smallest and the largest spread that the runs
+    allow for; `high` is None where more than MAX_RUNS may be needed.
     """
 
     number: int
@@ -37,11 +37,11 @@ class SampleSize:
 def runs_needed(
     difference: Difference, level: float, margin: float, pairing: Pairing, within_level: float | None = None
 ) -> SampleSize | None:
-    """Return how many runs reach what a verdict asks for; None where more than 1,000 would, or no number of them.
+    """Return how many runs a verdict needs; None where it needs more than 1,000, or no number is enough.
 
-    `margin` is the smallest effect on the scale of the differences. From there on, the interval has to leave out no
-    difference, and the difference itself has to be as large again; below it, the interval has to lie within. Runs do
-    not narrow the difference's band.
+    `margin` is the smallest effect on the scale of the differences. A difference of that size or more needs an
+    interval that excludes zero, and to be measured as that large again; a smaller one needs an interval that lies
+    within the margin. More runs do not narrow the drift tolerance in the difference's `band`.
     """
     size, degrees = abs(float(difference.mean)), float(difference.degrees)
     tail, band, spread = within_level or level / 2, float(difference.band), _spread(difference, pairing)
@@ -66,7 +66,7 @@ def runs_needed(
 
 
 def smallest_shown(difference: Difference, level: float, margin: float, pairing: Pairing) -> float:
-    """Return the smallest true difference that as many runs of such spreads show in 80 % of cases, on their scale."""
+    """Return the detectable difference (80 % power) of as many runs with the same spread, on their scale."""
     design = Design(
         spread=_spread(difference, pairing),
         num_base=len(pairing.base),
@@ -77,6 +77,6 @@ def smallest_shown(difference: Difference, level: float, margin: float, pairing:
 
 
 def _spread(difference: Difference, pairing: Pairing) -> float:
-    """The spread of single runs, taken as alike on both sides; of pairs, that of their differences."""
+    """Return the standard deviation of single runs, taken as equal on both sides; of pairs, of their differences."""
     shares = 1 / len(pairing.base) + (0.0 if pairing.is_paired else 1 / len(pairing.new))
     return float(difference.standard_error) / math.sqrt(shares)

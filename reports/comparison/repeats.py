@@ -1,4 +1,4 @@
-"""Sets that repeat those of a comparison, found beside them or given: what shows how far a system drifts."""
+"""Repeated sets of the configurations of a comparison, found beside them or given: they show a system's drift."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,13 +22,13 @@ from rules.tree.result_set import real_path
 
 _MAX_FOLDERS = 1_000
 _MAX_REPEATS = 30
-"""The newest; more would say little more, and each is read."""
+"""Most repeated sets of one configuration, the newest: further ones would add little, and each is read."""
 
 
 def find_repeats(results: Sequence[Result]) -> Repeats:
     """Find the sets in the folders of `results` that repeat one of them, the set itself included.
 
-    What took turns with others shows no drift and repeats nothing, as do the sets of reference systems.
+    Sets that were made alternately with others show no drift and repeat nothing; nor do sets of reference systems.
     """
     results = [result for result in results if not system_of(result)]
     known = {real_path(result.place): result for result in results if result.place is not None}
@@ -51,7 +51,7 @@ def find_repeats(results: Sequence[Result]) -> Repeats:
 
 
 def given_repeats(sides: Sequence[Result]) -> Repeats:
-    """The groups that sets make which were named as repetitions. Raises InputError where none is large enough."""
+    """Group the sets that the user named as repetitions. Raises InputError where no group is large enough."""
     by_key: dict[tuple[str, str | None], list[Result]] = {}
     for side in sides:
         by_key.setdefault((side.quantities[0], side.repetition), []).append(side)
@@ -77,7 +77,7 @@ def _subfolders(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _read(folder: Path, record: RunSetRecord, known: Result | None) -> Result | None:
-    """A set as far as its speed goes: nothing is judged. Of a side that is `known` its logs are not read again."""
+    """Read a set's speed alone, without judging its logs; None where that fails. Runs of `known` are used again."""
     if is_in_processes(record.kind):
         return find_measured(folder, record.kind, [])
     try:
@@ -103,7 +103,7 @@ def _read(folder: Path, record: RunSetRecord, known: Result | None) -> Result | 
 
 
 def _has_read(result: Result, logs: Sequence[Path]) -> bool:
-    """Whether a result's runs are these logs, each judged by the shipped definition that it names."""
+    """Return whether a result's runs are these logs, each judged by the shipped definition that it names."""
     named = {(run.log.benchmark, run.log.benchmark_version) for run in result.runs}
     benchmark, version = named.pop() if len(named) == 1 else (None, None)
     if benchmark not in shipped_names() or version is None or len(logs) != len(result.runs):
@@ -112,7 +112,7 @@ def _has_read(result: Result, logs: Sequence[Path]) -> bool:
 
 
 def _in_sequence(sides: Iterable[Result]) -> tuple[Result, ...]:
-    """Those that were measured one after the other, each once: copies of a set, and sets in turns, show no drift."""
+    """Return the sets that were measured one after the other, each once: copies and alternate sets show no drift."""
     taken: list[Result] = []
     for side in sides:
         if side.samples and side.turns is None and not any(_is_same_time(side, other) for other in taken):
@@ -121,7 +121,7 @@ def _in_sequence(sides: Iterable[Result]) -> tuple[Result, ...]:
 
 
 def _is_same_time(side: Result, other: Result) -> bool:
-    """Whether the two are one measurement, or were made at the same time."""
+    """Return whether two results are one measurement, or were made at the same time."""
     if side.samples == other.samples:
         return True
     spans = spans_ms((side, other))

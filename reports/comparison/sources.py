@@ -1,4 +1,4 @@
-"""The results at a path: result sets, measurements, or an exported JSON file of results."""
+"""Reading of results at a path: result sets, measurements, or an exported JSON file of results."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ def read_results(path: Path, ruleset: str | None = None) -> tuple[Result, ...]:
 
 
 def results_of(document: ReportDocument) -> list[Result]:
-    """Make the results of exported configurations: what their logs said, without the files beside them."""
+    """Make the results of exported configurations: the values of their logs, without the files beside the logs."""
     return [_result(member) for member in document.configurations]
 
 
@@ -70,7 +70,7 @@ def _result(member: SetMember) -> Result:
 
 
 def _run_result(member: SetMember, run: RunMember) -> RunResult:
-    """A run as its log has it, as far as the export holds it."""
+    """Return the run of a log, as far as the export holds it."""
     known: dict[str, Any] = dict.fromkeys(RunResult.__dataclass_fields__)
     known |= {name: value for name, value in asdict(run).items() if name in known}
     lists = run.evaluations
@@ -93,7 +93,7 @@ def _run_result(member: SetMember, run: RunMember) -> RunResult:
 
 
 def one_result(path: Path, ruleset: str | None = None) -> Result:
-    """Read the only result at `path`. Raises InputError that lists them where there are several."""
+    """Read the only result at `path`. Raises InputError, which lists the results where there are several."""
     return only(path, read_results(path, ruleset), lambda result: result.label)
 
 
@@ -104,8 +104,8 @@ def refuse_none(path: Path, found: Sequence[object]) -> None:
 
 
 def only(path: Path, found: Sequence[T], name_of: Callable[[T], str]) -> T:
-    """The only configuration that was found at `path`. Raises InputError where there is none, and one that lists them
-    where there are several."""
+    """Return the only configuration that was found at `path`. Raises InputError where there is none; where there are
+    several, its message lists them."""
     refuse_none(path, found)
     if len(found) > 1:
         if (said := not_one_set(path)) is not None:
@@ -118,7 +118,7 @@ def only(path: Path, found: Sequence[T], name_of: Callable[[T], str]) -> T:
 
 
 def _count_unlike(one: Result, other: Result) -> int:
-    """Count the values of their configurations that differ, so that the most alike can be shown first."""
+    """Count the values in which the configurations of two results differ."""
     of_one, of_other = ({} if side.asked is None else dict(side.asked.config) for side in (one, other))
     keys = of_one.keys() | of_other.keys()
     values = [(of_one.get(key), of_other.get(key)) for key in keys]
@@ -128,10 +128,10 @@ def _count_unlike(one: Result, other: Result) -> int:
 def results_to_compare(
     base: Path, news: Sequence[Path], reference: str | None = None, ruleset: str | None = None
 ) -> tuple[Result, tuple[Result, ...]]:
-    """Read the result at `base` and those at `news`, where one of several that is `base` itself is left out.
+    """Read the result at `base` and the results at `news`; `base` itself is left out of several at one path.
 
-    After them come those of the `reference` system of that name which measure the same, first those whose
-    configuration is most alike. Their labels are distinct.
+    Results of the `reference` system of that name that measure the same follow, the most alike configurations first.
+    Labels are distinct.
     Raises InputError where a path holds nothing, or `base` several sets, ReferenceSystemError as `with_alike` does.
     """
     first = one_result(base, ruleset)
@@ -164,6 +164,6 @@ def results_to_compare(
 
 
 def distinct(results: Sequence[Result]) -> tuple[Result, ...]:
-    """Give the results labels of their own."""
+    """Return the results with labels that differ from each other."""
     labels = labels_of([(result.label, result.place) for result in results])
     return tuple(dataclasses.replace(result, label=label) for result, label in zip(results, labels, strict=True))

@@ -1,9 +1,9 @@
-"""Where a machine stands: a set held against reference systems that measured the very same, if any is known.
+"""Standing of a machine: a set compared with reference systems that measured the same configuration, if any.
 
-Like is held with like: one definition, kind, implementation, precision and every other setting but the threads, which
-are said. Speeds are compared, in samples/s, since seeds move the time to train itself by several percent. A whole set
-may be off: sets of one machine, an hour apart, were off by up to 8 %, each by its own. A difference is therefore
-told only beyond TOLERANCE, which two such offsets exceed in one of fifty cases; within it no number is.
+Definition, kind, implementation, precision and every other setting have to be equal but the threads, which are shown.
+Speeds are compared, in samples/s, since seeds move the time to train itself by several percent. A whole set may be
+off: sets of one machine, an hour apart, were off by up to 8 %, each by its own offset. A ratio is therefore shown
+only beyond TOLERANCE, which two such offsets exceed in one of fifty cases.
 """
 
 import math
@@ -31,7 +31,7 @@ from rules.records.run_set import RunSetRecord
 TOLERANCE = REFERENCE_BAND
 """Drift tolerance between two sets of different machines and times, as a fraction of the ratio, as in `compare`."""
 MAX_SYSTEMS = 20
-"""Bundles that are looked at after a run."""
+"""Most bundles of reference systems that are looked at after a run."""
 _SPEED = "throughput"
 _THREADS = "runtime.threads"
 
@@ -40,9 +40,9 @@ Told = Literal["faster", "slower", "about as fast", "not told"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """A set against a reference system: `ratio` is of samples/s, this one over that, None where it is not told.
+    """Comparison of a set with a reference system: `ratio` of samples/s, set over system; None within the tolerance.
 
-    `machine` says what the system is, with its threads; `notes` what differs besides.
+    `machine` describes the system with its threads; `notes` are further differences.
     """
 
     system: str
@@ -53,7 +53,7 @@ class Standing:
 
     @property
     def words(self) -> str:
-        """'0.60 times the samples/s of box (…): slower, beyond the 20 % that drift …', in one line."""
+        """Return '0.60 times the samples/s of box (…): slower, beyond the 30 % that drift …', in one line."""
         of = f"{self.system} ({self.machine})"
         within = f"the {percent(TOLERANCE, 0)} that drift may make between machines and hours"
         notes = "".join(f"; {note}" for note in self.notes)
@@ -65,9 +65,9 @@ class Standing:
 
 
 def find_standings(result: Result, folder: Path | None = None) -> tuple[Standing, ...]:
-    """Hold a set of this harness against every known bundle that measured alike; those in `folder`, too.
+    """Compare a set of this harness with every known bundle that measured alike, those in `folder` included.
 
-    One that cannot be read, or is no reference, is passed over: whoever ran something did not ask for it.
+    Bundles that cannot be read, or are no reference, are skipped: who runs a benchmark did not ask for them.
     """
     if result.asked is None or result.place is None or system_of(result) is not None:
         return ()
@@ -84,7 +84,7 @@ def find_standings(result: Result, folder: Path | None = None) -> tuple[Standing
 
 
 def _read_alike(result: Result, path: Path) -> list[Result]:
-    """Read the sets of a bundle that measured what `result` did; the others are not judged."""
+    """Read the sets of a bundle that were asked for the same as `result`; the others are not judged."""
     assert result.asked is not None
     records = sorted(open_system(path).folder.glob("*/extra/run_set.json"))
     decoded = ((place, decode(place, RunSetRecord)) for place in records)
@@ -93,14 +93,14 @@ def _read_alike(result: Result, path: Path) -> list[Result]:
 
 
 def is_alike(mine: RunSetRecord, theirs: RunSetRecord) -> bool:
-    """Whether two sets asked for the same but for the number of threads."""
+    """Return whether two sets were asked for the same, the number of threads aside."""
     about = ((each.kind, each.options, each.benchmark, each.division) for each in (mine, theirs))
     values = ({key: given.value for key, given in each.config.items() if key != _THREADS} for each in (mine, theirs))
     return len({repr(each) for each in about}) == 1 and next(values) == next(values)
 
 
 def stand(mine: Result, theirs: Result, system: str) -> Standing:
-    """Hold a set against a reference system's, by their speeds; the two are alike."""
+    """Compare a set with an alike set of a reference system, by their speeds."""
     (comparison,) = compare_pairs([(theirs, mine)], is_described=False)
     speed = next((factor for factor in comparison.factors if factor.name == _SPEED), None)
     ratio = None if speed is None else speed.ratio
@@ -119,7 +119,7 @@ def stand(mine: Result, theirs: Result, system: str) -> Standing:
 
 
 def describe_machine(result: Result) -> str:
-    """'AMD EPYC, AuthenticAMD family 25 model 1, 2 cores, 2 threads': a set's machine, as far as it is on record."""
+    """Return a set's machine, as far as recorded: 'AMD EPYC, AuthenticAMD family 25 model 1, 2 cores, 2 threads'."""
     asked = result.asked
     fields = dict(result.hardware) if asked is None else asked.system.fields
     accelerators, cores = fields.get("accelerator_model_name", ""), fields.get("host_processor_core_count", "")
@@ -142,7 +142,7 @@ def _notes(mine: Result, theirs: Result) -> tuple[str, ...]:
 
 
 def strip_text(standings: Sequence[Standing]) -> str:
-    """Draw the ratios that are told, from a quarter to four times, on one line; '#' is what drift may make."""
+    """Draw the ratios on one line of text, from a quarter to four times; '#' marks the drift tolerance."""
     cells = ["-"] * 41
     for place in range(41):
         if abs(_ratio_at(place)) <= math.log1p(TOLERANCE):

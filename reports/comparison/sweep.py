@@ -1,6 +1,6 @@
-"""A sweep's facts: every configuration of a matrix with what its runs or processes measured.
+"""Facts of a sweep: every configuration with the results of its runs or processes.
 
-Its folders are names inside the sweep, whoever wrote them; a configuration without results is shown as such.
+Folders of configurations are names inside the sweep's folder; a configuration without results is shown as such.
 """
 
 from collections.abc import Sequence
@@ -37,14 +37,14 @@ BEST_CONFIDENCE = 0.98
 """Confidence that the list "not shown to differ" misses no configuration as fast, or as good, as the best."""
 
 _BETTER_OF_TWO = {"faster": 1, "better": 1, "slower": 0, "worse": 0}
-"""Which of a pair a verdict on the second calls better."""
+"""Index of the better side of a pair, by the verdict on its second side."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepRow:
-    """One configuration; `result` is None where nothing was measured of it.
+    """One configuration of a sweep; `result` is None where nothing was measured.
 
-    `num_runs` counts finished runs, or processes of a measurement; `num_planned` those asked for.
+    `num_runs` counts finished runs, or processes of a measurement; `num_planned` the ones asked for.
     """
 
     index: int
@@ -59,7 +59,7 @@ class SweepRow:
 
     @property
     def is_refused(self) -> bool:
-        """Return whether the rules reject its runs."""
+        """Whether the rules reject the configuration's runs."""
         return self.result is not None and self.result.outcome == "invalid"
 
     @property
@@ -68,7 +68,7 @@ class SweepRow:
 
     @property
     def per_sample(self) -> tuple[float | None, float | None]:
-        """FLOP of training and bytes of embedding rows, computed."""
+        """FLOP of training and bytes of embedding rows per sample, computed; None where not known."""
         costs: ModelCosts | None = getattr(self.result.measured, "computed", None) if self.result else None
         if costs is None:
             return None, None
@@ -84,8 +84,8 @@ class SweepRow:
 
     @property
     def _records(self) -> list[Any]:
-        """Return the records of the runs or processes, in their order; None where a run has none. A kind need not
-        record everything."""
+        """Records of the runs or processes, in their order; None where a run has none. Kinds record different
+        members."""
         return [repetition.record for repetition in self.result.repetitions] if self.result else []
 
     @property
@@ -94,7 +94,7 @@ class SweepRow:
 
     @property
     def time_to_train(self) -> LogSummary | None:
-        """Return the times of the runs that converged; the others have none."""
+        """Summary of the times to train of the runs that converged; None where there is none."""
         return self.result.summary("time_to_train_s") if self.result else None
 
     @property
@@ -109,7 +109,7 @@ class SweepRow:
 
     @property
     def peak_bytes(self) -> float | None:
-        """The largest memory of any process: the accelerator's where there is one, else the process's own."""
+        """Largest memory of any process: the accelerator's where there is one, else the process's own."""
         peaks = (
             getattr(record, "peak_device_bytes", None) or getattr(record, "peak_rss_bytes", None)
             for record in self._records
@@ -118,12 +118,12 @@ class SweepRow:
 
     @property
     def energies(self) -> tuple[EnergyRecord | None, ...]:
-        """Return the energy of the runs or processes, in their order."""
+        """Energy records of the runs or processes, in their order."""
         return tuple(getattr(record, "energy", None) for record in self._records)
 
     @property
     def energy_per_sample_j(self) -> float | None:
-        """Measured energy over samples of all runs; None unless all of them have it."""
+        """Measured energy over samples of all runs, in joules; None unless every run has both."""
         energies = [measured_j(energy) for energy in self.energies]
         repetitions = self.result.repetitions if self.result else ()
         samples = [
@@ -138,7 +138,7 @@ class SweepRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BestSide:
-    """Which configuration is the fastest, or the best, and what is not distinguished from it."""
+    """The fastest (or best) configuration of several, and those that are not distinguished from it."""
 
     label: str
     value: str
@@ -146,22 +146,22 @@ class BestSide:
     num_compared: int
     is_of_time: bool
     refused: Sequence[str]
-    """INVALID ones, which are not compared."""
+    """Labels of INVALID configurations, which are not compared."""
     controls: Sequence[str] = ()
-    """Those that nobody can have, which the others are held to: none of them is named the best."""
+    """Labels of controls, which no user can have: the others are compared with them, and none is named the best."""
     verdict: str = ""
-    """The verdict of the one comparison of two alone, which says what is alike; else empty."""
+    """Verdict of the comparison, where only two configurations are compared; else empty."""
     so_far: str = ""
-    """'lowest so far', 'highest so far' of one that fewer runs than a verdict takes do not tell from others; else
+    """'lowest so far' or 'highest so far', where too few runs for a verdict leave others undistinguished; else
     empty."""
 
     @property
     def word(self) -> str:
-        """Return 'fastest' or 'best', and of too few runs only where its mean lies among those that there are."""
+        """'fastest' or 'best'; of too few runs for a verdict 'lowest so far' or 'highest so far'."""
         return self.so_far or ("fastest" if self.is_of_time else "best")
 
     def __str__(self) -> str:
-        """'Fastest: threads=2 (21.4 k samples/s). Not distinguished from it: threads=4 (98 % over all pairs).'"""
+        """Return 'Fastest: threads=2 (21.4 k samples/s). Not distinguished: threads=4 (98 % over all pairs).'"""
         worse = "slower" if self.is_of_time else "worse"
         rest = f"Not distinguished from it: {', '.join(self.alike)}" if self.alike else f"All others are {worse}"
         rest += f" ({percent(BEST_CONFIDENCE, 0)} over all pairs)."
@@ -175,12 +175,12 @@ class BestSide:
 
 
 _CONTROLS = {"id_map.kind": "classes"}
-"""By key the value that is measured to hold others to: the latent classes that a click log was generated from."""
+"""Values that make a configuration a control, by key: the latent classes that a click log was generated from."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepFacts:
-    """One sweep. `axes` are keys with their values as they were written; rows are in the matrix' order."""
+    """One sweep. `axes` are keys with their values as written; `rows` are in the order of the sweep."""
 
     name: str
     kind: str
@@ -189,25 +189,25 @@ class SweepFacts:
     rows: tuple[SweepRow, ...]
     problems: tuple[str, ...]
     best: BestSide | None = None
-    """None without two to compare."""
+    """The best configuration; None without two to compare."""
     benchmark: str | None = None
-    """The benchmark that all configurations are of; None where they are of several, or that is not known."""
+    """Benchmark of all configurations; None where they have several, or none is known."""
     law: ScalingLaw | None = None
-    """The law of quality over training FLOP, where that was asked for."""
+    """Scaling law of quality over training FLOP, where a fit was asked for."""
 
     @property
     def closing(self) -> str:
-        """Say which is the fastest, or the best; empty without two to compare."""
+        """Sentence that names the fastest, or the best, configuration; empty without two to compare."""
         return "" if self.best is None else str(self.best)
 
     @property
     def pair(self) -> tuple[Result, Result, Comparison] | None:
-        """Return the two that have results and their comparison; None of fewer, of more, and of what is refused."""
+        """The two configurations with results and their comparison; None of fewer, of more, or where refused."""
         return _find_pair(self.rows)
 
     @property
     def is_of_runs(self) -> bool:
-        """Return whether its configurations are told by their runs, and not by what processes measured."""
+        """True if configurations were trained in runs, False if processes measured something else."""
         return not is_in_processes(self.kind)
 
     def at(self, values: Sequence[str]) -> SweepRow | None:
@@ -215,9 +215,9 @@ class SweepFacts:
 
 
 def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFacts:
-    """Everything known about the sweep in `folder`. Raises InputError where there is none, or its record is damaged.
+    """Read the facts of the sweep in `folder`. Raises InputError where there is none, or its record is damaged.
 
-    Raises AbsentKindError where its sets are of a kind that this copy does not have. Sets that are `known` already
+    Raises AbsentKindError where its sets are of a kind that this copy of dlrmbench does not have. Results in `known`
     are not judged again.
     """
     problems: list[str] = []
@@ -249,7 +249,7 @@ def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFact
 def read_rows(
     folder: Path, sweep: ExperimentRecord, problems: list[str], *, known: Sequence[Result] = ()
 ) -> list[SweepRow]:
-    """Read what was measured of each configuration of a group, with its values of the axes; not compared yet."""
+    """Read the results of each configuration of a group, with its values of the axes; not compared yet."""
     folders = [_inside(folder, name) for name in sweep.folders]
     facts = _gather_sets(folders, known) if is_logged(sweep.kind) else {}
     rows = []
@@ -276,7 +276,7 @@ def _common_benchmark(rows: Sequence[SweepRow]) -> str | None:
 
 
 def _inside(folder: Path, name: str | None) -> Path | None:
-    """A folder that is really there (no link out of `folder`)."""
+    """Return the folder of that name inside `folder`; None where there is none, or it is a link."""
     path = None if name is None else folder / name
     return path if path is not None and path.is_dir() and not path.is_symlink() else None
 
@@ -297,7 +297,7 @@ def _gather_sets(folders: Sequence[Path | None], known: Sequence[Result]) -> dic
 
 
 def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
-    """Each row with its comparison against the first that has results; all of them are one family of tests."""
+    """Compare each row with the first that has results; all comparisons are one family of tests."""
     sides = {row.index: side for row in rows if (side := _side(row)) is not None}
     if len(sides) < 2:
         return tuple(rows)
@@ -316,11 +316,11 @@ def _find_pair(rows: Sequence[SweepRow]) -> tuple[Result, Result, Comparison] | 
 
 
 def find_best(sides: Sequence[Result], pair: Comparison | None = None) -> BestSide | None:
-    """Find the best of those that the rules accept and that are no control; None without two to compare, and where
-    benchmarks differ.
+    """Find the best of the results that the rules accept and that are no control; None without two to compare, or
+    where benchmarks differ.
 
-    All others of them are compared with it, as it is the data that chose it. Of two alone `pair` compares the second
-    with the first, and its verdict is the only one.
+    All others are compared with the best at a stricter confidence, since the data chose it. Of two results alone
+    `pair` compares the second with the first, and its verdict is the only one.
     """
     refused = [side.label for side in sides if side.outcome == "invalid"]
     sides = [side for side in sides if side.outcome != "invalid"]
@@ -362,15 +362,16 @@ def find_best(sides: Sequence[Result], pair: Comparison | None = None) -> BestSi
 
 
 def _is_control(side: Result) -> bool:
-    """Return whether a set is of a value that only a generator knows, so that no user can have it."""
+    """Return whether a set used a value that only the generator of its data knows, so that no user can have it."""
     config = {} if side.asked is None else side.asked.config
     return any(key in config and config[key].value == value for key, value in _CONTROLS.items())
 
 
 def find_alike(best: Result, others: Sequence[Result], context: GroupContext | None = None) -> list[str]:
-    """The labels of `others` that are not shown to be slower, or worse, than `best`, which the data chose among all.
+    """Return the labels of `others` that are not shown to be slower, or worse, than `best`, which the data chose.
 
-    By BEST_CONFIDENCE over all pairs: the spread of the two decides and, where all took turns, also that of all.
+    The confidence is BEST_CONFIDENCE over all pairs: the spread of the two decides and, where all were measured
+    alternately, also the spread of all.
     """
     name, confidence = best.quantities[0], confidence_with_best(len(others) + 1, BEST_CONFIDENCE)
     compared = compare_results(best, others, confidence=confidence, context=context, is_described=False)
@@ -389,7 +390,7 @@ def _side(row: SweepRow) -> Result | None:
 
 
 def _trained(run: Run) -> float | None:
-    """Samples trained in the timed part, whether or not the run converged."""
+    """Return the samples trained in the timed part, whether or not the run converged; None where not known."""
     evaluations = run.log.evaluations
     last = evaluations[-1].samples_count if evaluations else None
     return float(last) if last else run.log.samples_to_converge

@@ -1,4 +1,4 @@
-"""A comparison in one sentence, and its verdicts in words."""
+"""Words for comparisons: one sentence for the whole, and texts for verdicts, ratios and intervals."""
 
 import math
 import re
@@ -12,13 +12,13 @@ from reports.text.formatting import capital, percent, plural, printable
 
 _FACTOR = re.compile(r"(?<=[\d∞])x\b")
 _WIDE = 1.1
-"""How far from a ratio, as a factor, its interval may reach before a title says that, too."""
+"""Factor between a ratio and the end of its interval, above which a title shows the interval, too."""
 
 
 def sentence(comparison: Comparison) -> str:
-    """'1.60x slower: 1.56x from throughput; convergence: not shown.' Labels are not in it.
+    """Return a comparison in a sentence: '1.60x slower: 1.56x from throughput; convergence: not shown.'
 
-    A comparison with a set that the rules reject says so first; one with a set that was disturbed says so last.
+    Labels of the sides are not in it. A side that the rules reject is named first, a noisy machine last.
     """
     text = plain_sentence(comparison)
     if comparison.disturbed_sides:
@@ -28,14 +28,14 @@ def sentence(comparison: Comparison) -> str:
 
 
 def rejected_words(comparison: Comparison) -> str:
-    """' (INVALID)' to follow a verdict on a side that the rules reject; empty where they reject neither."""
+    """Return ' (INVALID)' or ' (baseline INVALID)', to follow a verdict; empty where the rules accept both sides."""
     if not comparison.invalid_sides:
         return ""
     return " (INVALID)" if "new" in comparison.invalid_sides else " (baseline INVALID)"
 
 
 def plain_sentence(comparison: Comparison, base: str = "base") -> str:
-    """As `sentence`, without what the rules say of the sides; `base` is what that side is called."""
+    """Return a comparison in a sentence without the rules' verdicts and noise; `base` is the name of that side."""
     whole = comparison.whole
     if comparison.refusal is not None or whole is None:
         return f"Not compared: {comparison.refusal or 'nothing is known'}."
@@ -68,9 +68,9 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
 
 
 def _when(comparison: Comparison) -> str:
-    """', measured one after the other; drift may make 20 % (...)', where the runs did not take turns.
+    """Return ', measured one after the other; drift may make 20 % (...)'; empty where runs were made alternately.
 
-    What is not decided for another reason, or for that one, has no more of it here.
+    The drift is left out where the reason for no verdict is given elsewhere.
     """
     has_reason = comparison.whole is not None and comparison.whole.reason
     drift = f"; {comparison.drift}" if comparison.drift and not has_reason else ""
@@ -87,7 +87,7 @@ def _small(comparison: Comparison, whole: FactorComparison, is_more: bool) -> st
 
 
 def _measured_sentence(comparison: Comparison, whole: FactorComparison) -> str:
-    """'Better: AUC +0.00120, +0.00100 to +0.00140 (95 % interval, Holm-adjusted).'"""
+    """Return 'Better: AUC +0.00120, +0.00100 to +0.00140 (95 % interval, Holm-adjusted).'"""
     name, interval, change = factor_of(whole.name).title, whole.adjusted_interval, change_text(whole)
     if change is None or interval is None:
         return f"Not decided: {whole.reason or 'not measured'}."
@@ -105,8 +105,8 @@ def _measured_sentence(comparison: Comparison, whole: FactorComparison) -> str:
 
 
 def threads_words(comparison: Comparison, given: Collection[str] = ()) -> str:
-    """'with 2 threads against 1': threads that differ beside the settings that are compared, as a timing may have
-    chosen them on each side; empty where they do not, or are among the keys that were `given`."""
+    """Return 'with 2 threads against 1' where numbers of threads differ that a timing may have chosen on each side;
+    empty where they do not, or the threads are among the keys that were `given`."""
     found = next((change for change in comparison.changes if change.name == THREADS), None)
     if found is None or THREADS in given:
         return ""
@@ -115,19 +115,19 @@ def threads_words(comparison: Comparison, given: Collection[str] = ()) -> str:
 
 
 def change_text(factor: FactorComparison) -> str | None:
-    """New against base of what a kind of measurement compares: '+0.00123', '1.20x'; None where it is not known."""
+    """Format the difference or ratio of a factor, new against base: '+0.00123', '1.20x'; None where not known."""
     if factor.difference is not None:
         return difference_text(factor.difference)
     return None if factor.ratio is None else times(factor.ratio)
 
 
 def effect_text(min_effect: float, factor: FactorComparison) -> str:
-    """A smallest effect of interest in a factor: '3 %', '0.001'."""
+    """Format the smallest effect of interest in a factor: '3 %', '0.001'."""
     return percent(min_effect, 0) if factor_of(factor.name).is_ratio else f"{min_effect:g}"
 
 
 def difference_text(value: float) -> str:
-    """'+0.00123', five decimals as qualities have them."""
+    """Format a difference of qualities: '+0.00123', with five decimals."""
     return f"{value:+.5f}".replace("-", "−")
 
 
@@ -137,13 +137,13 @@ def _decided(factor: FactorComparison) -> str:
 
 
 def _overhead(ratio: float) -> str:
-    """Overhead counts relative to the training time: where only the steps get faster, it weighs more."""
+    """Return the effect of overhead in words; it is relative to the training time, so it grows with faster steps."""
     weight = f"{times(max(ratio, 1 / ratio))} {'more' if ratio > 1 else 'less'}"
     return f"{FACTORS['overhead'].cause} weigh {weight} beside the training"
 
 
 def speed(time_ratio: float) -> str:
-    """A factor on the time as speed: '1.60x slower', '1.25x faster', '1.004x slower'."""
+    """Format a ratio of times as speed: '1.60x slower', '1.25x faster', '1.004x slower'."""
     factor = time_ratio if time_ratio >= 1 else 1 / time_ratio
     text = times(factor)
     if float(text[:-1].replace(",", "")) == 1:
@@ -152,8 +152,8 @@ def speed(time_ratio: float) -> str:
 
 
 def wide_range(whole: FactorComparison) -> str:
-    """' (2.4x to 21x)': the interval of the ratio that a title gives, in its direction, to follow it; empty where it
-    reaches no further than a tenth to either side."""
+    """Return the interval of a title's ratio, to follow it: ' (2.4x to 21x)'; empty where it reaches no further than
+    a tenth to either side."""
     is_of_time = factor_of(whole.name).is_of_time
     interval = whole.time_interval if is_of_time else whole.shown_interval
     middle = whole.time_ratio if is_of_time else whole.ratio
@@ -168,7 +168,7 @@ def wide_range(whole: FactorComparison) -> str:
 
 
 def _coarse(factor: float) -> str:
-    """'2.4x', '21x': an end of a wide interval, in two digits, three where it is near 1."""
+    """Format an end of a wide interval with two digits, three near 1: '2.4x', '21x'."""
     if factor >= 1e6:
         return times(factor)
     if factor >= 9.95:
@@ -177,12 +177,12 @@ def _coarse(factor: float) -> str:
 
 
 def with_sign(text: str) -> str:
-    """Factors with the sign of the page's numbers: the terminal's '1.60x' is '1.60×'."""
+    """Return a text with the multiplication sign of pages: '1.60×' for the terminal's '1.60x'."""
     return _FACTOR.sub("×", text)
 
 
 def times(factor: float) -> str:
-    """'1.56x', and '1.004x' where two decimals would hide it."""
+    """Format a factor: '1.56x', and '1.004x' where two decimals would hide the difference from 1."""
     if not math.isfinite(factor):
         return "∞x"
     digits = 3 if abs(factor - 1) < 0.0995 else 2
@@ -190,7 +190,7 @@ def times(factor: float) -> str:
 
 
 def needs(factor: FactorComparison) -> str:
-    """How many runs an inconclusive verdict takes, if the difference is as measured."""
+    """Return in words how many runs an inconclusive factor needs for a verdict, if the difference is as measured."""
     if factor.runs_needed is None:
         return f"more than {MAX_RUNS:,} runs per side would be needed to decide"
     low, high = factor.runs_needed_low or factor.runs_needed, factor.runs_needed_high
@@ -209,7 +209,7 @@ def could_show(factor: FactorComparison) -> str:
 
 
 def _what_it_takes(comparison: Comparison, whole: FactorComparison, ends: tuple[str, str] | None) -> str:
-    """Why there is no verdict: a reason, or what fits; what would have shown; and how to see more."""
+    """Return in words why a comparison has no verdict, its detectable difference, and how to get a verdict."""
     if whole.adjusted_interval is None or ends is None:
         return whole.reason or "no interval"
     if whole.runs_needed is None and whole.reason is not None and whole.smallest_shown is None:
@@ -224,14 +224,14 @@ def _what_it_takes(comparison: Comparison, whole: FactorComparison, ends: tuple[
 
 
 def verdict_text(factor: FactorComparison) -> str:
-    """A factor's verdict; of identical values in how many pairs: 'identical in all 5 pairs'."""
+    """Return a factor's verdict; of identical values also the number of pairs: 'identical in all 5 pairs'."""
     if factor.verdict != "identical":
         return factor.verdict
     return f"identical{' convergence' if factor.is_identical else ''} in all {factor.num_base} pairs"
 
 
 def _range(whole: FactorComparison) -> str:
-    """The interval that the verdict goes by, on the time."""
+    """Return the interval that decides the verdict, as speeds: '1.01x slower to 1.12x slower (95 % …)'."""
     interval = whole.time_interval
     if interval is None or whole.adjusted_interval is None:
         return "no interval"
@@ -239,10 +239,11 @@ def _range(whole: FactorComparison) -> str:
 
 
 def _parts(comparison: Comparison) -> str:
-    """The factors with a verdict, largest effect first, then the others that make half a percent or more.
+    """Return the factors with a verdict in words, largest effect first, then others of half a percent or more.
 
-    One that works against the whole is given by its own size: 'convergence took back 1.18x' divides. What no verdict
-    supports is named without its size; nothing is said where no factor has a verdict, and none is the cause.
+    A factor that works against the whole is given by its own size: 'convergence took back 1.18x' divides. A factor
+    without a verdict is named without its size; empty where no factor has one, unless the whole has: then the cause
+    is not shown.
     """
     whole = comparison.whole
     is_faster = whole is not None and whole.time_ratio is not None and whole.time_ratio < 1
