@@ -99,7 +99,7 @@ NO_REPEATS = Repeats()
 
 
 def drifts(name: str) -> bool:
-    """Return whether drift of a system changes a factor: every speed and time; convergence follows the seeds."""
+    """Return whether drift of a system changes a factor: every speed and time, neither convergence nor quality."""
     return name != "samples_to_converge" and factor_of(name).is_ratio
 
 

@@ -1,1 +1,1 @@
-"""Everything known about results, read once from logs and the files beside them."""
+"""Facts about results: energy, noise, traffic, profiles, checkpoints, ranks, scaling laws, reference points."""

@@ -1,4 +1,4 @@
-"""What checkpoints of runs and measurements weighed and took, as a study, and how often to take one."""
+"""Checkpoints of runs and measurements as a study: bytes, times, and the best interval between checkpoints."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ Row = Mapping[str, Any]
 _PUBLISHED = "6 to 17 × fewer bytes written, 2.5 to 8 × less capacity"
 _PUBLISHED_OF = "of models of its own, whose tables are more than 99 % of all bytes"
 _WRITTEN, _LEAST_CAPACITY = 6.0, 2.5
-"""What was published at least."""
+"""The least published factors: of fewer bytes written, and of less capacity."""
 _MOST_SIZES = 2
-"""Beyond so many configurations a sentence leaves sizes and times to the table."""
+"""Most configurations for which a sentence gives sizes and times; beyond, the table alone has them."""
 _COLUMNS: Mapping[str, tuple[str | None, Origin]] = {
     "Configuration": (None, "given"), "Bits": (None, "given"), "Policy": (None, "given"),
     "Rounding": (None, "given"), "Kept": (None, "given"), "Checkpoints": (None, "measured"),
@@ -35,7 +35,7 @@ _MODELLED: Mapping[str, tuple[str | None, Origin]] = {
 
 
 def read_checkpoints(results: Sequence[Result]) -> list[Row]:
-    """Describe the checkpoints of each result that has some on record, the most bits first."""
+    """Return a row for each result with recorded checkpoints, the most bits first."""
     rows = []
     for result in results:
         records = (getattr(each.record, "checkpoints", None) for each in result.repetitions)
@@ -57,7 +57,7 @@ def read_checkpoints(results: Sequence[Result]) -> list[Row]:
 
 
 def _describe(processes: Sequence[CheckpointsRecord]) -> Row:
-    """Add up what was written; medians of times, except that waiting, which most do not, is a mean."""
+    """Return sums of bytes and medians of times of all checkpoints; of waiting, mostly zero, the mean."""
     taken = [each for process in processes for each in process.taken]
     embeddings, written = sum(each.embedding_bytes for each in taken), sum(each.num_bytes for each in taken)
     full_embeddings = sum(process.full_embedding_bytes * len(process.taken) for process in processes)
@@ -88,10 +88,10 @@ def _describe(processes: Sequence[CheckpointsRecord]) -> Row:
 
 
 def checkpoint_words(rows: Sequence[Row]) -> str:
-    """Say how many checkpoints were written, how large they are and how long each holds training up; how many times
-    fewer bytes are written and kept than with all rows in 32 bits, why not fewer, and what was published.
+    """Return in words how many checkpoints were written, their size and how long each holds training up; how many
+    times fewer bytes are written and kept than with all rows in 32 bits, why not fewer, and the published factors.
 
-    Capacity is what must be kept so that the newest can be restored, the most that it ever was. Empty without
+    Capacity is the most bytes that had to be kept so that the newest checkpoint could be restored. Empty without
     checkpoints.
     """
     if not rows:
@@ -119,7 +119,7 @@ def checkpoint_words(rows: Sequence[Row]) -> str:
 
 
 def _size_words(row: Row) -> str:
-    """'20 checkpoints of 1.2 MiB on average, each of which holds training up for 23.7 ms; '."""
+    """Return '20 checkpoints of 1.2 MiB on average, each of which holds training up for 23.7 ms; '."""
     size = num_bytes(row["All written"] / row["Checkpoints"])
     which = "each of which" if row["Checkpoints"] > 1 else "which"
     told = plural(row["Checkpoints"], "checkpoint")
@@ -127,7 +127,7 @@ def _size_words(row: Row) -> str:
 
 
 def _bytes(times_fewer: float) -> str:
-    """'12.3 × fewer bytes', or '1.2 times as many bytes' where they are more."""
+    """Format a factor of bytes: '12.3 × fewer bytes', or '1.2 times as many bytes' for a factor below 1."""
     return _times(times_fewer, "fewer bytes", "as many bytes")
 
 
@@ -136,8 +136,8 @@ def _alone(row: Row) -> str:
 
 
 def _capacity(times_less: float) -> str:
-    """'4.3 × less capacity', or '2.0 times as much capacity': a base of all rows in 32 bits and an increment take
-    more than all rows."""
+    """Format a factor of capacity: '4.3 × less capacity', or '2.0 times as much capacity' for a factor below 1: a
+    base of all rows in 32 bits and an increment take more than all rows."""
     return _times(times_less, "less capacity", "as much capacity")
 
 
@@ -148,7 +148,7 @@ def _times(ratio: float, less: str, more: str) -> str:
 
 
 def row_words(row: Row) -> str:
-    """Say in a sentence what one configuration writes and keeps, and what restoring costs beside writing."""
+    """Return a sentence on one configuration: bytes written and kept, and times of writing and restoring."""
     return (
         f"{printable(row['Configuration'], 80)}: {_bytes(row['All, × fewer'])} written, against checkpoints of all "
         f"rows in 32 bits ({_alone(row)}), "
@@ -159,7 +159,7 @@ def row_words(row: Row) -> str:
 
 
 def hold_against_published(rows: Sequence[Row]) -> str:
-    """Say in one sentence how far the checkpoints are from what Check-N-Run published, and what sets that."""
+    """Return a sentence that compares the checkpoints with what Check-N-Run published, and says what limits them."""
     best = max(rows, key=lambda row: row["All, × fewer"])
     is_shown = best["All, × fewer"] >= _WRITTEN and best["To restore, × less"] >= _LEAST_CAPACITY
     rest = 1 - best["Embeddings written"] / max(best["All written"], 1)
@@ -173,11 +173,11 @@ def hold_against_published(rows: Sequence[Row]) -> str:
 
 
 def best_interval(row: Row, mtbf_s: float) -> tuple[float, float]:
-    """Return the seconds between checkpoints that lose least time to them and to failures, and the share lost.
+    """Return the seconds between checkpoints that lose least time to checkpoints and failures, and the share lost.
 
     Daly's higher-order estimate (Future Generation Computer Systems 22, 2006) of Young's sqrt(2 d M): d is how long a
-    checkpoint keeps training from going on, M the mean time between failures, which come at random. A failure costs
-    half an interval, what was being written, and restoring.
+    checkpoint holds training up, M the mean time between failures, which come at random. A failure costs half an
+    interval, the writing of a checkpoint, and restoring.
     """
     lost_s, write_s = row["Stall"] + row["Waiting"], row["Writing"]
     part = lost_s / (2 * mtbf_s)
@@ -188,7 +188,7 @@ def best_interval(row: Row, mtbf_s: float) -> tuple[float, float]:
 
 
 def checkpoint_study(results: Sequence[Result], mtbf_s: float | None = None) -> StudyRecord | None:
-    """Make the study of all checkpoints that results have on record; None where they have none."""
+    """Make the study of all recorded checkpoints of results; None where there are none."""
     rows = read_checkpoints(results)
     if not rows:
         return None

@@ -1,4 +1,4 @@
-"""Energy as run.json and throughput.json record it: measured, by which counter or command, else why not."""
+"""Energy as run.json and throughput.json record it: measured by a counter or command, else the reason why not."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,23 +8,26 @@ from reports.text.formatting import MISSING, printable
 from rules.records.run import EnergyRecord, RunRecord
 
 STEADY = 0.97
-"""A clock has moved where its lowest sample is below this share of its highest."""
+"""Share of a clock's highest sample below which its lowest sample shows that the clock moved."""
 
 
 def measured_j(energy: EnergyRecord | None) -> float | None:
-    """The measured energy in joules; None where nothing was measured."""
+    """Return the measured energy in joules; None where nothing was measured."""
     return (energy.energy_j or None) if energy is not None and energy.parts else None
 
 
 def mean_energy_j(result: Result) -> float | None:
-    """Mean measured energy of what is compared: converged runs, or processes; None unless all of them have it."""
+    """Return the mean measured energy of converged runs, or of processes, in joules; None unless all have it."""
     measured = [measured_j(getattr(each.record, "energy", None)) for each in result.samples]
     known = [energy_j for energy_j in measured if energy_j is not None]
     return sum(known) / len(known) if known and len(known) == len(measured) else None
 
 
 def energy_per_sample_j(result: Result) -> float | None:
-    """Mean energy of what is compared over its mean samples, evaluations' energy included."""
+    """Return the mean energy of converged runs, or of processes, over their mean samples, in joules.
+
+    Energy of evaluations is included. None unless all have energy and samples.
+    """
     energy_j = mean_energy_j(result)
     samples = [
         each.log.samples_to_converge if isinstance(each, Run) else getattr(each.record, "num_samples", None)
@@ -41,7 +44,7 @@ def energy_text(energy_j: float | None) -> str:
 
 
 def compare_energy(base: Result, new: Result) -> str:
-    """'energy, measured, means: base 12 kJ and 85 samples/J, new 10 kJ …'; empty unless both sides have it."""
+    """Return 'energy, measured, means: base 12 kJ and 85 samples/J, new 10 kJ …'; empty unless both sides have it."""
     words = [
         f"{name} {energy_text(mean_energy_j(side))} and {1 / per_sample_j:.3g} samples/J"
         for name, side in (("base", base), ("new", new))
@@ -51,7 +54,7 @@ def compare_energy(base: Result, new: Result) -> str:
 
 
 def source_words(energy: EnergyRecord) -> str:
-    """'RAPL (powercap): package-0, package-0 dram, read every 1 s'."""
+    """Return the sources of an energy record: 'RAPL (powercap): package-0, package-0 dram, read every 1 s'."""
     by_source: dict[str, Counter[str]] = {}
     for part in energy.parts:
         by_source.setdefault(part.source, Counter())[part.name] += 1
@@ -64,7 +67,7 @@ def source_words(energy: EnergyRecord) -> str:
 
 
 def explain_ranks(records: Iterable[RunRecord | None]) -> str:
-    """Say that energy is rank 0's alone where several ranks ran and an earlier version measured; else empty."""
+    """Return the remark that only rank 0's energy was measured, by an earlier version; empty where all ranks' was."""
     alone = any(
         record is not None
         and len(record.ranks) > 1
@@ -77,7 +80,7 @@ def explain_ranks(records: Iterable[RunRecord | None]) -> str:
 
 
 def explain_clocks(records: Iterable[EnergyRecord | None]) -> str:
-    """Say that a GPU's clock moved while it was measured, and what stops that; empty where none did."""
+    """Return the remark that a GPU's clock moved during measurement, with its remedy; empty where none moved."""
     gpus = [gpu for energy in records if energy is not None for gpu in energy.gpus]
     clocks = [(gpu.sm_clock_mhz, gpu.max_sm_clock_mhz) for gpu in gpus if gpu.sm_clock_mhz is not None]
     moved = [clock for clock, _ in clocks if clock.lowest < STEADY * clock.highest]
@@ -93,7 +96,7 @@ def explain_clocks(records: Iterable[EnergyRecord | None]) -> str:
 
 
 def explain_missing(records: Iterable[EnergyRecord | None]) -> str:
-    """Why there is no energy, in a sentence; empty where all of it was measured."""
+    """Return the reason why energy is missing, in a sentence; empty where all of it was measured."""
     known = [energy for energy in records if energy is not None]
     if not known:
         return "Energy: not measured (the results hold no record of it)."

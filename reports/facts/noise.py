@@ -1,8 +1,7 @@
-"""How noisy a set is, and what it can therefore show: where the spread of its times comes from, and how large a
-difference to another such set must be to be found. The page, `score` and `run` say so before anybody compares.
+"""Noise of a set: the factors that the spread of its times comes from, and its detectable difference.
 
-The verdicts' own floors hold here, too: a spread is at least what the grid of the evaluations leaves unknown, and a
-difference below the smallest effect of interest is not called one.
+The page, `score` and `run` show it before anybody compares. Floors are those of verdicts: a spread is at least the
+resolution of the evaluations, and a detectable difference at least the smallest effect of interest.
 """
 
 import math
@@ -20,19 +19,19 @@ from reports.statistics.power import FIRST_LEVEL, Design, smallest_apart, smalle
 from reports.statistics.ratios import sample_variance
 
 STEADY_SPEED = 0.05
-"""Coefficient of variation above which speed is remarked on; quiet systems show 0.001 to 0.005."""
+"""Coefficient of variation above which speed is called unsteady; quiet systems show 0.001 to 0.005."""
 DRIFT_BAND = 0.2
-"""How far a system may drift between two sets measured one after the other, where that is not measured."""
+"""Assumed drift between two sets that were measured one after the other, as a fraction; used if none is measured."""
 _Turns = tuple[float | None, float | None, float | None]
-"""The smallest difference in turns, and the two between which it lies."""
+"""Detectable difference of sets measured alternately, and the lower and upper end of its 95 % range."""
 _NO_TURNS: _Turns = (None, None, None)
 _LEVEL = 0.05
-"""The level of a single test, such as that of a measurement of one quantity."""
+"""Significance level of a single test, such as that of a measurement of one quantity."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shares:
-    """The parts of the variance of log time to train, which add up to 1; what works against the others is below 0."""
+    """Shares of the variance of log time to train, which add up to 1; one that offsets others is below 0."""
 
     convergence: float
     speed: float
@@ -41,11 +40,12 @@ class Shares:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Smallest:
-    """The smallest true difference that is found in 80 % of cases; as a fraction, of a quality in its unit.
+    """Detectable difference: the smallest true difference that is found with 80 % power, as a fraction; of a quality
+    in its unit.
 
-    `apart` is that of two sets measured one after the other; `in_turns` that of pairs measured in turns with shared
-    seeds, which need equal samples to converge; None where nothing says what pairs of equal seeds share. It lies
-    between the other two in 95 % of sets, by how badly so few runs know how far neighbours in time differ.
+    `apart` is for two sets measured one after the other; `in_turns` for pairs measured alternately with shared seeds,
+    which need equal samples to converge; None where equal seeds are not known to share anything. It lies between
+    `in_turns_low` and `in_turns_high` in 95 % of sets: few runs know badly how far neighbours in time differ.
     """
 
     apart: float
@@ -56,7 +56,7 @@ class Smallest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Noise:
-    """What `num_runs` runs that converged can show; None where they are too few, or the logs do not say it."""
+    """Noise of `num_runs` converged runs; members are None where runs are too few, or logs lack a value."""
 
     num_runs: int
     shares: Shares | None
@@ -65,10 +65,10 @@ class Noise:
 
 
 def noise_of(samples: Sequence[Repetition], *, min_effect: float, bands: Mapping[str, float]) -> Noise:
-    """Return what runs that converged are worth in a comparison with as many like them.
+    """Return the noise of converged runs: shares of the spread, and detectable differences to as many similar runs.
 
-    `min_effect` is the smallest effect of interest and `bands` what drift between sets may do to the time to train
-    and to the throughput, all as fractions.
+    `min_effect` is the smallest effect of interest, `bands` are the drift tolerances of the time to train and of the
+    throughput, all as fractions.
     """
     time, speed, num_samples = (
         _logs(samples, name) for name in ("time_to_train", "throughput", "samples_to_converge")
@@ -88,16 +88,17 @@ def noise_of(samples: Sequence[Repetition], *, min_effect: float, bands: Mapping
 
 
 def noise_of_rates(rates: Sequence[float], *, min_effect: float, band: float, step: float = 0.0) -> Smallest | None:
-    """Return what processes that measured one rate can show; None for too few, or where one is not above 0.
+    """Return the detectable difference of processes that measured one rate; None of too few, or if one is 0 or less.
 
-    `step` is the grid that rates are on, as a fraction.
+    `step` is the resolution of the rates, `band` their drift tolerance, both as fractions.
     """
     logs = _logarithms(rates)
     return None if logs is None else _of_rates(logs, step, min_effect, band, level=_LEVEL)
 
 
 def noise_of_values(values: Sequence[float], *, min_effect: float) -> Smallest | None:
-    """Return what processes can show of a quantity that is compared by differences, and does not drift."""
+    """Return the detectable difference of a quantity that is compared by differences and does not drift; None of too
+    few values, or where one is not finite."""
     if len(values) < MIN_RUNS or not all(map(math.isfinite, values)):
         return None
     design = Design(spread=float(np.std(values, ddof=1)), num_base=len(values), num_new=len(values))
@@ -105,8 +106,10 @@ def noise_of_values(values: Sequence[float], *, min_effect: float) -> Smallest |
 
 
 def spread_reach(num_runs: int, degrees: float | None = None) -> tuple[float, float]:
-    """Return between which factors of the spread of `num_runs` runs, at least 2, the true one is in 95 % of cases;
-    `degrees` of freedom are one fewer, unless told."""
+    """Return the 95 % range of the true spread, as factors of the spread of `num_runs` runs, at least 2.
+
+    `degrees` of freedom are one fewer than runs, unless given.
+    """
     degrees = num_runs - 1 if degrees is None else degrees
     return math.sqrt(degrees / chi_square_quantile(degrees, 0.025)), math.sqrt(
         degrees / chi_square_quantile(degrees, 0.975)
@@ -114,13 +117,13 @@ def spread_reach(num_runs: int, degrees: float | None = None) -> tuple[float, fl
 
 
 def is_speed_unsteady(speed_cv: float, num_runs: int) -> bool:
-    """Return whether speed varied between runs by more than STEADY_SPEED beyond doubt (95 %), by so few runs."""
+    """Return whether speed varied between runs by more than STEADY_SPEED, at 95 % confidence for so few runs."""
     return num_runs > 1 and spread_reach(num_runs)[0] * speed_cv > STEADY_SPEED
 
 
 def is_disturbed(result: Result) -> bool:
-    """Return whether a record says that something disturbed a result: the check before it warned of load, a run lies
-    apart from all others, or the speed of its runs or processes was unsteady."""
+    """Return whether a result was measured on a noisy machine: a check before it warned of load, a run is an outlier
+    in speed, or the speed of its runs or processes was unsteady."""
     checks = () if result.asked is None else result.asked.preflight
     if any(check.name == "load" and check.status == "warning" for check in checks):
         return True
@@ -155,8 +158,11 @@ def _apart(
 
 
 def _in_turns(logs: NDArray[np.float64], step: float, min_effect: float, level: float = FIRST_LEVEL) -> _Turns:
-    """What pairs find whose two runs follow each other, by how far a set's own runs, in the order of time, differ
-    from their neighbours: what lasts longer than a run meets both runs of a pair alike."""
+    """Return the detectable difference of pairs whose two runs follow each other, with its 95 % range.
+
+    The spread of such pairs is that of neighbours in time among a set's own runs: noise that lasts longer than a run
+    affects both runs of a pair alike.
+    """
     if (number := len(logs)) < MIN_RUNS:
         return _NO_TURNS
     floor = float(sample_variance(np.zeros(number), step))

@@ -1,4 +1,4 @@
-"""Profiles beside the logs, extra/profile.json, and which of their numbers tables and charts may use."""
+"""Profiles beside the logs, extra/profile.json, with labels and values for tables and charts."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -15,7 +15,7 @@ _AUTOGRAD = "autograd::engine::evaluate_function: "
 
 
 def read_profiles(folders: Iterable[Path]) -> tuple[ProfileRecord, ...]:
-    """The profiles of these folders, different ones only, at most _MAX_PROFILES."""
+    """Return the different profiles in folders, at most _MAX_PROFILES."""
     found: list[ProfileRecord] = []
     for folder in islice(folders, _MAX_PROFILES):
         record = read_record(folder / PROFILE_FILE, ProfileRecord, [])
@@ -25,27 +25,27 @@ def read_profiles(folders: Iterable[Path]) -> tuple[ProfileRecord, ...]:
 
 
 def bound_shares(record: ProfileRecord) -> tuple[tuple[Bound, float], ...]:
-    """What bounds how much of a step's time, in the order of Bound."""
+    """Return the share of a step's time that each bound (memory, compute …) limits, in the order of Bound."""
     shares = record.step.computed.bound_shares
     return tuple((name, share) for name in get_args(Bound) if (share := amount(shares.get(name))) is not None)
 
 
 def phase_label(phase: PhaseRecord) -> str:
-    """Its label; 'top mlp fwd' of top_mlp_forward where the file has none."""
+    """Return the label of a phase; where the file has none, 'top mlp fwd' for top_mlp_forward."""
     readable = phase.phase.replace("_forward", " fwd").replace("_backward", " bwd").replace("_", " ")
     return printable(phase.label or readable, 40)
 
 
 def operator_name(operator: OperatorRecord) -> str:
-    """Its name without autograd's prefix."""
+    """Return the name of an operator without autograd's prefix."""
     return printable(operator.name, 60).removeprefix(_AUTOGRAD)
 
 
 def operator_shapes(operator: OperatorRecord) -> str:
-    """'2×3, 3×4': the shapes of its inputs."""
+    """Return the shapes of an operator's inputs: '2×3, 3×4'."""
     return printable(", ".join("×".join(map(str, shape[:6])) for shape in operator.shapes[:8]), 80)
 
 
 def amount(value: float | None) -> float | None:
-    """A positive number as computers have them: beyond 1e-15 to 1e25 nothing is drawn or divided."""
+    """Return a positive value that can be drawn and divided by, between 1e-15 and 1e25; else None."""
     return value if value is not None and 1e-15 < value < 1e25 else None

@@ -1,4 +1,4 @@
-"""The ranks of a result set and how they shared the work, from its records; the same for every part of the page."""
+"""Ranks of a result set and how they shared the work, from its records."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ _MAX_RANKS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankedSet:
-    """One configuration and the world that it ran in. Values are geometric means over the runs that converged."""
+    """One configuration with its ranks and exchange. Values are geometric means over the runs that converged."""
 
     result: Result
     num_ranks: int
@@ -25,8 +25,8 @@ class RankedSet:
     num_threads: int | None
     """CPU threads of each rank; None where they are unknown, or where an accelerator computes."""
     others: tuple[tuple[str, str], ...]
-    """Hardware and every other value of the configuration: what must be alike where only ranks, their threads or
-    exchange are compared."""
+    """Hardware and every other value of the configuration, which must be equal where ranks, their threads or exchange
+    are compared."""
 
     @property
     def local_batch_size(self) -> float | None:
@@ -34,12 +34,12 @@ class RankedSet:
 
     @property
     def scheme(self) -> str:
-        """'comm fp16, grad-comm dense'."""
+        """Exchange between ranks in words: 'comm fp16, grad-comm dense'."""
         return f"comm {self.comm}, grad-comm {self.grad_comm}"
 
     @property
     def traffic(self) -> tuple[TrafficRecord, ...]:
-        """Return the traffic of the committed runs that have a record of it."""
+        """Traffic of the committed runs that recorded it."""
         return tuple(run.record.traffic for run in self.result.runs if run.record and run.record.traffic)
 
     @property
@@ -64,7 +64,7 @@ class RankedSet:
 
 
 def ranked_set(result: Result) -> RankedSet | None:
-    """None where the set's own record does not say how many ranks it had."""
+    """Return a result with its ranks; None where the set's record does not say how many ranks it had."""
     record = result.asked
     config = {key: value for key, (value, _) in config_texts(record).items()}
     ranks = config.get("runtime.ranks", "")
@@ -89,8 +89,8 @@ def ranked_set(result: Result) -> RankedSet | None:
 
 
 def runtime_words(result: Result) -> str:
-    """'optimized, 2 threads', or 'torchrec, 2 ranks × 256 samples, sharding row_wise, comm fp16, grad-comm dense,
-    1 thread per rank': by what a set of our own was run; empty where it does not say how many ranks it had."""
+    """Return the runtime of a set of this harness: 'optimized, 2 threads', or 'torchrec, 2 ranks × 256 samples,
+    sharding row_wise, comm fp16, grad-comm dense, 1 thread per rank'; empty where its number of ranks is unknown."""
     world = ranked_set(result)
     if world is None:
         return ""

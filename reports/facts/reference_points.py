@@ -1,4 +1,4 @@
-"""The definition that a result set is judged by, and the reference convergence points that it is held against."""
+"""Definition that a result set is judged by, and reference convergence points that it is tested against."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ MAX_DEFINITION_BYTES = 64 << 10
 
 
 def find_points(result: Result) -> tuple[Benchmark | None, tuple[ReferencePoint, ...]]:
-    """The set's definition, None where nobody defines it, and the points of its round; none where there are none."""
+    """Return a set's definition, None where there is none, and the reference convergence points of its round."""
     try:
         benchmark = find_definition(_named(result), None, _definition_file(result))
     except DefinitionError:
@@ -30,9 +30,10 @@ def find_points(result: Result) -> tuple[Benchmark | None, tuple[ReferencePoint,
 
 
 def own_definition(result: Result) -> str | None:
-    """Return the text of the definition of a benchmark that is not shipped, printable, from the copy in the set.
+    """Return the printable text of the definition of a benchmark that is not shipped, from the copy in the set.
 
-    None where there is none, where it is a link out of the set or huge, or does not define what the logs name.
+    None where there is no copy, where it is a link out of the set or larger than MAX_DEFINITION_BYTES, or where it
+    defines another benchmark than the logs name.
     """
     path, root = _definition_file(result), result.place
     if path is None or root is None or result.score.benchmark in shipped_names() or leads_out(path, root):
@@ -52,13 +53,14 @@ def _definition_file(result: Result) -> Path | None:
 
 
 def _named(result: Result) -> NamedBenchmark:
-    """The benchmark that the set was judged as: the version is what most of its logs state."""
+    """Return name and version of the benchmark that a set was judged as: the version that most of its logs state."""
     versions = [run.benchmark_version for run in result.score.runs]
     return NamedBenchmark(name=result.score.benchmark, version=max(versions, key=versions.count, default=None))
 
 
 def outcome_words(result: Result) -> str:
-    """The convergence test in a word or two: where points are known, a set without an outcome was not tested."""
+    """Return the outcome of the convergence test in a word or two: 'not tested' without one, 'no RCP' without points.
+    """
     outcome = result.score.rcp_outcome
     if outcome not in (None, "none"):
         return str(outcome)

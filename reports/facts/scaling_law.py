@@ -1,4 +1,4 @@
-"""The law that normalised entropy follows over the training FLOP of several sizes of a model."""
+"""Scaling law: normalised entropy over the training FLOP of several sizes of a model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,31 +18,31 @@ from rules.records.measured.quality import QualityRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Size:
-    """One size of a model: training FLOP, computed, and normalised entropy and quality of each seed, measured."""
+    """One size of a model: computed training FLOP, and measured normalised entropy and quality of each seed."""
 
     label: str
     training_flop: float
     entropies: tuple[float, ...]
     qualities: tuple[float, ...]
     quality_name: str
-    """'AUC', or what else the benchmark measures."""
+    """Name of the benchmark's metric, such as 'AUC'."""
 
     @property
     def entropy(self) -> float:
-        """The mean over seeds."""
+        """Mean normalised entropy over seeds."""
         return sum(self.entropies) / len(self.entropies)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LawData:
-    """What laws must have in common to be matched: the data, the samples trained on, and those evaluated on."""
+    """Properties that laws must share to be compared: data, training samples, and evaluation samples."""
 
     dataset_sha256: str | None
     num_samples: int
     eval_samples: int
 
     def why_unlike(self, other: "LawData") -> str:
-        """Say in what the two differ, this one's first; nothing where they can be matched."""
+        """Return the difference that prevents a comparison, this law's value first; empty where there is none."""
         if self.dataset_sha256 is None or other.dataset_sha256 is None:
             return "its dataset is not on record"
         if self.dataset_sha256 != other.dataset_sha256:
@@ -56,10 +56,11 @@ class LawData:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScalingLaw:
-    """What was fitted to which sizes; or `why_not`. Laws whose `data` are alike are on one chart.
+    """A law fitted to sizes of a model; `why_not` is the reason where none was fitted.
 
-    `seed` is of the bootstrap, `data` None where nothing was measured. `num_beaten` counts configurations that have
-    the training FLOP of a size and are worse, as by another learning rate.
+    Laws with equal `data` are on one chart; it is None where nothing was measured. `seed` is that of the bootstrap.
+    `num_beaten` counts configurations that are worse than another one of equal training FLOP, as with another
+    learning rate.
     """
 
     sizes: tuple[Size, ...]
@@ -70,16 +71,16 @@ class ScalingLaw:
     num_beaten: int = 0
 
     def resampled_at(self, compute: float) -> Floats | None:
-        """Return the law's values at so many FLOP, one per resample of its seeds; None with one seed."""
+        """Return the law's values at `compute` FLOP, one per resample of its seeds; None with one seed."""
         flop, entropies = [size.training_flop for size in self.sizes], [size.entropies for size in self.sizes]
         return values_at(compute, flop, entropies, self.seed)
 
 
 def find_law(labels: Sequence[str], measured: Sequence[Result | None], seed: int) -> ScalingLaw:
-    """Fit the law to those configurations that were measured with the same number of seeds, the most that any has.
+    """Fit a scaling law to the configurations that were measured with the largest number of seeds.
 
-    Of several with equal training FLOP, or less than 10 % apart, the best is the size: a learning rate may be an
-    axis, too. Sizes that do not follow a law have none. `seed` is of the bootstrap.
+    Of several configurations with training FLOP equal within 10 % the best is used: a learning rate may be an axis,
+    too. `fitted` is None where sizes do not follow a law. `seed` is that of the bootstrap.
     """
     known = [
         (label, found.measured)

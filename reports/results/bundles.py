@@ -1,8 +1,8 @@
-"""Bundles: the reference sets of one system as one archive, written whole and read as a stranger's.
+"""Bundles: the reference sets of one system as one archive, which is not trusted when it is read.
 
-A bundle is a ZIP archive of regular files: bundle.json has the digest of each other one; they are those files of run
-sets that judging and comparing read, and system.toml, the system's rates. What is read is bounded in bytes, members
-and names before anything is written, so that no archive writes outside of the folder that it is opened in.
+A bundle is a ZIP archive of regular files: bundle.json has the digest of each other file. These are the files of run
+sets that judging and comparing read, and system.toml with the system's rates. Bytes, members and names are checked
+before anything is written, so that no archive writes outside of the folder that it is opened in.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from rules.records.kept.bundle import BUNDLE_FILE, BundleRecord, digest_files
 SUFFIX = ".zip"
 RATES_FILE = "system.toml"
 MAX_BYTES = 2 << 20
-"""Most bytes of an archive; that of eight sets has a few hundred kB."""
+"""Most bytes of an archive; an archive of eight sets has a few hundred kB."""
 MAX_MEMBERS = 2_000
 MAX_MEMBER_BYTES = 4 << 20
 MAX_TOTAL_BYTES = 32 << 20
@@ -44,7 +44,7 @@ SET_FILES = (
     "results/*/*/result_*.txt",
     "systems/*.json",
 )
-"""The files of a run set that a bundle has, as patterns below the set's folder."""
+"""Files of a run set that a bundle holds, as patterns below the set's folder."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _KINDS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _BROKEN = (
@@ -56,7 +56,7 @@ _BROKEN = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bundle:
-    """A bundle as it was read: its record, and the content of each member but that record by name."""
+    """A bundle in memory: its record, and the content of each other member by name."""
 
     path: Path
     record: BundleRecord
@@ -66,7 +66,7 @@ class Bundle:
 def pack(name: str, files: Mapping[str, bytes], *, created_utc: str, harness_version: str) -> bytes:
     """Return the archive of a system's files, equal for equal arguments.
 
-    Raises ValueError where a member is none that a bundle has, or what `read_bundle` would refuse.
+    Raises ValueError where a member is not a bundle's file, or the archive is larger than MAX_BYTES.
     """
     if odd := [member for member in files if not _MEMBER.fullmatch(member)]:
         raise ValueError(f"{printable(odd[0])}: no file that a bundle has.")
@@ -90,10 +90,10 @@ def pack(name: str, files: Mapping[str, bytes], *, created_utc: str, harness_ver
 
 
 def read_bundle(path: Path) -> Bundle:
-    """Read an archive whole, into memory: nothing is written.
+    """Read a bundle into memory; nothing is written.
 
-    Raises InputError, which names the member, for what is damaged, edited, of another version or kind of archive, or
-    larger than MAX_BYTES, MAX_MEMBERS, MAX_MEMBER_BYTES and MAX_TOTAL_BYTES say; OSError where it cannot be read.
+    Raises InputError, which names the member, for an archive that is damaged, edited, of another version or kind, or
+    beyond MAX_BYTES, MAX_MEMBERS, MAX_MEMBER_BYTES or MAX_TOTAL_BYTES; OSError where the file cannot be read.
     """
     try:
         content = read_regular(path, MAX_BYTES)
@@ -117,7 +117,7 @@ def read_bundle(path: Path) -> Bundle:
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether a file is an archive with bundle.json, whatever else may be wrong with it."""
+    """Return whether a file is an archive with bundle.json; it may still be damaged."""
     try:
         with zipfile.ZipFile(io.BytesIO(read_regular(path, MAX_BYTES))) as archive:
             return BUNDLE_FILE in archive.namelist()
@@ -126,7 +126,7 @@ def is_bundle(path: Path) -> bool:
 
 
 def write_members(bundle: Bundle, folder: Path) -> None:
-    """Write a bundle's files below an empty folder of ours. Raises OSError."""
+    """Write a bundle's files below an empty folder. Raises OSError."""
     for member, content in bundle.files.items():
         place = folder / member
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ def write_members(bundle: Bundle, folder: Path) -> None:
 
 
 def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Return the members by name; what no bundle has is refused before any is decompressed."""
+    """Return the members by name, none decompressed. Raises InputError for a member that is not a bundle's file."""
     found = archive.infolist()
     if len(found) > MAX_MEMBERS:
         raise _refused(path, "", f"{len(found):,} members", f"at most {MAX_MEMBERS:,}")
@@ -157,7 +157,7 @@ def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.Zip
 
 
 def _read_member(path: Path, archive: zipfile.ZipFile, about: zipfile.ZipInfo, left: int) -> bytes:
-    """Decompress a member, as far as its bytes and those `left` of all allow."""
+    """Decompress a member of at most MAX_MEMBER_BYTES and `left` bytes. Raises InputError for a larger one."""
     most = min(MAX_MEMBER_BYTES, left)
     try:
         with archive.open(about) as file:

@@ -1,4 +1,4 @@
-"""A configuration by what a reader calls it, and what a command line says of it by that name."""
+"""Search for a configuration by its label or short name, and prices that a command line gives by such names."""
 
 import math
 import re
@@ -16,24 +16,24 @@ _RUN_SET = re.compile(r"\A(.+)-\d{8}T\d{6}Z\Z")
 
 
 def brief_name(result: Result) -> str:
-    """The name that somebody chose for a run set of our own, without benchmark and moment; else its label."""
+    """Return the name that a user chose for a run set, without benchmark and time; for other results the label."""
     return result.label if result.place is None else brief_label(result.label, result.benchmark_name)
 
 
 def brief_label(label: str, benchmark: str | None) -> str:
-    """What is between benchmark and moment in the label of a run set."""
+    """Return the part of a run set's label between benchmark and time."""
     return _RUN_SET.sub(r"\1", label.removeprefix(f"{benchmark}-"))
 
 
 def find_by_label(sets: Sequence[Result], name: str, option: str) -> Result:
-    """The set of that label or chosen name, as `find_index` finds it."""
+    """Return the set with a label or chosen name. Raises InputError, naming the `option`, for none or several."""
     return sets[find_index([result.label for result in sets], [brief_name(result) for result in sets], name, option)]
 
 
 def find_index(labels: Sequence[str], briefs: Sequence[str], name: str, option: str) -> int:
-    """The position of a label or of its chosen name, or of the only label that holds it, in upper or lower case.
+    """Return the index of the label or chosen name `name`, or of the only label that contains it, in any case.
 
-    Raises InputError, which names the `option`, where none or several are meant.
+    Raises InputError, which names the `option`, where none or several fit.
     """
     wanted = name.casefold()
     both = list(enumerate(zip(labels, briefs, strict=True)))
@@ -58,10 +58,11 @@ def find_index(labels: Sequence[str], briefs: Sequence[str], name: str, option: 
 
 
 def with_prices(sets: Sequence[Result], given: Sequence[str]) -> tuple[Result, ...]:
-    """Each set with its price per hour: `given` are 'NAME=PRICE', NAME as a label or a part of it, or of a reference
-    system for all of its sets, or 'PRICE' for all others; without any, None. A currency may follow the number, the
-    same for all. Raises InputError for what is no price, for several currencies, and for a name that fits none or
-    several.
+    """Return the sets with their prices per hour, None where no price is given.
+
+    `given` are 'NAME=PRICE', where NAME is a label, a part of one, or a reference system for all of its sets, or
+    'PRICE' for all other sets. A currency may follow the number, the same for all. Raises InputError for what is no
+    price, for several currencies, and for a name that fits none or several.
     """
     found: dict[int, float] = {}
     rest: float | None = None

@@ -1,4 +1,4 @@
-"""Results from logs: every result directory at or below some paths, judged and scored once, and the files beside."""
+"""Results from logs: every result directory at or below some paths, judged and scored once, with its records."""
 
 import math
 import re
@@ -39,9 +39,9 @@ def gather(
 ) -> tuple[Result, ...]:
     """Read the result of every set at or below `paths`, each folder once.
 
-    Without `second_opinion` the official checker is not asked; `on_opinion` is called with how many of how many
-    questions it has answered. `benchmark_file` defines a benchmark of one's own, `ruleset` is the official round to
-    judge by. Raises InputError where there is nothing to read, DefinitionError where a round is not known.
+    Without `second_opinion` the official checker is not asked; `on_opinion` is called with the number of its answers
+    and of all questions. `benchmark_file` defines a benchmark of one's own, `ruleset` is the official round to judge
+    by. Raises InputError where there is nothing to read, DefinitionError where a round is not known.
     """
     found: dict[Path, ResultSet] = {}
     inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
@@ -68,7 +68,7 @@ def gather(
 def _levels_above(
     inventories: Sequence[Inventory], judged: Sequence[JudgedSet], benchmark_file: Path | None, ruleset: str | None
 ) -> dict[str, tuple[Verdict, ...]]:
-    """The verdicts on the levels above each set, by the subject of its own."""
+    """Return the verdicts on the submission and round of each set, innermost first, by the subject of its verdict."""
     above: dict[str, tuple[Verdict, ...]] = {}
     tops = (verdict for found in inventories for verdict in judge_levels(found, judged, benchmark_file, ruleset))
     for top in tops:
@@ -81,7 +81,7 @@ def _levels_above(
 def make_result(
     index: int, label: str, judged: JudgedSet, records: SetRecords, levels: tuple[Verdict, ...] = ()
 ) -> Result:
-    """Join one set's parts; pure."""
+    """Make the result of one judged set and its records; reads no file."""
     score, result_set = judged.result, judged.result_set
     by_index = {
         attempt.run_index: attempt
@@ -122,14 +122,14 @@ def make_result(
 
 
 def benchmark_status(name: str | None, *, is_defined: bool) -> Status:
-    """Whether a name belongs to MLPerf; one that is not shipped is somebody's own where a definition came with it."""
+    """Return whose benchmark a name is: MLPerf's, one's own where it is shipped or `is_defined`, else unknown."""
     if name is not None and name in shipped_names():
         return "official" if shipped_versions(name)[-1].status == "official" else "own"
     return "own" if name is not None and is_defined else "unknown"
 
 
 def with_repeats(results: Sequence[Result]) -> tuple[Result, ...]:
-    """Name at each run the earlier of these results that has it, too, with the same time: it is drawn once."""
+    """Return the results with `repeats` set at each run that an earlier result also has, so that it is drawn once."""
     seen: dict[object, str] = {}
     marked = []
     for result in results:
@@ -145,7 +145,7 @@ def with_repeats(results: Sequence[Result]) -> tuple[Result, ...]:
 
 
 def in_order(results: Sequence[Result], order: Order) -> tuple[Result, ...]:
-    """Order by score: INVALID ones after the others, those without a score last."""
+    """Return results in an order; by score, INVALID results come after the others and those without a score last."""
     if order == "files":
         return tuple(results)
 
@@ -157,7 +157,7 @@ def in_order(results: Sequence[Result], order: Order) -> tuple[Result, ...]:
 
 
 def unique_labels(result_sets: Iterable[ResultSet]) -> tuple[str, ...]:
-    """A short name per set: the run set's folder, or organisation, system and round; made distinct by `labels_of`."""
+    """Return a short, distinct name per set: the run set's folder, or organisation, system and round."""
     return labels_of([(_label(result_set), result_set.root) for result_set in result_sets])
 
 
@@ -170,10 +170,10 @@ def _label(result_set: ResultSet) -> str:
 
 
 def interval_of(result: BenchmarkResult, until: UntilRecord | None) -> Interval | None:
-    """Make the interval beside a score that exists: of the geometric mean of all runs.
+    """Return the interval of the geometric mean of all runs' times, to stand beside a score; None without a score.
 
-    None where one of them did not converge: an infinite time leaves no mean. Of a set that grew `until` its mean was
-    known well enough, it is made at the level that allows for it.
+    None also where a run did not converge: an infinite time leaves no mean. For a set that grew `until` its mean was
+    known well enough, the level allows for that stopping rule.
     """
     if result.olympic_mean_s is None:
         return None

@@ -1,4 +1,4 @@
-"""Results from measurements in fresh processes, of any kind: extra/<kind>.json, read by the kind's record."""
+"""Results from measurements in fresh processes, of any kind: extra/<kind>.json."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from rules.records.run_set import RunSetRecord
 
 
 def find_measured(folder: Path, kind: str, problems: list[str]) -> Result | None:
-    """Return what extra/<kind>.json says; None where there is none, or it is damaged, which is a problem."""
+    """Read the measurement of a kind in a folder; None where there is none, or it is damaged, which is added to
+    `problems`."""
     path = folder / "extra" / f"{kind}.json"
     record = read_record(path, find_record_type(kind), problems)
     if record is None:
@@ -34,7 +35,7 @@ def find_measured(folder: Path, kind: str, problems: list[str]) -> Result | None
 
 
 def read_measured(folder: Path, kind: str) -> Result:
-    """Read as `find_measured`. Raises InputError where the file is missing or damaged."""
+    """Read the measurement of a kind in a folder. Raises InputError where the file is missing or damaged."""
     problems: list[str] = []
     measured = find_measured(folder, kind, problems)
     if measured is None:
@@ -45,7 +46,7 @@ def read_measured(folder: Path, kind: str) -> Result:
 
 
 def make_measured(folder: Path, kind: str, record: Measurement, asked: RunSetRecord | None) -> Result:
-    """Make the result of a measurement: its processes are its repetitions."""
+    """Make the result of a measurement, whose processes are its repetitions."""
     measure, processes = record.measure, record.repetitions()
     compared = kind if measure is record.MEASURE else f"{kind}.{measure.value}"
     seeds = asked.seeds if asked else ()
@@ -76,7 +77,7 @@ def make_measured(folder: Path, kind: str, record: Measurement, asked: RunSetRec
 
 
 def _repetition(process: Any, index: int, seed: int | None, record: Measurement, compared: str) -> Repetition:
-    """Make one process, with its seed where the set's record says it."""
+    """Make the repetition of one process, with its seed where the set's record has it."""
     return Repetition(
         label=str(index),
         seed=seed,
@@ -89,27 +90,27 @@ def _repetition(process: Any, index: int, seed: int | None, record: Measurement,
 
 
 def value_step(result: Result) -> float:
-    """Return the grid of what a measurement measured, as a fraction of it: the mean of its processes'."""
+    """Return the mean resolution of a measurement's values, as a fraction of the values."""
     assert result.measured is not None
     steps = [_step(process.record) for process in result.repetitions]
     return sum(steps) / len(steps) if steps else 0.0
 
 
 def compared_values(result: Result) -> tuple[float, ...]:
-    """Return what is compared of a result, one value per repetition that has it."""
+    """Return the compared values of a result, one per repetition that has a value."""
     name = result.quantities[0]
     return tuple(sample.values[name] for sample in result.samples if name in sample.values)
 
 
 def rate_summary(result: Result) -> LogSummary | None:
-    """Summarize the rates of a measurement of throughput; None of another."""
+    """Summarize the rates of a measurement of throughput; None for another result."""
     if result.measured is None or result.quantities != ("throughput",):
         return None
     return log_summary(compared_values(result), step=value_step(result))
 
 
 def centre_of(result: Result) -> tuple[float | None, Interval | None]:
-    """Return the mean of what a measurement compares and its interval, on logarithms where ratios are compared."""
+    """Return the mean of a measurement's compared values and its interval, on logarithms for ratios."""
     if result.measure.scale == "difference":
         return result.mean(result.measure.value), mean_interval(result.measured_values)
     if result.num_runs == 1:  # as it was measured, without what a logarithm rounds
@@ -126,5 +127,5 @@ def title_of(result: Result) -> str:
 
 
 def _step(process: Any) -> float:
-    """Return the grid that a process says its value is on, as a fraction of it."""
+    """Return the resolution of a process's value, as a fraction of the value."""
     return float(getattr(process, "resolution", 0.0))

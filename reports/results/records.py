@@ -1,8 +1,8 @@
-"""The files beside the logs: the records of a run set and the system description, read for display.
+"""Files beside the logs: the records of a run set and the system description, read for display.
 
-All of it is optional, and none of it is trusted: published logs have no such files, and the ones that exist may
-hold anything. A damaged file is one problem to show and is not used; all texts of the others are printable, and no
-list is longer than MAX_ITEMS.
+All files are optional and none is trusted: published logs have no such files, and existing ones may hold anything. A
+damaged file is one problem to show and is not used; all texts of the others are printable, and no list is longer
+than MAX_ITEMS.
 """
 
 import json
@@ -30,7 +30,7 @@ MAX_ITEMS = 500
 _MAX_COMMAND = 4000
 _RUN = re.compile(r"run_(\d{1,6})\Z")
 _ATTEMPT = re.compile(r"attempt_(\d{1,6})\Z")
-# Of what a run set records of its surroundings, these are not software.
+# Members of a run set's recorded environment that are not software.
 SURROUNDINGS = frozenset(
     {
         "num_cores", "num_logical_cpus", "num_affinity_cpus", "quota_cores", "physical_memory_bytes",
@@ -38,7 +38,7 @@ SURROUNDINGS = frozenset(
     }
 )  # fmt: skip
 THREADS, THREADS_TIMED = "runtime.threads", "runtime.threads, timed"
-"""The setting, and what was measured when it was chosen by timing."""
+"""Names of the setting of threads, and of the step times by which it was chosen."""
 _WITHOUT_TEXT = (
     msgspec.inspect.IntType,
     msgspec.inspect.FloatType,
@@ -61,7 +61,7 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetRecords:
-    """Everything beside the logs of one set. `problems` are sentences about files that are not used."""
+    """Records beside the logs of one set. `problems` are sentences about files that are not used."""
 
     run_set: RunSetRecord | None
     attempts: tuple[Attempt, ...]
@@ -70,7 +70,8 @@ class SetRecords:
 
 
 def read_record(path: Path, record_type: type[T], problems: list[str]) -> T | None:
-    """The record in a file, its texts printable; None where there is none, or it is damaged, which is a problem."""
+    """Read the record in a file, its texts printable; None where there is none, or it is damaged, which is added to
+    `problems`."""
     try:
         path.lstat()
     except (OSError, ValueError):
@@ -83,7 +84,8 @@ def read_record(path: Path, record_type: type[T], problems: list[str]) -> T | No
 
 
 def read_experiment_record(folder: Path, problems: list[str]) -> ExperimentRecord | None:
-    """Read the record of the group in `folder`, as `read_record` does, in whichever file it is."""
+    """Read the record of the group in `folder`; None where there is none, or it is damaged, which is added to
+    `problems`."""
     record = read_experiment(folder, _printable)
     if not isinstance(record, Damage):
         return record
@@ -92,17 +94,18 @@ def read_experiment_record(folder: Path, problems: list[str]) -> ExperimentRecor
 
 
 def read_study(path: Path) -> StudyRecord | None:
-    """The study in a file, or in study.json of a folder; None where there is none, or it is damaged."""
+    """Read the study in a file, or in study.json of a folder; None where there is none, or it is damaged."""
     return read_record(path / STUDY_FILE if path.is_dir() else path, StudyRecord, [])
 
 
 def read_run_set(folder: Path, problems: list[str]) -> RunSetRecord | None:
-    """The record of the run set in a folder."""
+    """Read the record of the run set in a folder; None where it is missing, or damaged, which is added to
+    `problems`."""
     return read_record(folder / "extra" / "run_set.json", RunSetRecord, problems)
 
 
 def read_set_records(result_set: ResultSet, files: SetFiles | None = None) -> SetRecords:
-    """Read what there is; never raises for what the files hold. What was read of `files` is not read again."""
+    """Read the records beside a set's logs; never raises for their content. Those in `files` are not read again."""
     problems: list[str] = []
     system = _read_system(result_set.system_json, problems)
     if result_set.root is None:
@@ -120,7 +123,7 @@ def read_set_records(result_set: ResultSet, files: SetFiles | None = None) -> Se
 
 
 def config_texts(record: RunSetRecord | None) -> dict[str, tuple[str, str]]:
-    """The resolved configuration, with what was left to the system as it was then: key to (value, source)."""
+    """Return the resolved configuration, automatic values as they were chosen: (value, source) by key."""
     if record is None:
         return {}
     texts = {key: (brief_code(_shown(entry.value)), entry.source) for key, entry in record.config.items()}
@@ -140,9 +143,9 @@ def config_texts(record: RunSetRecord | None) -> dict[str, tuple[str, str]]:
 
 
 def describe_times(choice: ChoiceRecord) -> str:
-    """Say how long a step took on each count of threads that was tried, and which of them are a tie.
+    """Return the step times of each number of threads that was tried, and their ties.
 
-    Such as "10.4 ms a step; 2 threads: 10.1 ms, a tie"; empty where nothing was timed.
+    An example is "10.4 ms a step; 2 threads: 10.1 ms, a tie"; empty where nothing was timed.
     """
     if choice.service is not None:
         return _describe_services(choice.service)
@@ -164,7 +167,7 @@ def describe_times(choice: ChoiceRecord) -> str:
 
 
 def describe_way(way: ServiceWayRecord) -> str:
-    """Say what answers queries: "2 workers, 2 threads, up to 256 items a call"."""
+    """Return how queries are answered: "2 workers, 2 threads, up to 256 items a call"."""
     parts = [plural(way.num_workers, "worker"), plural(way.num_threads, "thread")]
     parts += [] if way.batch_items is None else [f"up to {plural(way.batch_items, 'item')} a call"]
     parts += [] if way.split_items is None else [f"split from {way.split_items} items"]
@@ -172,9 +175,10 @@ def describe_way(way: ServiceWayRecord) -> str:
 
 
 def _describe_services(service: ServiceChoice) -> str:
-    """Say how many of its queries the best of every other number of workers and threads would answer; simulated.
+    """Return the simulated queries of the best way of every other number of workers and threads, in percent of those
+    of the chosen way.
 
-    No rate: one that is found later, at another load of the system, would seem to contradict it.
+    Rates are left out: one that is measured later, at another load of the system, would seem to contradict them.
     """
     best: dict[tuple[int, int], ServiceWayRecord] = {}
     for way in sorted(service.tried, key=lambda way: way.queries_per_s):
@@ -189,12 +193,12 @@ def _describe_services(service: ServiceChoice) -> str:
 
 
 def environment_texts(record: RunSetRecord | None) -> dict[str, str]:
-    """What was found around the set: software and system."""
+    """Return the recorded environment of a set, software and system, as texts by name."""
     return dict(pairs(record.environment)) if record else {}
 
 
 def software_of(record: RunSetRecord | None) -> tuple[tuple[str, str], ...]:
-    """The code that made the set, and the software around it, as (name, value)."""
+    """Return dlrmbench's version and the other software of a set, as (name, value)."""
     if record is None:
         return ()
     around = ((name, value) for name, value in environment_texts(record).items() if name not in SURROUNDINGS)
@@ -202,12 +206,12 @@ def software_of(record: RunSetRecord | None) -> tuple[tuple[str, str], ...]:
 
 
 def code_setting(codes: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Name the code that ran by the first characters of its digests, as a setting; nothing where it is unknown."""
+    """Return the code that ran as a setting, by the first characters of its digests; empty where it is unknown."""
     return (("code", ", ".join(code[:12] for code in codes)),) if codes else ()
 
 
 def commit_of(record: RunSetRecord) -> str | None:
-    """Return the first characters of the commit that made the set, with a + where files differed from it."""
+    """Return the first 12 characters of the commit that made a set, with + where files differed; None if unknown."""
     return brief_commit(record.environment.get("commit"), record.environment.get("commit_is_dirty"))
 
 
@@ -219,14 +223,14 @@ def brief_commit(commit: object, is_dirty: object) -> str | None:
 
 
 def settings_of(record: RunSetRecord | None) -> tuple[tuple[str, str], ...]:
-    """What a set was made with, as (name, value): its resolved configuration, then its software."""
+    """Return the settings of a set as (name, value): its resolved configuration, then its software."""
     times = "" if record is None or record.choice is None else describe_times(record.choice)
     timed = ((THREADS_TIMED, times),) if times else ()
     return (*((name, value) for name, (value, _) in config_texts(record).items()), *timed, *software_of(record))
 
 
 def pairs(content: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """An object's members as texts, nested objects as 'key.inner'."""
+    """Return an object's members as texts by name, those of nested objects as 'key.inner'; at most MAX_ITEMS."""
     found: list[tuple[str, str]] = []
     for key, entry in content.items():
         if isinstance(entry, dict):
@@ -237,7 +241,7 @@ def pairs(content: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def _read_system(path: Path | None, problems: list[str]) -> tuple[tuple[str, str], ...]:
-    """A system description of anyone's: whatever members it has, since rules and not the reader judge them."""
+    """Read a system description with whatever members it has, since rules judge them; empty if missing or damaged."""
     content = read_object(path) if path is not None else {}
     if isinstance(content, Damage):
         problems.append(_sentence(content))
@@ -258,7 +262,7 @@ def _attempts(extra: Path, files: SetFiles, problems: list[str]) -> Iterator[Att
 
 
 def _attempt_folders(extra: Path, files: SetFiles) -> Iterator[tuple[int, int, str, Path | None]]:
-    """Run, attempt, its folder and where its record may have been read: of all that is named so, links included."""
+    """Yield run, attempt, folder and record file of everything that is named as an attempt, links included."""
     listed = files.run_folders
     if listed.is_all and len(listed.by_name) <= MAX_ITEMS:
         for run in listed.by_name.values():
@@ -290,7 +294,7 @@ def _printable(value: Any, key: str = "") -> Any:
 
 
 def _is_printable(value: Any, key: str = "") -> bool:
-    """Whether `_printable` would change nothing of a record, or of a part of one."""
+    """Return whether all texts of a record, or of a part of one, are printable and no list exceeds MAX_ITEMS."""
     if isinstance(value, str):
         return printable(value, _MAX_COMMAND if key == "command" else MAX_TEXT) == value
     if isinstance(value, msgspec.Struct):
@@ -308,7 +312,7 @@ def _is_printable(value: Any, key: str = "") -> bool:
 
 @cache
 def _members_with_text(record_type: type[msgspec.Struct]) -> tuple[str, ...]:
-    """The members of a record that are not numbers, nor words that the record names."""
+    """Return the names of a record's members that may hold text other than literals."""
     info = msgspec.inspect.type_info(record_type)
     assert isinstance(info, msgspec.inspect.StructType)
     return tuple(field.name for field in info.fields if _holds_text(field.type))

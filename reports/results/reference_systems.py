@@ -1,7 +1,7 @@
-"""Measured sets of known systems, to compare with at once: bundles that are shipped, and anybody's.
+"""Reference systems: measured sets of known systems to compare with, from shipped bundles and anyone's.
 
-`dlrmbench measure-system --bundle` makes a bundle; nothing in it is edited by hand. A set is as good as its noise
-allows, so a bundle has no set whose speed varies by more than MAX_CV between processes.
+`dlrmbench measure-system --bundle` makes a bundle; nothing in it is edited by hand. A bundle has no set whose speed
+varies by more than MAX_CV between processes.
 """
 
 import atexit
@@ -23,16 +23,16 @@ from rules.tree.inventory import take_inventory
 from rules.tree.result_set import real_path
 
 FOLDER = Path(__file__).resolve().parents[1] / "reference_systems"
-"""The shipped bundles."""
+"""Folder of the shipped bundles."""
 FOLDER_VARIABLE = "DLRMBENCH_SYSTEMS"
-"""The environment's variable that names a folder of one's own bundles."""
+"""Environment variable with a folder of one's own bundles."""
 MAX_CV = 0.03
-"""The coefficient of variation of the speed between the processes of a set, at most."""
+"""Largest coefficient of variation of the speed between the processes of a reference set."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenedSystem:
-    """A bundle that was opened: its record, and the folder of its sets, which is there until `close_systems`."""
+    """An opened bundle: its record, and the folder of its sets, which exists until `close_systems`."""
 
     path: Path
     record: BundleRecord
@@ -40,7 +40,7 @@ class OpenedSystem:
 
 
 _opened: dict[Path, tuple[OpenedSystem, ExitStack]] = {}
-"""By the real path of the bundle, with what removes its folder."""
+"""Opened bundles by real path, each with the stack that removes its folder."""
 
 
 def system_names() -> tuple[str, ...]:
@@ -49,7 +49,7 @@ def system_names() -> tuple[str, ...]:
 
 
 def find_bundles(folder: Path) -> tuple[Path, ...]:
-    """Return the archives in a folder, sorted by name; none where there is no folder that may be read."""
+    """Return the archives in a folder, sorted by name; none where the folder is missing or may not be read."""
     try:
         found = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX and not path.name.startswith("."))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -58,9 +58,9 @@ def find_bundles(folder: Path) -> tuple[Path, ...]:
 
 
 def known_bundles(folder: Path | None = None) -> tuple[Path, ...]:
-    """Return the shipped bundles, then those in `folder`, or where none is given in the folder of one's own.
+    """Return the shipped bundles, then those in `folder`, by default in the folder that FOLDER_VARIABLE names.
 
-    A bundle of one's own is in place of a shipped one of its file's name.
+    A bundle of one's own replaces a shipped one of the same file name.
     """
     own = os.environ.get(FOLDER_VARIABLE) or None
     folders = [FOLDER, *([folder] if folder is not None else [] if own is None else [Path(own)])]
@@ -68,9 +68,9 @@ def known_bundles(folder: Path | None = None) -> tuple[Path, ...]:
 
 
 def open_system(given: str | Path) -> OpenedSystem:
-    """Open a system by the name of a known bundle or by a bundle's file; one that is open already is not read again.
+    """Open a system by the name of a known bundle or by a bundle's file; an open one is not read again.
 
-    Raises ReferenceSystemError with the names that there are, InputError as `read_bundle` does, and OSError.
+    Raises ReferenceSystemError, which lists the known names, InputError for a bundle that is refused, and OSError.
     """
     path = _find(given)
     key = real_path(path)
@@ -95,7 +95,7 @@ def close_systems() -> None:
 
 @contextmanager
 def passing_systems() -> Iterator[None]:
-    """Close what is opened inside, and was not open before."""
+    """Close the systems on exit that were opened inside the context."""
     before = set(_opened)
     try:
         yield
@@ -105,9 +105,10 @@ def passing_systems() -> Iterator[None]:
 
 
 def expand_bundles(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Return the paths of results, where bundles, and those in folders of them, stand for the folders of their sets.
+    """Return paths of results in which bundles, also those in folders, are replaced by the folders of their sets.
 
-    A folder stays, too, unless it holds bundles alone. Raises InputError for a bundle that cannot be read.
+    A folder is kept beside its bundles unless it holds bundles alone. Raises InputError for a bundle that cannot be
+    read.
     """
     found = list[Path]()
     for path in paths:
@@ -124,12 +125,12 @@ def expand_bundles(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def find_system(given: str | Path) -> Path:
-    """Return the folder of a system's sets, as `open_system` opens it."""
+    """Return the folder of a system's sets, given the name of a known bundle or a bundle's file."""
     return open_system(given).folder
 
 
 def _find(given: str | Path) -> Path:
-    """Return the file of a bundle: a path wins over a name."""
+    """Return the file of a bundle, given by path or by name; an existing path wins over a name."""
     path = Path(given)
     if path.suffix == SUFFIX or os.sep in str(given) or _is_file(path):
         return path
@@ -144,7 +145,7 @@ def _find(given: str | Path) -> Path:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether a regular file is there; not where that may not be looked at."""
+    """Return whether a path is a regular file; False where it cannot be read."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError):
@@ -152,7 +153,7 @@ def _is_file(path: Path) -> bool:
 
 
 def system_of(result: Result) -> str | None:
-    """Return the name of the reference system that a set is of, which is nobody's own by whatever name; else None."""
+    """Return the name of the reference system that a set belongs to; None for any other set."""
     if result.place is None or not _opened:
         return None  # without a look at the disk
     parents = real_path(result.place).parents
@@ -160,7 +161,7 @@ def system_of(result: Result) -> str | None:
 
 
 def variation_of(result: Result) -> float | None:
-    """Return the coefficient of variation of a set's speed between its runs or processes; None of fewer than two."""
+    """Return the coefficient of variation of a set's speed between its runs or processes; None for fewer than two."""
     if result.measured is None:
         summary = result.summary("throughput_samples_per_s")
     else:
@@ -169,7 +170,7 @@ def variation_of(result: Result) -> float | None:
 
 
 def why_no_reference(result: Result) -> str | None:
-    """Say why a set is no reference: too few processes, INVALID, no load on record, noise; None where it is one."""
+    """Return the reason why a set is no reference (too few processes, INVALID, unknown load, noise), else None."""
     few = f"{plural(result.num_converged, 'process', 'processes')} to compare, expected at least {MIN_RUNS}"
     if result.num_converged < MIN_RUNS:
         return few
@@ -188,16 +189,16 @@ def why_no_reference(result: Result) -> str | None:
 
 
 def require_references(results: Sequence[Result]) -> None:
-    """Raise InputError, which names the set, where one of a bundle's is no reference."""
+    """Raise InputError, which names the set, for a set of a bundle that is no reference."""
     for result in results:
         if (why := why_no_reference(result)) is not None:
             raise InputError(f"reference system {system_of(result)}: {result.label}: {why}. Measure it again.")
 
 
 def with_alike(asked: Sequence[Result], known: Sequence[Result]) -> tuple[Result, ...]:
-    """Return `asked`, then those of `known` that measure what one of them does: one benchmark, in one kind.
+    """Return `asked`, then the results in `known` that have benchmark and kind of one of them.
 
-    Raises ReferenceSystemError where none does, and as `require_references` does.
+    Raises ReferenceSystemError where there is none, InputError where one of them is no reference.
     """
     wanted = {(result.benchmark, result.kind) for result in asked}
     found = tuple(result for result in known if (result.benchmark, result.kind) in wanted)

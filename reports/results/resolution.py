@@ -1,7 +1,7 @@
-"""The grid that a run's values are on, as fractions of the values: what comparisons and intervals take for it.
+"""Resolution (grid) of a run's values, as fractions of the values, for comparisons and intervals.
 
-A run ends at an evaluation, so its time and samples are on the grid of the evaluations; the rest is on the clock's.
-The samples of a smoothed curve are on none.
+A run ends at an evaluation, so its time and samples have the resolution of the evaluations; other values have the
+clock's. Interpolated samples have no grid.
 """
 
 import math
@@ -14,13 +14,13 @@ _CLOCK_STEP_S = 1e-3
 
 
 def time_step(run: RunResult) -> float:
-    """Return the distance of the last two evaluations over the time to train; the clock's where it is not known."""
+    """Return the time between the last two evaluations over the time to train; the clock's step where not known."""
     gap_s = _gap([evaluation.elapsed_s for evaluation in run.evaluations[-2:]])
     return _share(gap_s, run.time_to_train_s, _CLOCK_STEP_S)
 
 
 def samples_step(run: RunResult) -> float:
-    """Return the distance of the last two evaluations over the samples to converge; one sample's where not known."""
+    """Return the samples between the last two evaluations over the samples to converge; one sample if not known."""
     gap = _gap([_trained(evaluation, run.train_samples) for evaluation in run.evaluations[-2:]])
     return _share(gap, run.samples_to_converge, 1.0)
 
@@ -37,9 +37,9 @@ def mean_step(step: Callable[[RunResult], float], runs: Iterable[RunResult]) -> 
 
 
 def smoothed_samples(run: RunResult) -> float | None:
-    """Return the samples to converge by a line through the last evaluations: labelled, never scored.
+    """Return the samples to converge, interpolated by a line through the last evaluations; never scored.
 
-    None of a run that did not converge, and where `smoothed_crossing` has none.
+    None for a run that did not converge, and where the line does not meet the target near the last evaluation.
     """
     trained = [_trained(evaluation, run.train_samples) for evaluation in run.evaluations]
     samples = [value for value in trained if value is not None]
@@ -55,7 +55,7 @@ def _trained(evaluation: Evaluation, train_samples: int | None) -> float | None:
 
 
 def _gap(ends: Sequence[float | None]) -> float | None:
-    """The distance of the last two evaluations; of a single one, that from the start."""
+    """Return the distance between the last two evaluations; of a single one, from the start. None if not known."""
     known = [end for end in ends if end is not None]
     if not known or len(known) != len(ends):
         return None
@@ -64,7 +64,7 @@ def _gap(ends: Sequence[float | None]) -> float | None:
 
 
 def _share(step: float | None, value: float | None, least: float) -> float:
-    """`step` as a fraction of `value`, at most 1; the `least` step where it is not known."""
+    """Return `step`, or `least` where it is None, as a fraction of `value`, at most 1; 0 without a positive value."""
     if value is None or not math.isfinite(value) or value <= 0:
         return 0.0
     return min((step if step is not None else least) / value, 1.0)

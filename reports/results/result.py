@@ -1,7 +1,8 @@
-"""A result: one configuration with its repetitions, whoever measured it and in whatever kind of file it is.
+"""Results: one configuration with its repetitions, from any source and kind of file.
 
-Comparisons, tables, exports and the page all read results, so they cannot disagree. `reports.results.logs` makes them
-of result directories, `reports.results.measured` of measurements, `reports.comparison.sources` of exports.
+Comparisons, tables, exports and the page all read results, so they cannot disagree. `reports.results.logs` makes
+results from result directories, `reports.results.measured` from measurements, `reports.comparison.sources` from
+exports.
 """
 
 import math
@@ -28,11 +29,11 @@ from rules.scoring.results import BenchmarkResult, RunResult
 from rules.tree.result_set import ResultSet
 
 Fate = Literal["counted", "dropped", "failed"]
-"""How a repetition enters the score."""
+"""Part of a repetition in the score: counted, dropped by Olympic scoring, or failed to converge."""
 Status = Literal["own", "official", "unknown"]
 Standing = Literal["own", "unknown", "unverified", "published"]
-"""As Status; a result under an official name is unverified where this harness made its logs, else published: whether
-MLCommons has verified that one is not known here."""
+"""Whose benchmark a result is of, and its verification: under an official name, a result is unverified where this
+harness made its logs, else published; whether MLCommons has verified a published one is not known here."""
 Source = Literal["logs", "records", "export"]
 HARDWARE = (
     "number_of_nodes",
@@ -42,26 +43,26 @@ HARDWARE = (
     "accelerators_per_node",
     "accelerator_model_name",
 )
-"""The fields of a system description that say what the system is."""
+"""Fields of a system description that describe the hardware."""
 TRAINING = ("time_to_train", "samples_to_converge", "throughput", "overhead")
-"""What is compared of runs to a target: the whole, then the factors that explain it."""
+"""Compared quantities of runs to a target: the time to train, then the factors that it is the product of."""
 _GRIDS = {
     "time_to_train_s": (time_step, AT_LEAST),
     "samples_to_converge": (samples_step, AT_LEAST),
     "epochs_to_converge": (samples_step, AT_LEAST),
     "throughput_samples_per_s": (clock_step, NOMINAL),
 }
-"""The grid of a quantity of RunResult, and what its interval is said to hold."""
+"""Function for the resolution of a quantity of RunResult, and the confidence of its interval."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repetition:
-    """One run or process: what is compared of it by name, what is not known left out.
+    """One run or process with its compared values by name; unknown values are left out.
 
-    A step is the grid that a value is on, as a fraction of the value: samples and times on that of the evaluations,
-    the rest on the clock's. `curve` has what was trained (in samples, else epochs) and the quality of each
-    evaluation; `stopped_ms` is None where it is not known. `record` is what was recorded of it beside a log: run.json
-    of a run, its entry in extra/<kind>.json of a process. Two are equal where they measured the same.
+    `steps` has the resolution of each value, as a fraction of the value: of samples and times that of the
+    evaluations, else the clock's. `curve` has the training progress (in samples, else epochs) and the quality of each
+    evaluation; `stopped_ms` is None where it is not known. `record` is run.json of a run, or a process's entry in
+    extra/<kind>.json. Two repetitions are equal where they measured the same.
     """
 
     label: str = field(default="", compare=False)
@@ -77,9 +78,9 @@ class Repetition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run(Repetition):
-    """A repetition that left a log. `attempt` is where it was made, if that is known.
+    """A repetition that left a log. `attempt` is its folder and record, if known.
 
-    `repeats` names the configuration on the same page that has this very run, too, and before.
+    `repeats` is the label of an earlier configuration on the same page that holds the same run; else empty.
     """
 
     log: RunResult = field(compare=False, repr=False)
@@ -89,13 +90,13 @@ class Run(Repetition):
 
     @property
     def time_s(self) -> float | None:
-        """Time to train of a run that converged; None otherwise, because such a run has none."""
+        """Time to train of a run that converged, in seconds; None otherwise."""
         return self.log.time_to_train_s if self.log.converged else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class System:
-    """The system by its name, and the fields of its description in their order; none where there is none."""
+    """A system's name, and the fields of its description in their order; empty without a description."""
 
     name: str | None = None
     fields: tuple[tuple[str, str], ...] = ()
@@ -103,8 +104,8 @@ class System:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judgement:
-    """What the rules say of the logs in a result directory; `levels` are the verdicts on the submission and the round
-    that it is in, innermost first."""
+    """The rules' verdict on the logs in a result directory; `levels` are the verdicts on its submission and round,
+    innermost first."""
 
     result_set: ResultSet
     verdict: Verdict
@@ -116,17 +117,17 @@ NO_SCORE = BenchmarkResult(
     convergence=None, score_s=None, round=None, num_runs_scored=0, num_runs_dropped=1, metric="roc_auc",
     energy_j=None,
 )  # fmt: skip
-"""The score of what is not scored."""
+"""Empty score, for results without logs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One configuration with its repetitions. What does not exist is absent: `judged` is None without logs, `asked`
-    without the run set's record, `measured` without extra/<kind>.json.
+    """One configuration with its repetitions: `judged` is None without logs, `asked` without the run set's record,
+    `measured` without extra/<kind>.json.
 
-    `quantities` name what is compared, the whole first. `stated` is what logs or measurements say of how they were
-    set, by name. `score` is that of the runs; `outcome` what the rules say of them. `unfinished` are attempts that
-    left no result. `problems` are sentences about files that are not used.
+    `quantities` are the names of the compared quantities, the whole first. `stated` are settings that logs or
+    measurements state, by name. `score` and `outcome` are the runs' score and the rules' verdict. `unfinished` are
+    attempts that left no result. `problems` are sentences about files that are not used.
     """
 
     label: str
@@ -135,7 +136,7 @@ class Result:
     kind: str = "training"
     quantities: tuple[str, ...] = TRAINING
     place: Path | None = None
-    """The folder of a set of this harness; None of anyone else's, and of an export."""
+    """Folder of a set of this harness; None for anyone else's logs, and for an export."""
     status: Status = "unknown"
     benchmark: str | None
     repetitions: tuple[Repetition, ...]
@@ -149,20 +150,19 @@ class Result:
     measured: Measurement | None = None
     interval: Interval | None = None
     turns: str | None = None
-    """What its processes took turns in, with others of equal turns: a sweep's folder. None of a set of its own, and
-    of runs, whose logs say when they were made."""
+    """Folder of the sweep or suite in which processes of several configurations ran alternately. None for a set of
+    its own, and for runs, whose logs have their start times."""
     repetition: str | None = None
-    """Equal of results that repeat each other: one configuration, one code, one system; None where that is not
-    known."""
+    """Digest that is equal for results that repeat each other (one configuration, code and system); None where one of
+    these is not known."""
     price_per_hour: float | None = None
     currency: str = ""
-    """The price's, as it was given; empty where nobody said."""
-    """Given by who asks for a report; what training costs follows from it and is called derived."""
+    """Currency of `price_per_hour`, which the user gives for a report; empty where none was given."""
     problems: tuple[str, ...] = ()
     known: dict[str, tuple[list[RunResult], LogSummary | None]] = field(
         default_factory=dict, compare=False, repr=False
     )
-    """Summaries, with the runs that they are of: worked out once, also for copies with another label."""
+    """Summaries by quantity, each with its runs: computed once, also for copies with another label."""
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
@@ -171,7 +171,7 @@ class Result:
 
     @cached_property
     def samples(self) -> tuple[Repetition, ...]:
-        """What is compared: the runs that converged, or the processes of a measurement."""
+        """Compared repetitions: the runs that converged, or the processes of a measurement."""
         return tuple(repetition for repetition in self.repetitions if repetition.fate in ("counted", "dropped"))
 
     @cached_property
@@ -181,27 +181,27 @@ class Result:
 
     @property
     def num_runs(self) -> int:
-        """All runs, or the processes of a measurement."""
+        """Number of all runs, or of the processes of a measurement."""
         return len(self.repetitions)
 
     @property
     def num_converged(self) -> int:
-        """The runs that reached the target, or the processes of a measurement."""
+        """Number of runs that reached the target, or of the processes of a measurement."""
         return len(self.samples)
 
     @cached_property
     def drawn(self) -> tuple[Run, ...]:
-        """The runs that no earlier configuration has."""
+        """Runs that no earlier configuration of the page has."""
         return tuple(run for run in self.runs if not run.repeats)
 
     @property
     def is_repeat(self) -> bool:
-        """Whether all of its runs are those of earlier configurations."""
+        """Whether all runs are runs of earlier configurations."""
         return bool(self.runs) and not self.drawn
 
     @property
     def is_logged(self) -> bool:
-        """Whether its repetitions are runs that left logs, here or where an export was made."""
+        """Whether the repetitions are runs that left logs, here or where an export was made."""
         return self.source != "records"
 
     @property
@@ -210,29 +210,29 @@ class Result:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether a factor of its reference convergence points changes the score."""
+        """Whether the factor by reference convergence points changes the score."""
         return self.score.rcp_factor not in (None, 1.0)
 
     @property
     def num_tolerated(self) -> int:
-        """How many runs may fail to converge: Olympic scoring drops as many."""
+        """Number of runs that may fail to converge, as many as Olympic scoring drops."""
         return self.score.num_runs_dropped
 
     @property
     def verdict(self) -> Verdict:
-        """What the rules say of its logs. Raises ValueError without logs, where `judged` is None."""
+        """The rules' verdict on the logs. Raises ValueError without logs, where `judged` is None."""
         if self.judged is None:
             raise ValueError(f"{self.label}: there are no logs to judge.")
         return self.judged.verdict
 
     @property
     def levels(self) -> tuple[Verdict, ...]:
-        """The verdicts on the submission and the round that its logs are in."""
+        """Verdicts on the submission and the round that the logs are in, innermost first."""
         return self.judged.levels if self.judged else ()
 
     @property
     def standing(self) -> Standing:
-        """Who defines the benchmark, and what is known of a verification."""
+        """Whose benchmark the result is of, and its verification."""
         return standing_of(self.status, self.place, self.score)
 
     @property
@@ -241,48 +241,48 @@ class Result:
 
     @property
     def metric(self) -> Metric:
-        """What its evaluations measure."""
+        """Metric of the evaluations."""
         found = None if self.measured is None else metric_of_member(self.measure.value)
         return metric_of(self.score.metric) if found is None else found
 
     @property
     def measure(self) -> Measure:
-        """What the processes of a measurement measured. Raises ValueError where it is none."""
+        """Quantity that a measurement compares. Raises ValueError where the result is no measurement."""
         if self.measured is None:
             raise ValueError(f"{self.label}: is no measurement.")
         return self.measured.measure
 
     @property
     def folder(self) -> Path:
-        """The folder that this harness made. Raises ValueError of anyone else's logs, and of an export."""
+        """Folder that this harness made. Raises ValueError for anyone else's logs, and for an export."""
         if self.place is None:
             raise ValueError(f"{self.label}: was not made by this harness.")
         return self.place
 
     @property
     def path(self) -> Path:
-        """The file of a measurement."""
+        """File of a measurement."""
         return self.folder / "extra" / f"{self.kind}.json"
 
     @property
     def measured_values(self) -> tuple[float, ...]:
-        """What is compared of a measurement as its file says it, one per process."""
+        """Compared values of a measurement as its file has them, one per process."""
         return tuple(float(getattr(process.record, self.measure.value)) for process in self.repetitions)
 
     def mean(self, member: str) -> float | None:
-        """Return the mean over a measurement's processes; None where one does not say it, or says no number."""
+        """Return the mean of a member over a measurement's processes; None where a process has no number."""
         found = [getattr(process.record, member) for process in self.repetitions]
         are_numbers = found and all(isinstance(value, int | float) for value in found)
         return float(sum(found) / len(found)) if are_numbers else None
 
     @cached_property
     def settings(self) -> tuple[tuple[str, str], ...]:
-        """What was set, and the software, by name."""
+        """Settings and software as (name, value)."""
         return (*self.stated, *settings_of(self.asked), *code_setting(self.codes))
 
     @cached_property
     def hardware(self) -> tuple[tuple[str, str], ...]:
-        """The fields of the system description that say what the system is."""
+        """Hardware fields of the system description as (name, value)."""
         fields = dict(self.system.fields)
         return tuple((key, fields[key]) for key in HARDWARE if key in fields)
 
@@ -294,7 +294,7 @@ class Result:
 
     @property
     def several_commits(self) -> str:
-        """Return 'd3a6e1eeb711 (2 runs), 4eaea90d2571 (3 runs)' of runs that several commits made; else nothing."""
+        """Commits of runs that several commits made: 'd3a6e1eeb711 (2 runs), 4eaea90d2571 (3 runs)'; else empty."""
         if self.measured is not None:
             return ""
         recorded = [record.code for run in self.runs if (record := run.record) and record.code]
@@ -303,11 +303,11 @@ class Result:
 
     @property
     def growth(self) -> StoppingRecord | None:
-        """How a set ended that was to grow until it is precise; None where its number of runs was given."""
+        """End of a set that was to grow until its mean was precise; None where the number of runs was given."""
         return stopping_of(self.score, self.asked.until if self.asked and self.is_logged else None)
 
     def summary(self, member: str) -> LogSummary | None:
-        """Summarize a quantity of RunResult, over the runs that converged."""
+        """Summarize a quantity of RunResult over the runs that converged; None where there is none."""
         runs = [run.log for run in self.converged]
         known_runs, summary = self.known.get(member, (None, None))
         if known_runs is None or len(known_runs) != len(runs) or not all(map(is_, known_runs, runs)):
@@ -319,8 +319,8 @@ class Result:
 
     @cached_property
     def speed(self) -> LogSummary | None:
-        """Return the summary of the runs' speed, in training or in all, whichever varies less: logs whose blocks
-        overlap their evaluations tell the two badly apart. None of fewer than two runs."""
+        """Summary of the runs' speed, with evaluations or without, whichever varies less: logs whose blocks overlap
+        evaluations do not separate the two well. None for fewer than two runs."""
         logs = [run.log for run in self.converged]
         known = [(log.samples_to_converge, log.time_to_train_s) for log in logs]
         over_all = log_summary([num / time_s if num and time_s else None for num, time_s in known])
@@ -333,12 +333,12 @@ class Result:
 
     @property
     def speed_cv(self) -> float | None:
-        """Return the coefficient of variation of `speed`."""
+        """Coefficient of variation of the runs' speed; None for fewer than two runs."""
         return None if self.speed is None else self.speed.coefficient_of_variation
 
     @cached_property
     def outliers(self) -> tuple[tuple[Run, float], ...]:
-        """Return each run that was far slower or faster than all others, and its speed over their geometric mean."""
+        """Runs that were far slower or faster than all others, each with its speed over the others' mean."""
         logs = self.speed.logs if self.speed is not None else ()
         if len(logs) != len(self.converged):  # of some the speed is not known
             return ()
@@ -348,7 +348,7 @@ class Result:
 
     @cached_property
     def loads(self) -> tuple[LoadRecord | None, ...]:
-        """What else the system did during each repetition, in their order; None where that is not known."""
+        """Load records (other use of the system) of the repetitions, in their order; None where not known."""
         if self.measured is not None:
             found = self.measured.loads
             return (*found[: self.num_runs], *(None,) * (self.num_runs - len(found)))
@@ -356,12 +356,12 @@ class Result:
 
     @property
     def overhead(self) -> LogSummary | None:
-        """The time to train over the training time, over the runs that converged."""
+        """Summary of the time to train over the training time, over the runs that converged."""
         return log_summary(overhead_ratio(run.log) for run in self.converged)
 
 
 def standing_of(status: Status, place: Path | None, score: BenchmarkResult) -> Standing:
-    """Tell own results under an official name from those that somebody published, by the keys of our own log."""
+    """Return a result's standing; under an official name it is ours where its log has keys of this harness."""
     if status != "official":
         return status
     is_ours = place is not None or any(run.definition_sha256 for run in score.runs)
@@ -369,7 +369,7 @@ def standing_of(status: Status, place: Path | None, score: BenchmarkResult) -> S
 
 
 def load_of(run: Repetition) -> LoadRecord | None:
-    """Return what else the system did during a run that left a log, as its record says it."""
+    """Return the load record (other use of the system) of a run that left a log; None where there is none."""
     loads = getattr(run.record, "loads", ())
     return loads[0] if loads else None
 
@@ -380,7 +380,7 @@ def overhead_ratio(run: RunResult) -> float | None:
 
 
 def stated_by(runs: Sequence[RunResult]) -> tuple[tuple[str, str], ...]:
-    """Return what every log says and a comparison may vary, as text; nothing where there is no run."""
+    """Return the settings that logs state and a comparison may vary, as texts; empty without a run."""
     if not runs:
         return ()
     first = runs[0]
@@ -394,7 +394,7 @@ def stated_by(runs: Sequence[RunResult]) -> tuple[tuple[str, str], ...]:
 
 
 def make_run(log: RunResult, **about: Any) -> Run:
-    """Make the repetition of a log; `about` has what the log does not say, such as its fate.
+    """Make the repetition of a log; `about` has members that the log does not hold, such as `fate`.
 
     The factors of the time to train are from the same three measurements, so that their logarithms add up.
     """
@@ -418,7 +418,7 @@ def make_run(log: RunResult, **about: Any) -> Run:
 
 
 def make_runs(logs: Sequence[RunResult]) -> tuple[Run, ...]:
-    """Make the repetitions of logs that nothing else is known of."""
+    """Make the repetitions of logs without records beside them."""
     return tuple(
         make_run(log, label=str(index), fate="counted" if log.converged else "failed")
         for index, log in enumerate(logs)
@@ -426,7 +426,7 @@ def make_runs(logs: Sequence[RunResult]) -> tuple[Run, ...]:
 
 
 def factor_values(time_s: float | None, train_s: float | None, num_samples: float | None) -> dict[str, float]:
-    """Return the factors of the time to train by name, as far as they are known."""
+    """Return the time to train and its factors by name, as far as they are known."""
     values = {} if time_s is None else {"time_to_train": time_s}
     if train_s is not None and num_samples is not None:
         values["throughput"] = num_samples / train_s

@@ -1,5 +1,4 @@
-"""How a set that was to grow until its mean was known ended: precise, or at its most runs, or by a run without a
-time."""
+"""End of a set that was to grow until its mean was known: precise, at the most runs, or by a run without a time."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from rules.scoring.results import BenchmarkResult
 class StoppingRecord:
     """A set of `num_runs` that was to grow until its mean was known to `width`, a fraction.
 
-    `after` is the number of runs by which it was; None where it is not.
+    `after` is the number of runs after which the mean was known; None where it was not.
     """
 
     width: float
@@ -24,7 +23,7 @@ class StoppingRecord:
 
 
 def stopping_of(result: BenchmarkResult, until: UntilRecord | None) -> StoppingRecord | None:
-    """Return how the set's growth ended; None of a set whose number of runs was given."""
+    """Return how a set's growth ended; None for a set whose number of runs was given."""
     if until is None:
         return None
     times_s = [run.time_to_train_s if run.converged and run.time_to_train_s else math.inf for run in result.runs]
@@ -33,7 +32,7 @@ def stopping_of(result: BenchmarkResult, until: UntilRecord | None) -> StoppingR
 
 
 def stopping_words(growth: StoppingRecord) -> str:
-    """'grew until its mean time to train was known to 3.0 %', or what is true instead; the set is its subject."""
+    """Return the predicate of a sentence about the set: 'grew until its mean time to train was known to 3.0 %'."""
     known = f"mean time to train was known to {percent(growth.width)}"
     if growth.after is None:
         return f"ended with {plural(growth.num_runs, 'run')}, before its {known}"
