@@ -1,1 +1,1 @@
-"""The document: blocks with every string ready to print."""
+"""Documents: blocks in which every string is ready to print."""

@@ -1,8 +1,8 @@
-"""What a document says, every string ready to print: the page, and what a command prints.
+"""Blocks of documents (the page, and the output of commands), every string ready to print.
 
-A document is blocks. `reports.render` writes the same blocks as HTML, for a terminal and as Markdown; renderers
-escape and place, they format, choose and compute nothing. Figures are drawn in HTML only. The page is groups of
-comparable results, a group is sections, a section is blocks; the macro that places a block goes by its class.
+`reports.render` writes the same blocks as HTML, for a terminal and as Markdown; renderers escape and place, but do
+not format, choose or compute. Figures are drawn in HTML only. A page has groups of comparable results, a group has
+sections, a section has blocks; the macro that places a block is chosen by its class.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -20,10 +20,10 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
-    """One table cell. `sort` is what the column is sorted by (empty sorts last); `kind` is a style class.
+    """One table cell. `sort` is the sort key (empty sorts last); `kind` is a style class.
 
-    `sub` is a second, quieter line. `anchor` is the id of a part of this page that the text leads to, `id` makes
-    the cell such a part.
+    `sub` is a second, quieter line. `anchor` is the id of the part of the page that the text links to; `id` is the
+    cell's own id for such links.
     """
 
     text: str
@@ -36,16 +36,16 @@ class Cell:
 
     @property
     def line(self) -> str:
-        """Both lines in one, for output that has no second."""
+        """Both lines as one, for output without a second line."""
         return f"{self.text} ({self.sub})" if self.sub else self.text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableColumn:
-    """`is_below`: too long for a terminal's line, so it has a line of its own below its row there.
+    """A column of a table. `is_below`: on a terminal its cells, too long for the row, stand on a line below it.
 
-    `names_row`: the row is not known without it, so a terminal repeats it where a table is too wide for one line, as
-    it does with the first column of each table.
+    `names_row`: the column is needed to tell rows apart, so a terminal repeats it where a table is too wide for one
+    line, as it does with the first column of each table.
     """
 
     name: str
@@ -72,22 +72,22 @@ class Table:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether all columns but the first hold numbers, so that one class says it for all cells."""
+        """Whether all columns but the first hold numbers, so that one style class is enough for all cells."""
         return len(self.columns) > 1 and all(column.is_number for column in self.columns[1:])
 
     @property
     def is_long(self) -> bool:
-        """Whether it scrolls in a box of its own, under a head that stays; verdicts are all seen at once."""
+        """Whether the table scrolls in a box of its own, under a fixed head; verdicts never do."""
         return len(self.rows) > 30 and self.style != "verdicts"
 
     @property
     def heading(self) -> str:
-        """The caption; of a table that scrolls also how many rows there are."""
+        """Caption; for a table that scrolls also the number of rows."""
         return f"{self.caption}; {len(self.rows)} rows" if self.is_long else self.caption
 
 
 def numeric(name: str, help_: str = "") -> TableColumn:
-    """A column of numbers."""
+    """Return a column of numbers."""
     return TableColumn(name=name, is_number=True, help=help_)
 
 
@@ -101,7 +101,7 @@ def text_table(
     is_sortable: bool = False,
     style: str = "",
 ) -> Table:
-    """A table of cells and plain values, None being not known; `numbers` names columns that are set to the right.
+    """Return a table of cells and plain values, None for not known; `numbers` names columns that are right-aligned.
 
     Raises ValueError when a row has another number of cells than there are columns.
     """
@@ -129,8 +129,8 @@ Shown = (
     tuple[str | TableColumn | None, str | Callable[[_Item], object]]
     | tuple[str | TableColumn | None, str | Callable[[_Item], Any], Callable[[Any], object]]
 )
-"""A column, the value that it shows of an item (a member's name, 'run.log.seed' for one further down, or a function),
-and the form that the value is printed in. None in place of a column is no column."""
+"""A column, the value of an item that it shows (a member's name, 'run.log.seed' for a nested one, or a function), and
+the function that formats the value. With None in place of the column there is none."""
 
 
 def table_of(
@@ -142,7 +142,7 @@ def table_of(
     is_sortable: bool = False,
     style: str = "",
 ) -> Table:
-    """Make one row per item. A value that is None is not known, whatever its form."""
+    """Return a table with one row per item. A value of None is shown as not known, without its formatting."""
     shown = [(column, _shows(*how)) for column, *how in columns if column is not None]
     rows = [[show(item) for _, show in shown] for item in items]
     return text_table(
@@ -151,7 +151,7 @@ def table_of(
 
 
 def _shows(value: Any, form: Callable[[Any], object] | None = None) -> Callable[[Any], object]:
-    """How a column's cell is made of an item."""
+    """Return the function that makes a column's cell from an item."""
     read = partial(_member, value.split(".")) if isinstance(value, str) else value
     if form is None:
         return cast(Callable[[Any], object], read)
@@ -159,7 +159,7 @@ def _shows(value: Any, form: Callable[[Any], object] | None = None) -> Callable[
 
 
 def _member(names: Sequence[str], item: object) -> object:
-    """The value of a member of a member; None where one on the way is None."""
+    """Return the value of a nested member; None where one on the way is None."""
     for name in names:
         item = None if item is None else getattr(item, name)
     return item
@@ -167,11 +167,11 @@ def _member(names: Sequence[str], item: object) -> object:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
-    """A figure with the sentence it supports and the table of the same facts, or where on the page they are.
+    """A figure with the sentence that it supports and the table of the same facts, or a note where the table is.
 
-    The heading is empty where that of the section is enough.
-    `views` are further drawings of the same facts, by what their reader chooses; the first is `figure`.
-    `series` are the hues of the figure that a reader may hide, with the names of what they show.
+    The heading is empty where that of the section is enough. `views` are further drawings of the same facts, by the
+    name that a reader chooses; the first is `figure`. `series` are the hues of the figure that a reader may hide,
+    with the names of the series.
     """
 
     figure: Figure
@@ -192,7 +192,7 @@ class Multiples:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fact:
-    """One named value; `note` says more of it, or how sure it is."""
+    """One named value; `note` adds an explanation or an uncertainty."""
 
     name: str
     value: str
@@ -202,14 +202,14 @@ class Fact:
 
     @property
     def line(self) -> str:
-        """All but the name."""
+        """Value, unit and note."""
         text = f"{self.value} {self.unit}".rstrip()
         return f"{text} ({self.note})" if self.note else text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """Facts by name: "numbers" are large, "rules" are codes with what they say, "codes" short ones in one line."""
+    """Facts by name. Styles: "numbers" are large, "rules" are codes with their rules, "codes" are in one line."""
 
     facts: tuple[Fact, ...]
     style: Literal["", "numbers", "rules", "codes"] = ""
@@ -217,7 +217,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prose:
-    """One paragraph: a lead under a heading, a sentence about what is absent, or a note."""
+    """One paragraph: a lead under a heading, a sentence about something absent, or a note."""
 
     text: str
     kind: Literal["lead", "note", "absent", "status"] = "lead"
@@ -233,7 +233,7 @@ class Bullets:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heading:
-    """`word` is a verdict before the text, of style class `kind`; `note` is what follows it, quieter."""
+    """A heading. `word` is a verdict before the text, in style class `kind`; `note` follows the text, quieter."""
 
     text: str
     word: str = ""
@@ -250,7 +250,7 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FindingRow:
-    """What a rule found at one place, or at several alike; an empty text is not said."""
+    """Finding of a rule at one place, or at several places alike; empty texts are left out."""
 
     where: str
     what: str
@@ -261,14 +261,14 @@ class FindingRow:
 
     @property
     def sentence(self) -> str:
-        """'opt_adagrad_epsilon is not what Closed allows; found 1e-07; expected 1e-08'."""
+        """Texts in one line: 'opt_adagrad_epsilon is not what Closed allows; found 1e-07; expected 1e-08'."""
         said = (("", self.what), ("found ", self.found), ("expected ", self.expected))
         return "; ".join(f"{word}{text}" for word, text in said if text)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FindingGroup:
-    """All findings of one rule; `title` says what is not met, `more` counts those that are not among the rows."""
+    """All findings of one rule; `title` is the demand that is not met, `more` counts findings without a row."""
 
     id: str
     code: str
@@ -283,7 +283,7 @@ class FindingGroup:
 
     @property
     def table(self) -> Table:
-        """The rows under heads; a column in which nothing is said is left out."""
+        """Table of the rows; an empty column is left out."""
         heads = ("Where", "What", "Found", "Expected", "How to fix")
         cells = [(row.where, row.what, row.found, row.expected, row.remedy) for row in self.rows]
         used = [index for index in range(5) if index < 2 or any(row[index] for row in cells)]
@@ -311,12 +311,12 @@ class FindingList:
     id: str
     groups: tuple[FindingGroup, ...]
     choices: tuple[tuple[str, str], ...] = ()
-    """(severity or "all", words)."""
+    """Choices as (severity or "all", label)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fold:
-    """Blocks behind one line, which says what is behind it."""
+    """Blocks folded behind one line, their summary."""
 
     summary: str
     blocks: "tuple[Block, ...]"
@@ -333,7 +333,7 @@ class Part:
 
 
 def facts_part(title: str, facts: Iterable[tuple[str, str]]) -> Part:
-    """A heading with facts by name; an empty one is not said."""
+    """Return a part with a heading and facts by name; facts without a value are left out."""
     said = tuple(Fact(name=name, value=value) for name, value in facts if value)
     return Part(heading=Heading(text=title), blocks=(Facts(facts=said),))
 
@@ -345,7 +345,7 @@ MOST_FOLDS = 24
 
 
 def in_portions(folds: Sequence[Fold]) -> tuple[Fold, ...]:
-    """`folds` as they are up to MOST_FOLDS of them; more are folded once again, so many at a time."""
+    """Return up to MOST_FOLDS folds unchanged; of more, MOST_FOLDS at a time are folded once again."""
     if len(folds) <= MOST_FOLDS:
         return tuple(folds)
     return tuple(
@@ -354,6 +354,6 @@ def in_portions(folds: Sequence[Fold]) -> tuple[Fold, ...]:
 
 
 def portions(items: Sequence[_Item], most: int) -> list[tuple[str, Sequence[_Item]]]:
-    """At most so many items at a time, with their numbers: '25 to 48'."""
+    """Split items into parts of at most `most`, each with its numbers: '25 to 48'."""
     parts = ((start, items[start : start + most]) for start in range(0, len(items), most))
     return [(f"{start + 1} to {start + len(part)}", part) for start, part in parts]

@@ -1,4 +1,4 @@
-"""Findings of rules as blocks: by rule, worst first, what several places have alike said once."""
+"""Findings of rules as blocks: by rule, worst first, equal findings of several places in one row."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from rules.logs.text import printable
 _ICONS = {"error": "✕", "warning": "▲", "info": "ℹ"}
 MAX_OPEN = 8
 NOT_MET = "not met: "
-"""How words begin that name rules by what they demand, which alone would read as if that held."""
+"""Prefix of a rule's demand in findings; without it, the demand would read as met."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlacedFinding:
-    """A finding and what its place is called; `label` is the configuration that it concerns."""
+    """A finding with the name of its place; `label` is the configuration that it concerns."""
 
     finding: Finding
     where: str
@@ -37,9 +37,9 @@ def group_findings(
 ) -> tuple[FindingGroup, ...]:
     """One group per severity and rule, errors first, rules in the order in which they were judged.
 
-    A group has at most `max_rows` rows, None being all of them; `name_places` and `name_labels` say in one text where
-    alike findings are, `count_rest` what is not among the rows. There are `num_labels` of
-    them, each a `label_noun`.
+    A group has at most `max_rows` rows, None for all; `name_places` and `name_labels` join the places and labels of
+    equal findings, `count_rest` describes findings without a row. There are `num_labels` labels, each of a
+    `label_noun`.
     """
     by_rule: dict[tuple[str, str], list[PlacedFinding]] = {}
     for entry in sorted(placed, key=lambda entry: SEVERITIES.index(entry.finding.severity)):
@@ -71,8 +71,10 @@ def group_findings(
 
 
 def broken_rules(findings: Sequence[Finding], severity: Severity) -> str:
-    """'demanded but not met: CA101 (evaluations come as often as the benchmark says)': the rules that findings of one
-    severity are of, the first of many; empty where there are none."""
+    """Return the rules of findings of one severity, the first of many; empty where there are none.
+
+    An example is 'demanded but not met: CA101 (evaluations come as often as the benchmark says)'.
+    """
     found = (each for each in findings if each.severity == severity)
     rules = list(dict.fromkeys(f"{short(each.code, 20)} ({short(each.title)})" for each in found))
     return f"demanded but {NOT_MET}{names(rules)}" if rules else ""
@@ -83,7 +85,7 @@ def _number(entries: Sequence[PlacedFinding]) -> int:
 
 
 def _alike(entries: Sequence[PlacedFinding]) -> list[list[PlacedFinding]]:
-    """Findings of one rule that say the same of several places, together."""
+    """Group findings of one rule that are equal but for their places."""
     alike: dict[tuple[str | None, ...], list[PlacedFinding]] = {}
     for entry in entries:
         finding = entry.finding

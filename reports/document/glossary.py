@@ -1,4 +1,4 @@
-"""Words of the page that do not depend on results: glossary, footnotes, explanations."""
+"""Texts of the page that do not depend on results: glossary, footnotes, explanations."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -32,9 +32,9 @@ _TERMS = {
 def page_glossary(
     terms: Mapping[str, str], *, is_trained: bool, metrics: Collection[Metric] = ()
 ) -> tuple[Fact, ...]:
-    """What the words on a page mean: those of training where something was trained, and `terms` of other kinds.
+    """Return the glossary of a page: terms of training if `is_trained`, and `terms` of other kinds.
 
-    Quality is what `metrics` measure.
+    Quality is explained by the `metrics` on the page.
     """
     shown = (_TERMS if is_trained else {}) | dict(terms)
     if "Quality" in shown and metrics:
@@ -47,7 +47,7 @@ UNVERIFIED = "Unverified: result not verified by MLCommons Association."
 PUBLISHED = "Verification by MLCommons is not known here."
 OF_BOTH = "Own results are unverified; of published ones, verification by MLCommons is not known here."
 MARKS: Mapping[str, str] = {"unverified": "unverified", "published": "verification not known here"}
-"""What is said beside a score under an official name, by its standing."""
+"""Words beside a score under an official name, by its standing."""
 UNDEFINED = "No definition of this benchmark is known here, so there is no target, number of runs or score."
 UNVERIFIED_COMPARED = (
     "Unverified results have not been through an MLPerf® review and may use measurement methodologies and/or "
@@ -66,7 +66,7 @@ TRADEMARK = (
 
 
 def footnotes(standings: Sequence[Standing]) -> tuple[str, ...]:
-    """What MLCommons' messaging guidelines ask to be printed under results that carry its benchmarks' names.
+    """Return the footnotes that MLCommons' messaging guidelines ask for under results with its benchmarks' names.
 
     `standings` are those of all results, each as often as it occurs.
     """
@@ -78,7 +78,7 @@ def footnotes(standings: Sequence[Standing]) -> tuple[str, ...]:
 
 
 def standing_line(standings: Collection[Standing]) -> str:
-    """What kind of results these are, all of one status, in one sentence."""
+    """Return the status of results, all of one kind, in one sentence."""
     if {"unverified", "published"} <= set(standings):
         return OF_BOTH
     lines = {"own": NOT_MLPERF, "unknown": UNDEFINED, "unverified": UNVERIFIED, "published": PUBLISHED}
@@ -86,5 +86,5 @@ def standing_line(standings: Collection[Standing]) -> str:
 
 
 def registered(text: str) -> str:
-    """`text` with the mark that the messaging guidelines ask for on every use of the name."""
+    """Return `text` with the mark ® at every use of the name MLPerf, as the messaging guidelines ask."""
     return re.sub(r"MLPerf(?!®)", "MLPerf®", text)

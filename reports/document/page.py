@@ -1,4 +1,4 @@
-"""What the page is made of: groups of comparable results, sections, and what is above and below them."""
+"""Parts of the page: groups of comparable results, sections, head and foot."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from rules.checks.verdict import VerdictOutcome
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Badge:
-    """A verdict as icon and word; never colour alone."""
+    """A verdict as icon and word, so that it never depends on colour alone."""
 
     kind: VerdictOutcome
     icon: str
@@ -30,7 +30,7 @@ class PageSection:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupView:
-    """Configurations of one problem, which may share a table; other problems are in other tables."""
+    """Configurations of one problem, which may share a table; different problems are in different tables."""
 
     id: str
     heading: str
@@ -49,7 +49,7 @@ class PageView:
     badges: tuple[Badge, ...]
     tags: tuple[str, ...]
     eyebrow: str
-    """What kind of page it is, above its title."""
+    """Kind of page, above the title."""
     groups: tuple[GroupView, ...]
     glossary: tuple[Fact, ...]
     rules: tuple[Fact, ...]
@@ -59,7 +59,7 @@ class PageView:
     head: tuple[Fact, ...] = ()
     """Machine, date, command, code, what differs and noise, in this order."""
     is_brief: bool = False
-    """Whether it has what a decision needs alone, and is printed on one sheet."""
+    """Whether the page is a summary for a decision, on one sheet."""
     sweeps: tuple[PageSection, ...] = ()
     others: tuple[PageSection, ...] = ()
     """Sections of profiles and studies."""

@@ -59,8 +59,7 @@ def _named(result: Result) -> NamedBenchmark:
 
 
 def outcome_words(result: Result) -> str:
-    """Return the outcome of the convergence test in a word or two: 'not tested' without one, 'no RCP' without points.
-    """
+    """Return the outcome of the convergence test in words: 'not tested' without one, 'no RCP' without points."""
     outcome = result.score.rcp_outcome
     if outcome not in (None, "none"):
         return str(outcome)

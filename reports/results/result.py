@@ -338,7 +338,7 @@ class Result:
 
     @cached_property
     def outliers(self) -> tuple[tuple[Run, float], ...]:
-        """Runs that were far slower or faster than all others, each with its speed over the others' mean."""
+        """Runs far slower or faster than all others, each with its speed over the others' geometric mean."""
         logs = self.speed.logs if self.speed is not None else ()
         if len(logs) != len(self.converged):  # of some the speed is not known
             return ()

@@ -1,11 +1,11 @@
 """Uncertainty of one group of values: intervals of geometric means, and the spread of each factor.
 
-The run is the unit of analysis. Nothing here pools what happened inside a run: those values are not
-independent and would make intervals too narrow.
+The run is the unit of analysis. Values from inside a run are not pooled: they are not independent and would make
+intervals too narrow.
 
-Times to train lie on a coarse grid: a run ends at an evaluation. There the interval of a mean holds the true one less
-often than Student's t says, the less the more lopsided the few values are that it can take; nothing that is made of 5
-runs can mend that. So intervals on the grid are made at NOMINAL and said to hold AT_LEAST.
+Times to train lie on a coarse grid: a run ends at an evaluation. There the interval of a mean covers the true mean
+less often than Student's t says, and the less the more skewed the few possible values are; no interval from 5 runs
+avoids that. So intervals on the grid are made at NOMINAL confidence and labelled AT_LEAST.
 """
 
 import math
@@ -21,13 +21,13 @@ from reports.statistics.ratios import Floats, mean_of, sample_variance, variance
 MIN_RUNS = 5
 NOMINAL = 0.95
 AT_LEAST = 0.90
-"""What intervals on the grid of the evaluations are said to hold. By simulation they hold the mean of 95 % of sets of
-normal and lognormal times, of 96 % with Student's t with 3 degrees of freedom, and of 91 % and more of sets drawn
-from the shipped reference points."""
+"""Confidence that is shown for intervals on the grid of the evaluations. By simulation they cover the mean of 95 % of
+sets of normal and lognormal times, of 96 % for Student's t with 3 degrees of freedom, and of 91 % and more of sets
+drawn from the shipped reference points."""
 AT_LEAST_NAME = f"{AT_LEAST:.0%} interval".replace("%", " %")
 IF_INDEPENDENT = "if processes are independent: of this hour, not of the system"
 IF_RUNS_INDEPENDENT = IF_INDEPENDENT.replace("processes", "runs")
-"""What an interval over processes, or over runs, assumes: with drift within a set it holds the long-run
+"""Assumption of an interval over processes, or over runs: with drift within a set, the interval covers the long-run
 mean far less often."""
 _MAX_LOG = 709.0
 
@@ -36,8 +36,7 @@ _MAX_LOG = 709.0
 class Interval:
     """An interval for a mean, in the unit of the values.
 
-    `confidence` is what it holds at least, and what is printed; what it holds exactly depends on how the values are
-    distributed.
+    `confidence` is the least coverage, which is printed; the exact coverage depends on how values are distributed.
     """
 
     low: float
@@ -50,8 +49,8 @@ class Interval:
 class LogSummary:
     """Positive values of several runs, summarised through their logarithms.
 
-    `coefficient_of_variation` is the sample standard deviation over the mean, as MLPerf's reference
-    convergence points state it. `interval` is that of the geometric mean, None where the `step` of its grid is.
+    `coefficient_of_variation` is the sample standard deviation over the mean, as MLPerf's reference convergence
+    points state it. `step` is the resolution of the values, None where it is not known; `interval` is None then.
     """
 
     num_values: int
@@ -64,7 +63,10 @@ class LogSummary:
 
     @property
     def interval(self) -> Interval | None:
-        """Made when asked for: Student's t takes longer to import than all else of a summary, and few ask."""
+        """Interval of the geometric mean; None for fewer than two values, or where the `step` is not known.
+
+        It is computed when asked for: Student's t takes longer to import than the rest of a summary to compute.
+        """
         if self.num_values < 2 or self.step is None:
             return None
         logs = np.asarray(self.logs, dtype=np.float64)
@@ -75,13 +77,13 @@ class LogSummary:
 
 
 def log_reach(logs: Floats, step: Floats | float, nominal: float = NOMINAL) -> Floats:
-    """Return how far the interval of the mean of logarithms [..., n], n at least 2, reaches to each side.
+    """Return half the width of the interval of the mean of logarithms [..., n], n at least 2.
 
-    Student's t. The variance is at least what one more run that ends a `step` away would make it, as in comparisons
-    (`sample_variance`), so that equal values do not promise certainty; and the interval goes as much farther as one
-    run that ended a step earlier or later would move the mean: the correction for continuity of a mean on a grid,
-    whose half is usual (Cox 1970, "The continuity correction"), in full because few values are lopsided. Both vanish
-    where the grid is fine. `step` is a fraction of the values, one for all or [...].
+    Student's t. The variance is at least the one with one more run that ends a `step` away, as in comparisons
+    (`sample_variance`), so that equal values do not promise certainty. The interval is widened by the shift of the
+    mean if one run ended a step earlier or later: the continuity correction of a mean on a grid, of which half is
+    usual (Cox 1970, "The continuity correction"), in full because few values are skewed. Both vanish where the grid
+    is fine. `step` is a fraction of the values, one for all or [...].
     """
     number = logs.shape[-1]
     error = np.sqrt(sample_variance(logs, step) / number)
@@ -91,8 +93,7 @@ def log_reach(logs: Floats, step: Floats | float, nominal: float = NOMINAL) -> F
 def time_interval(times_s: Sequence[float], step: float) -> Interval | None:
     """Return the interval of the geometric mean of times to train, whose grid's `step` is a fraction of them.
 
-    None with fewer than 5 runs, or when a time is not finite: a set in which a run did not converge has no mean whose
-    uncertainty this could be.
+    None for fewer than 5 runs, or where a time is not finite: a set in which a run did not converge has no mean.
     """
     if len(times_s) < MIN_RUNS:
         return None
@@ -109,15 +110,15 @@ def log_summary(
 ) -> LogSummary | None:
     """Return the summary of the known values; None when there is none, or when one is not positive and finite.
 
-    The interval is made at `nominal` by `log_reach`, and said to hold `confidence`; `step` is the grid of the values,
-    as a fraction of them, and without it there is no interval.
+    The interval is made at `nominal` confidence by `log_reach`, and labelled `confidence`; `step` is the resolution
+    of the values, as a fraction of them, without which there is no interval.
     """
     known = [value for value in values if value is not None]
     if not known or any(not (math.isfinite(value) and value > 0) for value in known):
         return None
     array = np.asarray(known, dtype=np.float64)
     logs = np.log(array)
-    # Squares of the largest numbers that a log may hold are beyond what a float can say.
+    # Squares of the largest numbers that a log may hold overflow a float.
     scaled = array / array.max()
     return LogSummary(
         num_values=len(known),
@@ -131,13 +132,13 @@ def log_summary(
 
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:
-    """The mean of those that are known."""
+    """Return the mean of the values that are not None; None where there is none."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
 def mean_interval(values: Sequence[float] | NDArray[np.float64]) -> Interval | None:
-    """Student's t for the mean of values as they are; None for fewer than two, or where one is not finite."""
+    """Return the interval of the mean of values, by Student's t; None for fewer than two, or if one is not finite."""
     num, array = len(values), np.asarray(values, dtype=np.float64)
     if num < 2 or not np.isfinite(array).all():
         return None
@@ -147,7 +148,7 @@ def mean_interval(values: Sequence[float] | NDArray[np.float64]) -> Interval | N
 
 
 def spread_shares(totals: Sequence[float], factors: Sequence[Sequence[float]]) -> tuple[float, ...] | None:
-    """How much of the spread of log(total) each factor carries, where total = product of the factors.
+    """Return the share of each factor in the variance of log(total), where total is the product of the factors.
 
     The share of factor f is cov(log f, log total) / var(log total); the shares add up to 1 exactly, and one may
     be negative where a factor works against the others. None with fewer than 3 runs, without spread, or when a

@@ -1,4 +1,4 @@
-"""A family of tests, judged at once: all differences of all comparisons that are shown together, at Holm's levels."""
+"""Families of tests: all differences of all comparisons that are shown together, tested at Holm's levels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +11,10 @@ from reports.statistics.ratios import Difference, Floats, decide, holm_levels
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TestResult:
-    """What became of one difference at Holm's levels: two-sided for being one, one-sided for being within its margin.
+    """Result of the tests of one difference, at Holm's levels: `apart` is the two-sided level of the test against
+    zero, `within` the one-sided level of the test of equivalence within the margin.
 
-    `found` is what `decide` says of it, `in_turns` what it would have said had there been no band.
+    `found` is the verdict of `decide`, `in_turns` its verdict without drift, as if the runs had been alternate.
     """
 
     apart: float
@@ -25,7 +26,10 @@ class TestResult:
 def judge_family(
     family: Sequence[tuple[float, Difference]], shares: Sequence[float], confidence: float
 ) -> tuple[list[TestResult], list[float]]:
-    """Judge differences, each with its margin, and return the levels of further p, `shares`, of the same family."""
+    """Test differences, each with its margin, and further p-values, `shares`, of one family.
+
+    Returns the results of the differences, and Holm's levels of the shares.
+    """
     if not family:
         return [], _holm(shares, confidence)
     margins, differences = np.asarray([margin for margin, _ in family]), _stack([each for _, each in family])
@@ -40,17 +44,18 @@ def judge_family(
 
 
 def confidence_with_best(number: int, confidence: float) -> float:
-    """Return the confidence at which the best of so many is compared with the others, to hold `confidence` over all
-    pairs: any of them may turn out the best, and in each pair either may be called worse.
+    """Return the confidence at which the best of `number` groups is compared with each other one, so that
+    `confidence` holds over all pairs: any group may turn out the best, and in each pair either may be called worse.
     """
     return 1.0 - 2.0 * (1.0 - confidence) / number
 
 
 def least_apart(values: Floats, confidence: float) -> float:
-    """Return how far apart the means of two groups have to lie, over all pairs, by the spread of all `values`.
+    """Return the least significant difference between the means of two groups, over all pairs of groups.
 
-    Of groups that took turns [groups, rounds], by what the means of groups and rounds leave: Student's t at
-    Bonferroni's level. A disturbance that met every run of one group and none of another is in no spread of the two.
+    `values` [groups, rounds] were measured alternately. The spread is that of the residuals after the means of groups
+    and rounds: Student's t at Bonferroni's level. Noise that affected every run of one group and no run of another is
+    not in the spread of the two groups alone.
     """
     number, rounds = values.shape
     left = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0) + values.mean()
@@ -65,7 +70,7 @@ def _holm(p_values: Sequence[float], confidence: float) -> list[float]:
 
 
 def _stack(differences: Sequence[Difference]) -> Difference:
-    """Single differences as one, whose arrays hold them in their order."""
+    """Stack single differences into one of arrays, in their order."""
     columns = (
         [getattr(each, name) for each in differences] for name in ("mean", "standard_error", "degrees", "band")
     )

@@ -1,4 +1,4 @@
-"""Values that lie far from all others of their set."""
+"""Outliers: values that lie far from all others of their set."""
 
 from collections.abc import Sequence
 from math import log, sqrt
@@ -6,18 +6,19 @@ from math import log, sqrt
 import numpy as np
 
 LEAST = 5
-"""Values of which one can be told to lie apart."""
+"""Least number of values among which an outlier can be found."""
 DEVIATIONS = 5.0
-"""By chance 2 % of sets of five values, independent and normal with 4 % noise, have one so far and FRACTION away."""
+"""Distance of an outlier from the mean of the others, in standard deviations. By chance 2 % of sets of five values,
+independent and normal with 4 % noise, have a value that is so far and FRACTION away."""
 FRACTION = 0.1
-"""How far from the median it lies at least."""
+"""Least distance of an outlier from the median, as a fraction."""
 
 
 def find_outliers(logs: Sequence[float]) -> tuple[int, ...]:
-    """Return the places of values, given as logarithms, that lie apart from the others.
+    """Return the indices of outliers among values, given as logarithms.
 
-    Each is held against the mean of all others, in units of how far another one of their spread would lie from it
-    (Student's t with one left out); two that lie apart on one side hide each other.
+    Each value is compared with the mean of all others, in standard deviations of a further value of their spread
+    (Student's t with one left out); two outliers on the same side hide each other.
     """
     values = np.asarray(logs, dtype=np.float64)
     number = len(values)

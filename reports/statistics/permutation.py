@@ -1,4 +1,4 @@
-"""Tests that assume no distribution, and an effect size: shown beside the intervals, deciding nothing."""
+"""Tests that assume no distribution, and an effect size: shown beside the intervals; verdicts do not use them."""
 
 from functools import lru_cache
 from itertools import combinations
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from reports.statistics.ratios import Floats
 
 MAX_EXACT = 200_000
-"""Rearrangements that are all tried (10 against 10 runs have 184,756); beyond, this many at random would be slow."""
+"""Largest number of rearrangements that are all tried (10 against 10 runs have 184,756); beyond, NUM_RANDOM are."""
 NUM_RANDOM = 20_000
 _SEED = 20_200_715
 # Sums of the same numbers in another order differ in their last digits; they are ties.
@@ -19,7 +19,8 @@ _FEW = 1_000
 
 
 def permutation_p(base: Floats, new: Floats, *, is_paired: bool) -> float:
-    """Two-sided p of no difference of the means: the share of rearrangements at least as far apart as the runs are.
+    """Return the two-sided p-value of a permutation test of equal means: the share of rearrangements whose means
+    differ at least as much as those of the runs.
 
     Unpaired, runs change sides; paired, the sign of a pair's difference changes. All rearrangements where there are
     at most 200,000, else 20,000 from a fixed seed, counting the observed one.
@@ -48,10 +49,10 @@ def _share_as_far(sums: Floats, observed: float, num_extra: int = 0) -> float:
 
 
 def _num_as_far(values: Floats, chosen: int, observed: float) -> int:
-    """How many of the sums of `chosen` of the values, which add up to 0, are as far from 0 as the observed one.
+    """Count the sums of `chosen` values that are at least as far from 0 as the observed sum; all values add up to 0.
 
-    A few sums are all made. Of many, each half of the values has few, sorted here; a sum of the whole is one of each
-    half, so that none is made.
+    Few sums are all computed. Of many, the sums of each half of the values are computed and sorted, and pairs of one
+    sum of each half are counted by binary search.
     """
     ordered = np.sort(values)
     scale = max(abs(float(ordered[:chosen].sum())), abs(float(ordered[-chosen:].sum())), abs(observed))
@@ -72,7 +73,7 @@ def _num_as_far(values: Floats, chosen: int, observed: float) -> int:
 
 @lru_cache(maxsize=64)
 def _choices(number: int, chosen: int) -> NDArray[np.intp]:
-    """One row per choice of `chosen` out of `number`, with their places."""
+    """Return the indices of each choice of `chosen` out of `number` values, a row each."""
     places = np.fromiter((place for row in combinations(range(number), chosen) for place in row), dtype=np.intp)
     return places.reshape(comb(number, chosen), chosen)
 
@@ -84,14 +85,15 @@ def _signs(number: int) -> Floats:
 
 
 def cliffs_delta(base: NDArray[np.float64], new: NDArray[np.float64]) -> float:
-    """Share of pairs in which new is larger, minus the share in which it is smaller; ties count for neither."""
+    """Return Cliff's delta: the share of pairs in which new is larger, minus the share in which it is smaller."""
     return float(np.sign(np.subtract.outer(new, base)).mean())
 
 
 def fisher_p(base_yes: int, num_base: int, new_yes: int, num_new: int) -> float:
-    """Return the two-sided p-value of Fisher's exact test: do equal shares of both sides' runs belong to one kind?
+    """Return the two-sided p-value of Fisher's exact test of equal shares, `base_yes` of `num_base` and `new_yes` of
+    `num_new`.
 
-    In whole numbers: scipy's takes most of a second to import, and rounds ties.
+    Computed in whole numbers: scipy's function takes most of a second to import, and rounds ties.
     """
     total, yes = num_base + num_new, base_yes + new_yes
     weights = {

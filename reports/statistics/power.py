@@ -1,7 +1,7 @@
-"""How likely a comparison is to reach its verdict: the smallest difference that it finds, the runs that it takes.
+"""Power of a comparison: the probability of a verdict, the detectable difference, the number of runs needed.
 
-`reports.statistics.ratios.decide` judges; this module says in advance how often it would. Values of single runs
-(their logarithms, where ratios are compared) are taken as normal and alike in spread on both sides.
+`reports.statistics.ratios.decide` makes verdicts; this module computes in advance how often it reaches one. Values of
+single runs (their logarithms, where ratios are compared) are taken as normal, with equal spread on both sides.
 """
 
 import math
@@ -22,14 +22,15 @@ FIRST_LEVEL = 0.05 / 4
 _NODES = 16
 _NUM_HALVINGS = 36
 _MOST = 5.0
-"""Larger differences are not asked for: as a logarithm, a factor of 148."""
+"""Largest difference that is searched, as a logarithm: a factor of 148."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Design:
-    """The runs of a comparison: `num_base` against `num_new`, at least 2 each; in pairs both are the pairs' number.
+    """Design of a comparison: `num_base` against `num_new` runs, at least 2 each; both are the number of pairs if
+    `is_paired`.
 
-    `spread` is the standard deviation of single runs; of pairs, that of the differences within them.
+    `spread` is the standard deviation of single runs; for pairs, of the differences within pairs.
     """
 
     spread: float
@@ -39,12 +40,12 @@ class Design:
 
     @property
     def error(self) -> float:
-        """The standard error of the difference of the means."""
+        """Standard error of the difference of the means."""
         shares = 1 / self.num_base if self.is_paired else 1 / self.num_base + 1 / self.num_new
         return max(self.spread * math.sqrt(shares), 1e-12)
 
     def reaches(self, tail: float) -> Floats:
-        """Half the widths of intervals with `tail` at each end, for equally likely draws of the spreads."""
+        """Return half the widths of intervals with `tail` at each end, for equally likely draws of the spreads."""
         unit = _unit_reaches(self.num_base, self.num_new, self.is_paired, tail)
         return np.asarray(max(self.spread, 1e-12) * unit, dtype=np.float64)
 
@@ -58,24 +59,24 @@ def smallest_apart(
     min_effect: float = 0.0,
     band: float = 0.0,
 ) -> float:
-    """Return the smallest true difference that two separate sets show in 80 % of cases, as a fraction: 0.06 is 6 %.
+    """Return the detectable difference (80 % power) of two separate sets, as a fraction: 0.06 is 6 %.
 
-    `spread` is the standard deviation of the logarithms of single runs, about their coefficient of variation; both
-    sides have it. `num_base` and `num_new` are at least 2. `band` is what drift between the sets may do, as a
-    fraction (0.2 is 20 %): a difference must exceed it where the sets were measured one after the other. `min_effect`
-    is the smallest effect of interest. Infinite where nothing below a factor of 148 would be found.
+    `spread` is the standard deviation of the logarithms of single runs on both sides, about their coefficient of
+    variation. `num_base` and `num_new` are at least 2. `band` is the drift tolerance, as a fraction (0.2 is 20 %),
+    which a difference must exceed where the sets were measured one after the other. `min_effect` is the smallest
+    effect of interest. Infinite where nothing below a factor of 148 would be found.
     """
     design = Design(spread=spread, num_base=num_base, num_new=num_new)
     return smallest_difference(design, level, math.log1p(min_effect), math.log1p(band))
 
 
 def smallest_difference(design: Design, level: float, margin: float, band: float = 0.0) -> float:
-    """Return the smallest true difference with a power of 80 %, as a fraction; `margin` and `band` are logarithms."""
+    """Return the detectable difference (80 % power), as a fraction; `margin` and `band` are logarithms."""
     return math.expm1(smallest_effect(design, level, margin, band))
 
 
 def smallest_effect(design: Design, level: float, margin: float, band: float = 0.0) -> float:
-    """Return the smallest true difference with a power of 80 %, on the scale of `margin` and `band`."""
+    """Return the detectable difference (80 % power), on the scale of `margin` and `band`; infinite beyond _MOST."""
     thresholds, low, high = _thresholds(design, level, margin, band), 0.0, _MOST
     for _ in range(_NUM_HALVINGS):
         middle = (low + high) / 2
@@ -85,18 +86,18 @@ def smallest_effect(design: Design, level: float, margin: float, band: float = 0
 
 
 def power_of_difference(design: Design, effect: float, level: float, margin: float, band: float = 0.0) -> float:
-    """Return how likely a true difference is to be called one in its own direction.
+    """Return the probability that a true difference `effect` gets a verdict in its direction.
 
-    `effect`, `margin` (the smallest effect of interest) and `band` are on the scale of the differences; `level` is
-    the two-sided one that decides.
+    `effect`, `margin` (the smallest effect of interest) and `band` (the drift tolerance) are on the scale of the
+    differences; `level` is the two-sided significance level.
     """
     return float(normal_tail((abs(effect) - _thresholds(design, level, margin, band)) / design.error).mean())
 
 
 def power_of_equality(design: Design, effect: float, level: float, margin: float, band: float = 0.0) -> float:
-    """Return how likely a true difference is to be shown to lie within `margin`; `level` is one-sided.
+    """Return the probability that a true difference `effect` is shown to lie within `margin` (equivalence).
 
-    The rest is as in `power_of_difference`.
+    `effect`, `margin` and `band` (the drift tolerance) are on the scale of the differences; `level` is one-sided.
     """
     room = margin - np.hypot(design.reaches(level), band)
     within = normal_tail((room - effect) / design.error) - normal_tail((-room - effect) / design.error)
@@ -104,7 +105,7 @@ def power_of_equality(design: Design, effect: float, level: float, margin: float
 
 
 def least_number(has_power: Callable[[int], bool], low: int, high: int) -> int | None:
-    """Return the smallest number from `low` to `high` that has the power, which grows with it, or None."""
+    """Return the smallest number from `low` to `high` with enough power, which grows with the number; else None."""
     if not has_power(high):
         return None
     while low < high:
@@ -114,13 +115,13 @@ def least_number(has_power: Callable[[int], bool], low: int, high: int) -> int |
 
 
 def _thresholds(design: Design, level: float, margin: float, band: float) -> Floats:
-    """What a measured difference has to exceed, for equally likely draws of the spreads."""
+    """Return the values that a measured difference has to exceed, for equally likely draws of the spreads."""
     return np.asarray(np.maximum(np.hypot(design.reaches(level / 2), band), margin))
 
 
 @lru_cache(maxsize=1024)
 def _unit_reaches(num_base: int, num_new: int, is_paired: bool, tail: float) -> Floats:
-    """`Design.reaches` of runs with a spread of 1."""
+    """Return half the widths of intervals for runs with a spread of 1, for equally likely draws of the spreads."""
     base = _mean_squares(num_base) / num_base
     if is_paired:
         return np.float64(student_quantile(num_base - 1, 1 - tail)) * np.sqrt(base)
@@ -131,6 +132,6 @@ def _unit_reaches(num_base: int, num_new: int, is_paired: bool, tail: float) -> 
 
 
 def _mean_squares(num_runs: int) -> Floats:
-    """Equally likely values of the variance that `num_runs` runs of variance 1 show."""
+    """Return equally likely values of the sample variance of `num_runs` runs of variance 1."""
     half = (num_runs - 1) / 2
     return np.asarray(gamma_quantile(half, (np.arange(_NODES) + 0.5) / _NODES) / half)

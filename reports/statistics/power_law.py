@@ -5,14 +5,14 @@ refined between its neighbours by golden section: no starting point, no local mi
 numbers. b -> 0 with a -> infinity is the logarithmic law, which has no floor.
 
 The interval is a bootstrap over seeds. A seed's deviations from the means are drawn together for all sizes, since
-sizes share seeds, and made larger by two factors: sqrt(n / (n - 1)), which n deviations from their own mean lack, and
-that by which Student's t with n - 1 degrees of freedom is wider than the normal, since so few seeds know their spread
-badly. Floors of resamples may be below zero, where a bound would keep small exponents out of the interval. How often
-the interval holds an exponent that was planted is simulated in `tests/core/test_reports/test_power_law.py`.
+sizes share seeds, and scaled by two factors: sqrt(n / (n - 1)), since n deviations from their own mean are too small,
+and the ratio of Student's t with n - 1 degrees of freedom to the normal quantile, since few seeds know their spread
+badly. Floors of resamples may be below zero: a bound would keep small exponents out of the interval. The coverage of
+the interval is simulated in `tests/core/test_reports/test_power_law.py`.
 
-Whether the sizes follow a law at all is an F test of lack of fit (Draper and Smith, "Applied Regression Analysis",
-section 2.1): what the best curve, its floor free, leaves of the sizes' means, against how seeds differ between sizes.
-What a seed adds to all sizes alike moves c alone, and is left out of both.
+An F test of lack of fit (Draper and Smith, "Applied Regression Analysis", section 2.1) decides whether the sizes
+follow a law: residuals of the sizes' means from the best curve with a free floor, against differences of seeds
+between sizes. An offset of a seed that is equal in all sizes changes c alone, and is left out of both.
 """
 
 import math
@@ -31,63 +31,64 @@ CONFIDENCE = 0.95
 MIN_SIZES = 4
 MIN_DECADES = 1.0
 MIN_EXPONENT, MAX_EXPONENT = 1e-3, 5.0
-"""What is searched."""
+"""Range of exponents that is searched."""
 _LOGARITHM = 0.01
-"""An interval that reaches below this reaches b = 0: over a decade the curve's slope changes by 2 %, as a logarithm's
-does by nothing."""
+"""Exponent below which an interval is taken to reach b = 0: the curve's slope then changes by 2 % over a decade, that
+of a logarithm by nothing."""
 _RESAMPLES = 2000
 _EXPONENTS = np.geomspace(MIN_EXPONENT, MAX_EXPONENT, 200)
 _NUM_SECTIONS = 30
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _ALIKE = 1.1
-"""Training FLOP that differ by less than this factor are of one size."""
+"""Factor of training FLOP below which two configurations are of one size."""
 LACK_OF_FIT = 0.001
-"""Below this chance of the F test, sizes do not follow a law."""
+"""p-value of the F test below which sizes do not follow a law."""
 _NUM_FREE = 3
-"""a, b and c."""
+"""Number of free parameters: a, b and c."""
 _IMMATERIAL = 1e-4
-"""What the means may lie off a law for other reasons than seeds, as a share of what they differ by."""
+"""Residual of the means for other reasons than seeds that is accepted, as a share of the range of the means."""
 METHOD = "bootstrap over seeds"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PowerLaw:
-    """A fitted law. `interval` is of the exponent; None with one seed, of which no spread is known."""
+    """A fitted law. `interval` is that of the exponent; None with one seed, whose spread is not known."""
 
     exponent: float
     interval: Interval | None
     factor: float
-    """a: what would be gained at a C of one."""
+    """Factor a of the law: the reducible part of the value at C = 1."""
     floor: float
-    """c: what no amount of computing goes below."""
+    """Floor c of the law: the limit of the value for large C."""
     num_sizes: int
     num_seeds: int
     low: float
-    """The least C, and the largest."""
+    """Smallest C."""
     high: float
+    """Largest C."""
     gain: float
-    """How far the value at the least C is above that at the largest, as measured."""
+    """Measured value at the smallest C minus that at the largest."""
     gain_interval: Interval | None
-    """By pairs of equal seeds; None with one seed."""
+    """Interval of the gain, by pairs of equal seeds; None with one seed."""
     misfit_chance: float | None
-    """The chance of means as far from the law, if it holds; None with one seed."""
+    """p-value of the F test of lack of fit; None with one seed."""
 
     @property
     def decades(self) -> float:
         return math.log10(self.high / self.low)
 
     def at(self, compute: float) -> float:
-        """Compute the law's value."""
+        """Return the law's value at C = `compute`."""
         return float(self.factor * compute**-self.exponent + self.floor)
 
 
 def are_alike(compute: float, other: float) -> bool:
-    """Return whether two amounts of training FLOP are those of one size."""
+    """Return whether two amounts of training FLOP belong to one size: they differ by less than 10 %."""
     return max(compute, other) < _ALIKE * min(compute, other)
 
 
 def why_no_law(compute: Sequence[float]) -> str | None:
-    """Say why sizes with these C have no law: too few of them, or too near to one another. None where they may."""
+    """Return the reason why no law can be fitted to sizes with these C (too few, or too close); None if it can."""
     sizes: list[float] = []
     for value in sorted(value for value in compute if value > 0):
         if not sizes or not are_alike(value, sizes[-1]):
@@ -105,7 +106,7 @@ def why_no_law(compute: Sequence[float]) -> str | None:
 def fit_power_law(compute: Sequence[float], values: Sequence[Sequence[float]], seed: int = 0) -> PowerLaw:
     """Fit `values` [size][seed], of sizes with training FLOP `compute`; all sizes have the same seeds.
 
-    `seed` is of the resamples. Raises ValueError where `why_no_law` says why, or sizes differ in their seeds.
+    `seed` is that of the resamples. Raises ValueError where sizes are too few or too close, or differ in their seeds.
     """
     if (why := why_no_law(compute)) is not None:
         raise ValueError(why)
@@ -155,9 +156,9 @@ def _misfit_chance(cost: Floats, observed: Floats) -> float | None:
 
 
 def values_at(at: float, compute: Sequence[float], values: Sequence[Sequence[float]], seed: int) -> Floats | None:
-    """Return what the laws fitted to resamples of `values` [size][seed] say at C = `at`; None with one seed.
+    """Return the values at C = `at` of laws fitted to resamples of `values` [size][seed]; None with one seed.
 
-    Of two models with resamples of their own, quantiles of the differences are an interval of the difference.
+    For two models, quantiles of the differences of their resamples are an interval of the difference.
     """
     observed = np.array(values, dtype=np.float64)
     if observed.shape[1] < 2:
@@ -167,7 +168,7 @@ def values_at(at: float, compute: Sequence[float], values: Sequence[Sequence[flo
 
 
 def _resampled(observed: Floats, seed: int) -> Floats:
-    """Draw means of seeds [resample, size], of values [size, seed]."""
+    """Return resampled means over seeds [resample, size] of values [size, seed]."""
     num_seeds, high = observed.shape[1], (1 + CONFIDENCE) / 2
     scale = math.sqrt(num_seeds / (num_seeds - 1))
     scale *= float(student_quantile(num_seeds - 1, high)) / NormalDist().inv_cdf(high)
@@ -178,9 +179,9 @@ def _resampled(observed: Floats, seed: int) -> Floats:
 
 
 def _solve(cost: Floats, values: Floats, *, is_bounded: bool = True) -> tuple[Floats, Floats, Floats]:
-    """Find the best b, a and c of each row of `values` [num_rows, num_sizes] by least squares.
+    """Return the best b, a and c of each row of `values` [num_rows, num_sizes] by least squares.
 
-    Where it `is_bounded`, no c is below zero.
+    With `is_bounded`, c is at least zero.
     """
     num_rows, mean = len(values), values.mean(axis=1)
     flat = np.square(values - mean[:, None]).sum(axis=1)  # b = 0: nothing is gained
@@ -211,8 +212,8 @@ def _solve(cost: Floats, values: Floats, *, is_bounded: bool = True) -> tuple[Fl
 def _with_exponent(
     cost: Floats, values: Floats, exponents: Floats, *, is_bounded: bool
 ) -> tuple[Floats, Floats, Floats]:
-    """Return squared errors, a and c of each row of `values` for its exponent, or for one of all; the errors are
-    infinite where nothing would be gained."""
+    """Return squared errors, a and c of each row of `values` for its exponent, or for one exponent of all rows;
+    errors are infinite where the value would not fall with C."""
     power = cost[None, :] ** -exponents[:, None]
     centred, mean = power - power.mean(axis=1, keepdims=True), values.mean(axis=1)
     slope = (values * centred).sum(axis=1) / np.square(centred).sum(axis=1)

@@ -1,6 +1,6 @@
 """Ratios of two groups of runs through their logarithms: differences, intervals, Holm's levels, verdicts.
 
-Everything works on whole arrays, so that the simulations that verify it run the very code that judges results.
+All functions work on whole arrays, so that the simulations that verify them run the same code that judges results.
 """
 
 import math
@@ -24,23 +24,24 @@ Verdict = Literal[
     "inconclusive",
     "identical",
 ]
-"""Words for a difference: faster or slower of times and speeds, better or worse of quality; below the smallest effect
-where a difference is shown that is certainly smaller; identical in every pair, where that is all."""
+"""Verdict on a difference: faster or slower for times and speeds, better or worse for quality; 'below the smallest
+effect' where a difference is shown that lies within the equivalence margin; 'no difference shown' where the interval
+lies within the margin; identical where the values of every pair are equal."""
 
 _TINY = 1e-12
 
 
 _FARTHEST = 700.0
-"""The largest logarithm of a factor that is told from others; strangers' records hold values further apart."""
+"""Largest logarithm of a factor; records of anyone may hold values that differ by more."""
 
 
 def factor_from(log: float) -> float:
-    """Return e to the power of `log`, which floats always hold."""
+    """Return e to the power of `log`, limited so that the result is a finite float."""
     return math.exp(max(-_FARTHEST, min(log, _FARTHEST)))
 
 
 def fraction_from(log: float) -> float:
-    """Return e to the power of `log`, less 1, which floats always hold."""
+    """Return e to the power of `log`, minus 1, limited so that the result is a finite float."""
     return math.expm1(min(log, _FARTHEST))
 
 
@@ -48,8 +49,8 @@ def fraction_from(log: float) -> float:
 class Difference:
     """New minus base of mean logarithms, with its standard error and degrees of freedom; arrays of one shape.
 
-    `band` is how far something else than chance may have moved it to either side: drift of the system between two
-    sets that were measured one after the other. It is independent of chance, so the two add up in squares.
+    `band` is the drift tolerance: how far drift of the system between two sets measured one after the other may have
+    changed the difference, in either direction. Drift is independent of chance, so the two add up in squares.
     """
 
     mean: Floats
@@ -58,15 +59,15 @@ class Difference:
     band: Floats | float = 0.0
 
     def without_band(self) -> "Difference":
-        """The same difference, had drift no part in it."""
+        """Return the same difference without drift tolerance."""
         return replace(self, band=0.0)
 
     def p_value(self) -> Floats:
-        """Two-sided, of no difference (Student's t); what drift may have done is not in it."""
+        """Return the two-sided p-value of no difference (Student's t), without drift tolerance."""
         return np.asarray(2.0 * student_tail(self.degrees, -np.abs(self.mean) / self.standard_error))
 
     def apart_p(self) -> Floats:
-        """Return the level at which the interval, widened by drift, begins to leave out no difference."""
+        """Return the two-sided level at which the interval, widened by drift, begins to exclude zero."""
         return np.minimum(2.0 * self._tail(np.abs(self.mean)), 1.0)
 
     def within_p(self, margin: Floats | float) -> Floats:
@@ -74,11 +75,12 @@ class Difference:
         return self._tail(margin - np.abs(self.mean))
 
     def below_p(self, margin: Floats | float, sign: float = 1.0) -> Floats:
-        """Return the one-sided level at which an interval of it times `sign`, with drift, ends below `margin`."""
+        """Return the one-sided level at which the interval of the difference times `sign`, widened by drift, ends
+        below `margin`."""
         return self._tail(margin - sign * self.mean)
 
     def _tail(self, room: Floats) -> Floats:
-        """Return the tail at which an interval reaches as far as `room`; 1 where drift alone reaches further."""
+        """Return the tail probability of an interval of half width `room`; 1 where drift alone is wider."""
         left = np.square(np.maximum(room, 0.0)) - np.square(np.asarray(self.band))
         tail = student_tail(self.degrees, -np.sqrt(np.maximum(left, 0.0)) / self.standard_error)
         return np.where((left > 0) & (room > 0), tail, 1.0)
@@ -89,11 +91,11 @@ class Difference:
 
 
 def sample_variance(logs: Floats, step: Floats | float) -> Floats:
-    """Variance along the last axis, at least what one more run that ends one `step` away would make it.
+    """Return the sample variance along the last axis, at least that of equal values and one more a `step` away.
 
-    Quality is looked at on a grid (every 5 % of an epoch), times are stamped to 1 ms. A few runs then often agree
-    to the last digit, and their sample variance of zero would promise certainty. n equal values and one that lies
-    a step away have the variance step^2 / (n + 1).
+    Quality is evaluated on a grid (every 5 % of an epoch), times are stamped to 1 ms. A few runs then often agree to
+    the last digit, and their sample variance of zero would promise certainty. n equal values and one that lies a step
+    away have the variance step^2 / (n + 1).
     """
     return moments_of(logs).floored_variance(step)
 
@@ -107,24 +109,24 @@ class Moments:
     variance: Floats
 
     def floored_variance(self, step: Floats | float) -> Floats:
-        """Return what `sample_variance` does."""
+        """Return the variance, at least that of equal values and one more that lies a `step` away."""
         least = np.square(np.asarray(step, dtype=np.float64)) / (self.number + 1)
         return np.asarray(np.maximum(np.maximum(self.variance, least), _TINY**2))
 
 
 def moments_of(logs: Floats) -> Moments:
-    """Return the moments of groups [..., n], n at least 2."""
+    """Return mean and variance of groups [..., n], n at least 2."""
     return Moments(number=logs.shape[-1], mean=mean_of(logs), variance=variance_of(logs))
 
 
 def mean_of(values: Floats) -> Floats:
-    """Return the mean along the last axis: that of `values.mean`, in a third of its time for a few values."""
+    """Return the mean along the last axis; for few values three times as fast as `values.mean`."""
     mean: Floats = np.add.reduce(values, axis=-1) / values.shape[-1]
     return mean
 
 
 def variance_of(values: Floats) -> Floats:
-    """Return the sample variance along the last axis, of 2 values or more: that of `values.var(ddof=1)`, likewise."""
+    """Return the sample variance along the last axis, at least 2 values; for few faster than `values.var(ddof=1)`."""
     number = values.shape[-1]
     apart = values - np.add.reduce(values, axis=-1, keepdims=True) / number
     variance: Floats = np.add.reduce(apart * apart, axis=-1) / (number - 1)
@@ -132,14 +134,17 @@ def variance_of(values: Floats) -> Floats:
 
 
 def welch_difference(base: Floats, new: Floats, *, step: Floats | float, band: Floats | float = 0.0) -> Difference:
-    """Two independent groups [..., n] and [..., m], n and m at least 2 (Welch 1947); the grid of both is `step`."""
+    """Return the difference of independent groups [..., n] and [..., m], n and m at least 2 (Welch 1947).
+
+    `step` is the resolution of both, `band` the drift tolerance.
+    """
     return welch_of_moments(moments_of(base), moments_of(new), step=step, band=band)
 
 
 def welch_of_moments(
     base: Moments, new: Moments, *, sign: float = 1.0, step: Floats | float, band: Floats | float = 0.0
 ) -> Difference:
-    """As `welch_difference`, of values times `sign`, which is 1 or -1."""
+    """Return the difference of independent groups by their moments (Welch 1947), times `sign`, which is 1 or -1."""
     of_base = base.floored_variance(step) / base.number
     of_new = new.floored_variance(step) / new.number
     total = of_base + of_new
@@ -149,7 +154,7 @@ def welch_of_moments(
 
 
 def paired_difference(base: Floats, new: Floats, *, step: Floats | float, band: Floats | float = 0.0) -> Difference:
-    """Runs of the same seeds in the same order, [..., n] both, n at least 2: Student's t on their differences."""
+    """Return the difference of paired groups [..., n], n at least 2: Student's t on the differences of pairs."""
     apart = new - base
     number = apart.shape[-1]
     error = np.sqrt(sample_variance(apart, step) / number)
@@ -160,8 +165,8 @@ def paired_difference(base: Floats, new: Floats, *, step: Floats | float, band: 
 def mean_difference(differences: Sequence[Difference]) -> Difference:
     """Return the mean of differences that are independent of each other, such as those of several benchmarks.
 
-    It is of these benchmarks, each with equal weight: how others would differ is in no spread of theirs. Degrees of
-    freedom as Satterthwaite (1946) has them. What drift may have done is not in it.
+    Benchmarks have equal weight, and the spread is within them: it says nothing of other benchmarks. Degrees of
+    freedom follow Satterthwaite (1946). Drift tolerances are left out.
     """
     mean, error, degrees = (
         np.asarray([getattr(each, name) for each in differences], dtype=np.float64)
@@ -176,11 +181,11 @@ def mean_difference(differences: Sequence[Difference]) -> Difference:
 
 
 def holm_levels(p_values: Floats, alpha: float) -> Floats:
-    """The level at which Holm's step-down procedure tests each hypothesis of a family, along the last axis.
+    """Return the level at which Holm's step-down procedure tests each hypothesis of a family, along the last axis.
 
-    The smallest p is tested at alpha / m, the next at alpha / (m - 1), and so on. From the first that is not
-    rejected on, the level stays, so that exactly the rejected ones have p <= level. Valid under any dependence
-    (Holm 1979), and the factors do depend on each other.
+    The smallest p is tested at alpha / m, the next at alpha / (m - 1), and so on. From the first hypothesis that is
+    not rejected on, the level stays, so that exactly the rejected hypotheses have p <= level. Valid under any
+    dependence (Holm 1979), and the factors depend on each other.
     """
     number = p_values.shape[-1]
     order = np.argsort(p_values, axis=-1, kind="stable")
@@ -197,16 +202,16 @@ def holm_levels(p_values: Floats, alpha: float) -> Floats:
 def decide(
     difference: Difference, levels: Floats, margin: Floats | float, within_levels: Floats | None = None
 ) -> NDArray[np.str_]:
-    """The verdict on differences of log time, or of anything else of which more is slower.
+    """Return the verdict on differences of log time, or of another quantity of which more is slower.
 
-    `margin` is the smallest effect on the scale of the differences: log1p(0.03) of log time, for a ratio of 1.03.
-    faster or slower: the interval at `levels` excludes no difference, and the difference itself lies beyond `margin`.
-    no difference shown: the interval with a tail of `within_levels` at each end lies within `margin`; below the
-    smallest effect, where it excludes no difference too. Anything else is inconclusive.
+    `margin` is the smallest effect (the equivalence margin) on the scale of the differences: log1p(0.03) of log time,
+    for a ratio of 1.03. Faster or slower: the interval at `levels` excludes zero, and the difference itself is at
+    least `margin`. No difference shown: the interval with a tail of `within_levels` at each end lies within `margin`;
+    below the smallest effect, where it excludes zero as well. All else is inconclusive.
 
-    Both intervals are widened by the difference's band. The two kinds of level need no share of each other's: no true
-    difference is none and beyond `margin`, so at most one of the two can be wrong. Half of `levels` where
-    `within_levels` are not given: the same interval decides then.
+    Both intervals are widened by the difference's band. The two kinds of level need not share one error probability:
+    no true difference is both zero and beyond `margin`, so at most one of the two tests can be wrong. Without
+    `within_levels` they are half of `levels`: the same interval then decides both.
     """
     tails = np.asarray(levels) / 2.0 if within_levels is None else np.asarray(within_levels)
     apart_p = difference.apart_p()

@@ -1,12 +1,12 @@
-"""Where a quality curve met its target, by a line through its last points: a second estimator, never scored.
+"""Interpolated crossing of a quality curve and its target, by a line through its last points; never scored.
 
-A run is scored by its first evaluation that met the target: a value of the coarse grid of evaluations, and met the
-sooner the luckier that one evaluation was. A mean of evaluations around the crossing would hold less of both, but a
-run ends as it meets the target, and such a mean then has not crossed yet. The line needs no later evaluation.
+A run is scored by its first evaluation that met the target: a value on the coarse grid of evaluations, and one that
+depends on the luck of a single evaluation. A mean of evaluations around the crossing would depend less on both, but a
+run ends as it meets the target, when such a mean has not crossed it yet. The line needs no later evaluation.
 
-What makes seeds differ stays with a seed through its whole run, and no smoothing takes that away. On full curves of
-variants of the generated benchmarks, cut where they meet a target, whose samples to converge vary by 4 to 5 %, those
-of the line varied by 0.84 (dlrm_tiny, 6 variants of 12 seeds) and 0.91 (dlrm_small, 8 of 8 seeds) of that; where they
+Differences between seeds last through whole runs, and interpolation does not remove them. On full curves of variants
+of the generated benchmarks, cut where they meet a target, whose samples to converge vary by 4 to 5 %, interpolated
+samples varied by 0.84 (dlrm_tiny, 6 variants of 12 seeds) and 0.91 (dlrm_small, 8 of 8 seeds) of that; where they
 vary by more than 7 %, by as much. The values are about 4 % lower, since nothing is rounded up to an evaluation.
 """
 
@@ -20,12 +20,12 @@ _FEWEST = 3
 
 
 def smoothed_crossing(samples: Sequence[float], qualities: Sequence[float], target: float) -> float | None:
-    """Return after how many samples the line through the last points meets `target`.
+    """Return the number of samples at which a line through the last evaluations meets `target`.
 
-    The points are the evaluations up to the first that met the target, the last NUM_FITTED of them; the line is that
-    of least squares, of quality on the logarithm of the samples. None where the target was not met, of fewer than 3
-    evaluations, of samples that do not rise or are not positive, of a line that does not rise, and where it meets the
-    target before the first of its points or more than one evaluation behind the last.
+    The points are the last NUM_FITTED evaluations up to the first that met the target; the line is fitted by least
+    squares, quality over the logarithm of samples. None where the target was not met, for fewer than 3 evaluations,
+    for samples that do not rise or are not positive, for a line that does not rise, and where the line meets the
+    target before the first of its points or more than one evaluation after the last.
     """
     met = next((at for at, quality in enumerate(qualities) if quality >= target), None)
     if met is None or met + 1 < _FEWEST:

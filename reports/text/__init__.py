@@ -1,1 +1,1 @@
-"""Numbers and texts as they are printed, and files as they are written."""
+"""Formatting of numbers and texts, and atomic writing of files."""

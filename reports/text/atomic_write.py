@@ -1,8 +1,9 @@
-"""Write a file so that no reader meets half of it: `draft_file` where a user named it, else `replace_file`.
+"""Atomic writing of files, so that no reader sees half of one: `draft_file` for files that a user named, else
+`replace_file`.
 
-The one writer of what compares and shows, and of what `harness` writes where a user named a file. What trains has
-process/atomic_write.py and imports nothing of this package, nor does this one import it, which has torch beside it:
-so there are two, held to the same behaviour by one test.
+Reports use this module, and `harness` for files that a user named. Code that trains has process/atomic_write.py: it
+imports nothing of this package, nor does this package import it, since torch is beside it. One test holds both to the
+same behaviour.
 """
 
 import os
@@ -18,11 +19,11 @@ from rules.temporary_folder import temporary_folder
 
 @contextmanager
 def draft_file(path: Path, suffix: str = "") -> Iterator[Path]:
-    """Give a place for a draft, whose name ends in `suffix`, that takes the place of `path` by one rename afterwards.
+    """Yield the path of a draft, whose name ends in `suffix`, which replaces `path` by one rename on exit.
 
-    Nobody foresees a draft's name, and who opens it shall make it new, as `write_new` does. Links are followed: what
-    they lead to is written, and they stay. A device or a pipe is never replaced: it is written to, once the draft is
-    whole. An error inside leaves no draft. Raises OSError, which names `path`, where it cannot be written.
+    The draft's name is random; the caller has to create the file, as `write_new` does. Links are followed: their
+    target is replaced, and they stay. A device or a pipe is not replaced: the complete draft is copied into it. An
+    error inside leaves no draft. Raises OSError, which names `path`, where it cannot be written.
     """
     target = _file_to_replace(path)
     if target is None:
@@ -39,11 +40,11 @@ def draft_file(path: Path, suffix: str = "") -> Iterator[Path]:
 
 @contextmanager
 def replace_file(path: Path, suffix: str = "") -> Iterator[Path]:
-    """Give a place for a draft as `draft_file` does, that takes the place of `path` itself, also of a link or a pipe.
+    """Yield the path of a draft, which replaces `path` by one rename on exit, even if `path` is a link or a pipe.
 
-    For folders that may be a stranger's: a link there may lead to what is the user's, and a pipe has no reader. The
-    draft is on the disk before it is renamed. No lock is needed, so a draft that another process was killed over
-    stays: it may be one that is being written.
+    For folders that may be anyone's: a link there may lead to a user's file, and a pipe has no reader. The draft is
+    on the disk before it is renamed. No lock is used, so a draft of another process stays after that process was
+    killed: it could be one that is being written.
     """
     draft = path.with_name(f".{secrets.token_hex(8)}.partial{suffix}")
     try:
@@ -57,13 +58,13 @@ def replace_file(path: Path, suffix: str = "") -> Iterator[Path]:
 
 
 def write_new(path: Path, text: str, *, errors: str = "strict") -> None:
-    """Write UTF-8 text to a file that is new, such as a draft. Raises FileExistsError where anything has its name."""
+    """Write UTF-8 text to a new file, such as a draft. Raises FileExistsError where `path` exists."""
     with path.open("x", encoding="utf-8", errors=errors, newline="") as file:
         file.write(text)
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file, or what was renamed in a folder, is on the disk."""
+    """Wait until a file, or a rename in a folder, is on the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -73,7 +74,7 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def _naming(path: Path, draft: Path) -> Iterator[None]:
-    """Give errors of writing (disk full) the name of what was to be written, in place of none or the draft's."""
+    """Raise errors of writing (disk full) with the name of `path`, in place of the draft's name or none."""
     try:
         yield
     except OSError as error:
@@ -83,7 +84,7 @@ def _naming(path: Path, draft: Path) -> Iterator[None]:
 
 
 def _file_to_replace(path: Path) -> Path | None:
-    """The regular file, there or not, that `path` leads to; None for what is no file."""
+    """Return the regular file, existing or not, that `path` leads to; None for a device or a pipe."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:  # nothing, or a link to what is not there yet

@@ -1,6 +1,6 @@
-"""Numbers and texts as the reports print them: digits and units are chosen here and nowhere else.
+"""Formatting of numbers and texts in reports: digits and units are chosen here and nowhere else.
 
-Every function takes None for "not known" and returns MISSING for it; what is missing is never printed as 0.
+Every function takes None for "not known" and returns MISSING for it; missing values are never printed as 0.
 """
 
 import math
@@ -28,11 +28,11 @@ class TimeUnit:
     digits: int
 
     def of(self, value_s: float | None) -> float | None:
-        """A time in this unit."""
+        """Return a time in this unit."""
         return None if value_s is None else value_s / self.seconds
 
     def number(self, value_s: float | None) -> str:
-        """The number alone, for a column whose heading has the unit."""
+        """Return the number alone, for a column whose heading has the unit."""
         return _decimal(self.of(value_s), self.digits)
 
     def text(self, value_s: float | None) -> str:
@@ -49,7 +49,7 @@ _CODE = re.compile(r"(?:.*/)?(?P<file>[^/]+\.py:\w+)(?P<digest>@[0-9a-f]{12})[0-
 
 
 def time_unit(values_s: Iterable[float | None]) -> TimeUnit:
-    """A column's unit, by its largest finite value: µs, ms from 1 ms, s from 1 s, min from 2 min, h from 3 h."""
+    """Return a column's unit for its largest value: µs, ms from 1 ms, s from 1 s, min from 2 min, h from 3 h."""
     finite = [abs(value) for value in values_s if value is not None and math.isfinite(value)]
     largest = max(finite, default=1.0)
     if 0.0 < largest < 1e-3:
@@ -62,48 +62,48 @@ def time_unit(values_s: Iterable[float | None]) -> TimeUnit:
 
 
 def duration(value_s: float | None) -> str:
-    """A single duration with its own unit: '850.0 ms', '41.70 s', '3.799 min', '2.310 h'."""
+    """Format a single duration with its own unit: '850.0 ms', '41.70 s', '3.799 min', '2.310 h'."""
     return time_unit([value_s]).text(value_s)
 
 
 def rough_duration(value_s: float) -> str:
-    """About how long something will take, as people say it: '50 s', '12 min', '3.5 h'."""
+    """Format a duration roughly: '50 s', '12 min', '3.5 h'."""
     if value_s < 100:
         return f"{round(value_s)} s"
     return f"{round(value_s / 60)} min" if value_s < 100 * 60 else f"{value_s / 3600:.1f} h"
 
 
 def count(value: float | None) -> str:
-    """A whole number with thousands separated: '4,195,197,692'."""
+    """Format a whole number with thousands separated: '4,195,197,692'."""
     if value is None or not math.isfinite(value):
         return MISSING
     return f"{round(value):,}".replace("-", "−")
 
 
 def quality(value: float | None) -> str:
-    """A quality with five decimals, as targets are written: '0.80275'."""
+    """Format a quality with five decimals, as targets are written: '0.80275'."""
     return _decimal(value, 5)
 
 
 def converged(value: float | None, unit: str) -> str:
-    """What it takes to converge in the unit in which a benchmark tells it, epochs or samples: '0.650', '319,488'."""
+    """Format the epochs or samples to converge, by the benchmark's unit: '0.650', '319,488'."""
     return count(value) if unit == "samples" else epochs(value)
 
 
 def epochs(value: float | None) -> str:
-    """Fraction of an epoch with three decimals: '0.650'."""
+    """Format a number of epochs with three decimals: '0.650'."""
     return _decimal(value, 3)
 
 
 def ratio(value: float | None) -> str:
-    """A factor with three decimals: '1.004×'; below 0.1 with three significant digits: '0.00648×'."""
+    """Format a factor with three decimals: '1.004×'; below 0.1 with three significant digits: '0.00648×'."""
     is_small = value is not None and 0 < abs(value) < 0.1
     text = _decimal(value, min(2 - math.floor(math.log10(abs(value))), 9) if is_small and value else 3)
     return text if text == MISSING else f"{text}×"
 
 
 def percent(fraction: float | None, digits: int = 1) -> str:
-    """A fraction as percent: 0.043 is '4.3 %'. Small but not zero stays visible: '<0.1 %'."""
+    """Format a fraction as percent: 0.043 is '4.3 %'. A small value that is not zero stays visible: '<0.1 %'."""
     if fraction is None or not math.isfinite(fraction):
         return MISSING
     smallest = 10.0**-digits
@@ -113,20 +113,20 @@ def percent(fraction: float | None, digits: int = 1) -> str:
 
 
 def throughput(value: float | None) -> str:
-    """Samples per second as one number for a column: three significant digits below 100, else whole."""
+    """Format samples per second for a column: three significant digits below 100, else a whole number."""
     if value is None or not math.isfinite(value):
         return MISSING
     return count(value) if abs(value) >= 100 else f"{value:.3g}"
 
 
 def throughput_text(value: float | None) -> str:
-    """Samples per second in running text: '21.4 M samples/s'."""
+    """Format samples per second for running text: '21.4 M samples/s'."""
     text = si(value)
     return text if text == MISSING else f"{text} samples/s"
 
 
 def si(value: float | None) -> str:
-    """Three significant digits with a decimal prefix: '21.4 M', '850'."""
+    """Format a number with three significant digits and a decimal prefix: '21.4 M', '850'."""
     if value is None or not math.isfinite(value):
         return MISSING
     scaled, step = abs(value), 0
@@ -145,7 +145,7 @@ class DecimalUnit:
 
 
 def decimal_unit(values: Iterable[float | None]) -> DecimalUnit:
-    """The prefix for a column, by its largest finite value: from pico, of what is below 1, to tera."""
+    """Return the decimal prefix for a column, by its largest finite value: from pico to tera."""
     largest = max((abs(each) for each in values if each is not None and math.isfinite(each)), default=0.0)
     step = 0
     while 0 < largest < 0.9995 * 1000.0**step and -step < len(_SMALL) - 1:
@@ -158,7 +158,7 @@ def decimal_unit(values: Iterable[float | None]) -> DecimalUnit:
 
 
 def significant(value: float | None) -> str:
-    """Three significant digits without an exponent, at most nine decimals: '0.00248', '21.4', '1,970'."""
+    """Format three significant digits without an exponent, at most nine decimals: '0.00248', '21.4', '1,970'."""
     if value is None or not math.isfinite(value):
         return MISSING
     digits = 0 if value == 0 else max(0, min(9, 2 - math.floor(math.log10(abs(value)))))
@@ -166,12 +166,12 @@ def significant(value: float | None) -> str:
 
 
 def with_unit(number: str, unit: str) -> str:
-    """A number of `si` with its unit: '2.02 GB/s', '1.23 k queries/s'."""
+    """Join a number that `si` formatted and its unit: '2.02 GB/s', '1.23 k queries/s'."""
     return f"{number}{unit}" if number[-1].isalpha() and unit[0].isupper() else f"{number} {unit}"
 
 
 def num_bytes(value: float | None) -> str:
-    """Bytes in binary units: '512 B', '1.25 GiB'."""
+    """Format bytes in binary units: '512 B', '1.25 GiB'."""
     if value is None or not math.isfinite(value):
         return MISSING
     scaled, step = float(value), 0
@@ -194,7 +194,7 @@ class ByteUnit:
 
 
 def byte_unit(values: Iterable[float | None]) -> ByteUnit:
-    """The unit for a column, by its largest finite value."""
+    """Return the binary unit for a column, by its largest finite value."""
     largest = max((value for value in values if value is not None and math.isfinite(value)), default=0.0)
     step = 0
     while largest >= 1024 ** (step + 1) and step < len(_BINARY) - 1:
@@ -203,7 +203,7 @@ def byte_unit(values: Iterable[float | None]) -> ByteUnit:
 
 
 def capital(text: str) -> str:
-    """The text with a capital first."""
+    """Return a text with its first letter as a capital."""
     return text[:1].upper() + text[1:]
 
 
@@ -212,12 +212,12 @@ def learning_rate(value: float | None) -> str:
 
 
 def interval(low: str, high: str) -> str:
-    """Two formatted ends: '3.61 – 3.98'."""
+    """Join the formatted ends of an interval: '3.61 – 3.98'."""
     return f"{low} – {high}"
 
 
 def utc(time_ms: float | None) -> str:
-    """Milliseconds since 1970 as '2026-11-21 02:57:17 UTC'; times outside year 1 to 9999 are not times."""
+    """Format milliseconds since 1970: '2026-11-21 02:57:17 UTC'; MISSING outside of the years 1 to 9999."""
     if time_ms is None or not math.isfinite(time_ms):
         return MISSING
     try:
@@ -227,7 +227,7 @@ def utc(time_ms: float | None) -> str:
 
 
 def moment_of(text: str | None) -> datetime | None:
-    """An ISO 8601 moment with its offset from UTC; None where it is none."""
+    """Parse an ISO 8601 time with its offset from UTC; None for any other text."""
     try:
         moment = datetime.fromisoformat(text or "")
         return moment.astimezone(UTC) if moment.tzinfo is not None else None
@@ -236,25 +236,25 @@ def moment_of(text: str | None) -> datetime | None:
 
 
 def epoch_ms(text: str | None) -> float | None:
-    """Milliseconds since 1970 of such a moment."""
+    """Return milliseconds since 1970 of an ISO 8601 time with its offset from UTC; None for any other text."""
     moment = moment_of(text)
     return None if moment is None else moment.timestamp() * 1e3
 
 
 def short_digest(digest: str | None) -> str:
-    """First 12 characters of a digest."""
+    """Return the first 12 characters of a digest."""
     return MISSING if not digest else printable(digest)[:12]
 
 
 def brief_code(value: str) -> str:
-    """Code in a file, 'path/mine.py:Mine@<sha256>', without its folder and with the begin of the digest; all else as
-    it is."""
+    """Return 'path/mine.py:Mine@<sha256>', code in a file, without its folder and with the first characters of the
+    digest; any other text unchanged."""
     match = _CODE.fullmatch(value)
     return value if match is None else match["file"] + match["digest"]
 
 
 def distinct_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """Labels that differ from each other: one that is there already gets a number, as in 'base (2)'."""
+    """Return labels that differ from each other: a repeated one gets a number, as in 'base (2)'."""
     found: dict[str, None] = {}
     for label in labels:
         number, distinct = 1, label
@@ -266,16 +266,16 @@ def distinct_labels(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def names(labels: Sequence[str], most: int = 3) -> str:
-    """'a', 'a, b', or 'a, b, c and 4 more'."""
+    """Join labels, at most `most`: 'a', 'a, b', or 'a, b, c and 4 more'."""
     shown = ", ".join(labels[:most])
     return shown if len(labels) <= most else f"{shown} and {len(labels) - most} more"
 
 
 def printable(value: object, max_chars: int = MAX_TEXT) -> str:
-    """Text from a log or file as one visible line.
+    """Return text from a log or file as one visible line.
 
-    Control, format and bidirectional characters become escapes such as '\\u202e', white space becomes one
-    blank, and what is longer than `max_chars` is cut with a count of what is missing.
+    Control, format and bidirectional characters become escapes such as '\\u202e', white space becomes one blank, and
+    text longer than `max_chars` is cut, with the number of missing characters.
     """
     if value is None:
         return MISSING
@@ -298,7 +298,7 @@ def _decimal(value: float | None, digits: int) -> str:
 
 
 def _fixed(value: float, digits: int) -> str:
-    """Fixed decimals, thousands separated, a real minus sign, and no '-0.00'."""
+    """Format fixed decimals, with thousands separated, a real minus sign, and no '-0.00'."""
     text = f"{value:,.{digits}f}"
     if float(text.replace(",", "")) == 0:
         text = text.lstrip("-")
