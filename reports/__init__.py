@@ -1,1 +1,1 @@
-"""Tables, statistics, comparison and rendering of results."""
+"""Reports: statistics, comparison, tables and rendering of results."""

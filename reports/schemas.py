@@ -1,4 +1,4 @@
-"""The types of documents that `--format json` prints, by name. `dlrmbench schema` prints their JSON Schemas."""
+"""Types of the documents that `--format json` prints, by name. `dlrmbench schema` prints their JSON Schemas."""
 
 from collections.abc import Mapping
 

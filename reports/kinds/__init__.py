@@ -1,1 +1,1 @@
-"""What kinds of measurement and of studies show of their own; each module is named as its kind is."""
+"""Details of single kinds of measurement and study for terminal and page; each module has the name of its kind."""

@@ -1,7 +1,7 @@
-"""What a kind shows of its own beside what every kind shows: all of it is optional.
+"""Details of a kind of measurement or study, which are shown in addition to the common parts; all are optional.
 
-The record of a kind of measurement and its `Measure` are enough for a table, a chart of every process, comparisons,
-a page and files. A kind that has more to say says it in a module here of its own name, or of its extension: DETAILS.
+The record of a kind of measurement and its `Measure` are enough for a table, a chart of every process, comparisons, a
+page and files. Further details are the DETAILS of a module of this package with the kind's name, or of an extension.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,15 +21,15 @@ Lines = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Details:
-    """Everything that one kind shows of its own.
+    """Details of one kind of measurement or study.
 
-    `lines` are facts of one result for a terminal. `columns` are shown beside what is compared, in a page's table of
-    several results, in place of the means of what is recorded beside it. `blocks` are shown below it, their ids
-    beginning as given; `hidden` are the members that the table need not have then. `answer` is the title of a page
-    that shows nothing but this kind. `terms` explain its words, by word. `chart` draws a table of a study, with the
-    id that is given. `modelled` names the devices that a study is of where they are not the host's; it is empty where
-    the study does not say them. A study that `is_answer` says what the results beside it were measured for: its title
-    is that of their page, and its sections come first.
+    `lines` are facts of one result for a terminal. `columns` follow the compared quantity in a page's table of
+    several results, in place of means of the other recorded quantities. `blocks` are shown below the table, with ids
+    that begin with the given one; `hidden` are the members that the table leaves out then. `answer` is the title of a
+    page of this kind alone. `terms` are entries of the glossary. `chart` draws a table of a study, with the given id.
+    `modelled` names the devices that a study models where they are not the host's; empty where the study does not
+    name them. With `is_answer`, the results beside a study were measured for it: its title is that of their page, and
+    its sections come first.
     """
 
     lines: Callable[[Result], Lines] | None = None
@@ -48,7 +48,7 @@ NO_DETAILS = Details()
 
 @cache
 def details_of(kind: str) -> Details:
-    """Return what a kind of measurement or of study shows of its own; NO_DETAILS where nothing says it."""
+    """Return the details of a kind of measurement or study; NO_DETAILS where it has none."""
     if kind in (places := find_places("shown")):
         found = load_place(places[kind])
     elif kind in {module.name for module in iter_modules(reports.kinds.__path__)}:
@@ -60,7 +60,7 @@ def details_of(kind: str) -> Details:
 
 
 def own_blocks(results: Sequence[Result], id_: str) -> list[Block]:
-    """Return the blocks that the kinds of results show of their own."""
+    """Return the blocks of details for the kinds of some results."""
     made: list[Block] = []
     for kind in dict.fromkeys(result.kind for result in results):
         if (blocks := details_of(kind).blocks) is not None:

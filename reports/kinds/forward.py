@@ -1,4 +1,4 @@
-"""What studies of answering show of their own: the parts of a batch under the roof."""
+"""Details of forward studies (inference): the parts of a batch in a roofline chart."""
 
 from collections.abc import Mapping
 
@@ -10,13 +10,13 @@ from reports.text.formatting import count, printable, si
 from rules.records.study import Cell, StudyRecord, StudyTable
 
 CEILINGS = ("matrix products", "memory", "cache")
-"""Parameters of a forward study that are the roof."""
+"""Parameters of a forward study that are the ceilings of the roofline."""
 WHOLE = "whole batch"
-"""Its part that is all of a batch, which is not drawn."""
+"""Part of a forward study that stands for the whole batch, which is not drawn."""
 
 
 def draw_roofline(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw every part of every batch size; None where there is no ceiling or nothing to draw."""
+    """Draw every part of every batch size in a roofline chart; None without ceilings or parts."""
     best, memory, cache = (find_parameter(study, name) for name in CEILINGS)
     dots = [dot for row in rows_of(table) if row.get("Part") != WHOLE and (dot := _roofline_dot(row)) is not None]
     if not dots or best is None or memory is None:

@@ -1,4 +1,4 @@
-"""What measurements of throughput show of their own."""
+"""Details of measurements of throughput: mean, interval, variation and traffic."""
 
 from reports.document.blocks import numeric
 from reports.facts.traffic import traffic_of, traffic_words
@@ -11,7 +11,7 @@ from reports.text.formatting import count, percent, printable, throughput, throu
 
 
 def throughput_facts(measured: Result) -> Lines:
-    """Show the geometric mean over the processes with its interval, and the traffic of the first."""
+    """Return the geometric mean over the processes with interval and CV, and the first one's traffic, as facts."""
     facts = []
     if (summary := rate_summary(measured)) is not None:
         options = measured.asked.options if measured.asked else {}

@@ -1,1 +1,1 @@
-"""Flat tables of facts, and the documents they are exported to and read from."""
+"""Flat tables of results, and their export to and import from files."""

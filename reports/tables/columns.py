@@ -1,4 +1,4 @@
-"""The columns that records have; `reports.tables.frames` makes data frames of them."""
+"""Columns of records, from which `reports.tables.frames` makes data frames."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _DTYPES: Mapping[Any, str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FrameColumn:
-    """One column. `values` are all that a category has; `low` and `high` are the limits of what is read back."""
+    """One column. `values` are the values of a category; `low` and `high` are limits of numbers read from files."""
 
     name: str
     dtype: str
@@ -33,7 +33,7 @@ class FrameColumn:
 
 @cache
 def columns_of(record: type[msgspec.Struct]) -> tuple[FrameColumn, ...]:
-    """The columns of a record's fields, in their order, by the names that files have; a list has no column."""
+    """Return the columns of a record's fields, in order, by the names in files; lists have no column."""
     info = inspect.type_info(record)
     assert isinstance(info, inspect.StructType)
     columns = (_column(field.encode_name, field.type) for field in info.fields)
@@ -65,5 +65,5 @@ def _column(name: str, wrapped: inspect.Type) -> FrameColumn | None:
 
 
 def shared_members(source: object, record: type[msgspec.Struct]) -> dict[str, Any]:
-    """What `source` says of the members of a record, by name: those that both have."""
+    """Return the values of `source` for the members of a record that it has, by name."""
     return {name: getattr(source, name) for name in record.__struct_fields__ if hasattr(source, name)}

@@ -1,4 +1,4 @@
-"""The JSON export and its way back: a document as text, and a file from anyone, checked value by value."""
+"""JSON export and import: a document as text, and files of anyone, checked value by value."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,28 +17,28 @@ from rules.records.rows import Row
 from rules.records.study import STUDY_FILE
 
 SCHEMA_VERSION = 1
-"""The version of what `report --format json` writes."""
+"""Version of the document that `report --format json` writes."""
 PRINTED_VERSION = 2
-"""The version of what the other verbs print."""
+"""Version of the documents that other verbs print."""
 MAX_FILE_BYTES = 256 << 20
 _AnyDocument = TypeVar("_AnyDocument", bound=Row)
 
 
 def json_text(document: msgspec.Struct) -> str:
-    """A document as indented JSON with a final newline; every number at full precision."""
+    """Return a document as indented JSON with a final newline, every number at full precision."""
     text = json.dumps(msgspec.to_builtins(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     return "\n".join(line if line.isprintable() else _escape(line) for line in text.split("\n"))
 
 
 def _escape(line: str) -> str:
-    """A line of JSON in which what no terminal may get, or is no Unicode, is escaped: files have any name."""
+    """Return a line of JSON with control characters and invalid Unicode escaped: file names may hold either."""
     return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in line)
 
 
 def is_document(path: Path) -> bool:
-    """Whether a path is an exported JSON file, or FILE.json:NAME, one configuration of it; a study is none.
+    """Return whether a path is an exported JSON file, or FILE.json:NAME, one configuration of it; a study is not.
 
-    Raises InputError where that cannot be seen.
+    Raises InputError where the path cannot be read.
     """
     try:
         file = _split(path)[0]
@@ -48,15 +48,15 @@ def is_document(path: Path) -> bool:
 
 
 def _split(path: Path) -> tuple[Path, str | None]:
-    """A file and the name of a configuration in it; a path that exists has none."""
+    """Split FILE.json:NAME into the file and the name of a configuration; None without one, or if the path exists."""
     file, colon, name = str(path).partition(".json:")
     return (Path(f"{file}.json"), name) if colon and not path.exists() else (path, None)
 
 
 def read_document(path: Path) -> ReportDocument:
-    """The document in an exported JSON file, of FILE:NAME that configuration alone, by its label or a part of it.
+    """Read an exported JSON file; for FILE:NAME the configuration with that label, or a part of it, alone.
 
-    Raises InputError for anything that is none, and for a name that fits none or several.
+    Raises InputError for any other file, and for a name that fits none or several.
     """
     path, name = _split(path)
     document = document_from(_read_json(path, "report"), printable(path))
@@ -70,9 +70,9 @@ def read_document(path: Path) -> ReportDocument:
 
 
 def read_printed(path: Path, verb: str, record: type[_AnyDocument]) -> _AnyDocument:
-    """Read what `verb --format json` wrote.
+    """Read a document that `verb --format json` wrote.
 
-    Raises InputError that names the file, the place, what is there and what is expected.
+    Raises InputError, which names the file, the member, what was found and what was expected.
     """
     content, source = _read_json(path, verb), printable(path)
     if not isinstance(content, dict):
@@ -101,9 +101,9 @@ def _read_json(path: Path, verb: str) -> Any:
 
 
 def document_from(content: Any, source: str) -> ReportDocument:
-    """The document that plain values hold; what an older export did not have yet is missing.
+    """Convert plain values to the document of an export; members that an older export lacks are missing.
 
-    Raises InputError that names `source`, the place, what is there and what is expected.
+    Raises InputError, which names `source`, the member, what was found and what was expected.
     """
     if not isinstance(content, dict) or "configurations" not in content:
         _refuse(source, "not a JSON export of 'dlrmbench report' (no member 'configurations')")
@@ -120,7 +120,7 @@ def document_from(content: Any, source: str) -> ReportDocument:
 
 
 def _problems(document: ReportDocument) -> Iterator[str]:
-    """What no type says: labels and runs given twice, lists that do not fit, a quality that is none."""
+    """Yield problems beyond types: repeated labels and runs, lists of unequal lengths, qualities out of range."""
     labels: set[str] = set()
     for index, configuration in enumerate(document.configurations):
         place = f"configurations[{index}]"
@@ -149,7 +149,7 @@ def _qualities(configuration: SetMember) -> Iterator[tuple[str, float | None]]:
 
 
 def join_documents(parts: Sequence[ReportDocument]) -> ReportDocument:
-    """All rows of all parts; a label that one of an earlier part has gets a number, as in 'base (2)'."""
+    """Return a document with the rows of all parts; a label of an earlier part gets a number, as in 'base (2)'."""
     labels = [list(dict.fromkeys(row.configuration for row in _rows(part))) for part in parts]
     distinct = iter(distinct_labels(label for part in labels for label in part))
     renamed = [{label: next(distinct) for label in part} for part in labels]

@@ -1,6 +1,6 @@
-"""Data frames: of any records, and of a document's configurations, runs, evaluations, findings; as CSV and Parquet.
+"""Data frames of records and of a document's configurations, runs, evaluations and findings; CSV and Parquet files.
 
-Who asks for frames imports this module, and pandas with it; nothing else does.
+This module imports pandas, so only code that makes frames imports it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ FINDING_COLUMNS = (CONFIGURATION, *columns_of(FindingRow))
 
 
 def make_frame(columns: Sequence[FrameColumn], rows: Iterable[Sequence[Any]]) -> pd.DataFrame:
-    """A frame of rows that have a value, or None, per column; dtypes are the columns', also without rows."""
+    """Return a frame of rows with a value or None per column; dtypes are the columns', also without rows."""
     cells = list(zip(*rows, strict=True)) or [()] * len(columns)
     return pd.DataFrame(
         {
@@ -44,55 +44,55 @@ def make_frame(columns: Sequence[FrameColumn], rows: Iterable[Sequence[Any]]) ->
 
 
 def record_frame(record: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> pd.DataFrame:
-    """A frame of records, which may have more fields than `record`, whose columns it has."""
+    """Return a frame of records with the columns of `record`; the records may have further fields."""
     columns = columns_of(record)
     return make_frame(columns, [[getattr(row, column.name) for column in columns] for row in rows])
 
 
 def frame_csv(frame: pd.DataFrame) -> str:
-    """A frame as CSV at full precision. Text that a spreadsheet would take for a formula gets an apostrophe first."""
+    """Return a frame as CSV at full precision; text that a spreadsheet would take for a formula is quoted (')."""
     texts = frame.select_dtypes(["string", "category"])
     safe = {str(name): texts[name].astype(object).map(inert, na_action="ignore") for name in texts}
     return frame.assign(**safe).to_csv(index=False, lineterminator="\n")
 
 
 def _encodable(value: Any) -> Any:
-    """Text with what is no Unicode, such as the bytes of a strange file name, escaped; all else as it is."""
+    """Return text with invalid Unicode escaped, such as bytes of a file name; any other value unchanged."""
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _dtype(column: FrameColumn) -> Any:
-    """Missing is pd.NA in Int64, boolean and string, NaN in float64 and category, NaT in a moment."""
+    """Return a column's dtype: missing is pd.NA in Int64, boolean, string, NaN in float64, category, NaT in times."""
     return pd.CategoricalDtype(list(column.values)) if column.dtype == "category" else column.dtype
 
 
 def sets_frame(document: ReportDocument) -> pd.DataFrame:
-    """One row per configuration, by SET_COLUMNS."""
+    """Return a frame with one row per configuration and the columns SET_COLUMNS."""
     return record_frame(SetRow, document.configurations)
 
 
 def runs_frame(document: ReportDocument) -> pd.DataFrame:
-    """One row per run, by RUN_COLUMNS; of each configuration the committed ones first."""
+    """Return a frame with one row per run and the columns RUN_COLUMNS; runs with a result come first."""
     return _labelled_frame(RUN_COLUMNS, ((row.configuration, row.runs) for row in document.configurations))
 
 
 def evaluations_frame(document: ReportDocument) -> pd.DataFrame:
-    """One row per evaluation, by EVALUATION_COLUMNS."""
+    """Return a frame with one row per evaluation and the columns EVALUATION_COLUMNS."""
     return make_frame(EVALUATION_COLUMNS, _evaluations(document))
 
 
 def measurements_frame(document: ReportDocument) -> pd.DataFrame:
-    """One row per process that measured something else than a run to a target."""
+    """Return a frame with one row per process that measured another quantity than a run to a target."""
     return record_frame(MeasurementRow, document.measurements)
 
 
 def detail_frames(document: ReportDocument) -> dict[str, pd.DataFrame]:
-    """Make the tables that kinds of measurement have of their own, by name: one row per process."""
+    """Return the frames of the tables of single kinds of measurement, by name: one row per process."""
     return {name: record_frame(DETAIL_TABLES[name].row, rows) for name, rows in detail_rows(document).items()}
 
 
 def document_csv(document: ReportDocument) -> str:
-    """Write the runs as CSV; where there are none the measurements, in the table of their own where all have one."""
+    """Return the runs as CSV; without runs the measurements, in the table of their kind where all have one."""
     if document.configurations or not document.measurements:
         return frame_csv(runs_frame(document))
     whole = (frame for frame in detail_frames(document).values() if len(frame) == len(document.measurements))
@@ -100,12 +100,12 @@ def document_csv(document: ReportDocument) -> str:
 
 
 def findings_frame(sets: Sequence[Result]) -> pd.DataFrame:
-    """One row per finding on a set or on one of its logs, worst first, by FINDING_COLUMNS."""
+    """Return a frame with one row per finding on a set or its logs, worst first, and the columns FINDING_COLUMNS."""
     return _labelled_frame(FINDING_COLUMNS, ((result.label, result.verdict.findings) for result in sets))
 
 
 def _labelled_frame(columns: Sequence[FrameColumn], parts: Iterable[tuple[str, Iterable[object]]]) -> pd.DataFrame:
-    """A frame of several configurations' rows, whose first column is the label of the configuration."""
+    """Return a frame of several configurations' rows, whose first column is the label of the configuration."""
     names = [column.name for column in columns[1:]]
     return make_frame(
         columns, ([label, *(getattr(row, name) for name in names)] for label, rows in parts for row in rows)
@@ -122,11 +122,10 @@ def _evaluations(document: ReportDocument) -> Iterator[tuple[Any, ...]]:
 
 
 def write_parquet(document: ReportDocument, folder: Path) -> tuple[Path, ...]:
-    """Write configurations.parquet, runs.parquet and evaluations.parquet into `folder`, made where it is missing, and
-    of what was measured alone measurements.parquet and the tables that its kinds have of their own.
+    """Write configurations.parquet, runs.parquet and evaluations.parquet into `folder`, which is created, and for
+    measurements measurements.parquet and the tables of their kinds.
 
-    One file per table, because their rows are of different things. Nobody named the files: a link in the place of one
-    gives way.
+    Each table has a file, since rows of tables differ in kind. A link with the name of a file is replaced.
     """
     frames = {
         "configurations": sets_frame(document),

@@ -1,4 +1,4 @@
-"""Measurements other than runs to a target, of whatever kind: one row per process that measured."""
+"""Rows of measurements other than runs to a target, of any kind: one per process."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from rules.tree.result_set import real_path
 
 
 def with_measured(document: ReportDocument, measured: Sequence[Result], sets: Sequence[Result]) -> ReportDocument:
-    """Add to the document of `sets` the rows of everything that was measured alone."""
+    """Return the document of `sets` with the rows of the measurements `measured` added."""
     taken = [row.configuration for row in document.configurations]
     labels = _labels_by_folder(measured, sets, taken)
     named = [(found, labels[real_path(found.folder)]) for found in measured]
@@ -31,7 +31,7 @@ def with_measured(document: ReportDocument, measured: Sequence[Result], sets: Se
 
 
 def _measurement_rows(measured: Result, label: str) -> Iterator[MeasurementRow]:
-    """The rows of one measurement, of the set called `label`."""
+    """Yield the rows of one measurement, with `label` as configuration."""
     about, measure = measured.asked, measured.measure
     for index, repetition in enumerate(measured.repetitions):
         yield MeasurementRow(
@@ -53,7 +53,7 @@ def _measurement_rows(measured: Result, label: str) -> Iterator[MeasurementRow]:
 
 
 def _detail_rows(measured: Result, label: str) -> Iterator[Row]:
-    """The rows of the table that the kind of a measurement has of its own."""
+    """Yield the rows of one measurement in the table of its kind; none where the kind has no table."""
     if measured.measured is None or (table := measured.measured.DETAILS) is None:
         return
     for index, process in enumerate(measured.repetitions):
@@ -73,7 +73,7 @@ def _detail_rows(measured: Result, label: str) -> Iterator[Row]:
 def _labels_by_folder(
     measured: Sequence[Result], sets: Sequence[Result], taken: Collection[str]
 ) -> Mapping[Path, str]:
-    """The label of each folder: that of the result set in it, or one that neither another has nor is `taken`."""
+    """Return the label of each folder: that of the result set in it, or a distinct one that is not `taken`."""
     known: dict[Path, str] = {}
     for result in sets:
         if result.place is not None:

@@ -1,4 +1,4 @@
-"""The page of all columns, reports/tables/README.md: `dlrmbench schema columns_page` prints it."""
+"""Page of all columns, reports/tables/README.md, which `dlrmbench schema columns_page` prints."""
 
 from collections.abc import Mapping, Sequence
 from inspect import cleandoc

@@ -1,4 +1,4 @@
-"""The rows that result sets make: one per configuration, per run or unfinished attempt, and per evaluation."""
+"""Rows of result sets: one per configuration, per run or unfinished attempt, and per evaluation."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ _OF_THE_FIRST_RUN = (
 
 
 def document_of(sets: Sequence[Result]) -> ReportDocument:
-    """Everything that the tables hold, per configuration."""
+    """Return the document of result sets: the rows of all tables, per configuration."""
     return ReportDocument(
         configurations=tuple(
             SetMember(**msgspec.structs.asdict(set_row(result)), runs=run_members(result)) for result in sets
@@ -34,7 +34,7 @@ def document_of(sets: Sequence[Result]) -> ReportDocument:
 
 
 def set_row(result: Result) -> SetRow:
-    """A configuration's score, interval, and geometric means of the factors over converged runs."""
+    """Return a configuration's row: its score, interval, and geometric means of the factors over converged runs."""
     first, interval, converged = result.first_run, result.interval, result.converged
     epochs, throughput = result.summary("epochs_to_converge"), result.summary("throughput_samples_per_s")
     members: dict[str, Any] = {
@@ -67,7 +67,7 @@ def set_row(result: Result) -> SetRow:
 
 
 def run_members(result: Result) -> tuple[RunMember, ...]:
-    """A configuration's runs, committed ones first, then the attempts that left no result."""
+    """Return the rows of a configuration's runs, committed ones first, then the attempts that left no result."""
     return (*(_run(result, run) for run in result.runs), *_unfinished(result))
 
 
@@ -80,7 +80,7 @@ def _run(result: Result, run: Run) -> RunMember:
         "counted": "dropped" if run.is_dropped else "yes" if result.score.olympic_mean_s is not None else "no score",
         "reason": log.abort_reason,
         "started_ms": None if log.started_ms is None else round(log.started_ms),
-        # A difference of stamps in ms: below a nanosecond there is only what subtracting floats leaves.
+        # A difference of time stamps in ms: digits below a nanosecond are rounding errors of floats.
         "overhead_s": None if log.overhead_s is None else round(log.overhead_s, 9),
         "num_evaluations": len(log.evaluations),
         "samples_to_converge_smoothed": smoothed_samples(log),
@@ -110,7 +110,7 @@ def _unfinished(result: Result) -> Iterator[RunMember]:
 
 
 def _measured(record: RunRecord | None) -> dict[str, Any]:
-    """What only the record of an attempt says."""
+    """Return the members of a run's row that come from the record of its attempt; empty without a record."""
     if record is None:
         return {}
     return {

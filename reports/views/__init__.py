@@ -1,1 +1,1 @@
-"""What commands print, as blocks: one builder for each thing that is shown, whatever the output."""
+"""Output of commands as blocks, for every output format."""

@@ -1,4 +1,4 @@
-"""Comparisons as blocks: the sentence first, then the factors, then what was different."""
+"""Comparisons as blocks: the sentence first, then the factors, then the settings that differ."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ _MAX_CHANGES, _MAX_UNLIKE = 12, 5
 
 
 def comparison_blocks(comparisons: Sequence[Comparison], *, is_brief: bool = False) -> tuple[Block, ...]:
-    """Every comparison, then how all of them were judged; if `is_brief`, where that is said."""
+    """Return blocks of every comparison, then the method of the verdicts; if `is_brief`, a pointer to the method."""
     blocks = [block for comparison in comparisons for block in _comparison(comparison)]
     line = method_line(comparisons)
     if line and is_brief:
@@ -28,7 +28,10 @@ def comparison_blocks(comparisons: Sequence[Comparison], *, is_brief: bool = Fal
 
 
 def _unlike_words(comparison: Comparison) -> str:
-    """'Unlike: processor (A, new: B), train.global_batch_size (512, new: 1024).' of two systems; else nothing."""
+    """Return the differences of two systems in a sentence; empty for one system.
+
+    An example is 'Two systems, unlike in processor (A, new: B), train.global_batch_size (512, new: 1024).'
+    """
     if not comparison.is_cross_system:
         return ""
     told = [each for each in comparison.changes if each.name == PROCESSOR or "." in each.name]  # SECTION.KEY

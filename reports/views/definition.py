@@ -1,4 +1,4 @@
-"""Benchmarks as blocks: the list of them, and one definition with what follows from it."""
+"""Benchmarks as blocks: the list of all, and one definition with derived values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,7 +8,8 @@ from reports.text.formatting import MISSING
 
 
 def list_blocks(records: Sequence[Mapping[str, Any]]) -> tuple[Block, ...]:
-    """One row per benchmark or workload, as `harness.config.describe` summarizes them; a line on older versions."""
+    """Return a row per benchmark or workload, as `harness.config.describe` summarizes them, and a line on older
+    versions."""
     columns = {
         "name": "name",
         "status": "status",
@@ -26,7 +27,7 @@ def list_blocks(records: Sequence[Mapping[str, Any]]) -> tuple[Block, ...]:
 
 
 def definition_blocks(content: Mapping[str, Any]) -> tuple[Block, ...]:
-    """A definition as `harness.config.describe` gives it: its texts, then a table per section."""
+    """Return the blocks of a definition that `harness.config.describe` made: its texts, then a table per section."""
     texts = [content["title"], content["description"], *content["notes"], f"sha256 {content['definition_sha256']}"]
     if content["rounds"]:
         texts.append(f"MLPerf Training rounds {', '.join(content['rounds'])}")

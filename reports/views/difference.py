@@ -1,4 +1,4 @@
-"""What two configurations have set differently, as blocks: by section, then how much is alike."""
+"""Differences of two configurations' settings as blocks: by section, then the number of identical ones."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -8,7 +8,7 @@ from reports.document.blocks import Block, Fact, Facts, Prose, Table, text_table
 
 
 def difference_blocks(difference: DifferenceDocument, *, with_identical: bool) -> tuple[Block, ...]:
-    """Both names, what differs, how much, and `with_identical` also what does not."""
+    """Return blocks with both names, the settings that differ and their number; `with_identical`, also equal ones."""
     summary = f"{len(difference.differing)} differ, {len(difference.identical)} identical"
     is_hidden = difference.identical and not with_identical
     return (
@@ -21,7 +21,7 @@ def difference_blocks(difference: DifferenceDocument, *, with_identical: bool) -
 
 
 def _tables(rows: Sequence[SettingRow]) -> Iterator[Table]:
-    """A table per section; a source that all values of a side share is in the heading."""
+    """Yield a table per section; a source that all values of a side share is in the heading."""
     for section, grouped in groupby(rows, key=lambda row: row.section):
         of_section = list(grouped)
         (head_a, a), (head_b, b) = (
@@ -32,7 +32,7 @@ def _tables(rows: Sequence[SettingRow]) -> Iterator[Table]:
 
 
 def _side(side: str, settings: Sequence[Setting | None]) -> tuple[str, list[str]]:
-    """A side's heading and its values."""
+    """Return a side's heading and its values."""
     sources = {setting.source for setting in settings if setting is not None}
     is_common = len(sources) == 1 and len(settings) > 1
     values = [
@@ -43,7 +43,7 @@ def _side(side: str, settings: Sequence[Setting | None]) -> tuple[str, list[str]
 
 
 def _untold(difference: DifferenceDocument) -> Iterator[Prose]:
-    """One sentence per side for what it says nothing of."""
+    """Yield one sentence per side that lists the sections without settings."""
     for side in ("a", "b"):
         sections = [untold.section for untold in difference.untold if untold.side == side]
         if sections:

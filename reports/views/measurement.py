@@ -1,4 +1,4 @@
-"""Measurements that are not scores, as blocks: throughput alone, a profile, a sweep's table."""
+"""Measurements that are not scores, as blocks: of any kind, profiles, and tables of sweeps."""
 
 import math
 import shlex
@@ -35,7 +35,7 @@ from rules.records.profile import ProfileRecord
 
 
 def measured_blocks(measured: Result, path: Path, page: Path | None = None) -> tuple[Block, ...]:
-    """Show what one measurement found, the file at `path` and its `page`, or how to make one where there is none."""
+    """Return the facts of one measurement, with its file `path` and its `page`, or the command that makes it."""
     lines = details_of(measured.kind).lines
     facts = _mean_facts(measured) if lines is None else list(lines(measured))
     title = f"{title_of(measured)}: {measured.kind}, measured; not a score"
@@ -55,7 +55,7 @@ def _noise(measured: Result) -> Smallest | None:
 
 
 def _smallest(measured: Result) -> str:
-    """What a comparison with such a measurement can show, in one short line."""
+    """Return the detectable difference of a comparison with a measurement like this, in one short line."""
     smallest = _noise(measured)
     if smallest is None:
         return f"not known: takes {MIN_RUNS} processes, has {len(measured.measured_values)}"
@@ -65,7 +65,7 @@ def _smallest(measured: Result) -> str:
 
 
 def measurement_document(measured: Result, path: Path) -> MeasurementDocument:
-    """As `measured_blocks`: where everything is, what every process measured, its mean and interval."""
+    """Return the document of a measurement: its files, the value of every process, their mean and interval."""
     measure, values = measured.measure, measured.measured_values
     smallest = _noise(measured)
     summary = log_summary(values, step=value_step(measured)) if measure.scale == "ratio" else None
@@ -97,13 +97,13 @@ def _finite(value: float | None) -> float | None:
 
 
 def _mean_facts(measured: Result) -> list[tuple[str, str]]:
-    """Show the mean of what is compared with its interval, and the means beside it."""
+    """Return the mean of the compared quantity with its interval, and the other means, as facts."""
     facts = [(column.name, show(measured).text) for column, show in measured_columns(measured.measure)]
     return [*facts, ("processes", str(len(measured.measured_values)))]
 
 
 def profile_blocks(record: ProfileRecord) -> tuple[Block, ...]:
-    """The whole profile: what was found, its tables, its conditions."""
+    """Return the blocks of a profile: its headline, tables and conditions."""
     return (
         Prose(text=f"{record.benchmark}: {headline(record)}"),
         phases_table(record),
@@ -116,7 +116,7 @@ def profile_blocks(record: ProfileRecord) -> tuple[Block, ...]:
 
 
 def sweep_blocks(sweep: SweepFacts) -> tuple[Block, ...]:
-    """One row per configuration, and what must be known beside the table."""
+    """Return the table of a sweep, one row per configuration, with notes, the best configuration and a fitted law."""
     closing = (Prose(text=sweep.closing),) if sweep.closing else ()
     law = (Prose(text=law_words(sweep.law)),) if sweep.law else ()
     words = checkpoint_words(

@@ -1,4 +1,4 @@
-"""A pair that was just completed: both sides, then what their difference is; as blocks, and as values."""
+"""A completed pair, as blocks and as a document: both sides, then their comparison."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,10 @@ from reports.views.score import finished_blocks, finished_document
 def pair_blocks(
     sets: Sequence[Result], measured: Sequence[Result], comparisons: Sequence[Comparison], page: Path
 ) -> tuple[Block, ...]:
-    """Show `sets` or what was `measured`, base and new, then new against base; `page` is that of both."""
+    """Return blocks of base and new (`sets`, or measurements in `measured`), then of new against base.
+
+    `page` is the page of both.
+    """
     sides = [
         *(block for result in sets for block in finished_blocks(result, *_places(result), page)),
         *(block for found in measured for block in measured_blocks(found, found.path, page)),
@@ -30,7 +33,7 @@ def pair_document(
     folder: Path,
     page: Path,
 ) -> PairDocument:
-    """As `pair_blocks`, with where everything is."""
+    """Return the document of a pair: base and new, their comparison, their folder and page."""
     return PairDocument(
         folder=str(folder),
         report=str(page),
@@ -41,6 +44,6 @@ def pair_document(
 
 
 def _places(result: Result) -> tuple[str, Path]:
-    """The system and the folder of a set of this harness."""
+    """Return the system's name and the folder of a set of this harness."""
     assert result.place is not None
     return result.system.name or "", result.place

@@ -1,4 +1,4 @@
-"""Published results: the table of facts, and where results would stand among them, for a terminal."""
+"""Published results as blocks: the table of facts, and the rank of results among them, for a terminal."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from rules.records.kept.published import PublishedTable
 
 
 def published_blocks(table: PublishedTable) -> tuple[Block, ...]:
-    """Return one row per result, and what must be said of them."""
+    """Return a table with one row per published result, and the notes that the guidelines ask for."""
     if not table.results:
         return (Prose(text="The table has no result."),)
     lead = (
@@ -26,14 +26,14 @@ def published_blocks(table: PublishedTable) -> tuple[Block, ...]:
 
 
 def among_blocks(placed: Sequence[ResultPlace]) -> tuple[Block, ...]:
-    """Return a sentence and a strip for each result, and what the messaging guidelines ask to be said."""
+    """Return a sentence and a text chart for each result, and the notes that the messaging guidelines ask for."""
     lines = [line for each in placed for line in (each.words, *_strips(each))]
     notes = footnotes([*(each.result.standing for each in placed), "published"])
     return (Bullets(items=tuple(map(registered, lines)), kind="list"), Prose(text=" ".join(notes), kind="note"))
 
 
 def _strips(each: ResultPlace) -> list[str]:
-    """Draw minutes, and accelerator-minutes."""
+    """Return text charts of a result among published ones, by minutes and by accelerator-minutes."""
     places = (("minutes", each.minutes), ("accelerator-minutes", each.accelerator_minutes))
     return [
         f"{name}: {draw_strip(place.value, place.others, '{:.3g}'.format)}"

@@ -1,4 +1,4 @@
-"""Reference systems, shipped or one's own bundles: what each is, and its sets."""
+"""Reference systems, from shipped bundles and one's own, as blocks: a description and the sets of each."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,8 +18,8 @@ from rules.errors import InputError
 def describe_systems(folder: Path | None = None) -> list[dict[str, Any]]:
     """Describe each known bundle, those in `folder` among them, by the records of its sets.
 
-    Each has its name, file, MLPerf's fields of the system, processor, and past sets; one that cannot be read has its
-    `problem` in place of them. Raises InputError where there is no such folder.
+    A description has name, file, MLPerf's fields of the system, processor, and past sets; an unreadable bundle's
+    has its `problem` instead. Raises InputError where there is no such folder.
     """
     if folder is not None and not folder.is_dir():
         raise InputError(f"{printable(folder)}: no such directory. Give one of bundles, or none for those shipped.")
@@ -34,7 +34,7 @@ def describe_systems(folder: Path | None = None) -> list[dict[str, Any]]:
         record = read_run_set(Path(sets[0].folder), []) if sets else None
         about = {"fields": record.system.fields, "processor": record.environment.get("processor")} if record else {}
         version = system.record.harness_version
-        # The folder that the archive is opened in is gone when anybody reads this.
+        # Names alone: the temporary folder in which the archive is opened is gone when anybody reads this.
         named = [replace(past, folder=Path(past.folder).name) for past in sets]
         found.append(
             {"name": system.record.name, "path": str(path), "harness_version": version, **about, "sets": named}
@@ -43,7 +43,7 @@ def describe_systems(folder: Path | None = None) -> list[dict[str, Any]]:
 
 
 def systems_blocks(systems: Sequence[dict[str, Any]]) -> tuple[Block, ...]:
-    """Return a heading, a sentence on the system and a table of sets for each."""
+    """Return a heading, a sentence on the system and a table of its sets for each reference system."""
     how = "'dlrmbench measure-system --bundle NAME' makes a bundle of this system"
     none = f"No reference system is here. {how}; {FOLDER_VARIABLE} names a folder of them."
     blocks: list[Block] = [] if systems else [Prose(text=none)]

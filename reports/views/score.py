@@ -1,4 +1,4 @@
-"""A score: the Olympic mean with its uncertainty, and the factors that it is made of; as blocks and rows."""
+"""Scores as blocks, rows and documents: the Olympic mean with its uncertainty, and the factors of the time."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from rules.checks.rule import SEVERITIES
 
 
 def score_blocks(records: Sequence[ScoreRecord]) -> tuple[Block, ...]:
-    """One table with a row per set; what no set has is left out."""
+    """Return one table with a row per set; facts that no set has are left out."""
     told = [(record, score_facts(record)) for record in records]
     used = [name for name in FACTS if name != EPOCHS and any(name in facts for _, facts in told)]
     title = ("result set", lambda row: Cell(text=_problem(row[0]), sub=row[0].path))
@@ -27,7 +27,8 @@ def score_blocks(records: Sequence[ScoreRecord]) -> tuple[Block, ...]:
 
 
 def finished_document(result: Result, system: str, folder: Path, page: Path) -> RunDocument:
-    """Describe what `finished_blocks` shows: where everything is, and what `describe_score` says."""
+    """Return the document of a set that was just completed: its score, folder, page, and comparisons with reference
+    systems."""
     score = shared_members(describe_score(result), ScoreRecord)
     beside = tuple(
         BesideRow(
@@ -44,7 +45,7 @@ def finished_document(result: Result, system: str, folder: Path, page: Path) -> 
 
 
 def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tuple[Block, ...]:
-    """The score of a set that was just completed in `folder`, with its verdict and where everything is."""
+    """Return the score of a set that was just completed in `folder`, with its verdict, folder and page."""
     record = describe_score(result)
     counts = ", ".join(plural(result.verdict.count(severity), severity) for severity in SEVERITIES[:2])
     shown = {name: fact.line for name, fact in score_facts(record).items()}
@@ -67,18 +68,18 @@ def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tu
 
 
 def standing_facts(result: Result) -> dict[str, str]:
-    """Return a line for each reference system that measured alike, and the strip of all; nothing without one."""
+    """Return a line for each reference system that measured alike, and a text chart of all; empty without one."""
     standings = find_standings(result)
     facts = {f"beside {standing.system}": standing.words for standing in standings}
     return facts | ({"strip": strip_text(standings)} if standings else {})
 
 
 def _problem(record: ScoreRecord) -> str:
-    """'dlrm_dcnv2, round 5.0'."""
+    """Return a score's benchmark and round: 'dlrm_dcnv2, round 5.0'."""
     return f"{record.benchmark or 'unknown benchmark'}{', round ' + record.round if record.round else ''}"
 
 
 def scores_csv(records: Sequence[ScoreRecord]) -> str:
-    """Write one row per set, every number in full: its members but the runs."""
+    """Return CSV with one row per set, numbers at full precision: all members of the score but the runs."""
     names = [column.name for column in columns_of(ScoreRecord)]
     return render_csv(names, ([getattr(record, name) for name in names] for record in records))

@@ -1,4 +1,4 @@
-"""This system as blocks: MLPerf's fields with their sources, and what disturbs measurements on it."""
+"""This system as blocks: MLPerf's fields with their sources, and checks for noise in measurements."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,12 +6,12 @@ from reports.document.blocks import Block, Cell, Heading, Part, Prose, text_tabl
 
 
 def system_blocks(fields: Mapping[str, str], provenance: Mapping[str, str]) -> tuple[Block, ...]:
-    """One row per field of a system description."""
+    """Return a table with one row per field of a system description."""
     return (text_table(("field", "value", "source"), [(key, fields[key], provenance[key]) for key in fields]),)
 
 
 def preflight_blocks(checks: Sequence[Mapping[str, str]]) -> tuple[Block, ...]:
-    """All checks of `harness.system.preflight`, then why each warning matters and what to do."""
+    """Return all checks of `harness.system.preflight`, then the reason and the remedy of each warning."""
     rows = [(Cell(text=check["status"], kind=check["status"]), check["name"], check["value"]) for check in checks]
     return (
         text_table(("status", "check", "value"), rows, id_="checks"),

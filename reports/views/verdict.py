@@ -1,4 +1,4 @@
-"""Verdicts as blocks: findings by rule, worst first, beside what the official checkers say; and a rule explained."""
+"""Verdicts as blocks: findings by rule, worst first, beside the official checkers' verdicts; and rules explained."""
 
 import re
 from collections import Counter
@@ -25,10 +25,10 @@ _ORDER: tuple[VerdictOutcome, ...] = ("invalid", "incomplete", "valid", "not jud
 
 
 def verdict_blocks(verdicts: Sequence[Verdict], *, max_places: int | None = None) -> tuple[Block, ...]:
-    """Worst verdict first, counts last; of a rule the first `max_places` different findings, None being all.
+    """Return verdicts, the worst first, and their counts last; of a rule `max_places` findings, None for all.
 
-    With `max_places`, also of a submission's or round's parts, and of what is not judged, only MAX_PARTS are listed,
-    the worst.
+    With `max_places`, also of the parts of a submission or round, and of results that are not judged, only MAX_PARTS
+    are listed, the worst.
     """
     ordered = _worst_first(verdicts)
     blocks: list[Block] = [_verdict(verdict, max_places) for verdict in ordered if verdict.outcomes]
@@ -38,7 +38,7 @@ def verdict_blocks(verdicts: Sequence[Verdict], *, max_places: int | None = None
 
 
 def verdicts_csv(verdicts: Sequence[Verdict]) -> str:
-    """One row per finding; a verdict without findings has one row of its own."""
+    """Return CSV with one row per finding; a verdict without findings has one row of its own."""
     rows: list[list[object]] = []
     for verdict in verdicts:
         head = [verdict.subject, verdict.level, verdict.outcome, verdict.benchmark, verdict.ruleset]
@@ -49,7 +49,7 @@ def verdicts_csv(verdicts: Sequence[Verdict]) -> str:
 
 
 def explain_rule(rule: Rule[Any]) -> tuple[Block, ...]:
-    """Everything about one rule."""
+    """Return a rule with its explanation, severity, source and remedy."""
     others = [severity for severity in SEVERITIES if severity != rule.severity]
     varies = any(re.search(rf"\b{severity}\b", rule.explanation) for severity in others)
     texts = (
@@ -65,7 +65,7 @@ def explain_rule(rule: Rule[Any]) -> tuple[Block, ...]:
 
 
 def rules_table(rules: Iterable[Rule[Any]]) -> tuple[Block, ...]:
-    """Rules, a row each."""
+    """Return a table of rules, a row each."""
     rows = [(rule.code, rule.severity, rule.title) for rule in rules]
     return (text_table(("code", "severity", "rule"), rows, id_="rules"),)
 
@@ -75,7 +75,7 @@ def _worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def _counts(verdicts: Iterable[Verdict]) -> str:
-    """'1 invalid, 3 valid'."""
+    """Return the counts of outcomes: '1 invalid, 3 valid'."""
     counts = Counter(verdict.outcome for verdict in verdicts)
     return ", ".join(f"{counts[name]} {name}" for name in _ORDER if counts[name])
 
@@ -110,7 +110,7 @@ def _verdict(verdict: Verdict, max_places: int | None) -> Part:
 
 
 def _other_benchmarks(verdicts: Sequence[Verdict], max_lines: int | None) -> Part:
-    """What no rule looked at: a line for each."""
+    """Return a line for each result that no rule was applied to."""
     words = {verdict.subject: f"{verdict.benchmark} is {verdict.ruleset_source}" for verdict in verdicts}
     if len(words) == 1:
         ((subject, text),) = words.items()
@@ -128,7 +128,7 @@ def _benchmarks(verdict: Verdict) -> str:
 
 
 def _parts(verdict: Verdict, max_parts: int | None) -> tuple[Block, ...]:
-    """The verdicts of the level below, a row each, worst first."""
+    """Return the verdicts of the level below, a row each, worst first."""
     parts = _worst_first(verdict.parts)
     below = "submission" if verdict.level == "round" else "set"
     if not parts:
@@ -156,7 +156,7 @@ def _all_places(places: Sequence[str]) -> str:
 
 
 def _first_and_last(places: Sequence[str]) -> str:
-    """One place, or how many, from the first to the last."""
+    """Join places: one alone, of more the first, the last and their number."""
     if len(places) == 1:
         return places[0]
     first, last = PurePath(places[0]), PurePath(places[-1])
@@ -171,7 +171,7 @@ def _count_rest(rest: Sequence[PlacedFinding]) -> str:
 
 
 def _place(finding: Finding, verdict: Verdict) -> str:
-    """The finding's place, a set's own folder left out."""
+    """Return a finding's file and line, without the folder of the set."""
     above = f"{verdict.subject}/"
     if finding.path == verdict.subject:
         name = PurePath(finding.path).name if verdict.level == "log" else f"the {verdict.level}"
@@ -184,7 +184,7 @@ def _place(finding: Finding, verdict: Verdict) -> str:
 
 
 def _opinions(verdict: Verdict) -> tuple[Block, ...]:
-    """Our verdicts beside the official checkers', and where they differ; nothing where those were not asked."""
+    """Return our verdicts beside the official checkers', and their differences; empty where those were not asked."""
     rows = compare_opinions(verdict)
     if not rows:
         return ()
