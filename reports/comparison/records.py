@@ -1,4 +1,4 @@
-"""What compare, diff and `run --beside` write as JSON and CSV, and rows of past sets, column by column."""
+"""Members of the documents of `compare`, `diff` and `versus` (JSON and CSV), and of past sets."""
 
 from dataclasses import replace
 from typing import Annotated, Literal
@@ -13,60 +13,59 @@ from rules.records.codec import Count
 from rules.records.rows import Amount, Number, Row, Share, Text, Whole, meaning
 
 Positive = Annotated[float, Meta(gt=0)] | None
-FactorName = Annotated[str, meaning("a factor of the time to train, or the kind of a measurement")]
+FactorName = Annotated[str, meaning("name of a factor of the time to train, or kind of a measurement")]
 Delta = Annotated[float, Meta(ge=-1, le=1)] | None
 RunsNeeded = Annotated[int, Meta(ge=5, le=2**63 - 1)] | None
 
 
 class FactorValues(Row, kw_only=True, frozen=True):
-    """One factor of new against base. Values are geometric means in `unit`; on a scale of differences they are means.
+    """One factor of new against base. Values are geometric means in `unit`; means where differences are compared.
 
-    `p_value`, `permutation_p` and `cliffs_delta` are shown and decide nothing. None is not known.
+    `p_value`, `permutation_p` and `cliffs_delta` are shown, but verdicts do not use them. None is not known.
     """
 
     name: FactorName = field(name="factor")
     unit: str
-    num_base: Annotated[Count, meaning("runs of base that are compared")]
-    num_new: Annotated[Count, meaning("runs of new that are compared")]
+    num_base: Annotated[Count, meaning("number of runs of base that are compared")]
+    num_new: Annotated[Count, meaning("number of runs of new that are compared")]
     base_value: Annotated[Positive, meaning("geometric mean of base, in the factor's unit")] = None
     new_value: Annotated[Positive, meaning("geometric mean of new, in the factor's unit")] = None
-    ratio: Annotated[Positive, meaning("new over base")] = None
+    ratio: Annotated[Positive, meaning("value of new over value of base")] = None
     difference: Annotated[
         float | None,
-        meaning("new minus base, of what is compared by differences; the intervals are then the difference's"),
+        meaning("value of new minus value of base, where differences are compared; intervals are then of it"),
     ] = None
-    p_value: Annotated[Share, meaning("Student's t")] = None
-    permutation_p: Share = None
+    p_value: Annotated[Share, meaning("two-sided p-value of no difference, by Student's t")] = None
+    permutation_p: Annotated[Share, meaning("two-sided p-value of no difference, by a permutation test")] = None
     cliffs_delta: Annotated[
-        Delta, meaning("share of pairs of runs in which new is larger, less the share in which it is smaller")
+        Delta, meaning("share of pairs of runs in which new is larger, minus the share in which it is smaller")
     ] = None
     verdict: Verdict = "inconclusive"
     runs_needed: Annotated[
         RunsNeeded,
-        meaning(
-            "runs per side that settle an inconclusive verdict with 80 % probability; missing where none is promised"
-        ),
+        meaning("runs per side that decide an inconclusive verdict with 80 % power; missing where no number does"),
     ] = None
     runs_needed_low: Annotated[
-        RunsNeeded, meaning("as runs_needed, by the smallest spread that the runs allow for")
+        RunsNeeded, meaning("as runs_needed, for the smallest spread that the runs allow for")
     ] = None
     runs_needed_high: Annotated[
-        RunsNeeded, meaning("as runs_needed, by the largest such spread; missing where that is more than 1,000 runs")
+        RunsNeeded, meaning("as runs_needed, for the largest spread that runs allow for; missing above 1,000 runs")
     ] = None
     smallest_shown: Annotated[
-        Amount, meaning("smallest true difference that 80 % of such comparisons show, as min_effect has it")
+        Amount, meaning("detectable difference (80 % power) of such a comparison, in the unit of min_effect")
     ] = None
     band: Annotated[
         Amount,
         meaning(
-            "how far drift may move the ratio between sets that were measured one after the other, as a fraction: a "
-            "difference must exceed it; missing where runs took turns, and of what does not drift"
+            "drift tolerance of the ratio between sets measured one after the other, as a fraction: a difference "
+            "must exceed it; missing where runs were made alternately, and for what does not drift"
         ),
     ] = None
     is_identical: Annotated[bool, meaning("whether the qualities of every pair agree bit for bit")] = False
-    reason: Annotated[Text, meaning("why there is no verdict, where more is wrong than a wide interval")] = None
+    reason: Annotated[Text, meaning("reason why there is no verdict, other than a wide interval")] = None
     time_ratio: Annotated[
-        Positive, meaning("the factor's effect on the time, above 1 is slower; their product is the time to train's")
+        Positive,
+        meaning("effect of the factor on the time to train, as a ratio above 1 where slower; factors multiply"),
     ] = None
 
 
@@ -75,16 +74,16 @@ class FactorComparison(FactorValues, kw_only=True, frozen=True):
 
     interval: Interval | None = None
     adjusted_interval: Interval | None = None
-    """The interval at Holm's level within the family; the verdict goes by it, and by the drift tolerance."""
+    """Interval at Holm's level within the family of tests; it decides the verdict, with the drift tolerance."""
 
     @property
     def shown_interval(self) -> Interval | None:
-        """The interval that readers see: the one that decides, else the one that nothing is decided by."""
+        """Interval that is shown: the adjusted one, which decides the verdict, else the unadjusted one."""
         return self.adjusted_interval or self.interval
 
     @property
     def time_interval(self) -> Interval | None:
-        """`shown_interval` as a factor on the time."""
+        """Interval that is shown, as a ratio of times."""
         shown = self.shown_interval
         if shown is None or self.name != "throughput":
             return shown
@@ -92,21 +91,31 @@ class FactorComparison(FactorValues, kw_only=True, frozen=True):
 
 
 class FactorRow(FactorValues, kw_only=True, frozen=True):
-    """A factor in JSON, CSV and frames, with its intervals by their ends."""
+    """A factor in JSON, CSV and frames, with the ends of its intervals."""
 
-    interval_low: Annotated[Number, meaning("of the ratio or difference, at the confidence asked for")] = None
-    interval_high: Annotated[Number, meaning("likewise")] = None
-    interval_confidence: Annotated[Share, meaning("that confidence")] = None
-    interval_method: Annotated[Text, meaning("how it and the adjusted one are made")] = None
-    adjusted_low: Annotated[
-        Number, meaning("at Holm's level within the family; the verdict goes by it, and by the drift tolerance")
+    interval_low: Annotated[
+        Number, meaning("lower end of the interval of the ratio or difference, at the confidence asked for")
     ] = None
-    adjusted_high: Annotated[Number, meaning("likewise")] = None
-    adjusted_confidence: Annotated[Share, meaning("that level's confidence")] = None
+    interval_high: Annotated[
+        Number, meaning("upper end of the interval of the ratio or difference, at the confidence asked for")
+    ] = None
+    interval_confidence: Annotated[Share, meaning("confidence of interval_low and interval_high")] = None
+    interval_method: Annotated[Text, meaning("method of the interval and of the adjusted interval")] = None
+    adjusted_low: Annotated[
+        Number,
+        meaning(
+            "lower end of the interval at Holm's level within the family of tests, which decides the verdict "
+            "together with the drift tolerance"
+        ),
+    ] = None
+    adjusted_high: Annotated[
+        Number, meaning("upper end of the interval at Holm's level within the family of tests")
+    ] = None
+    adjusted_confidence: Annotated[Share, meaning("confidence of adjusted_low and adjusted_high")] = None
 
 
 class Change(Row, kw_only=True, frozen=True):
-    """A setting or a piece of software that differs; null is not said by that side."""
+    """A setting or a piece of software that differs; null for a side that lacks it."""
 
     name: str
     base: Text
@@ -114,51 +123,58 @@ class Change(Row, kw_only=True, frozen=True):
 
 
 class ComparedSides(Row, kw_only=True, frozen=True):
-    """New against base, as a whole. `refusal` says why they may not be compared; there are no factors then.
+    """New against base, as a whole. `refusal` is the reason why they may not be compared; there are no factors then.
 
-    `status` is base's; `num_shared_seeds` counts runs that have a partner.
+    `status` is that of base; `num_shared_seeds` counts runs with a partner of equal seed.
     """
 
     base: str
     new: str
-    refusal: Annotated[Text, meaning("why the two may not be compared; there are no factors then")]
+    refusal: Annotated[Text, meaning("reason why the sides may not be compared; there are no factors then")]
     status: Literal["own", "official", "unknown"]
     min_effect: Annotated[
         float,
         Meta(ge=0),
-        meaning("smallest effect of interest, as a fraction; in the factor's unit where that has no ratio"),
+        meaning(
+            "smallest effect of interest (equivalence margin), as a fraction; in the factor's unit where differences "
+            "are compared"
+        ),
     ]
     confidence: Annotated[float, Meta(gt=0, lt=1)]
     is_cross_system: bool
     is_paired: Annotated[bool, meaning("whether runs of equal seeds were compared two by two")] = False
     num_shared_seeds: Count = 0
     is_interleaved: Annotated[
-        bool, meaning("whether the sides' runs took turns, so that drift of the system meets both alike")
+        bool, meaning("whether the sides' runs were made alternately, so that drift affects both alike")
     ] = False
     is_one_after_the_other: Annotated[
         bool,
         meaning(
-            "whether they did not, and what is compared drifts: differences within the drift tolerance may be drift"
+            "whether the sides were measured one after the other and the quantity drifts: differences within the "
+            "drift tolerance may be drift"
         ),
     ] = False
     band_sets: Annotated[
         tuple[str, ...],
-        meaning("repeated sets that show how far the system drifts; none: 20 % is assumed, or runs took turns"),
+        meaning(
+            "repeated sets that show how far the system drifts; without any, 20 % is assumed, or runs were made "
+            "alternately"
+        ),
     ] = ()
-    num_base: Annotated[Count, meaning("all runs of base")] = field(name="num_base_runs")
-    num_new: Annotated[Count, meaning("all runs of new")] = field(name="num_new_runs")
+    num_base: Annotated[Count, meaning("number of all runs of base")] = field(name="num_base_runs")
+    num_new: Annotated[Count, meaning("number of all runs of new")] = field(name="num_new_runs")
     num_base_converged: Count
     num_new_converged: Count
     converged_p: Annotated[
-        Share, meaning("Fisher's exact test of the shares of runs that reached the target; null where all did")
+        Share, meaning("p-value of Fisher's exact test of the shares of converged runs; null where all converged")
     ] = None
     olympic_ratio: Positive = None
     score_ratio: Positive = None
     verdict: Annotated[
         Verdict,
         meaning(
-            "of the time to train, or of what else was measured, unless significantly fewer runs reach the target on "
-            "one side"
+            "verdict on the time to train, or on another measured quantity; where significantly fewer runs of one "
+            "side reach the target, that decides"
         ),
     ] = field(default="inconclusive", name="overall_verdict")
     changes: tuple[Change, ...] = ()
@@ -167,37 +183,38 @@ class ComparedSides(Row, kw_only=True, frozen=True):
     is_regression: Annotated[
         bool,
         meaning(
-            "slower as a whole, or inconclusive as a whole with a slower factor while neither convergence nor "
-            "throughput is faster"
+            "whether new is slower as a whole, or inconclusive as a whole with a slower factor while neither "
+            "convergence nor throughput is faster"
         ),
     ] = False
     measure_better: Annotated[
-        Text, meaning("the command that would measure the two in turns; missing where they are, or none does")
+        Text, meaning("command that measures the sides alternately; missing where they were, or no command does")
     ] = None
 
 
 class Comparison(ComparedSides, kw_only=True, frozen=True):
-    """New against base, with the factors of the difference; none where it is refused."""
+    """New against base, with the factors of the difference; none where the comparison is refused."""
 
     factors: tuple[FactorComparison, ...] = ()
     band_words: str = ""
-    """How the drift tolerance is known, and of when the sets are that show it; empty where runs took turns."""
+    """Source of the drift tolerance, and time of the sets that show it; empty where runs were made alternately."""
     drift: str = ""
-    """How far drift may have moved the whole, and how that is known; empty where it has not."""
+    """Drift tolerance of the whole with its source, in words; empty where there is none."""
     disturbed_sides: tuple[Literal["base", "new"], ...] = ()
-    """The sides that something disturbed while they were measured, as their records say."""
+    """Sides that were measured on a noisy machine, by their records."""
     is_regression_excluded: bool = False
-    """Whether the whole is certainly not slower, or worse, by the smallest effect or more."""
+    """Whether the whole is shown not to be slower, or worse, by the smallest effect or more (non-inferiority)."""
     pairs_to_tell: tuple[int | None, ...] = ()
-    """Where that is not shown, how many pairs in turns should tell; None where more than 1,000 are needed. Of a time
-    that drifts the second is that of the throughput, which is enough where equal seeds converge alike."""
+    """Numbers of alternate pairs that should exclude a regression, where it is not excluded; None where more than
+    1,000 are needed. Where the time drifts, the second number is for the throughput, which is enough where equal
+    seeds converge alike."""
 
     def factor(self, name: str) -> FactorComparison | None:
         return next((factor for factor in self.factors if factor.name == name), None)
 
     @property
     def whole(self) -> FactorComparison | None:
-        """The factor that is explained by the others: time to train, or the throughput where only that is known."""
+        """Factor that is the product of the others: the time to train, or the one measured quantity."""
         return self.factors[0] if self.factors else None
 
 
@@ -209,7 +226,7 @@ class ComparisonMember(ComparedSides, kw_only=True, frozen=True):
 
 
 class ComparisonDocument(Row, kw_only=True, frozen=True):
-    """What `compare --format json` prints: every comparison. An infinite ratio does not occur; null is not known."""
+    """Document that `compare --format json` prints: every comparison. Ratios are finite; null is not known."""
 
     schema_version: Literal[2] = 2
     comparisons: tuple[ComparisonMember, ...]
@@ -220,14 +237,14 @@ SettingSection = Literal["configuration", "software", "system", "logged", "rules
 
 
 class Setting(Row, kw_only=True, frozen=True):
-    """One value as text, and where it comes from."""
+    """Value of a setting as text, and its source."""
 
     value: str
     source: str
 
 
 class SettingRow(Row, kw_only=True, frozen=True):
-    """One name on both sides; null where a side does not say it."""
+    """One setting on both sides; null for a side that lacks it."""
 
     section: SettingSection
     name: str
@@ -240,14 +257,14 @@ class SettingRow(Row, kw_only=True, frozen=True):
 
 
 class UnknownSection(Row, kw_only=True, frozen=True):
-    """A section that a side says nothing of, and that is therefore not compared."""
+    """A section of settings that a side lacks, and that is therefore not compared."""
 
     side: Side
     section: SettingSection
 
 
 class DifferenceDocument(Row, kw_only=True, frozen=True):
-    """What `diff --format json` prints: what two configurations have set or found differently."""
+    """Document that `diff --format json` prints: settings, software and system of two configurations, compared."""
 
     schema_version: Literal[1] = 1
     a: str
@@ -258,16 +275,16 @@ class DifferenceDocument(Row, kw_only=True, frozen=True):
 
 
 class PastSet(Row, kw_only=True, frozen=True):
-    """One run set. Null is not known; `problem` says what is wrong with a broken one, or why there is no score."""
+    """One past run set. Null is not known; `problem` is what is wrong with a broken set, or why it has no score."""
 
     folder: str
     kind: Annotated[str, meaning("training, broken, or the kind of measurement, such as throughput")]
     created_utc: Text = None
     benchmark: Text = None
-    name: Annotated[Text, meaning("what --name gave instead of the digest")] = None
-    config_digest: Annotated[Text, meaning("of all resolved values, as in the folder's name")] = None
+    name: Annotated[Text, meaning("name that --name gave in place of the digest")] = None
+    config_digest: Annotated[Text, meaning("digest of all resolved values, as in the folder's name")] = None
     system: Text = None
-    outcome: Annotated[VerdictOutcome | None, meaning("the verdict; missing where nothing is judged")] = None
+    outcome: Annotated[VerdictOutcome | None, meaning("verdict of the rules; missing where nothing is judged")] = None
     num_runs: Whole = None
     num_done: Whole = None
     num_converged: Whole = None
@@ -275,26 +292,29 @@ class PastSet(Row, kw_only=True, frozen=True):
     throughput_samples_per_s: Annotated[
         Positive, meaning("geometric mean over runs that converged, or over the processes of a measurement")
     ] = None
-    quantity: Annotated[Text, meaning("what a measurement's kind compares; missing for training")] = None
-    unit: Annotated[Text, meaning("of `mean`")] = None
-    mean: Annotated[Number, meaning("over the processes of a measurement; geometric where ratios are compared")] = (
-        None
-    )
+    quantity: Annotated[Text, meaning("quantity that a measurement compares; missing for training")] = None
+    unit: Annotated[Text, meaning("unit of `mean`")] = None
+    mean: Annotated[
+        Number, meaning("mean over the processes of a measurement; geometric where ratios are compared")
+    ] = None
     harness_version: Text = None
     commit: Annotated[
-        Text, meaning("first 12 characters; a + says that files were changed; of several, how many runs each made")
+        Text,
+        meaning("commit, first 12 characters, with + where files changed; of several, with their numbers of runs"),
     ] = None
     code: Annotated[Text, meaning("first 12 characters of the digest of the code that began the set")] = None
     problem: Text = None
 
 
 class PairDocument(Row, kw_only=True, frozen=True):
-    """What `run --beside --format json` prints of two sides: each by itself, and new against base."""
+    """Document that `versus --format json` prints: base and new, each by itself, and new against base."""
 
     schema_version: Literal[2] = 2
     kind: Literal["pair"] = "pair"
     folder: str
-    report: Annotated[str, meaning("the page of both")]
+    report: Annotated[str, meaning("file of the page of both sides")]
     scores: Annotated[tuple[RunDocument, ...], meaning("base and new, where they are sets of runs")]
-    measurements: Annotated[tuple[MeasurementDocument, ...], meaning("base and new, of another kind of measurement")]
+    measurements: Annotated[
+        tuple[MeasurementDocument, ...], meaning("base and new, where they are another kind of measurement")
+    ]
     comparisons: tuple[ComparisonMember, ...]

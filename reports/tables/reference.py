@@ -9,12 +9,12 @@ from reports.tables.records import DETAIL_TABLES, MeasurementRow
 
 FRAMES: Mapping[str, tuple[str, Sequence[FrameColumn]]] = {
     "sets": ("One row per result set, with its verdict, its score and the means of its runs.", SET_COLUMNS),
-    "runs": ("One row per run, and per attempt that left no result (`counted` is no).", RUN_COLUMNS),
+    "runs": ('One row per run, and per attempt that left no result (`counted` is "no").', RUN_COLUMNS),
     "evaluations": ("One row per evaluation of a run.", EVALUATION_COLUMNS),
     "findings": ("One row per broken rule at one place, worst first in each set.", FINDING_COLUMNS),
     "measurements": (
-        "One row per process that measured something else than a run to the target. `value` in `unit` is what its "
-        "kind compares.",
+        "One row per process of a measurement other than a run to the target. `value`, in `unit`, is the quantity "
+        "that the kind of measurement compares.",
         columns_of(MeasurementRow),
     ),
     **{name: (cleandoc(table.row.__doc__ or ""), columns_of(table.row)) for name, table in DETAIL_TABLES.items()},

@@ -1,6 +1,6 @@
-"""What `score` and `run` write as JSON, member by member; `reports.views` makes and shows it.
+"""Members of the documents of `score` and `run` (JSON); `reports.views` makes and shows them.
 
-A set is a row of `report --format json` with what only a score says after it; its runs are rows of that document.
+A set is a row of `report --format json`, followed by members of a score alone; its runs are rows of that document.
 """
 
 from typing import Annotated, Literal
@@ -14,24 +14,27 @@ from rules.records.rows import Amount, Joules, Number, Row, Seconds, Share, Smoo
 class ScoreRecord(SetRow, kw_only=True, frozen=True):
     """One set's score in SI units; null is not known or does not exist."""
 
-    path: Annotated[str, meaning("the directory of the logs")]
+    path: Annotated[str, meaning("directory of the logs")]
     verification: Annotated[
         Text, meaning("whether the benchmark is MLPerf's, and whether the result is verified")
     ] = None
     grown_to: Annotated[
-        Amount, meaning("half width of the interval at which a set of --until ends, as a fraction")
+        Amount, meaning("half width of the interval at which a set with --until ends, as a fraction")
     ] = None
     grown_after: Annotated[
-        Whole, meaning("runs after which it was that narrow; null where it was not, or not asked")
+        Whole, meaning("number of runs after which the interval was as narrow as grown_to; null where it was not")
     ] = None
-    no_interval_reason: Annotated[Text, meaning("why a score has no interval")] = None
-    samples_to_converge: Annotated[SmoothedSamples, meaning("geometric mean over the runs that converged")] = None
+    no_interval_reason: Annotated[Text, meaning("reason why a score has no interval")] = None
+    samples_to_converge: Annotated[
+        SmoothedSamples, meaning("geometric mean of samples to converge over the runs that converged")
+    ] = None
     samples_cv: Annotated[Amount, meaning("coefficient of variation of samples_to_converge")] = None
     samples_step: Annotated[
         Amount, meaning("samples between two evaluations, as a fraction of samples_to_converge")
     ] = None
     samples_to_converge_smoothed: Annotated[
-        SmoothedSamples, meaning("where a line through the last evaluations meets the target; not scored")
+        SmoothedSamples,
+        meaning("samples to converge, interpolated by a line through the last evaluations; not scored"),
     ] = None
     smoothed_cv: Annotated[Amount, meaning("coefficient of variation of samples_to_converge_smoothed")] = None
     speed_cv: Annotated[
@@ -40,54 +43,58 @@ class ScoreRecord(SetRow, kw_only=True, frozen=True):
     outlier: Annotated[Text, meaning("runs that were far slower or faster than all others, null where none was")] = (
         None
     )
-    overhead_s: Annotated[Seconds, meaning("geometric mean over the runs that converged")] = None
+    overhead_s: Annotated[Seconds, meaning("geometric mean of overhead over the runs that converged")] = None
     overhead_cv: Annotated[Amount, meaning("coefficient of variation of overhead_s")] = None
-    overhead_ratio: Annotated[Amount, meaning("time to train over training time, geometric mean")] = None
+    overhead_ratio: Annotated[Amount, meaning("geometric mean of time to train over training time")] = None
     overhead_ratio_cv: Annotated[Amount, meaning("coefficient of variation of overhead_ratio")] = None
     open_final_quality: Annotated[
         Number, meaning("geometric mean of the final quality, which an Open result must report; null in Closed")
     ] = None
-    rcp_reason: Annotated[Text, meaning("what the test against reference convergence points found")] = None
+    rcp_reason: Annotated[Text, meaning("finding of the test against reference convergence points")] = None
     energy_j: Annotated[
-        Joules, meaning("measured: mean of the runs that converged; null unless all of them have it")
+        Joules, meaning("mean measured energy of the runs that converged; null unless all of them have it")
     ] = None
-    energy_per_sample_j: Annotated[Joules, meaning("likewise, over the samples that they took")] = None
-    energy_source: Annotated[Text, meaning("what measured it")] = None
-    price_per_hour: Annotated[Amount, meaning("of the system, in any currency, as it was given")] = None
-    cost_to_train: Annotated[Amount, meaning("Olympic mean at that price")] = None
+    energy_per_sample_j: Annotated[
+        Joules, meaning("mean measured energy over mean samples of the runs that converged")
+    ] = None
+    energy_source: Annotated[Text, meaning("counter or command that measured the energy")] = None
+    price_per_hour: Annotated[Amount, meaning("price of the system per hour, as given, in any currency")] = None
+    cost_to_train: Annotated[Amount, meaning("cost of the Olympic mean time at price_per_hour")] = None
     runs: tuple[RunRow, ...]
 
 
 class ScoreDocument(Row, kw_only=True, frozen=True):
-    """What `score --format json` prints: every set that was scored."""
+    """Document that `score --format json` prints: every set that was scored."""
 
     schema_version: Literal[2] = 2
     scores: tuple[ScoreRecord, ...]
 
 
 class BesideRow(Row, kw_only=True, frozen=True):
-    """A set held against a reference system that measured alike."""
+    """Comparison of a set with a reference system that measured the same configuration."""
 
     system: str
     machine: Annotated[str, meaning("processor or accelerator, cores and threads of the system")]
     told: Literal["faster", "slower", "about as fast", "not told"]
-    ratio: Annotated[Amount, meaning("samples/s here over there; null unless faster or slower beyond the tolerance")]
-    tolerance: Annotated[float, meaning("what drift may make between machines and hours, as a fraction")]
-    notes: Annotated[tuple[str, ...], meaning("what differs besides")]
+    ratio: Annotated[Amount, meaning("samples/s of the set over samples/s of the system; null within the tolerance")]
+    tolerance: Annotated[float, meaning("drift tolerance between machines and hours, as a fraction")]
+    notes: Annotated[tuple[str, ...], meaning("further differences")]
 
 
 class RunDocument(ScoreRecord, kw_only=True, frozen=True):
-    """What `run --format json` prints of a set that it has completed: where it is, and its score."""
+    """Document that `run --format json` prints for a completed set: its folder and its score."""
 
     schema_version: Literal[2] = 2
     kind: Literal["training"] = "training"
     folder: str
-    report: Annotated[str, meaning("the page")]
-    beside: Annotated[tuple[BesideRow, ...], meaning("each known reference system that measured alike")] = ()
+    report: Annotated[str, meaning("file of the page")]
+    beside: Annotated[
+        tuple[BesideRow, ...], meaning("comparison with each known reference system that measured the same")
+    ] = ()
 
 
 class MeasurementDocument(Row, kw_only=True, frozen=True):
-    """What a verb prints of a measurement with `--format json`: where it is, and what every process found.
+    """Document that a verb prints for a measurement with `--format json`: its files, and the value of every process.
 
     The mean is geometric where ratios are compared.
     """
@@ -98,7 +105,7 @@ class MeasurementDocument(Row, kw_only=True, frozen=True):
     file: str
     benchmark: Text
     system: Text
-    options: Annotated[dict[str, int], meaning("what was asked, such as num_steps")]
+    options: Annotated[dict[str, int], meaning("options of the measurement, such as num_steps")]
     quantity: str
     unit: str
     values: Annotated[tuple[float, ...], Meta(min_length=1)]
@@ -109,13 +116,23 @@ class MeasurementDocument(Row, kw_only=True, frozen=True):
     smallest_apart: Annotated[
         Amount,
         meaning(
-            "smallest true difference found in 80 % of cases in a later measurement, as a fraction, or in the unit "
-            "where differences are compared; null for too few processes, or where none would be found"
+            "detectable difference (80 % power) to a later measurement, as a fraction, or in the unit where "
+            "differences are compared; null for too few processes, or where none would be found"
         ),
     ]
     smallest_in_turns: Annotated[
-        Amount, meaning("likewise, where the processes of both take turns with shared seeds, if this hour is usual")
+        Amount,
+        meaning(
+            "detectable difference (80 % power) of two measurements whose processes ran alternately with shared "
+            "seeds, if this hour is usual"
+        ),
     ]
-    smallest_in_turns_low: Annotated[Amount, meaning("between this and the next it lies in 95 % of sets")] = None
-    smallest_in_turns_high: Annotated[Amount, meaning("by how badly so few processes know their spread")] = None
-    energy_j: Annotated[Joules, meaning("measured: mean of the processes; null unless all of them have it")] = None
+    smallest_in_turns_low: Annotated[
+        Amount, meaning("lower end of smallest_in_turns in 95 % of sets, since few processes know their spread badly")
+    ] = None
+    smallest_in_turns_high: Annotated[
+        Amount, meaning("upper end of smallest_in_turns in 95 % of sets, since few processes know their spread badly")
+    ] = None
+    energy_j: Annotated[Joules, meaning("mean measured energy of the processes; null unless all of them have it")] = (
+        None
+    )
