@@ -249,7 +249,7 @@ class Command:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FindingRow:
+class FindingEntry:
     """Finding of a rule at one place, or at several places alike; empty texts are left out."""
 
     where: str
@@ -277,7 +277,7 @@ class FindingGroup:
     icon: str
     citation: str
     times: str
-    rows: tuple[FindingRow, ...]
+    rows: tuple[FindingEntry, ...]
     more: str = ""
     is_open: bool = True
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from reports.document.blocks import FindingGroup, FindingRow
+from reports.document.blocks import FindingEntry, FindingGroup
 from reports.text.formatting import names, plural
 from reports.text.formatting import printable as short
 from rules.checks.rule import SEVERITIES, Finding, Severity
@@ -97,9 +97,9 @@ def _row(
     same: Sequence[PlacedFinding],
     name_places: Callable[[Sequence[str]], str],
     name_labels: Callable[[Sequence[str]], str] | None,
-) -> FindingRow:
+) -> FindingEntry:
     finding = same[0].finding
-    return FindingRow(
+    return FindingEntry(
         where=name_places(list(dict.fromkeys(entry.where for entry in same))),
         what=printable(finding.message),
         found=printable(finding.found or ""),

@@ -13,9 +13,9 @@ from reports.document.blocks import (
     Command,
     Fact,
     Facts,
+    FindingEntry,
     FindingGroup,
     FindingList,
-    FindingRow,
     Fold,
     Heading,
     Part,
@@ -34,7 +34,7 @@ from reports.text.formatting import MISSING
 EVIL = "\x1b[2J\u202e|<b>`*_"
 GROUP = FindingGroup(
     id="g", code="HP101", title="as allowed", severity="error", icon="x", citation="rules.adoc", times="2×",
-    rows=(FindingRow(where="a.txt:3", what="differs", found="1", expected="2", remedy="run again"),), more="7 more",
+    rows=(FindingEntry(where="a.txt:3", what="differs", found="1", expected="2", remedy="run again"),), more="7 more",
 )  # fmt: skip
 
 
