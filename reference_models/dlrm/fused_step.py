@@ -16,13 +16,13 @@ from reference_models.fused.matmul import Matmuls
 from reference_models.fused.merged_embedding import LookupPlan, MergedEmbedding, join_accumulators, split_tables
 
 UpdateTables = Callable[[torch.Tensor, LookupPlan, torch.Tensor], None]
-"""What a step does with the rows of its lookups, what depends on its size, and the gradient of the bags' sums."""
+"""Function that updates the tables, of the rows looked up, the batch size's LookupPlan and the bags' gradient."""
 
 
 class FusedDLRM(DLRM):
-    """DLRM with its weights and optimizer state where hand-written passes are fast, and these passes.
+    """DLRM whose weights and optimizer state are laid out for its hand-written passes, with these passes.
 
-    To everybody else it is the plain module: names, values and autograd's forward pass are the same.
+    All other code sees the plain module: names, values and autograd's forward pass are the same.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class FusedDLRM(DLRM):
         matmuls: Matmuls | None = None,
         row_type: torch.dtype | None = None,
     ) -> None:
-        """Move what `optimizers`, of embeddings and of dense weights, update; they keep seeing it.
+        """Lay out the parameters of `optimizers` (embeddings', dense weights') for the passes, seen as views.
 
-        `matmuls` says how products, and what is around them, are computed; by default in the weights' type and by
-        torch's operators. `row_type` is that of larger tables, which a small copy is to be computed like.
+        `matmuls` says how products, and the work around them, are computed; by default in the weights' type and by
+        torch's operators. `row_type` is the integer type of rows, for a small copy computed as larger tables are.
         """
         self.matmuls = Matmuls() if matmuls is None else matmuls
         self.optimizers = optimizers
@@ -74,17 +74,17 @@ class FusedDLRM(DLRM):
         self.top = fuse_mlp(self.top_mlp, dense, self.matmuls, pads_input=self.middle.pads_output)
 
     def _fuse_interaction(self, like: torch.Tensor, optimizer: torch.optim.Optimizer) -> FusedInteraction:
-        """Make the passes of what `_build_interaction` built; `like` has the features' type."""
+        """Make the passes of the module that `_build_interaction` built; `like` has the features' type."""
         return fuse_interaction(self.interaction, 1 + len(self.num_embeddings), like, optimizer, self.matmuls)
 
     def use(self, matmuls: Matmuls) -> None:
-        """Compute products this way from the next step on; the type stays that of `fuse`."""
+        """Compute products as `matmuls` says from the next step on; the operands' type stays that of `fuse`."""
         self.matmuls = matmuls
         self._passes.clear()
 
     @torch.no_grad()
     def train_step(self, batch: Batch) -> torch.Tensor:
-        """Train on one batch at the learning rate that the optimizers hold; returns its loss."""
+        """Train on one batch at the optimizers' learning rates; return its loss."""
         self.num_steps += 1
         sparse_rates, dense_rates = map(self.rates, self.optimizers)
         embedding = self.embedding
@@ -99,7 +99,7 @@ class FusedDLRM(DLRM):
 
     @torch.no_grad()
     def train_on_tensors(self, batch: Batch, rates: torch.Tensor) -> torch.Tensor:
-        """Train on one batch at the learning rates [2] of embeddings and dense weights; returns its loss.
+        """Train on one batch at the learning rates [2] of embeddings and dense weights; return its loss.
 
         Shapes do not depend on the ids and no value is waited for, so that CUDA can capture it, once `prepare` has
         seen the batch size. Steps are not counted.
@@ -120,21 +120,21 @@ class FusedDLRM(DLRM):
 
     @torch.no_grad()
     def prepare(self, num_samples: int) -> None:
-        """Make what depends on the size of a training batch alone."""
+        """Make the buffers of the passes for a training batch size, before its first step."""
         self._over(num_samples, trains=True)
 
     @torch.no_grad()
     def logits(self, batch: Batch) -> torch.Tensor:
-        """Compute logits [B] without gradients; they live until the next call."""
+        """Return logits [B], without gradients; they live until the next call."""
         return self._over(len(batch.labels), trains=False).forward(batch)
 
     def rates(self, optimizer: torch.optim.Optimizer) -> tuple[float, float]:
-        """Return the learning rate, after Adagrad's own decay, and epsilon of the step that is being made."""
+        """Return the learning rate, after Adagrad's own decay, and epsilon of the current step."""
         group = optimizer.param_groups[0]
         return group["lr"] / (1 + (self.num_steps - 1) * group.get("lr_decay", 0.0)), group.get("eps", 0.0)
 
     def count_steps(self) -> None:
-        """Let the optimizers' state say how many steps were made."""
+        """Write the number of steps made into the optimizers' state."""
         for optimizer in self.optimizers:
             for state in optimizer.state.values():
                 if "step" in state:
@@ -148,7 +148,7 @@ class FusedDLRM(DLRM):
 
 
 class FusedPass:
-    """Everything whose size is the batch's."""
+    """Passes and buffers of one batch size."""
 
     def __init__(self, model: FusedDLRM, num_samples: int, *, trains: bool) -> None:
         self._model, self._num_samples = model, num_samples
@@ -183,7 +183,7 @@ class FusedPass:
         model = self._model
 
         def applying(phase: DLRMPhase) -> Apply:
-            """Leave `phase` for each update of a backward pass and come back to it."""
+            """Enter `phase`; return a function that updates a weight in the optimizer's phase."""
             model.enter(phase)
 
             def apply(parameter: DenseParameter, gradient: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Which kernel computes which matrix product of a training step, as it was measured on a CPU. Torch-free.
+"""Kernels chosen for the matrix products of a training step, by measurements on a CPU. Torch-free.
 
 A choice is made once, by timing (`reference_models.fused.timing`), and is part of a run's configuration from then on:
 with the same choice a run repeats bit for bit. Products that a choice does not list are torch.mm's.
@@ -19,28 +19,28 @@ Precision = Literal["fp32", "bf16"]
 """Precision of the operands."""
 Form = Literal["mm", "mm_transposed", "mm_copied", "onednn", "onednn_transposed", "openblas"]
 """`mm`: torch.mm and its relatives (MKL in fp32, oneDNN in bf16). `onednn`: oneDNN's linear operator, which fuses
-what follows. `openblas`: the OpenBLAS that numpy brings, called by compiled passes. `_transposed`: for the transposed
-result, which is copied. `_copied`: of an operand copied into rows."""
+bias and ReLU. `openblas`: the OpenBLAS that numpy brings, called by compiled passes. `_transposed`: the transposed
+result is computed, then copied. `_copied`: an operand is copied into rows first."""
 DEFAULT_FORM: Form = "mm"
-"""What is valid for every product, type and device."""
+"""Form that can compute every product, in every type and on every device."""
 
 _Size = Annotated[int, Meta(ge=1, le=2**40)]
 _Name = Annotated[str, Meta(max_length=200)]
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A value of a file: typed, bounded, unchangeable."""
+    """Base of the structs that are read from JSON files: typed, bounded, frozen."""
 
 
-class Product(_Value, frozen=True, kw_only=True):
-    """One matrix product: all that may decide which kernel is the fastest."""
+class MatmulProduct(_Value, frozen=True, kw_only=True):
+    """One matrix product, with all properties that may decide which kernel computes it fastest."""
 
     kind: Kind
     num_samples: _Size
     num_in: _Size
-    """Columns of what is multiplied with the weight; of a weight's gradient, its columns."""
+    """Columns of the operand that is multiplied with the weight; columns of the result of a `weight_gradient`."""
     num_out: _Size
-    """Columns of the result; of a weight's gradient, its rows."""
+    """Columns of the result; rows of the result of a `weight_gradient`."""
     precision: Precision = "fp32"
     has_bias: bool = False
     has_relu: bool = False
@@ -51,7 +51,7 @@ class Product(_Value, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Name it in a few words, such as "forward 2048 x 512 -> 256 + bias, ReLU"."""
+        """Return the product in a few words, such as "forward 2048 x 512 -> 256 + bias, ReLU"."""
         extras = [
             ("+ bias", self.has_bias),
             ("ReLU", self.has_relu),
@@ -71,19 +71,19 @@ class Product(_Value, frozen=True, kw_only=True):
 class ChosenProduct(_Value, frozen=True, kw_only=True):
     """A product, the form that computes it, and the least seconds of every form that was tried."""
 
-    product: Product
+    product: MatmulProduct
     form: Form
     seconds: dict[Form, Annotated[float, Meta(ge=0, le=1e6)]] = {}
 
     def without(self, missing: Collection[Form]) -> Form:
-        """Return the form; instead of a `missing` one the fastest other that was timed, or the default."""
+        """Return the chosen form; if it is `missing`, the fastest other form that was timed, else the default."""
         if self.form not in missing:
             return self.form
         return min(self.seconds.keys() - set(missing), key=self.seconds.__getitem__, default=DEFAULT_FORM)
 
 
 class MatmulChoice(_Value, frozen=True, kw_only=True):
-    """The forms of a step's products, and where and how they were timed."""
+    """Chosen forms of a step's products, with the CPU, the threads and the torch that they were timed with."""
 
     num_threads: _Size
     precision: Precision
@@ -93,20 +93,20 @@ class MatmulChoice(_Value, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Return the sha256 of what is chosen, in any order: products and forms, not how long they took."""
+        """Return the sha256 of the products and their forms, whatever their order; their times are left out."""
         forms = sorted(
             msgspec.json.encode((chosen.product, chosen.form), order="deterministic") for chosen in self.products
         )
         return hashlib.sha256(b"\n".join(forms)).hexdigest()
 
-    def forms(self, missing: Collection[Form] = ()) -> dict[Product, Form]:
-        """Return each product's form; instead of a `missing` one the fastest other that was timed, or the default."""
+    def forms(self, missing: Collection[Form] = ()) -> dict[MatmulProduct, Form]:
+        """Return each product's form; for a `missing` form the fastest other that was timed, else the default."""
         return {chosen.product: chosen.without(missing) for chosen in self.products}
 
 
 @runtime_checkable
 class ChoosesMatmul(Protocol):
-    """A workload whose products can be computed in several ways."""
+    """Workload whose matrix products can be computed in several forms."""
 
     def choose_matmul(self, previous: MatmulChoice | None) -> MatmulChoice:
         """Time every product of the step, and of evaluation, in every form at hand; call it after `build`.
@@ -116,16 +116,16 @@ class ChoosesMatmul(Protocol):
         """
 
     def use_matmul(self, choice: MatmulChoice | None) -> None:
-        """Compute by this choice from the next step on, as if the spec had held it."""
+        """Compute products in the forms of `choice` from the next step on, as if the spec had held it."""
 
 
 def convert_choice(content: Mapping[str, Any], place: str) -> MatmulChoice:
-    """Make a choice of anybody's JSON object. Raises ConfigError naming `place`, the member and what was expected."""
+    """Read a choice from an untrusted JSON object; ConfigError names `place`, the member and what was expected."""
     try:
         choice = msgspec.convert(content, MatmulChoice)
     except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
         raise ConfigError(f"{place} is no choice of matrix products: {error}.") from None
-    seen: set[Product] = set()
+    seen: set[MatmulProduct] = set()
     for index, chosen in enumerate(choice.products):
         if chosen.product in seen:
             raise ConfigError(f"{place}: products[{index}]: {chosen.product.label} is listed twice, expected once.")

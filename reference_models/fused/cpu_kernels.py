@@ -1,9 +1,9 @@
-"""What a step does around its matrix products as functions in C, for a CPU that has a compiler; without one, none.
+"""A step's work around its matrix products as functions in C, compiled where the machine has a C compiler.
 
 They are compiled once for each processor and compiler, into a folder that is this user's alone. `sorted_update.c`
 reads bags, sorts rows, and updates each row in one pass; `dense_passes.c` makes one pass over memory of what takes
-torch's operators several (biases, ReLU and their gradients, cross layers, dot products of pairs, Adagrad), and lets
-numpy's OpenBLAS multiply matrices on torch's threads. Sums, but not OpenBLAS's, are the same for any number of
+torch's operators several passes (biases, ReLU and their gradients, cross layers, dot products of pairs, Adagrad), and
+lets numpy's OpenBLAS multiply matrices on torch's threads. Sums, except OpenBLAS's, are the same for any number of
 threads.
 """
 
@@ -27,9 +27,9 @@ from reference_models.process.errors import DatasetError
 from reference_models.process.open_file import read_regular
 
 WIDTHS = (16, 32, 64, 128)
-"""Widths of a row that tables and dot products are compiled for: a row's sum is then in registers."""
+"""Row widths for which the functions of tables and dot products are compiled: a row's sum stays in registers."""
 MAX_FEATURES = 64
-"""Vectors of a sample whose pairs are multiplied."""
+"""Largest number of vectors of a sample in the compiled dot products of pairs."""
 _SOURCES = tuple(Path(__file__).with_name(name) for name in ("lanes.h", "sorted_update.c", "dense_passes.c"))
 _FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC")
 _COMPILE_S = 60.0
@@ -53,22 +53,22 @@ _ARGUMENTS = {
 
 
 class TableLayout(NamedTuple):
-    """Where merged tables are, and which lookups of a sample are theirs."""
+    """Position of each table in the merged weight, and the lookups of a sample that belong to each table."""
 
     starts: torch.Tensor
-    """int32 [bags + 1]: bag f is of the lookups starts[f] to starts[f + 1] - 1; the first bag is empty."""
+    """int32 [bags + 1]: bag f holds the lookups starts[f] to starts[f + 1] - 1; the first bag is empty."""
     shifts: torch.Tensor
-    """int64 [tables]: the row that a table's first one is."""
+    """int64 [tables]: number of each table's first row in the merged weight."""
     num_rows: torch.Tensor
-    """int64 [tables]."""
+    """int64 [tables]: rows of each table."""
     lookup_shifts: torch.Tensor
-    """int64 [H]: the shift of each lookup's table."""
+    """int64 [H]: first row, in the merged weight, of each lookup's table."""
     lookup_limits: torch.Tensor
     """int64 [H]: the rows of each lookup's table."""
 
 
 class CPUKernels:
-    """The functions of the C files. Tensors are float32 and without gaps, if nothing else is said, and on a CPU."""
+    """Functions of the C files. Tensors are float32, contiguous and on a CPU unless a docstring says otherwise."""
 
     def __init__(self, library: Path) -> None:
         self._sgemm = find_sgemm()
@@ -80,9 +80,9 @@ class CPUKernels:
             self._call[name] = function
 
     def sort(self, ids: torch.Tensor, tables: "TableLayout", scratch: torch.Tensor) -> torch.Tensor:
-        """Sort the lookups of int64 ids [B, H] by their row, stably: int32 [B * H, 2], row and bag of the B * bags.
+        """Sort the lookups of int64 ids [B, H] by row, stably; return int32 [B * H, 2]: row, and bag among B * bags.
 
-        The result is in `scratch` int32 [5, B * H]. Ids are those that `read` has checked.
+        The result is in `scratch` int32 [5, B * H]. The ids must have been checked by `read`.
         """
         pointers = _at(ids, tables.starts, tables.shifts, tables.num_rows, scratch[0], scratch[2], scratch[4])
         self._call["sort_rows"](*pointers, len(ids), len(tables.shifts), torch.get_num_threads())
@@ -99,7 +99,7 @@ class CPUKernels:
     ) -> None:
         """Update `weight` [R, d], d one of `WIDTHS`, and `state` ([R, d], [R, 1] or None) in place.
 
-        `ordered` is what `sort` returned, `gradients` [B * bags, d] those of the bags' sums.
+        `ordered` is the result of `sort`; `gradients` [B * bags, d] are the gradients of the bags' sums.
         """
         sums = 0 if state is None else 1 if state.shape[1] == 1 else 2
         pointers = _at(ordered, gradients, weight, weight if state is None else state)
@@ -109,7 +109,7 @@ class CPUKernels:
     def read(self, ids: torch.Tensor, tables: "TableLayout", weight: torch.Tensor) -> torch.Tensor:
         """Compute sums of bags [B, bags, d] of the rows of `weight` [R, d] that int64 ids [B, H] name.
 
-        d is one of `WIDTHS`. Raises IndexError for an id that its table has not.
+        d is one of `WIDTHS`. Raises IndexError for an id beyond its table's rows.
         """
         out = weight.new_empty(len(ids), len(tables.starts) - 1, weight.shape[1])
         pointers = _at(ids, tables.lookup_shifts, tables.lookup_limits, tables.starts, weight, out)
@@ -123,19 +123,19 @@ class CPUKernels:
         return out
 
     def add_bias(self, y: torch.Tensor, bias: torch.Tensor, *, has_relu: bool) -> torch.Tensor:
-        """Add `bias` [m] to y [n, m] in place, then perhaps take its ReLU; returns y."""
+        """Add `bias` [m] to y [n, m] in place, then apply ReLU with `has_relu`; return y."""
         self._call["add_bias"](*_at(y, bias), has_relu, *y.shape, torch.get_num_threads())
         return y
 
     def differentiate_relu(self, dy: torch.Tensor, y: torch.Tensor | None, *, sums: bool) -> torch.Tensor | None:
-        """Set dy [n, m] to zero where y is not positive, if y is given, in place; return its `sums` [m] over n."""
+        """Set dy [n, m] to zero in place where y, if given, is not positive; return dy's `sums` [m] over n."""
         total = dy.new_empty(dy.shape[1]) if sums else None
         pointers = (dy.data_ptr(), *(None if t is None else t.data_ptr() for t in (y, total)))
         self._call["differentiate_relu"](*pointers, *dy.shape, torch.get_num_threads())
         return total
 
     def cross(self, x: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        """Compute x + x_0 (z + bias) [n, m] of three [n, m] and `bias` [m]."""
+        """Return x + x_0 (z + bias) [n, m]; x, x_0 and z are [n, m], `bias` is [m]."""
         y = torch.empty_like(x)
         self._call["cross"](*_at(x, x_0, z, bias, y), *x.shape, torch.get_num_threads())
         return y
@@ -144,7 +144,7 @@ class CPUKernels:
         self, dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, bias: torch.Tensor, dx_0: torch.Tensor, *,
         adds: bool, adds_dy: bool,
     ) -> torch.Tensor:  # fmt: skip
-        """Differentiate `cross` by x_0, into `dx_0`, by z, in its place, and by bias, whose gradient [m] is returned.
+        """Write the gradients of `cross`: by x_0 into `dx_0`, by z over z; return the gradient by bias [m].
 
         dy (z + bias) is written to `dx_0`, or with `adds` added to it; with `adds_dy` dy is added, too.
         """
@@ -156,29 +156,29 @@ class CPUKernels:
     def adagrad(
         self, value: torch.Tensor, squares: torch.Tensor, gradient: torch.Tensor, lr: float, eps: float
     ) -> None:
-        """squares += g^2, value -= lr g / (sqrt(squares) + eps), in place, of tensors of one shape."""
+        """Do squares += g^2 and value -= lr g / (sqrt(squares) + eps) in place, on tensors of equal shapes."""
         numbers = (value.numel(), lr, eps, torch.get_num_threads())
         self._call["adagrad"](*_at(value, squares, gradient), *numbers)
 
     def dot(self, features: torch.Tensor, y: torch.Tensor) -> None:
-        """Write the first of F features [n, F, d] and the products of all pairs to the first columns of y [n, width].
+        """Write the first of F features [n, F, d], then the products of all pairs, to y [n, width], from column 0 on.
 
         d is one of `WIDTHS`, F at most `MAX_FEATURES`; pairs are those of the lower triangle, row by row.
         """
         self._call["dot"](*_at(features, y), *features.shape, y.shape[1], torch.get_num_threads())
 
     def differentiate_dot(self, features: torch.Tensor, dy: torch.Tensor, into: torch.Tensor) -> None:
-        """Write the gradient of `dot`'s features `into` [n, F, d], from that of its result, dy [n, width]."""
+        """Write the gradient of the features of `dot` `into` [n, F, d], from dy [n, width], that of its result."""
         sizes = (*features.shape, dy.shape[1])
         self._call["differentiate_dot"](*_at(features, dy, into), *sizes, torch.get_num_threads())
 
     @property
     def has_openblas(self) -> bool:
-        """Whether `multiply` can be called."""
+        """Whether numpy's OpenBLAS was found, so that `multiply` can be called."""
         return self._sgemm is not None
 
     def multiply(self, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, *, adds: bool = False) -> torch.Tensor:
-        """Compute a b of [m, k] and [k, n] by OpenBLAS, or with `adds` add it to `out` [m, n], which is returned.
+        """Write a b, of [m, k] and [k, n], to `out` [m, n] by OpenBLAS, or with `adds` add it; return `out`.
 
         The operands may be stored by rows or by columns.
         """
@@ -190,7 +190,7 @@ class CPUKernels:
 
 
 def _by_lines(matrix: torch.Tensor) -> tuple[torch.Tensor, bool, int]:
-    """Return the matrix, whether it is stored by columns, and the numbers between two of its rows, or columns."""
+    """Return the matrix, whether it is stored by columns, and its leading dimension, the stride of rows (columns)."""
     for turns, line in ((False, 1), (True, 0)):
         if matrix.stride(line) == 1 and matrix.stride(1 - line) >= matrix.shape[line]:
             return matrix, turns, matrix.stride(1 - line)
@@ -199,7 +199,7 @@ def _by_lines(matrix: torch.Tensor) -> tuple[torch.Tensor, bool, int]:
 
 @cache
 def find_sgemm() -> int | None:
-    """Return the address of cblas_sgemm in the OpenBLAS that numpy's wheels bring, which is left one thread; or None.
+    """Return the address of cblas_sgemm in the OpenBLAS of numpy's wheels, limited to one thread; None without one.
 
     OpenBLAS's own threads would compete with torch's for the same processors.
     """
@@ -222,9 +222,9 @@ def _at(*tensors: torch.Tensor) -> tuple[int, ...]:
 
 @cache
 def find_cpu_kernels() -> CPUKernels | str:
-    """Compile and load them, or load what was compiled; in a line why not, where that cannot be.
+    """Return the functions of the C files, compiled now or earlier; a line with the reason where that is impossible.
 
-    CC names the compiler, by default cc, gcc or clang; CC=false does without.
+    The environment variable CC names the compiler, by default cc, gcc or clang; CC=false turns compiling off.
     """
     compiler = find_compiler()
     if isinstance(compiler, str):
@@ -243,9 +243,9 @@ def find_cpu_kernels() -> CPUKernels | str:
 
 
 def _load(name: str, folder: Path, compiler: list[str]) -> CPUKernels:
-    """Load what was compiled to `folder`, or compile it there: the file's name ends in the digest of its content.
+    """Load the library from `folder`, compiled first if it is missing; its name ends in its content's digest.
 
-    A file that is not whole would end the process by a signal, sooner or later: one of another digest gives way.
+    A truncated library would end the process by a signal, so a file whose digest differs is compiled again.
     Raises OSError, AttributeError, CalledProcessError, TimeoutExpired.
     """
     for library in sorted(folder.glob(f"{name}-*.so")):
@@ -283,7 +283,7 @@ def _run(words: list[str]) -> str:
 
 
 def _processor() -> str:
-    """What code for this processor depends on: its model and its instruction sets, by Linux."""
+    """Return the processor's model and instruction sets, which compiled code depends on, as Linux names them."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,8 +1,8 @@
-"""Kernels around a captured step's matrix products: bags are read in the products' type, cross layers differentiated.
+"""Kernels around a captured step's matrix products: reading bags in the products' type, gradients of cross layers.
 
-Two operators of torch, `dlrmbench::read_bags` and `dlrmbench::cross_gradients`, whose kernels are Triton's
-(`reference_models.fused.triton_dense`). `MergedEmbedding.read` without them and `plain_cross_gradients` are the
-plain forms.
+Two operators of torch, `dlrmbench::read_bags` and `dlrmbench::cross_gradients`, have Triton kernels
+(`reference_models.fused.triton_dense`). Their plain forms are `MergedEmbedding.read` without kernels, and
+`plain_cross_gradients`.
 """
 
 import torch
@@ -22,7 +22,7 @@ def _launch_read(
 
 
 def _check_read(rows: torch.Tensor, starts: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, tile: int) -> None:
-    """Raise ValueError for other shapes and types than the kernel reads: all that it does on fake tensors."""
+    """Raise ValueError for shapes or types that `read_bags` cannot read; on fake tensors it does only this."""
     num_samples, num_bags, dim = out.shape
     is_right = (
         len(rows) % num_samples == 0
@@ -55,7 +55,7 @@ def _check_cross(
     dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor, parts: torch.Tensor, adds: bool,
     samples: int, columns: int, warps: int,
 ) -> None:  # fmt: skip
-    """Raise ValueError for other shapes and types than the kernel reads: all that it does on fake tensors."""
+    """Raise ValueError for shapes or types that `cross_gradients` cannot read; on fake tensors it does only this."""
     same = (dy, x_0, z, dx_0)
     is_right = (
         all(t.shape == dy.shape and t.dtype == dy.dtype and t.is_contiguous() for t in same)
@@ -96,10 +96,10 @@ def read_bags(
     dtype: torch.dtype,
     sizes: KernelSizes | None = None,
 ) -> torch.Tensor:
-    """Compute sums of bags [B, bags, d] of `dtype`, float32 or bfloat16, of the rows [B * H] of `weight` [R, d].
+    """Return sums of bags [B, bags, d] in `dtype`, float32 or bfloat16, of the rows [B * H] of `weight` [R, d].
 
-    Of each sample's H lookups those from `starts[f]` to `starts[f + 1] - 1`, int32 [bags + 1], are bag f; sums are
-    made in float32. Raises ValueError for other shapes and types.
+    Bag f holds the lookups `starts[f]` to `starts[f + 1] - 1` of a sample's H; `starts` is int32 [bags + 1]. Sums are
+    computed in float32. Raises ValueError for other shapes and types.
     """
     out = weight.new_empty(num_samples, len(starts) - 1, weight.shape[1], dtype=dtype)
     torch.ops.dlrmbench.read_bags(rows, starts, weight, out, (sizes or choose_sizes()).tile)
@@ -115,11 +115,11 @@ def cross_gradients(
     adds: bool,
     sizes: KernelSizes | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Differentiate y = x_0 * z + x by x_0 and by z's bias: dy z [B, N], and sums of dy x_0 [N].
+    """Return the gradients of y = x_0 * z + x by x_0, dy z [B, N], and by z's bias, the sums [N] of dy x_0.
 
-    The former is written to `dx_0`, or with `adds` added to it; without it, to memory of its own. `z` becomes its
-    gradient dy x_0. All four are of one type, float32 or bfloat16, and computed in float32. `sizes` are by default
-    those of so many samples and columns.
+    The gradient of x_0 is written to `dx_0`, or with `adds` added to it; where `dx_0` is None, to new memory. `z` is
+    overwritten by its gradient dy x_0. All four have one type, float32 or bfloat16; computing is in float32. `sizes`
+    are by default `choose_sizes`' for the samples and columns.
     """
     num_samples, num_columns = dy.shape
     if sizes is None:
@@ -135,11 +135,11 @@ def cross_gradients(
 def plain_cross_gradients(
     dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor | None, *, adds: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Do `cross_gradients` by torch's operators; the sums are of rounded numbers where these are narrow."""
+    """Return `cross_gradients` by torch's operators; in narrow types the sums are of numbers already rounded."""
     dx_0 = dx_0.addcmul_(dy, z) if adds and dx_0 is not None else torch.mul(dy, z, out=dx_0)
     return dx_0, torch.mul(dy, x_0, out=z).sum(0)
 
 
 def num_parts(num_samples: int, samples: int) -> int:
-    """Count the programs that share a column's samples, each of which leaves a sum of its own."""
+    """Return the number of programs that share a column's samples, each of which writes a sum of its own."""
     return -(-num_samples // samples)

@@ -1,6 +1,6 @@
 """Dense weights for hand-written passes: laid out for speed, updated one by one while their gradient is in the cache.
 
-The module and the optimizer that they come from keep seeing them, as views: their `state_dict` is the reference's.
+Their module and their optimizer keep them as views, so that both `state_dict`s equal those of the reference.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,8 +14,8 @@ from reference_models.fused.cpu_kernels import CPUKernels
 
 PADDING = 16
 """Inner dimensions of matrix products are filled up to a multiple of this; some libraries are slow at odd leading
-dimensions. On an AMD EPYC (family 25 model 1) 1, 8, 16 and 32 were within 2 % of one another, in `dlrm_small`'s step
-and that of the DLRM paper's configuration."""
+dimensions. On an AMD EPYC (family 25 model 1) 1, 8, 16 and 32 were within 2 % of one another, in the steps of
+`dlrm_small` and of the DLRM paper's configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class DenseParameter:
 
     @property
     def operand(self) -> torch.Tensor:
-        """What products read."""
+        """Weight as matrix products read it: `narrow` if there is one, else the float32 weight."""
         return self.value if self.narrow is None else self.narrow
 
     def update(self, gradient: torch.Tensor, lr: float, eps: float, cpu_kernels: CPUKernels | None = None) -> None:
-        """value -= lr * g / (sqrt(squares) + eps) with squares += g^2, as torch.optim.Adagrad; or, as SGD, lr * g.
+        """Step as torch.optim.Adagrad, squares += g^2, value -= lr * g / (sqrt(squares) + eps), or as SGD by lr * g.
 
         The gradient may be of the narrower type; sums and weight are not.
         """
@@ -52,22 +52,22 @@ class DenseParameter:
         self.write_narrow()
 
     def write_narrow(self) -> None:
-        """Cast the weight, once for all products that read it."""
+        """Cast the weight to the narrower type, once for all products that read it."""
         if self.narrow is not None:
             self.narrow.copy_(self.value)
 
 
 Apply = Callable[[DenseParameter, torch.Tensor], None]
-"""What a backward pass does with each gradient of a weight, after its last use of the weight."""
+"""Function that a backward pass calls with each weight's gradient, after its last use of that weight."""
 
 Gradient = tuple[DenseParameter, torch.Tensor]
 """A weight and its gradient."""
 
 
 def update_together(gradients: Sequence[Gradient], lr: torch.Tensor, eps: float) -> None:
-    """Update weights of one optimizer as `DenseParameter.update` does, by a few operators for all of them.
+    """Update weights of one optimizer as `DenseParameter.update` does, by a few operators for all weights together.
 
-    The learning rate is a tensor's, which may change after the operators were captured in a CUDA graph. Gradients
+    The learning rate is in a tensor, which may change after the operators were captured in a CUDA graph. Gradients
     may be overwritten.
     """
     values = [parameter.value for parameter, _ in gradients]
@@ -92,16 +92,16 @@ def update_together(gradients: Sequence[Gradient], lr: torch.Tensor, eps: float)
 
 
 _FIRST_STEP = torch.ones(())
-"""The fused kernel asks for a step, which matters to its own decay of the learning rate only."""
+"""Step number for torch's fused Adagrad, which uses it only for a decay of the learning rate that is not set here."""
 
 
 def adopt_linear(
     linear: nn.Linear, optimizer: torch.optim.Optimizer, *, pads: bool, dtype: torch.dtype | None = None
 ) -> tuple[DenseParameter, DenseParameter | None]:
-    """Take over weight and bias; with `pads` one [out, padded in] whose column `in` is the bias, followed by zeros.
+    """Take over weight and bias; with `pads` as one weight [out, padded in]: the bias is column `in`, zeros follow.
 
-    Fed with inputs that hold a one in column `in`, a padded weight needs neither a bias nor a sum for its gradient.
-    Products are of `dtype`, if it is given.
+    With inputs that hold a one in column `in`, a padded weight needs neither a bias nor a sum for the bias's
+    gradient. Products are computed in `dtype`, if it is given.
     """
     if not pads:
         return adopt(linear.weight, optimizer, dtype=dtype), adopt(linear.bias, optimizer, dtype=dtype)
@@ -120,7 +120,7 @@ def adopt(
     transposes: bool = False,
     dtype: torch.dtype | None = None,
 ) -> DenseParameter:
-    """Take over a module's parameter where it is, or its [out, in] as [in, out]; products are of `dtype`, if any."""
+    """Take over a module's parameter in place, or [out, in] as [in, out]; products compute in `dtype`, if given."""
     if transposes:
         parameter = _allocate(tuple(weight.t().shape), weight, optimizer, dtype)
         _move(weight, parameter, optimizer, torch.Tensor.t)
@@ -143,7 +143,7 @@ def adopt_stacked(weights: Sequence[torch.Tensor], optimizer: torch.optim.Optimi
 
 
 def padded(width: int) -> int:
-    """Round up to the next multiple of PADDING that leaves at least one column for the bias."""
+    """Round `width` up to the next multiple of PADDING that leaves at least one column for the bias."""
     return (width // PADDING + 1) * PADDING
 
 
@@ -166,7 +166,7 @@ def _move(
     optimizer: torch.optim.Optimizer,
     view: Callable[[torch.Tensor], torch.Tensor],
 ) -> None:
-    """Copy a parameter and its optimizer state into storage, and let module and optimizer see them there."""
+    """Copy a parameter and its optimizer state into storage, and make the originals views of the storage."""
     view(parameter.value).copy_(source.detach())
     source.data = view(parameter.value)
     if parameter.squares is not None:

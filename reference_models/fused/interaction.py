@@ -1,8 +1,8 @@
 """The interactions of `reference_models.layers.interaction` with hand-written passes.
 
-Each maps features [B, F, d] to the top MLP's input and its gradient back to [B, F, d]; the gradient that arrives
-may be overwritten, and what is returned lives until the next call. Weights are updated during the backward pass.
-Where the model's products are of a narrower type, so is the top MLP's input, and its gradient.
+Each maps features [B, F, d] to the top MLP's input, and the gradient of that input back to [B, F, d]. A gradient that
+is passed in may be overwritten; a returned tensor lives until the next call. Weights are updated during the backward
+pass. Where the model's products are of a narrower type, so are the top MLP's input and its gradient.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ Interaction = DotInteraction | CatInteraction | LowRankCrossNet
 
 
 class InteractionPass(Protocol):
-    """One interaction over B samples."""
+    """Forward and backward pass of an interaction over a fixed number of samples, B."""
 
     def forward(self, features: torch.Tensor) -> torch.Tensor: ...
 
@@ -32,8 +32,9 @@ class InteractionPass(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FusedInteraction:
-    """What passes of all sizes share: `over(num_samples, matmuls, trains=...)` makes one, whose products are computed
-    as `matmuls` says."""
+    """Weights of an interaction, shared by the passes of all batch sizes.
+
+    `over(num_samples, matmuls, trains=...)` makes a pass, whose products are computed as `matmuls` says."""
 
     over: Callable[..., InteractionPass]
     pads_output: bool
@@ -47,7 +48,7 @@ def fuse_interaction(
     optimizer: torch.optim.Optimizer,
     matmuls: Matmuls,
 ) -> FusedInteraction:
-    """Prepare the passes. `like` has the features' dimension, type and device; `optimizer` is that of the weights."""
+    """Return the hand-written interaction. `like` has the features' dimension, type and device."""
     dtype = matmuls.dtype or like.dtype
     if isinstance(interaction, DotInteraction):
         return FusedInteraction(partial(DotPass, _Pairs(num_features, like), dtype), pads_output=True)
@@ -65,7 +66,7 @@ def fuse_interaction(
 
 
 class _Pairs:
-    """Where the products of all pairs are, in the square of all products and in the output."""
+    """Indices of the products of all pairs, in the square matrix of all products and in the output."""
 
     def __init__(self, num_features: int, like: torch.Tensor) -> None:
         self.num_features, self.like = num_features, like
@@ -73,21 +74,21 @@ class _Pairs:
         self.pairs = row * num_features + column
         dim = like.shape[1]
         self.num_pairs, self.width = len(row), dim + len(row)
-        # For each product of the square, the column of the output that is its gradient. Both halves read the same
-        # one, since features stand on both sides of a product; the diagonal reads the one after the last pair.
+        # For each product of the square, the output's column that holds its gradient. Both halves read the same
+        # column, since features are on both sides of a product; the diagonal reads the column after the last pair.
         square = torch.full((num_features, num_features), self.width, device=like.device)
         square[row, column] = square[column, row] = dim + torch.arange(self.num_pairs, device=like.device)
         self.columns = square.flatten()
 
 
 class DotPass:
-    """The dense vector, the products of all pairs, and padding, in one buffer.
+    """Dot interaction: the dense vector, the products of all pairs, and padding, in one buffer.
 
-    The products are of the features' type in any case: they are few, and choosing pairs is slow in narrow types.
+    The products always have the features' type: they are few, and selecting pairs is slow in narrow types.
     """
 
     def __init__(self, dot: _Pairs, dtype: torch.dtype, num_samples: int, matmuls: Matmuls, *, trains: bool) -> None:
-        """Products of pairs have no choice: `matmuls` says only whether they are compiled."""
+        """Make the buffers. `matmuls` says only whether the products of pairs are compiled: they have one form."""
         self._dot, dim = dot, dot.like.shape[1]
         is_compiled = dtype == torch.float32 and dim in WIDTHS and dot.num_features <= MAX_FEATURES
         self._cpu_kernels = matmuls.kernels_of(dot.like) if is_compiled else None
@@ -117,7 +118,7 @@ class DotPass:
             self._cpu_kernels.differentiate_dot(self._features, dy.contiguous(), self._dfeatures)
             return self._dfeatures
         dy = dy.to(self._products.dtype)
-        dy[:, dot.width] = 0  # the padding's gradient, which the diagonal reads
+        dy[:, dot.width] = 0  # gradient of the padding, which the diagonal reads
         torch.index_select(dy, 1, dot.columns, out=self._dproducts.flatten(1))
         torch.bmm(self._dproducts, self._features, out=self._dfeatures)
         self._dfeatures[:, 0] += dy[:, :dim]
@@ -125,10 +126,10 @@ class DotPass:
 
 
 class CatPass:
-    """All vectors side by side, which is how they are already."""
+    """Concatenation of all vectors: a view of the features, which are side by side already."""
 
     def __init__(self, dtype: torch.dtype, num_samples: int, matmuls: Matmuls, *, trains: bool) -> None:
-        """Take the type alone: no buffer is needed, and nothing is multiplied."""
+        """Keep the output's type alone: no buffer is needed, and nothing is multiplied."""
         self._dtype = dtype
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
@@ -140,11 +141,11 @@ class CatPass:
 
 
 Weights = tuple[DenseParameter, DenseParameter, DenseParameter]
-"""V_l [rank, N], W_l [N, rank] stored as [rank, N], and b_l [N]."""
+"""Weights of a low-rank cross layer: V_l [rank, N], W_l [N, rank] stored as [rank, N], and b_l [N]."""
 
 
 class CrossPass:
-    """x_{l+1} = x_0 * (W_l u_l + b_l) + x_l with u_l = V_l x_l."""
+    """Low-rank cross layer x_{l+1} = x_0 * (W_l u_l + b_l) + x_l with u_l = V_l x_l."""
 
     def __init__(self, weights: Sequence[Weights], num_samples: int, matmuls: Matmuls, *, trains: bool) -> None:
         self._layers = [_CrossLayer(*layer, matmuls, num_samples, trains=trains) for layer in weights]
@@ -204,7 +205,7 @@ class _CrossLayer:
     def backward(
         self, x_0: torch.Tensor, dy: torch.Tensor, dx_0: torch.Tensor | None, apply: Apply, *, adds: bool, ends: bool
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Compute the gradient of x, in the place of `dy`, and what this layer `adds` to that of x_0.
+        """Return the gradient of x, written over `dy`, and the gradient of x_0 with this layer's part added.
 
         `dx_0` is the memory of the latter; None where it has none yet. The layer that `ends` the backward pass may
         return the sum of both, and None.

@@ -1,4 +1,4 @@
-"""Whether compiled kernels can be used on a device: they are launched, on examples, and held to the plain form."""
+"""Checks that compiled kernels work on a device: they are run on examples, and compared with the plain form."""
 
 import atexit
 import os
@@ -25,20 +25,20 @@ from reference_models.layers.interaction import DotInteraction, LowRankCrossNet
 
 _NUM_SAMPLES = 64
 _TOLERANCE = 1e-4
-"""How far a row's change, as a vector, may be from the plain form's, relative to its own size.
+"""Largest distance of a row's change, as a vector, from the plain form's change, relative to the size of the change.
 
-A sum of n numbers of random signs, whose size is the square root of n times theirs, moves by n u of itself where each
-of its additions is rounded by u = 2^-24 of what is added up so far, in the worst order and all to one side: 4e-5 for
-the 640 that the longest one here has, and twice that for two forms. What is wrong is further away: a square root or a
-quotient that is only estimated is off by 2^-12, an operand of TF32 by 2^-11."""
+A sum of n numbers of random signs is off by at most n u of itself where each addition is rounded by u = 2^-24 of the
+partial sum, in the worst order and always to the same side: 4e-5 for the 640 numbers of the longest sum here, and
+twice that for two forms. Errors are larger: an estimated square root or quotient is off by 2^-12, an operand in TF32
+by 2^-11."""
 
 
 def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch.dtype = torch.float32) -> str | None:
-    """Say in a line why tables of width `dim` cannot be updated by kernels on `device`; None where they can.
+    """Return a line why kernels cannot update tables of width `dim` on `device`; None where they can.
 
-    Not without Triton or the compiler that it needs, and not where an example with gradients of `dtype`, and 0, 1 or
-    `dim` sums of squares per row, ends in other numbers than the plain form's. Kernels are compiled by this, into
-    the folder of `keep_compiled_kernels`.
+    Reasons are a missing Triton, a missing compiler, or an example with gradients of `dtype`, and 0, 1 or `dim` sums
+    of squares per row, whose numbers differ from the plain form's. The check compiles the kernels, into the folder of
+    `keep_compiled_kernels`.
     """
     if device.type != "cuda":
         return f"Triton's kernels are for CUDA, not for {device.type}"
@@ -49,7 +49,7 @@ def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch
     try:
         keep_compiled_kernels()
         distance = example_distance(device, dim, state_size, dtype)
-    except Exception as error:  # whatever a compiler, a driver or a kernel raises
+    except Exception as error:  # any error of a compiler, a driver or a kernel
         return f"Triton's kernels do not run here: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
     if not distance <= 1:
         return f"Triton's kernels differ from the plain form by {distance:.2g} times what rounding explains"
@@ -57,10 +57,10 @@ def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch
 
 
 def checked_cpu_kernels(dim: int, state_size: int) -> CPUKernels | str:
-    """Return the compiled passes of a step on a CPU, with tables of width `dim`; why not, in a line, without any.
+    """Return the compiled passes of a step on a CPU, with tables of width `dim`; else a line with the reason.
 
-    Not without a compiler, and not where an example, with 0, 1 or `dim` sums of squares per row, ends in other
-    numbers than by torch's operators.
+    Reasons are a missing compiler, or an example, with 0, 1 or `dim` sums of squares per row, whose numbers differ
+    from those of torch's operators.
     """
     kernels = find_cpu_kernels()
     if isinstance(kernels, str):
@@ -76,8 +76,7 @@ def checked_cpu_kernels(dim: int, state_size: int) -> CPUKernels | str:
 
 @contextmanager
 def _nothing_left_in_memory() -> Iterator[None]:
-    """New tensors hold no numbers until something is written to them: not those of an earlier example, which a pass
-    that writes nothing would be right by.
+    """Fill new tensors with NaN while inside, so that no pass succeeds by the numbers that an earlier example left.
 
     See "torch.utils.deterministic.fill_uninitialized_memory" in PyTorch's documentation.
     """
@@ -89,47 +88,49 @@ def _nothing_left_in_memory() -> Iterator[None]:
         torch.set_deterministic_debug_mode(before)
 
 
-class Change(NamedTuple):
-    """What is changed in place, float32 [rows, numbers of a row], and what it was."""
+class ChangedValues(NamedTuple):
+    """Tensor that a kernel changed in place, float32 [rows, numbers of a row], and its earlier values."""
 
     after: torch.Tensor
     before: torch.Tensor
 
-    def distance(self, plain: "Change") -> torch.Tensor:
-        """Compare each row's change with that of the plain form; 1 is what rounding explains."""
+    def distance(self, plain: "ChangedValues") -> torch.Tensor:
+        """Return the largest difference of a row's change from the plain form's; 1 is what rounding explains."""
         change, error = plain.after - plain.before, self.after - plain.after
-        # What two steps write is rounded by half a unit each, in both forms.
+        # Both forms round each of two steps' results by half a unit.
         rounding = 2 * torch.finfo(error.dtype).eps * plain.after.norm(dim=1)
         allowed = _TOLERANCE * change.norm(dim=1) + rounding
         return torch.max(error.norm(dim=1) / allowed.clamp(min=1e-30))
 
 
 class ComputedValues(NamedTuple):
-    """What is computed anew, of any floating type."""
+    """Result in a tensor of its own, of any floating type."""
 
     values: torch.Tensor
     allowed: torch.Tensor | None = None
-    """How far rounding may take each number of two forms apart; by default four units in the last place of it, or of
-    one: for a few operations on numbers of about one, or for a sum in float32 that becomes a narrower number."""
+    """Largest difference of each number between two forms by rounding. By default four units in the last place of the
+    number, or of one: enough for a few operations on numbers of about one, and for a float32 sum that is narrowed."""
 
     def distance(self, plain: "ComputedValues") -> torch.Tensor:
-        """Compare each number with that of the plain form; 1 is what rounding explains."""
+        """Return the largest difference of a number from the plain form's, in units of what rounding explains."""
         expected, allowed = plain.values.double(), plain.allowed
         if allowed is None:
             allowed = 4 * torch.finfo(self.values.dtype).eps * expected.abs().clamp(min=1)
         return ((self.values.double() - expected).abs() / allowed.double().clamp(min=1e-30)).max()
 
 
-def _furthest(ours: Sequence[Change | ComputedValues], plain: Sequence[Change | ComputedValues]) -> float:
-    """Return the greatest distance; not a number where one is none."""
+def _furthest(
+    ours: Sequence[ChangedValues | ComputedValues], plain: Sequence[ChangedValues | ComputedValues]
+) -> float:
+    """Return the greatest distance; NaN where any distance is NaN."""
     found = [one.distance(other) for one, other in zip(ours, plain, strict=True)]  # type: ignore[arg-type]
     return float(torch.stack([distance.double() for distance in found]).max())
 
 
-def _update_example(dim: int, state_size: int, kernels: CPUKernels | None) -> list[Change | ComputedValues]:
-    """A row that most lookups are of, and rows that few are of: bags, then weights and sums of squares of two steps.
+def _update_example(dim: int, state_size: int, kernels: CPUKernels | None) -> list[ChangedValues | ComputedValues]:
+    """Return the bags, and the weights and sums of squares after two steps, of one frequent and many rare rows.
 
-    Bags are those before the first step: after it, rows differ by what rounding did to a hundred additions.
+    Bags are read before the first step: after it, rows differ by the rounding of a hundred additions.
     """
     generator = torch.Generator().manual_seed(0)
     rows, hot, num_samples = (2, 5000), (3, 1), 64
@@ -147,16 +148,16 @@ def _update_example(dim: int, state_size: int, kernels: CPUKernels | None) -> li
         read = read or _read_bags(embedding, ids, plan, max(hot))
         embedding.update(ids, plan, gradients, 0.1, 1e-8)
     assert read is not None
-    return [read, *map(Change, changed, before)]
+    return [read, *map(ChangedValues, changed, before)]
 
 
 def _read_bags(
     embedding: MergedEmbedding, rows: torch.Tensor, plan: LookupPlan, hot: int, dtype: torch.dtype = torch.float32
 ) -> ComputedValues:
-    """Read bags of at most `hot` lookups, which are added in float32, then perhaps rounded to a narrower type.
+    """Return the sums of bags of at most `hot` lookups, added in float32, then rounded to a narrower `dtype`.
 
-    Each of the hot - 1 additions is rounded by at most half a unit of the sum of the absolute values, which no part
-    of the sum exceeds; so is the result, if it is narrowed; and all that in two forms.
+    Each of the hot - 1 additions is rounded by at most half a unit of the sum of the absolute values, which no
+    partial sum exceeds; so is the result, if it is narrowed; both forms are rounded so.
     """
     values, weight = embedding.read(rows, plan, dtype), embedding.weight
     embedding.weight = weight.abs()
@@ -167,8 +168,8 @@ def _read_bags(
 
 
 @torch.no_grad()
-def _passes_example(dim: int, kernels: CPUKernels | None) -> list[Change | ComputedValues]:
-    """Two layers, dot products, cross layers, a product: results, gradients, weights after two steps of Adagrad."""
+def _passes_example(dim: int, kernels: CPUKernels | None) -> list[ChangedValues | ComputedValues]:
+    """Return results, gradients and updated weights of an MLP, dot products, cross layers and a product."""
     num_samples, num_features, found = 70, 5, []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -179,8 +180,9 @@ def _passes_example(dim: int, kernels: CPUKernels | None) -> list[Change | Compu
         gradients = [torch.randn(num_samples, num_features * dim + 32) for _ in range(3)]
     parameters = [*mlp.parameters(), *cross.parameters()]
     before = [parameter.detach().clone() for parameter in parameters]
-    # All that is asked of an optimizer; a torch.optim.Adagrad would import torch's compiler. Its sums start above
-    # zero: a first step from zero is the gradient's sign alone, which rounding turns where a gradient is almost none.
+    # The optimizer's members that passes read; torch.optim.Adagrad would import torch's compiler. Its sums start
+    # above zero: a first step from zero is the gradient's sign alone, which rounding turns where a gradient is nearly
+    # zero.
     optimizer: Any = SimpleNamespace(
         state={parameter: {"sum": torch.ones_like(parameter)} for parameter in parameters}
     )
@@ -214,15 +216,15 @@ def _passes_example(dim: int, kernels: CPUKernels | None) -> list[Change | Compu
         found.append(kernels.multiply(x, x.t(), x.new_zeros(num_samples, num_samples)))
     else:
         found.append(x @ x.t())
-    computed = [Change(values, torch.zeros_like(values)) for values in found]
+    computed = [ChangedValues(values, torch.zeros_like(values)) for values in found]
     pairs = zip(parameters, before, strict=True)
-    return [*computed, *(Change(*(t.detach().view(-1, t.shape[-1]) for t in pair)) for pair in pairs)]
+    return [*computed, *(ChangedValues(*(t.detach().view(-1, t.shape[-1]) for t in pair)) for pair in pairs)]
 
 
 def keep_compiled_kernels() -> None:
-    """Let Triton write to this user's own temporary folder, where TRITON_CACHE_DIR or TRITON_HOME names none.
+    """Let Triton write to this user's own temporary folder, unless TRITON_CACHE_DIR or TRITON_HOME names another.
 
-    By itself it writes to the user's home.
+    Triton's default is the user's home.
     """
     if os.environ.keys() & {"TRITON_CACHE_DIR", "TRITON_HOME"}:
         return
@@ -232,11 +234,11 @@ def keep_compiled_kernels() -> None:
 
 
 def example_distance(device: torch.device, dim: int, state_size: int, dtype: torch.dtype) -> float:
-    """Compute an example by the kernels and by plain forms; return their distance: 1 is what rounding explains.
+    """Compute an example by kernels and by plain forms; return their distance in units of what rounding explains.
 
-    Bags are read and updated; one row fills more blocks than are joined in one turn, as frequent ids do, others are
-    looked up a few times or never. A cross layer is differentiated. What is computed is held number by number, to
-    the resolution of its type, and what is changed row by row, to the size of the change.
+    Bags are read and updated; one row fills more blocks than are joined in one turn, as frequent ids do, other rows
+    are looked up a few times or never. A cross layer is differentiated. Results are compared number by number,
+    relative to the resolution of their type; tensors changed in place row by row, relative to the size of the change.
     """
     return _furthest(
         *(
@@ -251,8 +253,8 @@ def example_distance(device: torch.device, dim: int, state_size: int, dtype: tor
 
 def _read_and_update(
     device: torch.device, dim: int, state_size: int, dtype: torch.dtype, *, has_kernels: bool
-) -> list[Change | ComputedValues]:
-    sizes = choose_sizes()  # the least, which so few lookups get; kernels are compiled once for all sizes of blocks
+) -> list[ChangedValues | ComputedValues]:
+    sizes = choose_sizes()  # the smallest sizes, as for few lookups; kernels are compiled once for all block sizes
     hot = max((sizes.pieces + 2) * sizes.block // _NUM_SAMPLES, sizes.tile) + 1
     num_embeddings, multi_hot = (1, 2, 300), (hot, 3, 1)
     generator = torch.Generator().manual_seed(0)
@@ -267,20 +269,22 @@ def _read_and_update(
     rows, plan = embedding.merge_ids(indices.to(device)), embedding.plan(_NUM_SAMPLES)
     read = _read_bags(embedding, rows, plan, hot, dtype)
     embedding.update_static(rows, plan, gradients.to(device), torch.tensor(0.1, device=device), 1e-8)
-    return [read, *map(Change, changed, before)]
+    return [read, *map(ChangedValues, changed, before)]
 
 
-def _differentiate(device: torch.device, dtype: torch.dtype, *, has_kernels: bool) -> list[Change | ComputedValues]:
+def _differentiate(
+    device: torch.device, dtype: torch.dtype, *, has_kernels: bool
+) -> list[ChangedValues | ComputedValues]:
     generator = torch.Generator().manual_seed(0)
     dy, x_0, z, dx_0 = (torch.randn(101, 260, generator=generator).to(device, dtype) for _ in range(4))
-    # Programs of several samples, the last one of an odd number; few samples would get one each.
+    # Programs of several samples, the last program of an odd number; by default few samples get a program each.
     sizes = replace(choose_sizes(), samples=16)
     differentiate = partial(cross_gradients, sizes=sizes) if has_kernels else plain_cross_gradients
     dx_0, bias = differentiate(dy, x_0, z, dx_0, adds=True)
     first, _ = differentiate(dy, x_0, z.clone(), None, adds=False)
-    # A sum of a hundred numbers, about ten, which the plain form rounds to narrow ones before.
+    # A sum of a hundred numbers, of a size of about ten; the plain form narrows the numbers before it adds them.
     sums = (
-        Change(bias[None], torch.zeros_like(bias[None]))
+        ChangedValues(bias[None], torch.zeros_like(bias[None]))
         if dtype == torch.float32
         else ComputedValues((bias / 10).to(dtype))
     )

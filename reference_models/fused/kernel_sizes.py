@@ -1,7 +1,7 @@
-"""How much of a batch one program of Triton's kernels does: all that a tuning sweep may set.
+"""Share of a batch that one program of a Triton kernel computes: the sizes that a tuning sweep may set.
 
-Each operator takes `KernelSizes`; without them it asks `choose_sizes`, whose constants are chosen by thought, not
-measured. Sums are added in an order that follows from the sizes: results repeat bit for bit on one kind of GPU.
+Each operator takes `KernelSizes`, by default those of `choose_sizes`, whose constants are estimates, not
+measurements. Sums are added in an order that follows from the sizes: results repeat bit for bit on one kind of GPU.
 """
 
 from dataclasses import dataclass
@@ -9,33 +9,33 @@ from dataclasses import dataclass
 import torch
 
 H100_MULTIPROCESSORS = 132
-"""Multiprocessors of an H100 (SXM) or H200, whose sizes Triton's interpreter and tensors without memory get."""
+"""Multiprocessors of an H100 (SXM) or H200, assumed for Triton's interpreter and for tensors without memory."""
 LEAST_BLOCK, MOST_BLOCK = 16, 256
-"""Least: what a block looks up once stays small beside its lookups. Most: a frequent row is cut less often."""
+"""Lookups per block: the least bounds a block's share of fixed cost, the most how often a frequent row is cut."""
 UPDATE_PROGRAMS = 64
-"""Programs of the update for each multiprocessor, of which 32 are resident at once."""
+"""Programs of the update per multiprocessor, on which 32 are resident at once."""
 PIECES, TILE, COLUMNS, WARPS = 16, 8, 256, 2
 MOST_SAMPLES = 64
 CROSS_PROGRAMS = 4
-"""At least so many programs of a cross layer's gradients for each multiprocessor, where there are enough samples."""
+"""Least programs of a cross layer's gradients per multiprocessor, where there are enough samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelSizes:
-    """What one program does; all are powers of two."""
+    """Sizes of the work of one program of a Triton kernel; all are powers of two."""
 
     block: int
     """Sorted lookups that a program of the update walks."""
     pieces: int
-    """Pieces of a row that blocks cut which are added at a time."""
+    """Pieces, of a row that blocks cut, that are added at a time."""
     tile: int
     """Rows of a bag that are read at once."""
     samples: int
-    """Samples of a cross layer's gradients, one after the other."""
+    """Samples that a program of a cross layer's gradients computes one after the other."""
     columns: int
-    """Columns of a cross layer's gradients, side by side."""
+    """Columns that a program of a cross layer's gradients computes side by side."""
     warps: int
-    """Warps of a cross layer's gradients. The other kernels have one: see `reference_models.fused.triton_update`."""
+    """Warps per program of a cross layer's gradients. The other kernels have one: see `fused.triton_update`."""
 
 
 def choose_sizes(
@@ -67,5 +67,5 @@ def count_multiprocessors(device: torch.device) -> int:
 
 
 def _power_of_two(number: int) -> int:
-    """Return the greatest that is not above `number`, or 1."""
+    """Return the greatest power of two that is not above `number`, at least 1."""
     return 1 << max(number, 1).bit_length() - 1

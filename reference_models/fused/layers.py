@@ -1,7 +1,7 @@
 """Fully connected layers with hand-written passes.
 
 A pass over B samples is a `LinearPass`: it owns its buffers and shares the layer's weights with passes of other
-sizes. Gradients that arrive are overwritten.
+batch sizes. Gradients that are passed in are overwritten.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from reference_models.fused.matmul import Matmuls
 
 @dataclass(frozen=True, slots=True)
 class FusedLinear:
-    """The weights of one layer: [out, in] and a bias [out], or [out, padded in] with the bias as a column."""
+    """Weights of a fully connected layer: [out, in] and bias [out], or [out, padded in] with the bias as a column."""
 
     weight: DenseParameter
     bias: DenseParameter | None
@@ -27,7 +27,7 @@ class FusedLinear:
 def fuse_mlp(
     mlp: nn.Sequential, optimizer: torch.optim.Optimizer, matmuls: Matmuls, *, pads_input: bool
 ) -> list[FusedLinear]:
-    """Take over the layers of `layers.build_mlp`'s result; with `pads_input` the first one takes padded inputs."""
+    """Take over the layers of `layers.build_mlp`'s result; with `pads_input` the first layer takes padded inputs."""
     modules: list[nn.Module | None] = [*mlp, None]
     return [
         FusedLinear(
@@ -35,7 +35,7 @@ def fuse_mlp(
                 module,
                 optimizer,
                 pads=pads_input and not i,
-                # A logit is of the weights' type: one of eight bits would be the same for samples that differ.
+                # Logits have the weights' type: in eight bits of precision, different samples would get equal logits.
                 dtype=None if module.out_features == 1 else matmuls.dtype,
             ),
             isinstance(after, nn.ReLU),
@@ -46,16 +46,16 @@ def fuse_mlp(
 
 
 def padded_input(like: torch.Tensor, num_samples: int, width: int) -> torch.Tensor:
-    """A buffer [B, padded(width)] whose column `width` is one, for the bias, and whose columns after it are zero."""
+    """Return a buffer [B, padded(width)] whose column `width` is one, for the bias; later columns are zero."""
     buffer = like.new_zeros(num_samples, padded(width))
     buffer[:, width] = 1
     return buffer
 
 
 class LinearPass:
-    """One layer over B samples. Without `needs_dx`, as in the first layer, the input's gradient is not computed.
+    """Pass of a layer over B samples. Without `needs_dx`, as in a first layer, the input's gradient is not computed.
 
-    A layer whose weights are of another type than its input casts it, and the gradient that goes back.
+    Where the weights' type differs from the input's, the pass casts the input, and casts its gradient back.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class LinearPass:
         return y
 
     def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor | None:
-        """Compute the gradient of x [B, in] from that of the result [B, out]; the weights' go to `apply`."""
+        """Return the gradient of x [B, in] from dy [B, out]; pass the gradients of the weights to `apply`."""
         assert self._weight_gradient is not None
         layer = self._layer
         dbias = self._differentiate_relu(dy)
-        del self._y  # whose memory may be used from here on, as that of the input at the end
+        del self._y  # its memory may be used from here on, as the input's at the end
         dx = None if self._backward is None else self._backward(dy).to(self._dtype)
         apply(layer.weight, self._weight_gradient(dy, self._x))
         del self._x
@@ -90,7 +90,7 @@ class LinearPass:
         return dx
 
     def _differentiate_relu(self, dy: torch.Tensor) -> torch.Tensor | None:
-        """Make `dy` the gradient of ReLU's argument; return that of the bias, where one pass makes both."""
+        """Turn `dy` into the gradient of ReLU's argument; return the bias's gradient if the same pass computes it."""
         layer = self._layer
         if self._cpu_kernels is not None and dy.shape[1] > 1 and dy.is_contiguous() and self._y.is_contiguous():
             y = self._y if layer.has_relu else None
@@ -101,14 +101,14 @@ class LinearPass:
 
 
 def zero_where_not_positive(dy: torch.Tensor, y: torch.Tensor) -> None:
-    """Make a gradient of ReLU's result y that of its argument, in place."""
+    """Turn the gradient of ReLU's result y into the gradient of its argument, in place."""
     torch.ops.aten.threshold_backward.grad_input(dy, y, 0, grad_input=dy)
 
 
 def passes(
     layers: Sequence[FusedLinear], num_samples: int, matmuls: Matmuls, *, trains: bool, needs_dx: bool
 ) -> list[LinearPass]:
-    """Make one pass per layer; `needs_dx` is about the first one, the others always do."""
+    """Make one pass per layer. `needs_dx` is the first layer's; all other layers compute their input's gradient."""
     return [
         LinearPass(layer, num_samples, matmuls, trains=trains, needs_dx=needs_dx or i > 0)
         for i, layer in enumerate(layers)

@@ -4,14 +4,14 @@ from typing import Any, get_args
 
 import torch
 
-from reference_models.fused.choice import DEFAULT_FORM, Form, Kind, MatmulChoice, Precision, Product
+from reference_models.fused.choice import DEFAULT_FORM, Form, Kind, MatmulChoice, MatmulProduct, Precision
 from reference_models.fused.cpu_kernels import CPUKernels
 
 _PRECISIONS: dict[torch.dtype, Precision] = {torch.float32: "fp32", torch.bfloat16: "bf16"}
 
 
 class Matmuls:
-    """The type of a model's operands and the forms of its products; remembers which products were asked for."""
+    """Type of a model's operands and forms of its products; `asked` records the products that were made."""
 
     def __init__(
         self,
@@ -22,22 +22,22 @@ class Matmuls:
         has_kernels: bool = False,
         cpu_kernels: CPUKernels | None = None,
     ) -> None:
-        """Take the choice, without which every product is torch.mm's, and the type, if it is not the weights'.
+        """Take the choice (None: every product by torch.mm) and the operands' type (None: that of the weights).
 
         With `keeps_results` each product has memory for its result, which on a CPU saves clearing pages at each step;
-        without, results have theirs from torch's allocator, which uses it again within a step. `has_kernels` says
-        whether what goes on around the products is done by Triton's kernels (`reference_models.fused.kernel_check`);
-        on a CPU, and in float32, it is done by `cpu_kernels`, where there are any.
+        without, results get memory from torch's allocator, which reuses it within a step. `has_kernels` says whether
+        the work around the products is done by Triton's kernels (`reference_models.fused.kernel_check`); on a CPU,
+        in float32, it is done by `cpu_kernels` if they are given.
         """
         self.dtype, self.keeps_results, self.has_kernels = dtype, keeps_results, has_kernels
         self.cpu_kernels = cpu_kernels
         not_at_hand = {form for form in get_args(Form) if not is_at_hand(form, cpu_kernels)}
         chosen = set() if choice is None else {each.form for each in choice.products}
         self.missing = tuple(sorted(chosen & not_at_hand))
-        """Forms of the choice that are not at hand here: others replace them, as `MatmulChoice.forms` says."""
+        """Chosen forms that this machine cannot compute: others replace them, as `MatmulChoice.forms` says."""
         self._forms = {} if choice is None else choice.forms(not_at_hand)
-        self.asked: dict[Product, Form] = {}
-        """In the order in which passes were made."""
+        self.asked: dict[MatmulProduct, Form] = {}
+        """Forms of the products that were made, in the order in which passes asked for them."""
 
     def affine(
         self,
@@ -49,7 +49,7 @@ class Matmuls:
         has_relu: bool = False,
         adds: bool = False,
     ) -> "Affine":
-        """Make the product with `weight` [out, in] of any strides; one that `adds` to a tensor has no memory."""
+        """Make the product with `weight` [out, in] of any strides; one that `adds` to a tensor keeps no memory."""
         form = self._form_of(kind, num_samples, weight, has_bias=bias is not None, has_relu=has_relu, adds=adds)
         keeps = self.keeps_results and not adds
         return Affine(
@@ -57,13 +57,13 @@ class Matmuls:
         )
 
     def weight_gradient(self, num_samples: int, weight: torch.Tensor) -> "WeightGradient":
-        """Make the product that is the gradient of `weight` [out, in]."""
+        """Make the product that computes the gradient of `weight` [out, in]."""
         form = self._form_of("weight_gradient", num_samples, weight)
         kernels = self.kernels_of(weight)
         return WeightGradient(form, num_samples, weight, keeps=self.keeps_results, cpu_kernels=kernels)
 
     def kernels_of(self, weight: torch.Tensor) -> CPUKernels | None:
-        """Return the compiled passes around products with `weight`, if there are any for its type."""
+        """Return the compiled passes around products with `weight`; None if none are compiled for its type."""
         return self.cpu_kernels if weight.dtype == torch.float32 and weight.device.type == "cpu" else None
 
     def _form_of(self, kind: Kind, num_samples: int, weight: torch.Tensor, **details: bool) -> Form:
@@ -71,7 +71,7 @@ class Matmuls:
         if weight.device.type != "cpu" or weight.dtype not in _PRECISIONS:
             return DEFAULT_FORM
         num_out, num_in = weight.shape
-        product = Product(
+        product = MatmulProduct(
             kind=kind,
             num_samples=num_samples,
             num_in=num_in,
@@ -83,8 +83,8 @@ class Matmuls:
         return self.asked.setdefault(product, self._forms.get(product, DEFAULT_FORM))
 
 
-def forms_at_hand(product: Product, cpu_kernels: CPUKernels | None = None) -> tuple[Form, ...]:
-    """List the forms that can compute a product here, with what is compiled."""
+def forms_at_hand(product: MatmulProduct, cpu_kernels: CPUKernels | None = None) -> tuple[Form, ...]:
+    """Return the forms that can compute `product` with this torch and the compiled `cpu_kernels`."""
     forms: list[Form] = ["mm", "onednn"]
     if product.kind == "weight_gradient":
         forms += ["mm_transposed", "onednn_transposed"]
@@ -96,22 +96,22 @@ def forms_at_hand(product: Product, cpu_kernels: CPUKernels | None = None) -> tu
 
 
 def is_at_hand(form: Form, cpu_kernels: CPUKernels | None) -> bool:
-    """Say whether this torch, and what is compiled, can compute products in a form."""
+    """Return whether this torch and the compiled passes can compute products in `form`."""
     if form == "openblas":
         return cpu_kernels is not None and cpu_kernels.has_openblas
     return has_onednn() or not form.startswith("onednn")
 
 
 def has_onednn() -> bool:
-    """Say whether this torch has oneDNN's linear operator."""
+    """Return whether this torch has oneDNN's linear operator."""
     available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return available and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 class Affine:
-    """x W' + b, then perhaps ReLU, of x [num_samples, in], W [out, in] of any strides and b [out] or None.
+    """Product x W' + b, with or without ReLU: x [num_samples, in], W [out, in] of any strides, b [out] or None.
 
-    A result lives until the next call; with `keeps` its memory is there before.
+    A result lives until the next call; with `keeps` its memory is allocated beforehand.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Affine:
             if self._bias is not None and self._cpu_kernels is not None:
                 return self._cpu_kernels.add_bias(y, self._bias, has_relu=self._has_relu)
         elif self._has_relu and self._out is None:
-            # One kernel on CUDA, where the libraries have it.
+            # A single kernel on CUDA, where the libraries fuse it.
             return torch._addmm_activation(self._bias, x, self._weight.t(), use_gelu=False)
         else:
             y = torch.addmm(self._bias, x, self._weight.t(), out=self._out)
@@ -146,7 +146,7 @@ class Affine:
         return self._cpu_kernels.multiply(x, self._weight.t(), out)
 
     def add_to(self, total: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """Compute total + x W'; `total` may be overwritten. Without bias and ReLU."""
+        """Return total + x W', without bias and ReLU; `total` may be overwritten."""
         if self._is_onednn:
             y: torch.Tensor = _onednn_linear().binary(x, total, self._weight, None, "add")
             return y
@@ -156,9 +156,9 @@ class Affine:
 
 
 class WeightGradient:
-    """dy' x [out, in] of dy [num_samples, out] and x [num_samples, in]; a result lives until the next call.
+    """Product dy' x [out, in] of dy [num_samples, out] and x [num_samples, in]; a result lives until the next call.
 
-    With `keeps` its memory is there before.
+    With `keeps` the result's memory is allocated beforehand.
     """
 
     def __init__(
@@ -199,5 +199,5 @@ class WeightGradient:
 
 
 def _onednn_linear() -> Any:
-    """Look up x W' + b with what follows it fused in; the operator that torch.compile uses."""
+    """Return torch's oneDNN operator for x W' + b with a fused activation, as torch.compile uses it."""
     return torch.ops.mkldnn._linear_pointwise

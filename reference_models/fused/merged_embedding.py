@@ -17,12 +17,12 @@ from reference_models.fused.sorted_update import update_sorted
 
 
 def split_tables(storage: torch.Tensor, num_embeddings: Sequence[int]) -> list[torch.Tensor]:
-    """Return the tables of a merged [sum(rows), ...] as views, in order."""
+    """Return the tables of a merged weight [sum(rows), ...] as views, in order."""
     return list(torch.split(storage, list(num_embeddings)))
 
 
 def join_tables(tables: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """Return the merged [sum(rows), ...] of which `tables` are all the views, in order; None where they are not."""
+    """Return the merged weight [sum(rows), ...] of which `tables` are all the views, in order; else None."""
     first = tables[0].detach()
     memory, rows = first.untyped_storage().data_ptr(), 0
     for table in tables:
@@ -34,7 +34,7 @@ def join_tables(tables: Sequence[torch.Tensor]) -> torch.Tensor | None:
 
 
 def join_accumulators(optimizer: torch.optim.Optimizer, tables: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """Return Adagrad's sums of all tables in the one tensor of which `optimizer` holds views. None for SGD."""
+    """Return the merged tensor of Adagrad's sums of all tables, whose views `optimizer` holds; None for SGD."""
     if "sum" not in optimizer.state.get(tables[0], {}):
         return None
     merged = join_tables([optimizer.state[table]["sum"] for table in tables])
@@ -43,7 +43,7 @@ def join_accumulators(optimizer: torch.optim.Optimizer, tables: Sequence[torch.T
 
 
 def find_run_starts(ordered: torch.Tensor) -> torch.Tensor:
-    """Return where each run of equal rows begins in sorted rows [n]: int64 [number of rows named]."""
+    """Return the start of each run of equal rows in sorted `rows` [n]: int64 [number of distinct rows]."""
     is_first = torch.ones_like(ordered, dtype=torch.bool)
     torch.ne(ordered[1:], ordered[:-1], out=is_first[1:])
     return is_first.nonzero().squeeze(1)
@@ -52,8 +52,8 @@ def find_run_starts(ordered: torch.Tensor) -> torch.Tensor:
 def sort_rows(rows: torch.Tensor, num_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Sort rows [n] below `num_rows` stably, as torch.sort does, on a CPU.
 
-    torch sorts from 32,768 integers on by radix, several times as fast as fewer: from a quarter of that on they are
-    filled up by rows that come last.
+    From 32,768 integers on torch uses radix sort, which is several times as fast: from a quarter of that number on,
+    the rows are padded to it by rows that come last.
     """
     n = len(rows)
     if not _RADIX_FROM // 4 <= n < _RADIX_FROM or "fbgemm" not in torch.backends.quantized.supported_engines:
@@ -65,16 +65,17 @@ def sort_rows(rows: torch.Tensor, num_rows: int) -> tuple[torch.Tensor, torch.Te
 
 
 def choose_row_type(num_rows: int) -> torch.dtype:
-    """Return the type of merged rows: int32, which sorts in half the time, where it holds them."""
+    """Return the integer type of merged rows: int32, which sorts in half the time, if it holds them, else int64."""
     return torch.int32 if num_rows <= _MAX_INT32 else torch.int64
 
 
 class MergedEmbedding:
-    """Reads and updates `weight` [sum(rows), d].
+    """Embedding bags of all tables, read from and updated in the merged `weight` [sum(rows), d].
 
-    `accumulator` says how: [sum(rows), d] for Adagrad, [sum(rows), 1] for row-wise Adagrad, None for SGD. With
-    `has_kernels`, `update_static` is `reference_models.fused.sorted_update`'s operator; with `cpu_kernels`, `read`
-    and `update` are compiled, where rows have one of their widths. `row_type` is by default that of so many rows.
+    `accumulator` sets the optimizer: [sum(rows), d] for Adagrad, [sum(rows), 1] for row-wise Adagrad, None for SGD.
+    With `has_kernels`, `update_static` is `reference_models.fused.sorted_update`'s operator; with `cpu_kernels`,
+    `read` and `update` are compiled, where rows have one of their widths. `row_type` is by default that of so many
+    rows.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class MergedEmbedding:
         )
 
     def plan(self, num_samples: int) -> "LookupPlan":
-        """Compute what depends on the batch size alone."""
+        """Return the tensors that depend on the batch size alone."""
         samples = torch.arange(num_samples, device=self.weight.device).unsqueeze(1)
         if self._cpu_kernels is not None:
             num_lookups = num_samples * len(self._shifts)
@@ -125,7 +126,7 @@ class MergedEmbedding:
     def merge_ids(self, indices: torch.Tensor) -> torch.Tensor:
         """Compute the rows of the merged weight [B * H] of ids [B, H].
 
-        Compiled passes need none: they take the ids themselves, int64 [B, H].
+        Compiled passes take the ids themselves: with them the result is the int64 `ids` [B, H].
         """
         if self._cpu_kernels is not None:
             return indices.to(torch.int64).contiguous()
@@ -133,9 +134,9 @@ class MergedEmbedding:
         return torch.add(indices, self._shifts, out=rows).flatten()
 
     def read(self, rows: torch.Tensor, plan: "LookupPlan", dtype: torch.dtype | None = None) -> torch.Tensor:
-        """Compute sums of bags [B, 1 + num_sparse, d]; those of feature 0, the dense one's place, are zero.
+        """Return sums of bags [B, 1 + num_sparse, d]; those of feature 0, the place of the dense vector, are zero.
 
-        They are of `dtype`, by default the weights'.
+        The sums have type `dtype`, by default the weights' type.
         """
         dtype = dtype or self.weight.dtype
         if self._has_kernels:
@@ -147,7 +148,7 @@ class MergedEmbedding:
         return pooled.view(-1, self._num_features, self.weight.shape[1]).to(dtype)
 
     def update(self, rows: torch.Tensor, plan: "LookupPlan", gradients: torch.Tensor, lr: float, eps: float) -> None:
-        """Take one step from `gradients` [B, 1 + num_sparse, d] of what `read` returned."""
+        """Take one step from `gradients` [B, 1 + num_sparse, d] of the sums that `read` returned."""
         if self._cpu_kernels is not None:
             assert plan.scratch is not None, "there for compiled passes"
             ordered = self._cpu_kernels.sort(rows, self._layout, plan.scratch)
@@ -170,9 +171,9 @@ class MergedEmbedding:
     ) -> None:
         """Do `update` in tensors whose shapes do not depend on the ids, as CUDA graphs need them.
 
-        There are as many sums as lookups. Those beyond the number of rows touched are sums of nothing, and add zero
-        to the row of their own place, so that everything is added, nothing overwritten, and no row waited for by all.
-        With kernels there are no sums but of the rows touched, and `gradients` may be of a narrower type.
+        There are as many sums as lookups. Sums beyond the number of touched rows are empty, and add zero to the row
+        at their own index, so that all writes are additions, spread over many rows. With kernels there are sums of
+        the touched rows alone, and `gradients` may be of a narrower type.
         """
         ordered, order = torch.sort(rows, stable=True)
         if self._has_kernels:
@@ -197,11 +198,11 @@ class MergedEmbedding:
         self.weight.index_add_(0, touched, gradient * -lr)
 
     def _sum_duplicates(self, gradients: torch.Tensor, bags: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-        """Sums [len(starts), d] of the rows `bags` of `gradients`: adding up duplicates is a sum of bags too."""
+        """Return sums [len(starts), d] of rows `bags` of `gradients`, by embedding_bag, as duplicates form bags."""
         return torch.embedding_bag(gradients.view(-1, self.weight.shape[1]), bags, starts, mode=_SUM)[0]
 
     def _apply(self, touched: torch.Tensor, gradient: torch.Tensor, lr: float, eps: float) -> None:
-        """Update the rows `touched`, each once, by the gradient [n, d], which is overwritten."""
+        """Update each of the rows `touched` once by the `gradient` [n, d], which is overwritten."""
         if self._accumulator is not None and self._accumulator.shape[1] < gradient.shape[1]:
             sums = self._accumulator.squeeze(1)  # numbers are found faster than rows of one
             norm = torch.linalg.vector_norm(gradient, dim=1)
@@ -217,19 +218,20 @@ class MergedEmbedding:
 
 @dataclass(frozen=True, slots=True)
 class LookupPlan:
-    """Where each bag's lookups start for a batch size, and which bag each lookup is of; kernels find it alone."""
+    """Start of each bag's lookups, and bag of each lookup, for a batch size; kernels compute both themselves."""
 
     starts: torch.Tensor | None = None
     bags: torch.Tensor | None = None
     scratch: torch.Tensor | None = None
-    """Where compiled passes sort: int32 [5, lookups]; they need nothing else."""
+    """Memory in which compiled passes sort, int32 [5, lookups]: the only member that they need; None without them."""
 
 
 _MAX_INT32 = 2**31 - 1
 _RADIX_FROM = 32_768
-"""at::internal::GRAIN_SIZE, from which on ATen's SortingKernel.cpp takes FBGEMM's radix sort where it is built in."""
+"""Least integers that ATen's SortingKernel.cpp sorts by FBGEMM's radix sort: at::internal::GRAIN_SIZE."""
 _CACHED = 1 << 18
-"""How many numbers of a gradient stay in a core's cache, where nothing is compiled. Without pieces an update takes as
-long at width 16 and 1.5 times as long at 128, about 1 % of DCNv2's step (AMD EPYC, family 25 model 1)."""
+"""Numbers of a gradient that stay in a core's cache: size of the pieces of an update without compiled passes. Without
+pieces an update takes as long at width 16 and 1.5 times as long at 128, about 1 % of DCNv2's step (AMD EPYC, family
+25 model 1)."""
 _SUM = 0
 """torch.embedding_bag's number for mode "sum"."""

@@ -1,6 +1,6 @@
-"""What compiles kernels, and the folder that keeps them: what is in it is run, so that it is this user's alone.
+"""C compiler of kernels, and the folder that stores them: its files are executed, so it is this user's alone.
 
-Torch-free, as who keeps a choice of matrix products asks what it can be computed by.
+Torch-free, since storing a choice of matrix products asks for the compiler without importing torch.
 """
 
 import os
@@ -15,10 +15,10 @@ from pathlib import Path
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Give this user's own folder in the temporary one; where that is anybody else's, a new one, removed afterwards.
+    """Yield this user's own folder in the temporary one; if it is another user's, a new one, removed afterwards.
 
-    It is not beside the data, which may come from others, nor one that another user made or may write to. Raises
-    OSError where no folder can be made.
+    The folder is never beside the data, which may come from others, nor one that another user made or may write to.
+    Raises OSError where no folder can be made.
     """
     folder = _usual_folder()
     with suppress(FileExistsError):
@@ -31,7 +31,7 @@ def private_folder() -> Iterator[Path]:
 
 
 def folder_problem() -> str | None:
-    """Say why this user's own folder is not used; None where it is, or is not there yet."""
+    """Return why this user's own folder cannot be used; None where it can, or does not exist yet."""
     folder = _usual_folder()
     try:
         found = folder.lstat()
@@ -49,9 +49,9 @@ def _usual_folder() -> Path:
 
 
 def find_compiler() -> list[str] | str:
-    """Return the command of the C compiler: that of CC, by default cc, gcc or clang; in a line why there is none.
+    """Return the words of the C compiler's command, of CC or by default cc, gcc or clang; a line why there is none.
 
-    Its words can be written to every file: bytes that are no text are spelled out, and so name no compiler.
+    The words can be written to every file: bytes that are no text are escaped, and so name no compiler.
     """
     given = _as_text(os.environ.get("CC", ""))
     try:

@@ -1,8 +1,8 @@
-"""The update of merged tables as one operator over sorted lookups: no atomics, no gradient per lookup, fixed shapes.
+"""Update of merged tables as one operator over sorted lookups: no atomics, no gradient per lookup, fixed shapes.
 
 `torch.ops.dlrmbench.update_sorted` adds each row's gradients in the batch's order and updates the row once, by SGD,
 Adagrad or row-wise Adagrad. Its kernels are Triton's (`reference_models.fused.triton_update`);
-`MergedEmbedding.update_static` without them is the plain form, which holds them to the same numbers.
+`MergedEmbedding.update_static` without them is the plain form, whose numbers they must reach.
 """
 
 import torch
@@ -10,7 +10,7 @@ import torch
 from reference_models.fused.kernel_sizes import KernelSizes, choose_sizes, count_multiprocessors
 
 _MAX_LOOKUPS = 1 << 30
-"""Places of pieces beyond the last block are numbers of 32 bits, too."""
+"""Most lookups of a batch: indices of pieces beyond the last block must fit 32 bits, too."""
 
 
 def _launch(
@@ -27,7 +27,7 @@ def _check(
     ordered: torch.Tensor, order: torch.Tensor, bags: torch.Tensor, gradients: torch.Tensor, weight: torch.Tensor,
     state: torch.Tensor | None, edges: torch.Tensor, rate: torch.Tensor, eps: float, block: int, pieces: int,
 ) -> None:  # fmt: skip
-    """Raise ValueError where shapes or types are none that the kernels read: all that it does on fake tensors."""
+    """Raise ValueError for shapes or types that the kernels cannot read; on fake tensors, do nothing else."""
     num_lookups, dim = len(ordered), weight.shape[1]
     num_samples = len(gradients)
     expected = (
@@ -67,10 +67,10 @@ def update_sorted(
 ) -> None:  # fmt: skip
     """Update `weight` float32 [R, d] and `state` ([R, d] for Adagrad, [R, 1] row-wise, None for SGD) in place.
 
-    `ordered` [B * H], int32 or int64, are the rows of B samples' H lookups, sorted stably, `order` int64 [B * H] what
-    torch.sort returns beside them, `bags` int32 [H] the bag of a sample that each of its lookups belongs to, and
-    `gradients` float32 or bfloat16 [B, bags of a sample, d] those of the bags' sums. `rate` is a float32 number in
-    a tensor. `sizes` are by default those of so many lookups. Raises ValueError for other shapes and types.
+    `ordered` [B * H], int32 or int64, are the rows of B samples' H lookups, sorted stably; `order` int64 [B * H] is
+    torch.sort's permutation; `bags` int32 [H] is the bag of each lookup of a sample; `gradients` float32 or bfloat16
+    [B, bags of a sample, d] are the gradients of the bags' sums. `rate` is a float32 number in a tensor. `sizes` are
+    by default `choose_sizes`' for the lookups. Raises ValueError for other shapes and types.
     """
     if sizes is None:
         sizes = choose_sizes(num_lookups=len(ordered), num_multiprocessors=count_multiprocessors(weight.device))
@@ -81,5 +81,5 @@ def update_sorted(
 
 
 def num_edges(num_lookups: int, block: int) -> int:
-    """Count the pieces of runs that blocks of so many lookups may leave: one at each end."""
+    """Return the most pieces of runs that blocks of `block` lookups may leave: one at each end of a block."""
     return 2 * -(-num_lookups // block)

@@ -1,4 +1,4 @@
-"""Chooses the forms of matrix products by timing them, on operands of their own."""
+"""Choose the forms of matrix products by timing them, on operands made for it."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -7,39 +7,39 @@ from platform import machine
 
 import torch
 
-from reference_models.fused.choice import ChosenProduct, Form, MatmulChoice, Precision, Product
+from reference_models.fused.choice import ChosenProduct, Form, MatmulChoice, MatmulProduct, Precision
 from reference_models.fused.cpu_kernels import CPUKernels
 from reference_models.fused.matmul import Affine, WeightGradient, forms_at_hand
 
 Call = Callable[[], object]
 Timer = Callable[[Call, int], float]
-"""Seconds that so many calls take."""
+"""Function that returns the seconds that a number of calls takes."""
 
 MIN_GAIN = 0.05
-"""What a form must gain over the one chosen before: differences below are no more than noise."""
+"""Least gain, relative, of a form over the form chosen before: smaller differences are noise."""
 _LEFT_BEHIND = 1.5
-"""A form that takes so many times as long as the fastest in the first two calls is not timed further."""
+"""Largest ratio to the fastest form, in the first two calls, of a form that is timed further."""
 _TURNS = 5
 _SLICE_S = 1e-3
-"""Seconds that one form computes at a time; the forms of a product take turns."""
+"""Seconds that one form computes at a time; the forms of a product are timed alternately."""
 _CLOSE = 1.15
-"""A form that takes at most so many times as long as the fastest after its turns has further ones with it."""
+"""Largest ratio to the fastest form, after the first turns, of a form that gets further turns."""
 _CLOSE_CALLS = 15
 _MOST_S = 0.5
-"""No further turn is begun after so many seconds of either kind of turns."""
+"""Seconds after which no further turn is begun, for the first turns and for the further turns each."""
 _MAX_FLOP = 4e9
-"""Larger products are timed on a part of their samples, but on no fewer than `_MIN_SAMPLES`."""
+"""Most FLOP of a timed product: larger products are timed on part of their samples, at least `_MIN_SAMPLES`."""
 _MIN_SAMPLES = 512
 
 
 def choose(
-    products: Iterable[Product],
+    products: Iterable[MatmulProduct],
     precision: Precision,
     previous: MatmulChoice | None,
     timer: Timer | None = None,
     cpu_kernels: CPUKernels | None = None,
 ) -> MatmulChoice:
-    """Time every product in every form at hand, with the threads that torch has now; keep `previous` in doubt."""
+    """Time each product in each form at hand, with torch's present threads; keep `previous` within `MIN_GAIN`."""
     before = {} if previous is None else previous.forms()
     time_calls = _time_calls if timer is None else timer
     chosen = []
@@ -56,7 +56,7 @@ def choose(
 
 
 def pick(seconds: Mapping[Form, float], previous: Form | None) -> Form:
-    """Return the fastest form, but the previous one where it is less than MIN_GAIN slower."""
+    """Return the fastest form, or `previous` where it is less than MIN_GAIN slower."""
     fastest = min(seconds, key=seconds.__getitem__)
     if previous is not None and previous in seconds and seconds[fastest] > (1 - MIN_GAIN) * seconds[previous]:
         return previous
@@ -64,7 +64,7 @@ def pick(seconds: Mapping[Form, float], previous: Form | None) -> Form:
 
 
 def time_forms(calls: Mapping[Form, Call], time_calls: Timer) -> dict[Form, float]:
-    """Return the least seconds of each form over its turns: whatever else the system does can only add to them."""
+    """Return the least seconds of each form over its turns: other work on the machine can only add to them."""
     least = {form: min(time_calls(call, 1) for _ in range(2)) for form, call in calls.items()}
     num_calls = max(1, int(_SLICE_S / max(min(least.values()), 1e-7)))
     for within, num_turns in ((_LEFT_BEHIND, _TURNS), (_CLOSE, _CLOSE_CALLS // num_calls)):
@@ -80,8 +80,8 @@ def time_forms(calls: Mapping[Form, Call], time_calls: Timer) -> dict[Form, floa
 
 
 @torch.no_grad()
-def make_calls(product: Product, cpu_kernels: CPUKernels | None = None) -> dict[Form, Call]:
-    """Return, for each form at hand, what computes the product with all that follows it; each has run once."""
+def make_calls(product: MatmulProduct, cpu_kernels: CPUKernels | None = None) -> dict[Form, Call]:
+    """Return, for each form at hand, a function that computes the product and its ReLU; each was called once."""
     dtype = torch.float32 if product.precision == "fp32" else torch.bfloat16
     generator = torch.Generator().manual_seed(0)
     num_samples = num_samples_to_time(product)
@@ -109,14 +109,14 @@ def make_calls(product: Product, cpu_kernels: CPUKernels | None = None) -> dict[
         call = make(form)
         try:
             call()
-        except RuntimeError:  # a form that this build of torch does not compute
+        except RuntimeError:  # this build of torch does not compute the form
             continue
         calls[form] = call
     return calls
 
 
 def name_cpu() -> str:
-    """Return the processor's model name, as the kernel says it; else its architecture."""
+    """Return the processor's model name, as the Linux kernel reports it; else its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -125,14 +125,14 @@ def name_cpu() -> str:
     return (next(names, "") or machine() or "unknown")[:200]
 
 
-def num_samples_to_time(product: Product) -> int:
-    """Return all of the product's samples, or as many as make a call of tens of milliseconds at 100 GFLOP/s."""
+def num_samples_to_time(product: MatmulProduct) -> int:
+    """Return the number of samples to time: all, or as many as take tens of milliseconds at 100 GFLOP/s."""
     affordable = int(_MAX_FLOP * product.num_samples / product.flop)
     return min(product.num_samples, max(affordable, _MIN_SAMPLES))
 
 
 def _time_calls(call: Call, num_calls: int) -> float:
-    """One thread is timed by its processor time: its waiting for a processor says nothing of a form."""
+    """Return the seconds of all calls; with one thread its processor time, without waiting for a processor."""
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     start_s = clock()
     for _ in range(num_calls):

@@ -1,4 +1,4 @@
-"""Triton's kernels of reading bags and of a cross layer's gradients; imported only where they are launched.
+"""Triton kernels that read bags and compute a cross layer's gradients; imported only where they are launched.
 
 Tests run them by Triton's interpreter and compile them for GPUs. They have not run on one.
 """
@@ -13,7 +13,7 @@ def _read_bags(
     rows, starts, weight, out, hot,
     BAGS: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Sum one bag of one sample, TILE rows at a time, so that several are on their way. WIDTH holds D."""
+    """Sum one bag of one sample, TILE rows at a time, so that several loads overlap. WIDTH is a power of two >= D."""
     sample, bag = tl.program_id(0).to(tl.int64), tl.program_id(1)
     first, last = tl.load(starts + bag), tl.load(starts + bag + 1)
     columns = tl.arange(0, WIDTH)
@@ -47,7 +47,7 @@ def _cross_gradients(
 ):
     """Compute, for `samples` samples and COLUMNS columns, dx_0 (+)= dy z, z = dy x_0, and the sums of the new z.
 
-    Two samples are read before either is written, so that all their operands are on their way at once.
+    Two samples are read before either is written, so that the loads of all their operands overlap.
     """
     begin = tl.program_id(0) * samples
     stop = tl.minimum(begin + samples, num_samples)
@@ -70,7 +70,7 @@ def _cross_gradients(
 def launch_read(
     rows: torch.Tensor, starts: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, *, tile: int
 ) -> None:
-    """Launch the reading of `out` [B, bags, d]: see `reference_models.fused.dense_kernels`."""
+    """Launch the kernel that writes bags to `out` [B, bags, d]: see `reference_models.fused.dense_kernels`."""
     num_samples, num_bags, dim = out.shape
     _read_bags[(num_samples, num_bags)](
         rows, starts, weight, out, len(rows) // num_samples,
@@ -82,7 +82,7 @@ def launch_cross(
     dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor, parts: torch.Tensor, *,
     adds: bool, samples: int, columns: int, warps: int,
 ) -> None:  # fmt: skip
-    """Launch the gradients of a cross layer: see `reference_models.fused.dense_kernels`."""
+    """Launch the kernel of a cross layer's gradients: see `reference_models.fused.dense_kernels`."""
     num_samples, num_columns = dy.shape
     grid = (triton.cdiv(num_samples, samples), triton.cdiv(num_columns, columns))
     _cross_gradients[grid](

@@ -1,11 +1,11 @@
-"""Triton's kernels of `dlrmbench::update_sorted`; imported only where they are launched.
+"""Triton kernels of `dlrmbench::update_sorted`; imported only where they are launched.
 
 Tests run them by Triton's interpreter and compile them for GPUs. They have not run on one.
 
 Lookups are walked in blocks of their sorted order, a program per block. A run of equal rows that begins and ends in
-a block is applied by that block. Of one that a block's edge cuts, each block leaves its piece in `edges`
-[2 * blocks, d], block b at 2 b of its first run, at 2 b + 1 of its last, and a second kernel adds these in order. So
-each row is written once, nothing is added atomically, and sums repeat bit for bit.
+a block is applied by that block. If a block's edge cuts a run, each block leaves its piece of the run in `edges`
+[2 * blocks, d]: block b writes the piece of its first run at 2 b, of its last run at 2 b + 1, and a second kernel
+adds the pieces in order. So each row is written once, nothing is added atomically, and sums repeat bit for bit.
 
 A program has one warp (`_ONE_WARP`), and must: a row-wise sum of squares is a scalar, which all of a program's warps
 would load and store by themselves, so that a slow one could read what another has written already.
@@ -22,7 +22,7 @@ _ONE_WARP = 1
 def _apply_row(weight, state, row, total, columns, within, lr, eps, D: tl.constexpr, STATE: tl.constexpr):
     """Update a row by its summed gradient; STATE is how many sums of squares a row has: 0, 1 or D.
 
-    All loads come before the first store, which none of them could be moved before: memory is waited for once.
+    All loads come before the first store, past which no load can be moved: the program waits for memory once.
     """
     row = row.to(tl.int64)
     place = row * D + columns
@@ -40,7 +40,7 @@ def _apply_row(weight, state, row, total, columns, within, lr, eps, D: tl.conste
 
 @triton.jit
 def _read_lookup(ordered, order, bags, gradients, place, stop, hot, columns, BAGS: tl.constexpr, D: tl.constexpr):
-    """Return the row of a sorted lookup and its gradient; from `stop` on, zeros."""
+    """Return the row and the gradient of a sorted lookup; zeros from lookup `stop` on."""
     is_there = place < stop
     row = tl.load(ordered + place, mask=is_there, other=0)
     lookup = tl.load(order + place, mask=is_there, other=0).to(tl.int32)
@@ -54,7 +54,7 @@ def _take_lookup(
     here, gradient, is_there, row, total, is_cut, edge, weight, state, columns, within, lr, eps,
     D: tl.constexpr, STATE: tl.constexpr,
 ):  # fmt: skip
-    """Add a gradient to the run that it is of; where a run ends before it, that one is left at `edge` or applied."""
+    """Add a gradient to its row's run; where the run before ends here, leave that run's sum at `edge` or apply it."""
     if is_there & (here != row):
         if is_cut:
             tl.store(edge, total, mask=within)
@@ -62,7 +62,7 @@ def _take_lookup(
             _apply_row(weight, state, row, total, columns, within, lr, eps, D, STATE)
         total = tl.zeros_like(total)
         row = here
-        is_cut = here < 0  # no row is
+        is_cut = here < 0  # equals no row
     return row, total + gradient, is_cut
 
 
@@ -71,9 +71,9 @@ def _walk_blocks(
     ordered, order, bags, gradients, weight, state, edges, rate, eps, num_lookups, hot, size,
     BAGS: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, STATE: tl.constexpr,
 ):  # fmt: skip
-    """Sum and apply the runs of a block of `size` lookups. WIDTH is the power of two that holds D.
+    """Sum and apply the runs of a block of `size` lookups. WIDTH is a power of two >= D.
 
-    Four lookups are read before the first of them is looked at, so that their gradients are on their way at once.
+    Four lookups are read before the first is used, so that the loads of their gradients overlap.
     """
     block = tl.program_id(0)
     start = block * size
@@ -118,7 +118,7 @@ def _close_runs(
     ordered, weight, state, edges, rate, eps, num_lookups, size,
     D: tl.constexpr, WIDTH: tl.constexpr, PIECES: tl.constexpr, STATE: tl.constexpr,
 ):  # fmt: skip
-    """Add the pieces of the run that begins in a block and goes on beyond it, PIECES at a time, and apply it."""
+    """Add the pieces of a run that begins in a block and ends after it, PIECES at a time, and apply the run's sum."""
     block = tl.program_id(0)
     start = block * size
     stop = tl.minimum(start + size, num_lookups)

@@ -5,11 +5,11 @@ import json
 import msgspec
 import pytest
 
-from reference_models.fused.choice import ChosenProduct, MatmulChoice, Product, convert_choice
+from reference_models.fused.choice import ChosenProduct, MatmulChoice, MatmulProduct, convert_choice
 from reference_models.process.errors import ConfigError
 
-FORWARD = Product(kind="forward", num_samples=2048, num_in=512, num_out=256, has_bias=True, has_relu=True)
-GRADIENT = Product(kind="weight_gradient", num_samples=2048, num_in=512, num_out=256)
+FORWARD = MatmulProduct(kind="forward", num_samples=2048, num_in=512, num_out=256, has_bias=True, has_relu=True)
+GRADIENT = MatmulProduct(kind="weight_gradient", num_samples=2048, num_in=512, num_out=256)
 
 
 def choice(*chosen: ChosenProduct, precision: str = "fp32") -> MatmulChoice:

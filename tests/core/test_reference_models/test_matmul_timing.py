@@ -11,7 +11,7 @@ from rounding import furthest, is_as_near, product_bound, sway_of, weights_of
 from toy_clicks import BATCH, SMOOTH, MakeSpec, flatten, is_same
 
 from reference_models.dlrm.optimized import OptimizedWorkload
-from reference_models.fused.choice import ChoosesMatmul, ChosenProduct, Form, MatmulChoice, Product
+from reference_models.fused.choice import ChoosesMatmul, ChosenProduct, Form, MatmulChoice, MatmulProduct
 from reference_models.fused.cpu_kernels import find_cpu_kernels
 from reference_models.fused.matmul import Affine, WeightGradient, forms_at_hand, has_onednn
 from reference_models.fused.timing import Call, choose, make_calls, num_samples_to_time, pick, time_forms
@@ -26,7 +26,7 @@ WUKONG = WukongConfig(
 )
 needs_onednn = pytest.mark.skipif(not has_onednn(), reason="needs a torch with oneDNN")
 FORMS: tuple[Form, ...] = get_args(Form)
-GRADIENT = Product(kind="weight_gradient", num_samples=64, num_in=48, num_out=32)
+GRADIENT = MatmulProduct(kind="weight_gradient", num_samples=64, num_in=48, num_out=32)
 
 
 def computes_onednn(dtype: torch.dtype) -> bool:
@@ -38,7 +38,7 @@ def computes_onednn(dtype: torch.dtype) -> bool:
     return True
 
 
-def choice_of(forms: Iterable[tuple[Product, Form]]) -> MatmulChoice:
+def choice_of(forms: Iterable[tuple[MatmulProduct, Form]]) -> MatmulChoice:
     chosen = tuple(ChosenProduct(product=product, form=form) for product, form in forms)
     return MatmulChoice(num_threads=1, precision="fp32", torch_version="any", cpu="any", products=chosen)
 
@@ -112,7 +112,7 @@ def test_forms_close_to_the_fastest_take_further_turns_for_half_a_second() -> No
 
 
 def test_a_timer_that_prefers_a_form_gets_it_and_a_choice_is_kept_in_doubt() -> None:
-    forward = Product(kind="forward", num_samples=8, num_in=16, num_out=4, has_bias=True, has_relu=True)
+    forward = MatmulProduct(kind="forward", num_samples=8, num_in=16, num_out=4, has_bias=True, has_relu=True)
     times: list[float] = []
 
     def later_is_faster(call: Call, num_calls: int) -> float:
@@ -135,12 +135,12 @@ def test_a_timer_that_prefers_a_form_gets_it_and_a_choice_is_kept_in_doubt() -> 
     "product",
     [
         GRADIENT,
-        Product(kind="forward", num_samples=64, num_in=48, num_out=32, has_bias=True, is_transposed=True),
-        Product(kind="data_gradient", num_samples=64, num_in=48, num_out=32, adds=True),
+        MatmulProduct(kind="forward", num_samples=64, num_in=48, num_out=32, has_bias=True, is_transposed=True),
+        MatmulProduct(kind="data_gradient", num_samples=64, num_in=48, num_out=32, adds=True),
     ],
     ids=lambda product: product.kind,
 )
-def test_operands_for_timing_are_made_without_the_global_generator(product: Product, precision: str) -> None:
+def test_operands_for_timing_are_made_without_the_global_generator(product: MatmulProduct, precision: str) -> None:
     before = torch.get_rng_state()
     calls = make_calls(msgspec.structs.replace(product, precision=precision))
     at_hand = forms_at_hand(msgspec.structs.replace(product, precision=precision))
@@ -152,7 +152,7 @@ def test_operands_for_timing_are_made_without_the_global_generator(product: Prod
 
 
 def test_large_products_are_timed_on_some_of_their_samples() -> None:
-    huge = Product(kind="weight_gradient", num_samples=1 << 20, num_in=4096, num_out=1)
+    huge = MatmulProduct(kind="weight_gradient", num_samples=1 << 20, num_in=4096, num_out=1)
     assert num_samples_to_time(huge) == 488_281
     assert num_samples_to_time(msgspec.structs.replace(huge, num_out=1 << 20)) == 512
     assert num_samples_to_time(GRADIENT) == 64
