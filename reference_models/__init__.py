@@ -1,1 +1,1 @@
-"""Reference models, their data and their metrics. Knows neither targets nor rules."""
+"""Reference models, their data and their metrics; independent of targets and rules."""

@@ -1,13 +1,13 @@
-"""What a model holds and what a training step of it has to do, as every model states it; computed, torch-free.
+"""Costs of a model: bytes that it holds and work of its training step, computed from its configuration. Torch-free.
 
 FLOP counts matrix products, two per multiply-add, as MLPerf and torch's FlopCounterMode do; embedding sums, biases
-and activations are not in it. Bytes of a phase are compulsory traffic in fp32: every matrix product reads its
+and activations are not counted. Bytes of a phase are compulsory traffic in fp32: every matrix product reads its
 operands and writes its result once, every other phase reads its inputs and writes its results once, and element-wise
-work is taken to be fused. What an implementation moves beyond that is its own; what stays in a cache makes it faster
-than memory alone would allow.
+work is assumed to be fused. An implementation may move more bytes; data that stays in a cache may make it faster than
+memory alone would allow.
 
-A model declares its step as a `Step`: its layers, its lookups, and what its phases do beside matrix products. What
-depends on nothing else is computed here.
+A model declares its step as a `Step`: its layers, its lookups, and the work of its phases beside matrix products. All
+costs that follow from a `Step` are computed here.
 """
 
 import math
@@ -22,27 +22,27 @@ from reference_models.training.phases import Phase
 FLOAT_BYTES = 4
 ID_BYTES = 8
 AUC_BYTES_PER_SAMPLE = 64
-"""Score, label, key and the counts per group of ties when every score is its own group."""
+"""Bytes per sample of computing an AUC: score, label, key, and counts per score when all scores differ."""
 OPTIMIZER_FLOP: Mapping[str, int] = {"sgd": 2, "adagrad": 7, "rowwise_adagrad": 7, "Adam": 12}
-"""Per element: g^2, add to the sum, square root, add epsilon, divide, times the learning rate, subtract; with Adam
-two decayed means, of which each takes two products and a sum."""
+"""FLOP of an update per weight. Adagrad: g^2, add to the sum, square root, add epsilon, divide, times the learning
+rate, subtract. Adam adds two decayed means, each of two products and a sum."""
 _OPTIMIZER_ARRAYS: Mapping[str, int] = {"sgd": 3, "Adam": 7}
-"""Arrays read and written per weight: itself and each state twice, the gradient once; 5 where it is not here."""
+"""Arrays that an update reads and writes: weight and each state twice, gradient once; 5 for optimizers not listed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelCosts:
-    """What one model holds, and does per sample."""
+    """Sizes of a model, and its FLOP and bytes per sample."""
 
     num_embedding_rows: int
     num_embedding_parameters: int
     num_dense_parameters: int
     num_lookups_per_sample: int
     embedding_bytes_per_sample: int
-    """fp32 bytes of the rows that one forward pass reads."""
+    """fp32 bytes of the embedding rows that a sample's forward pass reads."""
     forward_flop_per_sample: int
     training_flop_per_sample: int
-    """Forward and backward; the gradient of the dense input is not computed."""
+    """FLOP of a sample's forward and backward pass; the gradient of the dense input is not computed."""
 
     @property
     def num_parameters(self) -> int:
@@ -50,12 +50,12 @@ class ModelCosts:
 
     @property
     def row_width(self) -> int:
-        """Values in a row of a table; 1 where there is no table."""
+        """Mean number of values of an embedding row; 1 where there is no table."""
         return self.num_embedding_parameters // self.num_embedding_rows if self.num_embedding_rows else 1
 
     @property
     def embedding_bytes(self) -> int:
-        """Bytes of all tables in fp32."""
+        """Bytes of all embedding tables in fp32."""
         return self.num_embedding_parameters * FLOAT_BYTES
 
 
@@ -68,7 +68,7 @@ class MemoryEstimate:
     gradients_bytes: int
     activations_bytes: int
     evaluation_bytes: int
-    """One evaluation batch, and the scores of the whole split with what their AUC takes."""
+    """Bytes of one evaluation batch, and of the whole split's scores with the computation of their AUC."""
 
     @property
     def total_bytes(self) -> int:
@@ -77,11 +77,11 @@ class MemoryEstimate:
 
 
 def table_sizes(data: DataConfig, num_embeddings: Sequence[int] | None) -> Sequence[int]:
-    """Return each table's rows. Raises ConfigError where only the prepared dataset knows them and was not asked."""
+    """Return each table's rows. Raises ConfigError where only a prepared dataset knows them and none was given."""
     sizes = data.num_embeddings if num_embeddings is None else num_embeddings
     if sizes is None:
         raise ConfigError(
-            f"data {data.name!r}: the sizes of its tables are known once it is prepared. "
+            f"data {data.name!r}: the sizes of its tables are known only after it is prepared. "
             "Prepare it with 'dlrmbench data prepare', or name it with --data."
         )
     return sizes
@@ -89,7 +89,7 @@ def table_sizes(data: DataConfig, num_embeddings: Sequence[int] | None) -> Seque
 
 @dataclass(frozen=True, slots=True)
 class Matmul:
-    """`num` independent products [m, k] x [k, n] of one layer: forward, or one of its two gradients."""
+    """Matrix products of one layer, forward or one of its two gradients: `num` independent ones, [m, k] x [k, n]."""
 
     phase: str
     layer: str
@@ -98,7 +98,7 @@ class Matmul:
     n: int
     num: int = 1
     is_of_one_tensor: bool = False
-    """Whether its operands are one tensor, whose traffic its phase counts beside it."""
+    """Whether both operands are one tensor, whose bytes the phase counts separately."""
 
     @property
     def flop(self) -> int:
@@ -112,16 +112,16 @@ class Matmul:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """(num, m, k, n) with m <= n: a product and its transpose are one shape, since layouts are free."""
+        """Shape (num, m, k, n) with m <= n: a product and its transpose share a shape, since layouts are free."""
         return (self.num, min(self.m, self.n), self.k, max(self.m, self.n))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseCosts:
-    """What one phase of one step has to do, whatever the implementation."""
+    """FLOP, bytes and row accesses that one phase of a step needs in any implementation."""
 
     matmul_flop: int = 0
-    """As MLPerf and torch's FlopCounterMode count: two per multiply-add of matrix products."""
+    """FLOP of matrix products, two per multiply-add, as MLPerf and torch's FlopCounterMode count."""
     elementwise_flop: int = 0
     """FLOP of phases without matrix products: adding rows up, and the optimizers' arithmetic."""
     bytes: int = 0
@@ -143,10 +143,10 @@ class PhaseCosts:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A linear layer from width n to m, applied to a number of rows."""
+    """Linear layer from width n to m, applied to `num_rows` rows."""
 
     phases: tuple[str, str]
-    """Forward and backward."""
+    """Names of the layer's forward and backward phase."""
     name: str
     num_rows: int
     n: int
@@ -160,7 +160,7 @@ class Linear:
         return (self.n + self.has_bias) * self.m if self.is_trained else 0
 
     def matmuls(self) -> list[Matmul]:
-        """List its output, the gradient of its weight and, where it is needed, that of its input."""
+        """Return the products of the output, the weight's gradient and, if needed, the input's gradient."""
         forward, backward = self.phases
         made = [Matmul(forward, self.name, self.num_rows, self.n, self.m)]
         if self.is_trained:
@@ -172,10 +172,10 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """`num` independent products [m, k] x [k, n] of what is no weight, both differentiated."""
+    """Products of activations, `num` independent ones [m, k] x [k, n], with gradients of both operands."""
 
     phases: tuple[str, str]
-    """Forward and backward."""
+    """Names of the forward and backward phase."""
     name: str
     m: int
     k: int
@@ -185,7 +185,7 @@ class Product:
     num_parameters = 0
 
     def matmuls(self) -> list[Matmul]:
-        """List the product and the gradients of its left and right operand."""
+        """Return the product and the gradients of its left and right operand."""
         (forward, backward), (m, k, n) = self.phases, (self.m, self.k, self.n)
         return [
             Matmul(phase, self.name, *shape, num=self.num, is_of_one_tensor=self.is_of_one_tensor)
@@ -194,7 +194,7 @@ class Product:
 
 
 def fft_flop(window: int) -> int:
-    """Count the FLOP of one two-dimensional Fourier transform of window x window complex points: 5 N log2 N of N."""
+    """Return the FLOP of a two-dimensional Fourier transform of N = window^2 complex points: 5 N log2 N."""
     return round(5 * window**2 * math.log2(window**2))
 
 
@@ -206,7 +206,7 @@ def mlp(
     phases: tuple[str, str] | None = None,
     needs_input_gradient: bool = True,
 ) -> list[Linear]:
-    """Make the layers of an MLP with these widths, its input's first, by default in phases of its own."""
+    """Return the layers of an MLP of these widths, the input's first, by default in phases named after `part`."""
     own_phases = phases or (f"{part}_forward", f"{part}_backward")
     return [
         Linear(own_phases, f"{part}.{index}", num_rows, n, m, needs_input_gradient=needs_input_gradient or index > 0)
@@ -216,23 +216,23 @@ def mlp(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lookups:
-    """What a step over a batch reads from tables whose rows have `dim` values, and adds up."""
+    """Embedding rows that a step over a batch reads, and their sums; a row has `dim` values."""
 
     tables: Sequence[int] | None
-    """Columns of ids, each of which names rows of a table of its own; None for every column."""
+    """Columns of ids that are looked up, each in a table of its own; None for all columns."""
     dim: int
-    """Values of a row."""
+    """Values of an embedding row."""
     num: int
-    """Rows that are read."""
+    """Rows that the step reads, repeated ones included."""
     num_sums: int
-    """Vectors that the rows are added up to."""
+    """Sums that the rows are added up to, one vector per bag."""
     num_added: int
-    """Rows that are added to one of them."""
+    """Rows that are added to a sum."""
     gradient_bytes: int
     """Bytes that the backward pass reads for the gradients of the rows."""
 
     def phases(self, opt_name: str, unique_rows: int) -> dict[str, PhaseCosts]:
-        """Read a row per lookup, sum the gradients of equal rows in the backward pass, update each row once."""
+        """Return the costs of reading a row per lookup, summing equal rows' gradients, and updating each row once."""
         d, opt_name = self.dim, "rowwise_adagrad" if opt_name == "Adam" else opt_name
         state = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": d}[opt_name]
         return {
@@ -254,7 +254,7 @@ class Lookups:
 
 
 def click_lookups(data: DataConfig, dim: int, batch_size: int) -> Lookups:
-    """Look up every id of a batch of clicks, and add up those of each feature."""
+    """Return the lookups of all ids of a batch of clicks, whose rows are added up by feature."""
     num, num_sums = batch_size * data.num_lookups, batch_size * data.num_sparse
     return Lookups(
         tables=None,
@@ -268,7 +268,7 @@ def click_lookups(data: DataConfig, dim: int, batch_size: int) -> Lookups:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """What a model does in a training step over a batch, declared."""
+    """Declaration of a model's training step over a batch."""
 
     layers: Sequence[Linear | Product]
     num_other_parameters: int = 0
@@ -277,11 +277,11 @@ class Step:
     """Costs of phases beside those of `layers` and `lookups`."""
     lookups: Lookups | None = None
     input_bytes: int | None = None
-    """Bytes of the batch; None where they are those of clicks."""
+    """Bytes of the batch; None for a batch of clicks."""
     num_saved: int = 0
-    """Floats of a sample that are kept for the backward pass."""
+    """Floats per sample that are saved for the backward pass."""
     num_widest: int = 0
-    """Floats of a sample's widest single tensor."""
+    """Floats per sample of the widest single tensor."""
 
     @property
     def num_dense_parameters(self) -> int:
@@ -291,7 +291,7 @@ class Step:
         return tuple(matmul for layer in self.layers for matmul in layer.matmuls())
 
     def layer_phases(self) -> dict[str, PhaseCosts]:
-        """Count what `layers` and `beside` say, by phase."""
+        """Return the costs of `layers` and `beside` by phase."""
         costs = dict(self.beside)
         for matmul in self.matmuls():
             added = PhaseCosts(matmul_flop=matmul.flop, bytes=matmul.bytes)
@@ -302,9 +302,9 @@ class Step:
 def count_model(
     step: Step, data: DataConfig, num_embeddings: Sequence[int] | None = None, *, num_samples: int = 1
 ) -> ModelCosts:
-    """Count what a model holds, and does per sample of a `step` of `num_samples`.
+    """Return a model's sizes, and its costs per sample of a `step` of `num_samples`.
 
-    `num_embeddings` where only the prepared dataset knows it; ConfigError where nobody gives the tables' sizes.
+    `num_embeddings` is given where only a prepared dataset knows it. Raises ConfigError if the sizes are unknown.
     """
     flop = {phase: costs.flop for phase, costs in step.layer_phases().items()}
     num_rows = num_lookups = dim = 0
@@ -332,7 +332,7 @@ def count_phases(
     unique_rows: int,
     entered: Collection[str] = (Phase.EMBEDDING_BACKWARD,),
 ) -> dict[str, PhaseCosts]:
-    """Count those of every phase of a step that has something to do. `unique_rows`: rows that the step's ids name.
+    """Return the costs of every phase of a step that has any. `unique_rows`: distinct rows that the step's ids name.
 
     An implementation that has not `entered` EMBEDDING_BACKWARD sums the gradients of equal rows and applies them in
     one phase, the sparse optimizer's: the sums are then neither written nor read.
@@ -349,7 +349,7 @@ def count_phases(
 
 
 def _loop_phases(step: Step, data: DataConfig, batch_size: int, opt_name: str) -> dict[str, PhaseCosts]:
-    """Count the phases that every model trained by the loop has: reading, loss, the dense weights' update."""
+    """Return the costs of the loop's own phases: reading data, loss, update of the dense weights."""
     input_bytes = step.input_bytes
     if input_bytes is None:
         input_bytes = batch_size * ((data.num_dense + 1) * FLOAT_BYTES + data.num_lookups * ID_BYTES)
@@ -372,7 +372,7 @@ def estimate_click_memory(
     eval_samples: int,
     num_embeddings: Sequence[int] | None = None,
 ) -> MemoryEstimate:
-    """Estimate the peak memory of a reference of clicks, a sample of which takes `step`: fp32, sparse gradients."""
+    """Estimate a click model's peak memory by the reference, fp32, sparse gradients; `step` is of one sample."""
     costs = count_model(step, data, num_embeddings)
     states = {
         "sgd": 0,
@@ -380,7 +380,7 @@ def estimate_click_memory(
         "rowwise_adagrad": costs.num_embedding_rows + costs.num_dense_parameters,
     }
     gradient_row_bytes = costs.row_width * FLOAT_BYTES + ID_BYTES
-    # All tables' gradients wait for the optimizer, which works on copies of one table's at a time.
+    # All tables' gradients are held until the optimizer runs, which copies one table's gradients at a time.
     gradient_rows = data.num_lookups + 3 * max(data.multi_hot)
     input_bytes = data.num_dense * FLOAT_BYTES + data.num_lookups * ID_BYTES
     eval_batch_size = min(train.eval_batch_size, eval_samples)

@@ -1,4 +1,4 @@
-"""Count what a training step does that nobody has declared, by doing one: its FLOP, and the operators it launches."""
+"""Count FLOP and operators of a training step by running it, for models that declare no costs."""
 
 import sys
 from collections import Counter
@@ -24,7 +24,7 @@ from reference_models.training.workload import WorkloadSpec
 
 @dataclass(frozen=True, slots=True)
 class _Shapes:
-    """A split that has sizes and no samples."""
+    """Split that has sizes and no samples."""
 
     num_dense: int
     num_embeddings: tuple[int, ...]
@@ -41,13 +41,13 @@ class _Shapes:
 def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_size: int) -> Step:
     """Train one synthetic batch on the CPU, through tables of few rows, and count FLOP with torch's FlopCounterMode.
 
-    `load` makes a `TrainingLoop`. FLOP are those of matrix products, forward and backward; of layers it counts their
-    weights and no bytes, and its products have no shapes. Tables are `nn.EmbeddingBag` and `nn.Embedding`. Raises
-    ConfigError for a workload that is no `TrainingLoop`.
+    `load` makes a `TrainingLoop`. FLOP are those of matrix products, forward and backward. For layers the result has
+    their weights but no bytes, and its products have no shapes. Tables are `nn.EmbeddingBag` and `nn.Embedding`.
+    Raises ConfigError for a workload that is no `TrainingLoop`.
     """
     from torch.utils.flop_counter import FlopCounterMode  # imports triton
 
-    counted = max(2, batch_size)  # since layers such as BatchNorm train on no single sample
+    counted = max(2, batch_size)  # since layers such as BatchNorm cannot train on a single sample
     train = {"global_batch_size": counted, "opt_name": opt_name, "opt_base_learning_rate": 0.01}
     small = _cut_tables(data)
     loop = _prepare(load, model, data, parse_train(train), small)
@@ -74,8 +74,8 @@ def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_siz
 
 
 class _Counting:
-    """How operators are counted, in a class apart: torch wraps what a mode itself defines, and then imports its
-    compiler and triton at the first operator."""
+    """Counting of operators, in a base class: torch wraps a method that the mode itself defines, and at its first
+    operator imports its compiler and triton."""
 
     counts: Counter[str]
     _phase: str
@@ -86,7 +86,7 @@ class _Counting:
 
 
 class OperatorCounter(_Counting, TorchDispatchMode):
-    """Counts what torch's dispatcher is asked for while it is entered, autograd's operators too, by phase."""
+    """Mode that counts the operators of torch's dispatcher by phase, autograd's too, while it is entered."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -100,10 +100,10 @@ class OperatorCounter(_Counting, TorchDispatchMode):
 def prepare_step(
     load: Any, model: Any, data: DataConfig, train: TrainConfig, num_samples: int
 ) -> tuple[TrainingLoop, Callable[[], object]]:
-    """Return a loop and its next training step, on `num_samples` synthetic ones, on the CPU, and tables of few rows.
+    """Return a loop and its next training step, on the CPU, with `num_samples` synthetic samples and small tables.
 
-    It has trained once, so that the optimizers have their state. Raises ConfigError for a workload that is no
-    `TrainingLoop`.
+    The loop has trained one step, so that the optimizers have their state. Raises ConfigError for a workload that is
+    no `TrainingLoop`.
     """
     small = _cut_tables(data)
     loop = _prepare(load, model, data, train, small)
@@ -117,7 +117,7 @@ def prepare_step(
 def count_operators(load: Any, model: Any, data: DataConfig, train: TrainConfig, num_samples: int) -> dict[str, int]:
     """Count the operators of the step that `prepare_step` makes, by phase.
 
-    What an implementation computes by code of its own is no operator, nor is reading data.
+    An implementation's own compiled code is not counted, nor is reading data.
     """
     loop, step = prepare_step(load, model, data, train, num_samples)
     counter = OperatorCounter()
@@ -134,7 +134,7 @@ def _prepare(load: Any, model: Any, data: DataConfig, train: TrainConfig, small:
     spec = WorkloadSpec(model=model, data=data, train=train, runtime=RuntimeConfig(), data_dir=Path(), seed=0)
     loop = load(spec, SingleProcess())
     if not isinstance(loop, TrainingLoop):
-        raise ConfigError(f"{type(loop).__name__} is no TrainingLoop, so its ModelSpec has to say its costs.")
+        raise ConfigError(f"{type(loop).__name__} is no TrainingLoop, so its ModelSpec has to declare its costs.")
     shapes = _Shapes(data.num_dense, small, data.multi_hot, train.global_batch_size)
     loop.prepare_shapes(OpenedDataset(train=shapes, eval=shapes, dataset_sha256=None, files={}))
     return loop
@@ -142,7 +142,7 @@ def _prepare(load: Any, model: Any, data: DataConfig, train: TrainConfig, small:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Keep the generators as they are, and what code prints off standard output."""
+    """Restore the random generators afterwards, and keep prints of the code off standard output."""
     with torch.random.fork_rng(devices=[]), redirect_stdout(sys.stderr):
         yield
 
@@ -152,5 +152,5 @@ def _size(module: nn.Module) -> int:
 
 
 def _width(num_weights: int, rows: Sequence[int]) -> int:
-    """Return the weights that a model holds for each id, in all of its tables."""
+    """Return the number of weights per id, over all of a model's tables."""
     return max(1, round(num_weights / sum(rows)))

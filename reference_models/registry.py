@@ -1,10 +1,10 @@
-"""Which model and which implementation answers to which name. Nothing optional is imported before it is asked for.
+"""Models and implementations by name. Optional packages are imported only when a name needs them.
 
-Other packages add theirs by entry points, which are looked at only for names that are not ours: a `ModelSpec` in
-the group `dlrmbench.models` by the model's name, an `Implementation` in `dlrmbench.implementations` by
-MODEL.IMPLEMENTATION. Both may also be objects in a file, `path/file.py:object`: a `ModelSpec`; an `Implementation` or
-what makes a workload of a specification and a world. The file is pinned by its digest before it is used, and is all
-that such code consists of, beside what is installed.
+Other packages add models and implementations by entry points, which are read only for names that dlrmbench lacks: a
+`ModelSpec` in the group `dlrmbench.models` by the model's name, an `Implementation` in `dlrmbench.implementations` by
+MODEL.IMPLEMENTATION. Both may also be objects in a file, `path/file.py:object`: a `ModelSpec`; an `Implementation`,
+or a function or class that makes a workload of a specification and a world. The file is pinned by its digest before
+it is used, and may import installed packages alone.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ MODELS: Mapping[str, str] = {
     "hstu": "reference_models.hstu.spec",
     "d2nn": "reference_models.d2nn.spec",
 }
-"""Modules that hold a `SPEC`, by the name that a definition gives as benchmark.model."""
+"""Modules with a `SPEC`, by the value of benchmark.model in a definition."""
 MODEL_GROUP, IMPLEMENTATION_GROUP = "dlrmbench.models", "dlrmbench.implementations"
 _PLACE = re.compile(r"(?P<path>.+\.py):(?P<name>[^\W\d]\w*)(@(?P<sha256>[0-9a-f]{64}))?", re.DOTALL)
 _MAX_CODE_BYTES = 1 << 24
@@ -54,7 +54,7 @@ _MAX_CODE_BYTES = 1 << 24
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FilePlace:
-    """An object in a Python file: `path.py:name`, and `@sha256` of the file where it is pinned."""
+    """Object in a Python file, written `path.py:name`, with `@sha256` of the file once it is pinned."""
 
     path: Path
     name: str
@@ -65,47 +65,47 @@ class FilePlace:
 
     @property
     def label(self) -> str:
-        """What logs and tables call it: without its folder, and with the begin of the file's digest."""
+        """Name in logs and tables: without the folder, and with the first digits of the file's digest."""
         return f"{self.path.name}:{self.name}" + (f"@{self.sha256[:12]}" if self.sha256 else "")
 
 
 def entry_points(group: str, name: str | None = None) -> "EntryPoints":
-    """Return those of all installed packages. Few names are not ours, and what reads them also brings e-mail."""
+    """Return the entry points of all installed packages; the slow import is inside, since few names need it."""
     from importlib import metadata
 
     return metadata.entry_points(group=group) if name is None else metadata.entry_points(group=group, name=name)
 
 
 def is_model(name: str) -> bool:
-    """Return whether a model of that name is ours or a package's. Imports nothing, and is False for a file's."""
+    """Return whether dlrmbench or an installed package has a model `name`; False for a file. Imports nothing."""
     return name in MODELS or bool(entry_points(group=MODEL_GROUP, name=name))
 
 
 def known_models() -> list[str]:
-    """Return the names of all models, ours first, then those of installed packages. Imports none."""
+    """Return the names of all models, dlrmbench's first, then those of installed packages. Imports no model."""
     return [*MODELS, *sorted(entry_points(group=MODEL_GROUP).names)]
 
 
 def parse_place(code: str) -> FilePlace | None:
-    """Read 'path/file.py:object'; None for what is a name."""
+    """Return the place of 'path/file.py:object'; None for a plain name."""
     match = _PLACE.fullmatch(code)
     return match and FilePlace(path=Path(match["path"]), name=match["name"], sha256=match["sha256"])
 
 
 def label_of(code: str) -> str:
-    """Return what logs and tables call code: its name, or its file's with the begin of its digest."""
+    """Return the name of a model or implementation in logs and tables: for a file with the digest's first digits."""
     place = parse_place(code)
     return code if place is None else place.label
 
 
 def without_digest(code: str) -> str:
-    """Return a model or implementation as it is given on a command."""
+    """Return a model or implementation as it is written on the command line, without the digest."""
     place = parse_place(code)
     return code if place is None else str(replace(place, sha256=None))
 
 
 def pin_code(code: str) -> str:
-    """Add to an object in a file the file's full path and digest; names stay. Raises ConfigError without the file."""
+    """Return an object in a file with the file's full path and digest; plain names stay. Raises ConfigError."""
     place = parse_place(code)
     if place is None:
         return code
@@ -114,7 +114,7 @@ def pin_code(code: str) -> str:
 
 
 def find_model(name: str) -> ModelSpec:
-    """Find a model, also in a file that is pinned. Raises ConfigError, with a suggestion, when there is none."""
+    """Return a model by its name or pinned file. Raises ConfigError, with a suggestion, if there is none."""
     if (place := parse_place(name)) is not None:
         spec = _load_object(place)
         if not isinstance(spec, ModelSpec):
@@ -134,9 +134,9 @@ def find_model(name: str) -> ModelSpec:
 
 
 def find_implementation(model: str, name: str) -> Implementation:
-    """Find an implementation of a model, which may need what is not installed.
+    """Return an implementation of a model; the packages that it needs may be missing.
 
-    Raises ConfigError, with a suggestion, when there is none of that name, and where its file cannot be used.
+    Raises ConfigError, with a suggestion, if there is none of that name, or if its file cannot be used.
     """
     implementations = find_model(model).implementations
     if name in implementations:
@@ -158,7 +158,7 @@ def _load(points: "EntryPoints", what: str, kind: type[T]) -> T:
         raise ConfigError(f"{what} is in several packages: {', '.join(places)}. Uninstall all but one.")
     try:
         found = next(iter(points)).load()
-    except Exception as error:  # whatever another package's module raises while it is imported
+    except Exception as error:  # any error of another package's module while it is imported
         raise ConfigError(f"{what} ({places[0]}) cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(found, kind):
         raise ConfigError(f"{what} ({places[0]}) is a {type(found).__name__}, expected a {kind.__name__}.")
@@ -166,7 +166,7 @@ def _load(points: "EntryPoints", what: str, kind: type[T]) -> T:
 
 
 class _SourceLoader(ExecutionLoader):
-    """Runs source that has been read already, so that nothing else than what was hashed is run."""
+    """Loader that runs source already read, so that exactly the hashed bytes are run."""
 
     def __init__(self, path: Path, source: bytes) -> None:
         self._path, self._source = path, source
@@ -191,7 +191,7 @@ def _load_implementation(place: FilePlace) -> Implementation:
 
 
 def _load_object(place: FilePlace) -> Any:
-    """Run the file, once in a process for each content that it had, and return the object of it."""
+    """Return an object of a file, which is run once in a process for each content."""
     source, digest = _read_pinned(place.path, place.sha256)
     name = f"{OWN_CODE}{digest}"
     if name not in sys.modules:
@@ -199,7 +199,7 @@ def _load_object(place: FilePlace) -> Any:
         assert spec is not None and spec.loader is not None
         sys.modules[name] = module_from_spec(spec)
         try:
-            with redirect_stdout(sys.stderr):  # standard output is for what was asked, such as JSON
+            with redirect_stdout(sys.stderr):  # standard output is for the command's own output, such as JSON
                 spec.loader.exec_module(sys.modules[name])
         except (Exception, SystemExit) as error:
             del sys.modules[name]
@@ -213,7 +213,7 @@ def _load_object(place: FilePlace) -> Any:
 
 
 def _read_pinned(path: Path, sha256: str | None) -> tuple[bytes, str]:
-    """Read a file and its digest. Raises ConfigError where it cannot be read, or has another digest than `sha256`."""
+    """Return a file's source and digest. Raises ConfigError if it cannot be read, or its digest is not `sha256`."""
     try:
         source = read_regular(path, _MAX_CODE_BYTES, follows=True)
     except FileNotFoundError:
@@ -234,7 +234,7 @@ def _read_pinned(path: Path, sha256: str | None) -> tuple[bytes, str]:
 
 
 def build_servable(model: str, spec: WorkloadSpec, weights: Weights | None = None) -> Servable:
-    """Build what answers queries, of `weights` or, without them, of the seed's. Raises ConfigError."""
+    """Build the model that answers queries, with `weights` or else with those of the seed. Raises ConfigError."""
     refuse_impossible_serving(model, spec.runtime)
     if (serve := find_model(model).serve) is not None:
         return serve(spec, weights)
@@ -244,7 +244,7 @@ def build_servable(model: str, spec: WorkloadSpec, weights: Weights | None = Non
 
 
 def refuse_impossible_serving(model: str, runtime: RuntimeConfig) -> None:
-    """Raise ConfigError for what cannot be served, or not so on that device. Imports no torch."""
+    """Raise ConfigError for a model or implementation that cannot be served with this runtime. Imports no torch."""
     known, name = find_model(model), runtime.implementation
     servable.refuse_impossible_serving(runtime, has_own=known.serve is not None)
     refuse_switches(None, runtime)
@@ -257,12 +257,12 @@ def refuse_impossible_serving(model: str, runtime: RuntimeConfig) -> None:
 
 
 def refuse_impossible_runtime(model: str, train: TrainConfig, runtime: RuntimeConfig) -> None:
-    """Raise ConfigError for what the implementation that is asked for cannot do with ranks or precisions."""
+    """Raise ConfigError for ranks or precisions with which the chosen implementation cannot train."""
     for key, value in (("precision", runtime.precision), ("table_precision", runtime.table_precision)):
         if value == "int8" or (key == "table_precision" and value != "fp32"):
             raise ConfigError(
-                f"runtime.{key} {value!r} serves, and does not train: its steps are larger than what training adds. "
-                "Train in fp32, and serve what was learnt in it."
+                f"runtime.{key} {value!r} serves, and does not train: an update is smaller than its steps. "
+                f"Train in fp32, and serve the trained model in {value}."
             )
     if runtime.precision != "auto":
         refuse_precision(runtime.device.partition(":")[0], runtime.precision)
@@ -282,7 +282,7 @@ def refuse_impossible_runtime(model: str, train: TrainConfig, runtime: RuntimeCo
 
 
 def refuse_switches(implementation: Implementation | None, runtime: RuntimeConfig) -> None:
-    """Raise ConfigError where `runtime.graph` or `.kernels` switches off what is not there; None is serving."""
+    """Raise ConfigError if `runtime.graph` or `.kernels` switches off a feature that is missing; None is serving."""
     what = "serving" if implementation is None else f"implementation {label_of(runtime.implementation)!r}"
     known = () if implementation is None else implementation.switches
     for key in ("graph", "kernels"):
@@ -293,7 +293,7 @@ def refuse_switches(implementation: Implementation | None, runtime: RuntimeConfi
 
 
 def outside_names(model: str, implementation: str) -> dict[str, str]:
-    """Return option and name of each that is not ours, as "model" and "implementation". Imports no other package."""
+    """Return ("model" or "implementation", name) of each that is not dlrmbench's own. Imports no other package."""
     if parse_place(model) is not None and parse_place(implementation) is None:
         return {"model": model}  # the implementation is in that file
     if model not in MODELS:

@@ -1,4 +1,4 @@
-"""What the harness knows of a model: one `ModelSpec` per model folder, torch-free; `registry` finds it by name."""
+"""`ModelSpec`, all that the harness knows of a model: one per model folder, torch-free, found by `registry`."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,13 +26,13 @@ from reference_models.training.phases import PLAIN
 from reference_models.training.workload import Workload, WorkloadSpec
 
 Loader = Callable[[WorkloadSpec, World], Workload]
-"""Makes a workload that is not built yet; imports what it needs when it is called."""
+"""Function that makes a workload, not built yet; it imports torch and the model's code when it is called."""
 
 
 def load_class(place: str, **parts: str) -> Loader:
-    """Make the loader of a workload's class, 'module:Class', and of the classes that it takes as arguments, likewise.
+    """Return the loader of a workload's class, 'module:Class', with its class arguments, written likewise.
 
-    They are imported when the loader is called.
+    The classes are imported when the loader is called.
     """
 
     def load(spec: WorkloadSpec, world: World) -> Workload:
@@ -49,29 +49,29 @@ def _import(place: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Implementation:
-    """One way to train a model."""
+    """Implementation of a model's training."""
 
     load: Loader
     needs: Sequence[str] = ()
-    """Modules that an installation may lack."""
+    """Modules that the implementation needs and an installation may lack."""
     how_to_install: str = ""
     reports_phases: bool = True
-    """Whether it can be profiled."""
+    """Whether the workload reports its phases, so that it can be profiled."""
     refuse_ranks: Callable[[TrainConfig, RuntimeConfig], None] | None = None
-    """Raises ConfigError for what it cannot do with so many ranks; None where it trains in one process."""
+    """Function that raises ConfigError for settings that the ranks cannot train with; None: one process alone."""
     chooses_matmul: bool = False
-    """Whether on a CPU its workload is a `ChoosesMatmul`, whose products are timed before the first run."""
+    """Whether on a CPU the workload is a `ChoosesMatmul`, whose products are timed before the first run."""
     switches: Collection[str] = ()
-    """Those of runtime's `graph` and `kernels` that it knows; `graph` on GPUs alone."""
+    """Settings, of runtime's `graph` and `kernels`, that the implementation has; `graph` works on GPUs alone."""
     serves: bool = True
-    """Whether queries of any size, several at once, can go through the `compute_logits` of its `TrainingLoop`."""
+    """Whether the `compute_logits` of its `TrainingLoop` can answer queries of any size, several at once."""
     gpu_step_bytes: Callable[..., int] | None = None
-    """(model, data, train): what a step takes on a GPU beside weights and state; as the reference's where None."""
+    """(model, data, train): bytes of a step on a GPU beside weights and optimizer state; None: the reference's."""
     process_bytes: int = 0
-    """What it adds to a process, beside Python, torch, weights and batches; measured."""
+    """Measured bytes of a process beside Python, torch, weights and batches."""
 
     def require_installed(self) -> None:
-        """Raise ConfigError, with the line that installs it, when a module is missing. Imports nothing."""
+        """Raise ConfigError, with the install command, if a module of `needs` is missing. Imports nothing."""
         for module in self.needs:
             if find_spec(module) is None:
                 raise self.explain_missing(ModuleNotFoundError(f"No module named {module!r}"))
@@ -82,19 +82,19 @@ class Implementation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Costs:
-    """What a model holds and does, computed from its configuration. `plan`, `profile` and throughput ask here."""
+    """Functions that compute a model's costs from its configuration, for `plan`, `profile` and throughput."""
 
     step: Callable[[Any, DataConfig, int], Step]
-    """(model, data, batch_size): what a training step does."""
+    """(model, data, batch_size): declaration of a training step."""
     own_memory: Callable[..., MemoryEstimate] | None = None
-    """(model, data, train, *, eval_samples, num_embeddings): where it is not that of a model of clicks."""
+    """(model, data, train, *, eval_samples, num_embeddings): peak memory; None: estimated as for clicks."""
     min_samples: Callable[[Any, DataConfig], int] = lambda model, data: 1
-    """(model, data): samples that cannot be computed apart, over whose step costs per sample are a mean."""
+    """(model, data): least samples of a step; costs per sample are their mean."""
     forward: Callable[..., dict[str, PhaseCosts]] = lambda *args, **options: {}
-    """(model, data, *, batch_size, precision, table_precision): of answering a batch, by phase."""
+    """(model, data, *, batch_size, precision, table_precision): costs of answering a batch, by phase."""
 
     def model(self, model: Any, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
-        """Count what a model holds and does. Raises ConfigError where the tables' sizes are not known."""
+        """Return a model's sizes and costs per sample. Raises ConfigError where the tables' sizes are not known."""
         num_samples = self.min_samples(model, data)
         return count_model(self.step(model, data, num_samples), data, num_embeddings, num_samples=num_samples)
 
@@ -114,16 +114,16 @@ class Costs:
         return estimate_click_memory(self.step(model, data, 1), data, train, **sizes)
 
     def matmuls(self, model: Any, data: DataConfig, batch_size: int) -> tuple[Matmul, ...]:
-        """List every matrix product of one training step."""
+        """Return every matrix product of one training step."""
         return self.step(model, data, batch_size).matmuls()
 
     def phases(self, model: Any, data: DataConfig, *, batch_size: int, **options: Any) -> dict[str, PhaseCosts]:
-        """Count those of a training step by phase; see `count_phases` for its options."""
+        """Return the costs of a training step by phase; `options` are those of `count_phases`."""
         return count_phases(self.step(model, data, batch_size), data, batch_size=batch_size, **options)
 
 
 def _nobody_said(model: Any, data: DataConfig, batch_size: int) -> Step:
-    """Stand for the step of a model whose spec leaves its costs out."""
+    """Raise TypeError: placeholder for the step of a model whose spec leaves its costs out."""
     raise AssertionError("a ModelSpec counts it")
 
 
@@ -132,57 +132,57 @@ _MEASURED = "FLOP are measured: torch's FlopCounterMode counted one batch."
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSpec:
-    """One model. A model folder fills it; nothing outside of the folder knows the model otherwise."""
+    """All that the rest of the code knows of a model; each model's folder has one."""
 
     section: type[Any]
-    """The record of [model], for the schema of definitions."""
+    """Record class of the [model] section, for the schema of definitions."""
     parse: Callable[[Mapping[str, Any]], Any]
-    """[model] of a definition to the model's own configuration. Raises ConfigError naming the field."""
+    """Function from [model] of a definition to the model's own configuration; its ConfigError names the field."""
     follow: Callable[[Mapping[str, Any], Collection[str]], Mapping[str, Any]] = lambda model, changed: model
-    """[model] with what follows from its `changed` keys where any shape may be measured, shorthands written out."""
+    """Function from [model] and its `changed` keys to [model] with dependent keys set and shorthands written out."""
     refuse: Callable[[Any, DataConfig], object] = lambda model, data: None
-    """Raises ConfigError for a configuration and data that do not fit together."""
+    """Function that raises ConfigError for a configuration and data that do not fit together."""
     batch: type[Any] = Batch
-    """What it is shown: the kinds of data whose layout gives such batches, and synthetic data."""
+    """Type of batch that the model trains on: the kinds of data with this batch, and synthetic data, fit it."""
     why_no_bags: str = ""
-    """Why its lookups are no bags of rows of tables, as the end of a sentence about it; empty where they are."""
+    """Reason, as the end of a sentence, why the model's lookups are no bags of table rows; empty where they are."""
     metric: str = "roc_auc"
-    """What its workloads' `evaluate` computes: the quality.metric of its definitions, one of `metrics.METRICS`."""
+    """Metric that its workloads' `evaluate` computes, the quality.metric of definitions: one of `metrics.METRICS`."""
     optimizers: Collection[str] = ("sgd", "adagrad", "rowwise_adagrad")
-    """What train.opt_name may be."""
+    """Allowed values of train.opt_name."""
     width_keys: Collection[str] = ()
     """Keys of [model], shorthands among them, whose values may be written 512-256 or 512^3 on the command line."""
     scaling_axis: str = ""
-    """What --axis of a sweep makes sizes of it a decade of training FLOP apart, as a scaling law needs."""
+    """Value of `sweep --axis` that varies the model's size over a decade of training FLOP, for a scaling law."""
     implementations: Mapping[str, Implementation]
     """"reference" is what calibration trains."""
     costs: Costs = Costs(step=_nobody_said)
-    """What it holds and does; counted on one batch where it is left out, which `notes` then says."""
+    """Costs of the model; counted by running one batch if left out, which `notes` then says."""
     phases: Mapping[str, str] = field(default_factory=lambda: PLAIN)
-    """Names of a training step's phases in their order, each with its label."""
+    """Names of a training step's phases, in order, each with its label."""
     baselines: Mapping[str, Loader] = field(default_factory=dict)
-    """Simpler models that a calibrated target must be out of reach of."""
+    """Simpler models that must miss a calibrated target."""
     weights: Callable[[Any], Sequence[str]] = lambda model: ()
-    """(model): the tensors whose initialisation the official log names."""
+    """(model): names of the tensors whose initialisation the official MLPerf log lists."""
     notes: Sequence[str] = ()
     """Sentences on the model that `show` adds to a definition's notes, such as where it departs from an official one.
     """
     serve: Callable[[WorkloadSpec, Weights | None], Servable] | None = None
-    """Builds what answers queries; the forward pass of its `TrainingLoop` does where None. Raises ConfigError."""
+    """Function that builds the model that answers queries (ConfigError); None: its `TrainingLoop`'s forward pass."""
     plan_devices: Callable[..., PlannerEstimate] | None = None
-    """(model, train, num_embeddings, multi_hot, *, num_dense, sharding, devices, on_progress)"""
+    """(model, train, num_embeddings, multi_hot, *, num_dense, sharding, devices, on_progress): PlannerEstimate."""
     table_cost: Callable[..., Any] | None = None
-    """(*, batch_size, devices): a cost of sets of tables, by that planner's estimator."""
+    """(*, batch_size, devices): cost function of sets of tables, by the estimator of `plan_devices`' planner."""
 
     def __post_init__(self) -> None:
-        """Have the costs counted that nobody has said."""
+        """Replace missing costs by costs that are counted on one batch."""
         if self.costs.step is _nobody_said:
             object.__setattr__(self, "costs", replace(self.costs, step=self._count_step))
             object.__setattr__(self, "notes", (*self.notes, _MEASURED))
 
     @property
     def has_measured_costs(self) -> bool:
-        """Return whether its FLOP are counted on a batch instead of computed from its configuration."""
+        """Return whether the FLOP are counted on a batch instead of computed from the configuration."""
         return _MEASURED in self.notes
 
     def _count_step(self, model: Any, data: DataConfig, batch_size: int) -> Step:

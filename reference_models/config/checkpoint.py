@@ -1,4 +1,4 @@
-"""[checkpoint] of a definition: how often a run's state is kept, how much of it, and how exactly. Torch-free."""
+"""[checkpoint] of a definition: interval, contents and precision of a run's checkpoints. Torch-free."""
 
 import re
 from collections.abc import Mapping
@@ -21,29 +21,29 @@ class CheckpointConfig:
     quantised, written beside the training. No part of the training problem or of its digest."""
 
     every: Annotated[int | str, Meta(extra_json_schema={"description": _EVERY})] = "5%"
-    """Samples from one checkpoint to the next; those of an epoch are 100%."""
+    """Samples from one checkpoint to the next, or a share of the epoch such as 5%; `never` makes no checkpoints."""
     policy: Literal["full", "one_shot", "consecutive", "intermittent"] = "intermittent"
     """Rows of a checkpoint: all, those changed since the first one, those changed since the last one, or, as
     `one_shot`, with all rows again as soon as that writes less."""
     bits: Literal[32, 8, 4, 2] = 32
-    """Bits of a value of a row; optimizer state and all other weights are kept as they are."""
+    """Bits of each value of an embedding row; optimizer state and all other weights are stored unchanged."""
     rounding: Literal["plain", "adaptive"] = "plain"
-    """`adaptive` searches each row's range for the least squared error; of 4 and 2 bits alone."""
+    """`adaptive` searches each row's range for the least squared error, with 4 and 2 bits alone."""
     keep: Annotated[int | str, Meta(extra_json_schema={"description": _KEEP})] = ALL
-    """How many of the newest stay on disk, with those that they rest on; the others are removed once a newer one is
-    whole. Of `consecutive` each rests on all before it."""
+    """Number of newest checkpoints that stay on disk, with those that restoring them needs; the others are removed
+    once a newer one is complete. A `consecutive` checkpoint needs all before it."""
     restores: Count = 0
-    """How many times, evenly over a measurement of quality, training goes on from what a checkpoint restores."""
+    """Number of times, evenly over a measurement of quality, that training continues from a restored checkpoint."""
 
     def interval(self, train_samples: int) -> int:
-        """Return the samples from one checkpoint to the next, of so many in the training split."""
+        """Return the samples from one checkpoint to the next, in a training split of `train_samples`."""
         if isinstance(self.every, int):
             return self.every
         return max(1, round(float(self.every[:-1]) / 100 * train_samples))
 
 
 def parse_checkpoint(table: Mapping[str, Any]) -> CheckpointConfig | None:
-    """Parse [checkpoint]; None where none is made. Raises ConfigError."""
+    """Return the [checkpoint] section, None where no checkpoints are made. Raises ConfigError."""
     config = read_section("checkpoint", table, CheckpointConfig)
     every, is_share = config.every, re.fullmatch(r"(?a:\d{1,3}(\.\d{1,6})?%)", str(config.every)) is not None
     is_known = every == NEVER or (float(str(every)[:-1]) > 0 if is_share else isinstance(every, int) and every > 0)
@@ -52,5 +52,7 @@ def parse_checkpoint(table: Mapping[str, Any]) -> CheckpointConfig | None:
     if config.keep != ALL and not (isinstance(config.keep, int) and config.keep > 0):
         raise ConfigError(f"checkpoint.keep is {config.keep!r}, expected {_KEEP}.")
     if config.rounding == "adaptive" and config.bits > 4:
-        raise ConfigError(f"checkpoint.rounding is 'adaptive', which {config.bits} bits have not. Give 4 or 2 bits.")
+        raise ConfigError(
+            f"checkpoint.rounding is 'adaptive', expected 'plain' with {config.bits} bits. Give it, or 4 or 2 bits."
+        )
     return config if table and every != NEVER else None

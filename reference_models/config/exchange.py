@@ -1,4 +1,4 @@
-"""Names of what ranks exchange and how tables are shared out; apart, since help needs them and no configuration."""
+"""Names of the ways to shard tables and to send embeddings, in a module that help can import cheaply."""
 
 SHARDING_TYPES = (
     "auto",
@@ -10,6 +10,6 @@ SHARDING_TYPES = (
     "table_column_wise",
     "grid_shard",
 )
-"""How embedding tables may be placed over ranks: TorchRec's sharding types, or what its planner chooses."""
+"""Ways to place embedding tables on ranks: TorchRec's sharding types, or `auto`, its planner's choice."""
 COMM_PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "int8")
-"""Precisions in which embeddings travel (torchrec's CommType)."""
+"""Precisions in which embeddings are sent between ranks (torchrec's CommType)."""

@@ -1,4 +1,4 @@
-"""[id_map] of a definition: how the ids of a table share fewer rows. Sizes alone, so that planning needs no map."""
+"""[id_map] of a definition: mapping of a table's ids onto fewer rows. Sizes alone, so that planning needs no map."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from reference_models.config.records import PositiveCount
 from reference_models.process.errors import ConfigError
 
 MOST_WHOLE = 200
-"""Tables of so many rows or fewer keep a row for each id."""
+"""Largest table, in rows, that keeps a row for each id."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdMapConfig:
-    """[id_map]: how ids share the rows of embedding tables, whose own numbers of rows [data] has."""
+    """[id_map]: mapping of ids onto fewer embedding rows; the number of ids of each table is in [data]."""
 
     kind: Literal["none", "hash", "quotient_remainder", "frequency", "learned", "classes"] = "none"
     """`hash`: a multiplicative hash. `quotient_remainder`: the sum of a row for the quotient and one for the
@@ -23,23 +23,23 @@ class IdMapConfig:
     `frequency`, but ids whose embeddings are alike share a row. `classes`: the latent classes of a `click_log`, a
     control. The last three are for --quality, the first two of those for serving and traces, too."""
     budget: Annotated[float, Meta(gt=0, le=1)] = 0.1
-    """Share of a table's rows that are left, rounded down; tables of 200 rows or fewer stay whole."""
+    """Share of a table's rows that remain, rounded down; tables of 200 rows or fewer keep all."""
     samples: PositiveCount = 1 << 17
     """Samples from the start of the training split that `frequency` counts and `learned` learns from; all of them
     where it holds fewer."""
 
     @property
     def is_active(self) -> bool:
-        """Return whether any table may have fewer rows than ids."""
+        """Return whether the section lets tables have fewer rows than ids."""
         return self.kind != "none" and self.budget < 1
 
     @property
     def looks_at_data(self) -> bool:
-        """Return whether making the map reads the training split, or what made it."""
+        """Return whether making the map reads the training split, or the split's generator."""
         return self.is_active and self.kind not in ("hash", "quotient_remainder")
 
     def shapes(self, num_embeddings: Sequence[int]) -> tuple[tuple[int, int], ...]:
-        """Return rows of each table, and rows per id, of tables of so many ids. Raises ConfigError for too few."""
+        """Return (rows, rows per id) of tables of so many ids. Raises ConfigError for too few rows."""
         width = 2 if self.kind == "quotient_remainder" else 1
         found = []
         for table, num_ids in enumerate(num_embeddings):

@@ -1,4 +1,4 @@
-"""Which precisions of matrix products a device trains in; torch-free."""
+"""Precisions of matrix products in which each kind of device trains; torch-free."""
 
 from reference_models.process.errors import ConfigError
 
@@ -7,9 +7,9 @@ CUDA_PRECISIONS = ("fp32", "tf32", "bf16")
 
 
 def refuse_precision(device_type: str, precision: str) -> None:
-    """Raise ConfigError for a precision of training's matrix products that is unknown on a device.
+    """Raise ConfigError if a device cannot train with matrix products in a precision.
 
-    A CPU without products in bf16 emulates them: how slow that is, is timed before a run.
+    A CPU without bf16 products emulates them, which is allowed: its speed is timed before a run.
     """
     allowed = CUDA_PRECISIONS if device_type == "cuda" else CPU_PRECISIONS
     if precision not in allowed:

@@ -1,4 +1,4 @@
-"""Sections of a definition as typed records: what checks them is also what describes them.
+"""Sections of a definition as typed records, whose types check a definition and describe it in its schema.
 
 A record is a frozen dataclass whose types say what is allowed. Every check names the field, the value given, the
 values allowed.
@@ -16,7 +16,7 @@ from reference_models.process.errors import ConfigError, did_you_mean
 
 T = TypeVar("T")
 MAX_COUNT = 2**53
-"""Beyond it a double holds no count to the last digit, and no system holds what is counted."""
+"""Largest count: beyond it a double cannot represent every whole number."""
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 PositiveCount = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 Amount = Annotated[float, Meta(ge=0)]
@@ -36,7 +36,7 @@ def read_section(name: str, table: Mapping[str, Any], kind: type[T]) -> T:
                 values[entry.name] = msgspec.convert(table[entry.name], hints[entry.name])
             except msgspec.ValidationError:
                 raise refuse(name, table, entry.name, hints[entry.name]) from None
-            if not _is_finite(values[entry.name]):  # TOML has nan and inf; records and arithmetic have not
+            if not _is_finite(values[entry.name]):  # TOML allows nan and inf, records do not
                 raise refuse(name, table, entry.name, "finite numbers")
         elif entry.default is MISSING and entry.default_factory is MISSING:
             raise refuse(name, table, entry.name, hints[entry.name])
@@ -50,7 +50,7 @@ def _is_finite(value: object) -> bool:
 
 
 def refuse(name: str, table: Mapping[str, Any], key: str, expected: Any) -> ConfigError:
-    """Explain what is wrong with a key: `expected` is a type, or says in words what the value may be."""
+    """Return a ConfigError on a key: `expected` is a type, or says in words which values are allowed."""
     value = table.get(key)
     allowed = () if isinstance(expected, str) else _alternatives(expected)
     options = [str(option) for kind in allowed if isinstance(kind, inspect.LiteralType) for option in kind.values]
@@ -63,7 +63,7 @@ def refuse(name: str, table: Mapping[str, Any], key: str, expected: Any) -> Conf
 
 
 def _alternatives(hint: Any) -> tuple[inspect.Type, ...]:
-    """List the types that a value may have, None left out: TOML has none."""
+    """Return the types that a value may have, without None, which TOML cannot express."""
     kind = inspect.type_info(hint)
     while isinstance(kind, inspect.Metadata):
         kind = kind.type
@@ -89,7 +89,7 @@ def _words(kind: inspect.Type, value: object) -> str:
 
 
 def _bounds(kind: Any, value: object) -> str:
-    """The bounds in words; that of all counts only where it is what the value breaks."""
+    """Return the bounds in words; the limit of all counts, MAX_COUNT, only where the value exceeds it."""
     low = "" if kind.ge is None else f" of at least {kind.ge}"
     low += "" if kind.gt is None else f" above {kind.gt}"
     is_said = kind.le is not None and (kind.le != MAX_COUNT or _size(value) > MAX_COUNT)
@@ -97,5 +97,5 @@ def _bounds(kind: Any, value: object) -> str:
 
 
 def _size(value: object) -> float:
-    """A number as what it can be compared with; nothing for all else."""
+    """Return the value as a number that bounds can be compared with; 0 for any other value."""
     return value if isinstance(value, int | float) else 0

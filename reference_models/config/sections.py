@@ -13,7 +13,7 @@ from reference_models.config.records import Amount, PositiveCount, read_section
 from reference_models.process.errors import ConfigError, did_you_mean
 
 PLAN = "plan:"
-"""How `runtime.sharding` begins that says where each table is."""
+"""Prefix of a `runtime.sharding` that names the ranks of each table."""
 _PLANNED = r"plan:\d{1,4}(\+\d{1,4})*(,\d{1,4}(\+\d{1,4})*)*"
 _SHARDING = {
     "pattern": f"^({'|'.join(SHARDING_TYPES)}|{_PLANNED})$",
@@ -26,16 +26,16 @@ NUM_CRITEO_SPARSE = 26
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSection:
-    """[train] whatever the optimizer, in mllog keys."""
+    """[train] keys that all optimizers share, named as in mllog."""
 
     global_batch_size: PositiveCount
-    """Samples of a step, over all ranks."""
+    """Samples of a training step, over all ranks together."""
     eval_batch_size: PositiveCount | None = None
-    """Samples that are evaluated at a time; the larger of the batch size and 16384 where it is left out."""
+    """Samples evaluated at a time; if left out, the larger of the batch size and 16384."""
     opt_name: str
     """`adagrad` per element, `rowwise_adagrad` per row of a table, `sgd`, or `Adam` with `hstu` and `d2nn`."""
     opt_base_learning_rate: Amount
-    """The learning rate before warm-up and decay."""
+    """Base learning rate, before warm-up and decay."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,19 +44,19 @@ class AdagradSection(TrainSection):
 
     opt_name: Literal["adagrad", "rowwise_adagrad"]
     opt_adagrad_learning_rate_decay: Amount | None = None
-    """Adagrad's own decay per step; 0 where it is left out."""
+    """Adagrad's own decay of the learning rate per step; 0 if left out."""
     opt_weight_decay: Amount | None = None
     """Must be 0: sparse gradients know no decay."""
     opt_adagrad_initial_accumulator_value: Amount | None = None
-    """What the sums of squares begin with; 0 where it is left out."""
+    """Initial value of the sums of squared gradients; 0 if left out."""
     opt_adagrad_epsilon: Amount | None = None
-    """Added to the root of the sums; 1e-8 where it is left out."""
+    """Number added to the root of the sums of squares; 1e-8 if left out."""
     opt_learning_rate_warmup_steps: Amount | None = None
     """Steps over which the rate grows; 0 where it is left out."""
     opt_learning_rate_decay_start_step: Amount | None = None
-    """The step from which the rate falls."""
+    """Step from which the learning rate decays."""
     opt_learning_rate_decay_steps: Amount | None = None
-    """Steps over which it falls; 0, never, where it is left out."""
+    """Steps over which the learning rate decays; 0, no decay, if left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +67,13 @@ class SGDSection(TrainSection):
     opt_learning_rate_warmup_steps: Amount | None = None
     """Steps over which the rate grows; 0 where it is left out."""
     lr_decay_start_steps: Amount | None = None
-    """The step from which the rate falls."""
+    """Step from which the learning rate decays."""
     sgd_opt_base_learning_rate: Amount | None = None
-    """The same as opt_base_learning_rate, as older rounds name it."""
+    """Base learning rate under the name of older MLPerf rounds; the same as opt_base_learning_rate."""
     sgd_opt_learning_rate_decay_poly_power: Amount | None = None
-    """Power of the decay; 2 where it is left out."""
+    """Power of the learning rate's polynomial decay; 2 if left out."""
     sgd_opt_learning_rate_decay_steps: Amount | None = None
-    """Steps over which it falls; 0, never, where it is left out."""
+    """Steps over which the learning rate decays; 0, no decay, if left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,25 +82,25 @@ class AdamSection(TrainSection):
 
     opt_name: Literal["Adam"]
     opt_adam_beta_1: Annotated[float, Meta(ge=0, lt=1)] = 0.9
-    """Decay of the mean of gradients."""
+    """Decay of Adam's running mean of gradients."""
     opt_adam_beta_2: Annotated[float, Meta(ge=0, lt=1)] = 0.999
-    """Decay of the mean of their squares."""
+    """Decay of Adam's running mean of squared gradients."""
     opt_adam_epsilon: Amount = 1e-8
-    """Added to the root of the latter."""
+    """Number added to the root of Adam's mean of squared gradients."""
     opt_weight_decay: Amount = 0.0
     """Must be 0: sparse gradients know no decay."""
     opt_gradient_clip_norm: Amount | None = None
-    """The length to which the layers' gradient is cut where it is longer; not where it is left out."""
+    """Largest norm of the layers' gradient, which is scaled down to it; no clipping if left out."""
     opt_sparse_name: Literal["RowWiseAdagrad"] = "RowWiseAdagrad"
-    """The optimizer of the tables."""
+    """Optimizer of the embedding tables."""
     opt_sparse_base_learning_rate: Amount | None = None
-    """The tables' learning rate; the base learning rate where it is left out."""
+    """Learning rate of the embedding tables; the base learning rate if left out."""
     opt_learning_rate_warmup_steps: Amount | None = None
-    """Steps over which both rates grow; 0 where it is left out."""
+    """Steps of warm-up, over which both learning rates grow; 0 if left out."""
     opt_learning_rate_warmup_start_lr: Amount | None = None
-    """Must be 0: what they grow from."""
+    """Learning rate at which warm-up begins; must be 0."""
     eval_every_data_pct: Amount | None = None
-    """The share of the samples between evaluations, which quality.evals_per_epoch says: one divided by it."""
+    """Share of the epoch between evaluations; must be 1 / quality.evals_per_epoch."""
 
 
 TRAIN_SECTIONS: Mapping[str, type[TrainSection]] = {
@@ -113,10 +113,10 @@ TRAIN_SECTIONS: Mapping[str, type[TrainSection]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataConfig:
-    """One dataset. `num_embeddings` is None where the prepared dataset's manifest decides (kind criteo).
+    """Dataset of a definition. `num_embeddings` is None where the prepared dataset's manifest decides (kind criteo).
 
-    `parameters` belongs to the kind: the teacher's of a click log, the preprocessing of Criteo text, the ids'
-    Zipf exponent of synthetic data.
+    `parameters` depend on the kind: those of a click log's teacher, of the preprocessing of Criteo text, or the Zipf
+    exponent of synthetic ids.
     """
 
     kind: str
@@ -130,13 +130,13 @@ class DataConfig:
     sha256: str | None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     id_map: IdMapConfig = field(default_factory=IdMapConfig)
-    """How ids become rows where the splits are opened; what is stored are ids."""
+    """Map from ids to embedding rows, applied when splits are opened: stored data holds ids."""
     id_maps: Mapping[int, Any] | None = None
-    """By table int32 [ids, k]: the k rows whose sum is an id's embedding. None until they are made."""
+    """For each table int32 [ids, k], the k rows whose sum is an id's embedding; None until the maps are made."""
 
     @property
     def mapped(self) -> "DataConfig":
-        """The sizes that a model meets: rows of tables, and rows per sample. Raises ConfigError."""
+        """Return the tables' rows and a sample's rows per table after the id map. Raises ConfigError."""
         if not self.id_map.is_active:
             return self
         plain = replace(self, id_map=IdMapConfig(), id_maps=None)
@@ -150,7 +150,7 @@ class DataConfig:
 
     @property
     def has_soft_labels(self) -> bool:
-        """Whether labels are shares from 0 to 1 instead of 0 or 1: `soft_labels` of clicks with own columns."""
+        """Whether labels are shares from 0 to 1 instead of 0 or 1: `soft_labels` of a user's columns."""
         return self.parameters.get("soft_labels") is True
 
     @property
@@ -176,42 +176,42 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeConfig:
-    """What may differ between systems without changing the problem. `threads` None is left to the harness.
+    """Settings that may differ between systems without changing the problem. `threads` None is left to the harness.
 
-    `ranks`, `sharding`, `comm` and `grad_comm` belong to implementations of several processes: how many there are,
-    how tables are placed over them, and in which form embeddings and dense gradients travel.
+    `ranks`, `sharding`, `comm` and `grad_comm` are for implementations of several processes: their number, the
+    placement of tables on them, and the form in which embeddings and dense gradients are sent.
     """
 
     device: str = "cpu"
     """`cpu`, `cuda` or `cuda:N`."""
     threads: Annotated[PositiveCount | None, Meta(extra_json_schema=_THREADS)] = None
-    """CPU threads, or `auto`: as many as are fastest, by timing; of several ranks, the cores among them."""
+    """CPU threads, or `auto`: the fastest number by timing; with several ranks, the cores divided among them."""
     precision: Literal["fp32", "tf32", "bf16", "int8", "auto"] = "fp32"
-    """Precision of matrix products; on CPUs `fp32`, `bf16`, which those without products in it emulate, and `int8` in
-    serving alone. `auto` trains in bf16 where timing finds it faster and a calibration in it met the target, else in
+    """Precision of matrix products; on CPUs `fp32`, `bf16` (emulated by CPUs without it), and for serving alone
+    `int8`. `auto` trains in bf16 where timing finds it faster and a calibration in it met the target, else in
     fp32."""
     table_precision: Literal["fp32", "fp16", "int8", "int4"] = "fp32"
-    """Precision of the rows of embedding tables of a model that is served; training knows `fp32` alone."""
+    """Precision of embedding rows of a served model; training takes `fp32` alone."""
     graph: Literal["auto", "off"] = "auto"
     """Whether `optimized` captures its step on a GPU as a CUDA graph; `off` launches each operator, for diagnosis."""
     kernels: Literal["auto", "off"] = "auto"
     """Whether `optimized` uses its own compiled kernels, by Triton on a GPU and in C on a CPU, where they can be
-    compiled; `off` leaves all to torch's operators."""
+    compiled; `off` uses torch's operators alone."""
     implementation: str = "reference"
-    """The code that trains: `reference`, `optimized` or `torchrec`, or one by entry point."""
+    """Code that trains: `reference`, `optimized`, `torchrec`, or an entry point of an installed package."""
     ranks: PositiveCount = 1
-    """Processes of one run; more than one with `torchrec`."""
+    """Processes of one run; more than one only with `torchrec`."""
     sharding: Annotated[str, Meta(extra_json_schema=_SHARDING)] = "auto"
-    """How tables are placed over ranks; `auto` is TorchRec's planner, `plan:0,1+2` has table 0 on rank 0 and halves
-    of the columns of table 1 on ranks 1 and 2."""
+    """Placement of tables on ranks; `auto` is TorchRec's planner, `plan:0,1+2` puts table 0 on rank 0 and halves of
+    the columns of table 1 on ranks 1 and 2."""
     comm: str = "fp32"
-    """Precision in which embeddings travel: `fp32`, `fp16`, `int8`, on GPUs `bf16`, `fp8`; or two, `fp16/bf16`."""
+    """Precision in which embeddings are sent: `fp32`, `fp16`, `int8`, on GPUs `bf16`, `fp8`; or forward/backward."""
     grad_comm: str = "dense"
-    """How dense gradients travel: `dense`, `fp16`, `powersgd:RANK` or `topk:DENSITY`."""
+    """Compression of dense gradients between ranks: `dense` (none), `fp16`, `powersgd:RANK` or `topk:DENSITY`."""
 
 
 def parse_train(table: Mapping[str, Any]) -> TrainConfig:
-    """Read [train] whatever the optimizer. Raises ConfigError naming the field."""
+    """Read [train] for any optimizer. Raises ConfigError naming the field."""
     opt_name = table.get("opt_name")
     if not isinstance(opt_name, str) or opt_name not in TRAIN_SECTIONS:
         given = opt_name if isinstance(opt_name, str) else repr(opt_name)
@@ -233,26 +233,26 @@ def parse_runtime(table: Mapping[str, Any]) -> RuntimeConfig:
 
 
 def is_written_out(sharding: str) -> bool:
-    """Return whether a plan says the rank of each table, and names no file."""
+    """Return whether a plan lists the rank of each table, instead of naming a file."""
     return re.fullmatch(_PLANNED, sharding, re.ASCII) is not None
 
 
 def parse_sharding(text: str) -> tuple[tuple[int, ...], ...] | None:
-    """Read the ranks of each table of a plan, of the equal parts of its columns in their order; None for a type."""
+    """Read the ranks of each table of a plan, one per equal part of its columns; None for a sharding type."""
     if text in SHARDING_TYPES:
         return None
     if not text.startswith(PLAN):
         raise ConfigError(f"runtime.sharding is {text!r}.{did_you_mean(text, [*SHARDING_TYPES])}")
     if not is_written_out(text):
         raise ConfigError(
-            f"runtime.sharding is {text!r}, expected a plan's file that 'dlrmbench place -o' wrote, or the rank of "
+            f"runtime.sharding is {text!r}, expected a plan file written by 'dlrmbench place -o', or the rank of "
             "each table such as plan:0,1,0+1, where a table's columns are shared by the ranks 0 and 1."
         )
     return tuple(tuple(map(int, ranks.split("+"))) for ranks in text.removeprefix(PLAN).split(","))
 
 
 def parse_comm(text: str) -> tuple[str, str]:
-    """Read the precisions in which embeddings travel forward and backward: "fp16" is both, "fp16/bf16" one each."""
+    """Read the precisions in which embeddings are sent forward and backward: "fp16" is both, "fp16/bf16" one each."""
     names = tuple(text.split("/"))
     if len(names) not in (1, 2) or any(name not in COMM_PRECISIONS for name in names):
         raise ConfigError(
@@ -263,7 +263,7 @@ def parse_comm(text: str) -> tuple[str, str]:
 
 
 def parse_grad_comm(text: str) -> tuple[str, float]:
-    """Read the scheme by which dense gradients travel and its parameter: rank of powersgd:R, density of topk:D."""
+    """Read the compression of dense gradients and its parameter: rank of powersgd:R, density of topk:D, else None."""
     scheme, _, parameter = text.partition(":")
     try:
         value = float(parameter) if parameter else 0.0

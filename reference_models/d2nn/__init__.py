@@ -1,1 +1,1 @@
-"""An optical network: light passes masks that shift its phase, and where it falls says which class it is."""
+"""Diffractive optical network: light passes masks that shift its phase, and falls on the detector of a class."""

@@ -1,4 +1,4 @@
-"""Models that a calibrated target must be out of reach of: none can do what shared masks and intensities do."""
+"""Simpler models that must miss a calibrated target: they lack trained shared masks, or light intensities."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from reference_models.data.patterns.teacher import PatternShape
 
 
 class Linear(nn.Module):
-    """A linear classifier of the pixels for each task, to which classes whose mean is grey are alike."""
+    """Linear classifier of the pixels for each task, which cannot tell apart classes whose mean image is grey."""
 
     def __init__(self, shape: PatternShape) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Linear(nn.Module):
 
 
 class LinearWorkload(ReferenceWorkload):
-    """Trains a linear classifier of each task."""
+    """Workload that trains a linear classifier for each task."""
 
     name = "linear"
 
@@ -35,7 +35,7 @@ class LinearWorkload(ReferenceWorkload):
 
 
 class UntrainedSharedWorkload(ReferenceWorkload):
-    """Trains the tasks' own masks alone: the shared ones stay as they began, which is nearly free space."""
+    """Workload that trains the tasks' own masks alone; shared masks keep their initial phases, nearly free space."""
 
     name = "untrained_shared"
 

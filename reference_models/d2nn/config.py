@@ -1,4 +1,4 @@
-"""Torch-free configuration of an optical network: the grid, the masks, the light."""
+"""Torch-free configuration of an optical network: grid, masks and light."""
 
 import math
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from reference_models.data.synthetic.config import SYNTHETIC_KINDS
 from reference_models.process.errors import ConfigError
 
 SLICE = 64
-"""Patterns of a batch whose light is computed at once: a field of a grid of 32 then takes half a megabyte."""
+"""Patterns of a batch computed at a time: the fields of a grid of 32 then take half a megabyte."""
 Length = Annotated[float, Meta(gt=0)]
 
 
@@ -25,20 +25,20 @@ class D2NNConfig:
     grid: Annotated[int, Meta(ge=4, le=1024)]
     """Cells of a mask along each side."""
     num_shared_masks: Annotated[int, Meta(ge=0, le=64)]
-    """Masks that the light of all tasks passes; with 0 each task has a network of its own."""
+    """Masks that the light of all tasks passes; with 0 the tasks share no masks."""
     num_task_masks: PositiveCount
-    """Masks behind them, of each task its own."""
+    """Masks of each task, behind the shared masks."""
     wavelength_mm: Length
     """Wavelength of the light, in millimetres."""
     pitch_mm: Length
-    """Width of a cell; more than the wavelength over the square root of 2."""
+    """Width of a cell, in millimetres; more than the wavelength over the square root of 2."""
     distance_mm: Length
-    """From the pattern to the first mask, from mask to mask, and from the last one to the detectors."""
+    """Distance, in millimetres, between neighbours in the order pattern, masks, detectors."""
     padding: Annotated[int, Meta(ge=1, le=16)] = 1
-    """Width of the Fourier transforms' window, in grids. With 2 and more light travels in free space: what leaves the
-    grid is lost. With 1 the grid's edges meet, and it enters at the other side."""
+    """Width of the Fourier transforms' window, in grids. With 2 or more light travels in free space, and light that
+    leaves the grid is lost. With 1 the grid wraps around: light that leaves at one edge enters at the other."""
     mask_noise: Annotated[float, Meta(ge=0, le=10)] = 0.0
-    """Standard deviation, in radians, of the errors of every mask's cells, drawn anew for each batch."""
+    """Standard deviation, in radians, of random phase errors of all cells of masks, drawn anew for each batch."""
 
 
 def parse_model(table: Mapping[str, Any]) -> D2NNConfig:
@@ -55,9 +55,9 @@ def parse_model(table: Mapping[str, Any]) -> D2NNConfig:
 
 
 def refuse_data(model: D2NNConfig, data: DataConfig) -> PatternShape:
-    """Return the patterns' shape. Raises ConfigError for data that has none, or that the grid cannot show."""
+    """Return the patterns' shape. Raises ConfigError for data without patterns, or that the grid cannot show."""
     if data.kind != KIND and data.kind not in SYNTHETIC_KINDS:
-        raise ConfigError(f"data.kind is {data.kind!r}, expected {KIND!r}: an optical network is shown patterns.")
+        raise ConfigError(f"data.kind is {data.kind!r}, expected {KIND!r}: an optical network classifies patterns.")
     shape = pattern_shape(data)
     if model.grid % shape.side:
         raise ConfigError(
@@ -72,11 +72,11 @@ def refuse_data(model: D2NNConfig, data: DataConfig) -> PatternShape:
 
 
 def columns(num_classes: int) -> int:
-    """Return how many detectors stand side by side in their square arrangement."""
+    """Return the number of detectors side by side in their square arrangement."""
     return math.isqrt(num_classes - 1) + 1
 
 
 def num_propagations(model: D2NNConfig, num_tasks: int) -> tuple[int, int]:
-    """Return how often light travels from plane to plane: all tasks together, and behind a mask that is trained."""
+    """Return how many propagations between planes all tasks take, and how many of these are behind trained masks."""
     behind = model.num_shared_masks + num_tasks * model.num_task_masks
     return behind + 1, behind

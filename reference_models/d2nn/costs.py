@@ -1,9 +1,9 @@
-"""What an optical network holds and does, from its configuration alone (no torch): see `reference_models.costs`.
+"""Costs of an optical network, computed from its configuration without torch: see `reference_models.costs`.
 
 FLOP are those of the Fourier transforms, 5 N log2 N for N complex points of the padded grid (radix 2, as FFTW
 counts), whatever an implementation leaves out, and of the sums over detectors as matrix products. torch's counter
-counts the latter alone; the number of transforms is held against those that a step calls. Masks and transfer
-functions are element-wise and not counted, as activations are not.
+counts the matrix products alone; a test compares the number of transforms with those that a step calls. Masks and
+transfer functions are element-wise work, not counted, like activations.
 """
 
 from collections.abc import Sequence
@@ -22,19 +22,19 @@ from reference_models.d2nn.phases import D2NNPhase
 
 _COMPLEX_BYTES = 2 * FLOAT_BYTES
 _SAVED_FIELDS = 4
-"""Fields that a mask and its propagation keep for the backward pass, and what makes them."""
+"""Fields that a mask and its propagation hold for the backward pass, temporary ones included."""
 _PADDED_FIELDS = 3
-"""Fields that a propagation holds at once while it pads, transforms and cuts."""
+"""Padded fields that a propagation holds at once while it pads, transforms and crops."""
 
 
 def num_transforms(model: D2NNConfig, num_tasks: int) -> tuple[int, int]:
-    """Return the transforms of a sample's forward and backward pass: there and back for each propagation."""
+    """Return the Fourier transforms of a sample's forward and backward pass: two for each propagation."""
     forward, behind = num_propagations(model, num_tasks)
     return 2 * forward, 2 * behind
 
 
 def declare_step(model: D2NNConfig, data: DataConfig, batch_size: int) -> Step:
-    """Declare a step. A propagation reads and writes its padded field once for each transform."""
+    """Declare a training step. A propagation reads and writes its padded field once per transform."""
     shape, cells, window = refuse_data(model, data), model.grid**2, model.padding * model.grid
     phases = (D2NNPhase.PROPAGATION_FORWARD, D2NNPhase.PROPAGATION_BACKWARD)
     beside: dict[str, PhaseCosts] = {

@@ -1,7 +1,7 @@
-"""Hops of light that transform no row of darkness, with a hand-written backward pass.
+"""Propagation of light that skips the Fourier transforms of dark rows, with a hand-written backward pass.
 
-A field is padded along one axis at a time, and cut along one at a time: in a window twice as wide as the grid, half
-the rows are dark in the first transform and unwanted in the last, and are left out of both.
+A field is padded, and cropped, along one axis at a time: in a window twice as wide as the grid, half the rows are
+dark in the first transform and not needed after the last, and are left out of both.
 """
 
 from typing import Any
@@ -11,11 +11,11 @@ import torch
 from reference_models.d2nn.model import D2NN
 
 CHUNK = 16
-"""Fields that travel at once on a CPU: those of a window of 64 take half a megabyte, and stay in a core's cache."""
+"""Fields propagated at a time on a CPU: with a window of 64 they take half a megabyte, and stay in a core's cache."""
 
 
 def travel(field: torch.Tensor, transfer: torch.Tensor) -> torch.Tensor:
-    """Let fields complex [..., n, n] travel as `propagate` does; no gradient passes."""
+    """Propagate fields complex [..., n, n] as `model.propagate` does, without gradients."""
     n, window = field.shape[-1], transfer.shape[-1]
     travelled = torch.empty_like(field)
     size = CHUNK if field.device.type == "cpu" else field.numel()
@@ -28,10 +28,10 @@ def travel(field: torch.Tensor, transfer: torch.Tensor) -> torch.Tensor:
 
 
 class MaskedHop(torch.autograd.Function):
-    """Fields complex [..., B, n, n] shifted by `phase` float [..., 1, n, n], then travelled.
+    """Shift of the phase of fields complex [..., B, n, n] by `phase` float [..., 1, n, n], then propagation.
 
-    Backwards, light travels by the conjugate transfer function. A cell's gradient is Im(conj(u) du), summed over the
-    patterns: u is the field behind the mask, du its gradient.
+    The backward pass propagates by the conjugate transfer function. A cell's gradient is Im(conj(u) du), summed over
+    the patterns: u is the field behind the mask, du its gradient.
     """
 
     @staticmethod
@@ -51,10 +51,10 @@ class MaskedHop(torch.autograd.Function):
 
 
 class FusedD2NN(D2NN):
-    """The optical network whose tasks' light travels together; weights, errors and results are D2NN's."""
+    """D2NN that propagates the light of all tasks together; weights, mask errors and results are those of D2NN."""
 
     def light_up(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Compute the intensity float [B, T, n * n] behind all masks."""
+        """Return the light's intensity, float [B, T, n * n], behind all masks."""
         field = travel(self.make_field(pixels), self.transfer)
         for mask in self.shared:
             field = self._hop(field, self.add_errors(mask).unsqueeze(0))

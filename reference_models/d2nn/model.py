@@ -1,8 +1,8 @@
 """A diffractive optical network (Lin et al., 2018) of several tasks (Li et al., 2021), in plain PyTorch.
 
 A pattern is the phase of a plane wave. The wave travels from plane to plane by the angular spectrum method, in free
-space where the grid is padded, else on a grid whose edges meet; at each plane a mask shifts its phase, cell by cell,
-by what training has found. The first masks are shared by all tasks, the last ones are each task's own. Behind them
+space where the grid is padded, else on a grid that wraps around; at each plane a mask shifts its phase, cell by cell,
+by trained amounts. The first masks are shared by all tasks, the last masks belong to one task each. Behind them
 light falls on detectors, one per class: the class is the detector with the most light, and its share of all detected
 light is its probability.
 """
@@ -18,18 +18,18 @@ from reference_models.data.patterns.teacher import PatternShape
 from reference_models.training.phases import Enter, enter_before_backward, ignore_phase
 
 INITIAL_PHASE = 0.1
-"""Standard deviation of the masks' phases before training, in radians: nearly free space, from which all seeds rise
-alike."""
+"""Standard deviation of the masks' initial phases, in radians: nearly free space, from which training of all seeds
+starts equally well."""
 FREE_WINDOW = 8
-"""How many grids wide the window is whose impulse response stands for that of free space."""
+"""Width, in grids, of the window whose impulse response approximates that of free space."""
 LEAST_LIGHT = 1e-20
-"""So that a dark detector has a logarithm."""
+"""Least light of a detector, so that a dark detector has a logarithm."""
 
 
 def transfer_function(grid: int, pitch: float, wavelength: float, distance: float) -> torch.Tensor:
-    """Compute what travelling does to each plane wave: exp(2 pi i z sqrt(1/lambda^2 - f^2)), complex128 [grid, grid].
+    """Return the transfer function of one hop, exp(2 pi i z sqrt(1/lambda^2 - f^2)), complex128 [grid, grid].
 
-    Frequencies are in torch.fft's order. Where f exceeds 1/lambda waves vanish with distance.
+    Frequencies f are in torch.fft's order. Waves with f above 1/lambda decay with distance.
     """
     frequency = torch.fft.fftfreq(grid, pitch, dtype=torch.float64)
     squared = 1 / wavelength**2 - frequency.unsqueeze(1) ** 2 - frequency**2
@@ -38,11 +38,11 @@ def transfer_function(grid: int, pitch: float, wavelength: float, distance: floa
 
 
 def free_space(grid: int, padding: int, pitch: float, wavelength: float, distance: float) -> torch.Tensor:
-    """Compute the transfer function of free space for a padded grid, complex128 [padding * grid, padding * grid].
+    """Return the transfer function of free space for a padded grid, complex128 [padding * grid, padding * grid].
 
-    It is that of the impulse response from cell to cell, taken from a window FREE_WINDOW grids wide and cut to the
-    distances that cells of one grid have: so a padding of 2 is enough for what reaches the grid, however steeply the
-    light travels. Raises ValueError for a padding below 2, in which offsets would be each other's aliases.
+    It is that of the impulse response from cell to cell, computed in a window FREE_WINDOW grids wide and cropped to
+    the distances between cells of one grid: a padding of 2 is exact for all light that reaches the grid, at any
+    angle. Raises ValueError for a padding below 2, in which distances would alias.
     """
     if padding < 2:
         raise ValueError(f"padding is {padding}, expected at least 2")
@@ -57,9 +57,9 @@ def free_space(grid: int, padding: int, pitch: float, wavelength: float, distanc
 
 
 def propagate(field: torch.Tensor, transfer: torch.Tensor) -> torch.Tensor:
-    """Let fields complex [..., n, n] travel, padded with darkness to the window of `transfer` complex [m, m], m >= n.
+    """Propagate fields complex [..., n, n], zero-padded to the window of `transfer` complex [m, m], m >= n.
 
-    What then lies outside the grid is cut off. With m = n nothing is: the grid's edges meet.
+    Light outside the grid is cropped. With m = n nothing is cropped: the grid wraps around.
     """
     n, window = field.shape[-1], transfer.shape
     travelled: torch.Tensor = torch.fft.ifft2(torch.fft.fft2(field, s=window) * transfer)
@@ -67,7 +67,7 @@ def propagate(field: torch.Tensor, transfer: torch.Tensor) -> torch.Tensor:
 
 
 def make_detectors(grid: int, num_classes: int) -> torch.Tensor:
-    """Make the classes' squares, float [grid * grid, K]: half as wide as their cells, in rows of equal cells."""
+    """Return the classes' square detectors as masks, float [grid * grid, K], each half as wide as its place."""
     side = columns(num_classes)
     cell, rows = grid // side, -(-num_classes // side)
     row_height, width = grid // rows, cell // 2
@@ -80,7 +80,7 @@ def make_detectors(grid: int, num_classes: int) -> torch.Tensor:
 
 
 class D2NN(nn.Module):
-    """Shared masks, each task's own masks, detectors.
+    """Diffractive network of shared masks, each task's own masks, and detectors.
 
     Built on torch's default device from its global generator.
     """
@@ -93,7 +93,7 @@ class D2NN(nn.Module):
         self.config, self.shape = config, shape
         self.enter: Enter = ignore_phase
         self.noise: torch.Generator | None = None
-        """What the masks' errors are drawn from; torch's global generator where it is None."""
+        """Random generator of the masks' errors; None for torch's global generator."""
         grid = config.grid
         self.shared = nn.Parameter(INITIAL_PHASE * torch.randn(config.num_shared_masks, grid, grid))
         self.own = nn.Parameter(INITIAL_PHASE * torch.randn(shape.num_tasks, config.num_task_masks, grid, grid))
@@ -103,7 +103,7 @@ class D2NN(nn.Module):
         self.register_buffer("detectors", make_detectors(grid, shape.num_classes), persistent=False)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Compute the logits float [B, T, K] of patterns [B, P]: the logarithm of the light on each detector."""
+        """Return the logits float [B, T, K] of patterns [B, P]: the logarithm of the light on each detector."""
         self.enter(D2NNPhase.PROPAGATION_FORWARD)
         intensity = self.light_up(pixels)
         self.enter(D2NNPhase.DETECTION_FORWARD)
@@ -115,7 +115,7 @@ class D2NN(nn.Module):
         return logits
 
     def light_up(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Compute the intensity float [B, T, n * n] behind all masks."""
+        """Return the light's intensity, float [B, T, n * n], behind all masks."""
         field = propagate(self.make_field(pixels), self.transfer)
         for mask in self.shared:
             field = self.pass_mask(field, mask)
@@ -128,19 +128,19 @@ class D2NN(nn.Module):
         return torch.stack([end.real**2 + end.imag**2 for end in ends], 1).flatten(2)
 
     def make_field(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Make waves complex [B, n, n] of patterns [B, P]: a dark pixel's phase is 0, a bright one's pi."""
+        """Return waves complex [B, n, n] of patterns [B, P]: phase 0 at a dark pixel, pi at a bright pixel."""
         times, side = self.config.grid // self.shape.side, self.shape.side
         phases = math.pi * pixels.reshape(-1, side, side)
         phases = phases.repeat_interleave(times, 1).repeat_interleave(times, 2)
         return torch.polar(torch.ones_like(phases), phases)
 
     def pass_mask(self, field: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Shift the phase of fields by a mask [n, n], with the errors of its cells, and let them travel."""
+        """Shift the phase of fields by a mask [n, n], with its cells' errors, and propagate them."""
         mask = self.add_errors(mask)
         return propagate(field * torch.polar(torch.ones_like(mask), mask), self.transfer)
 
     def add_errors(self, mask: torch.Tensor) -> torch.Tensor:
-        """Add the errors of a mask's cells, drawn anew."""
+        """Return a mask with newly drawn errors of its cells added."""
         if not self.config.mask_noise:
             return mask
         errors = torch.randn(mask.shape, generator=self.noise, device=mask.device)

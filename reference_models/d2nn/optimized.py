@@ -1,4 +1,4 @@
-"""The optimized implementation: the reference's mathematics, faster."""
+"""Optimized implementation of the optical network: the reference's mathematics, faster."""
 
 from reference_models.d2nn.fused_hops import FusedD2NN
 from reference_models.d2nn.reference import ReferenceWorkload
@@ -6,7 +6,7 @@ from reference_models.training.loop import Built
 
 
 class OptimizedWorkload(ReferenceWorkload):
-    """Trains one `FusedD2NN`: no transforms of dark rows, Adam in one call, batches read ahead."""
+    """Workload that trains a `FusedD2NN`: no transforms of dark rows, Adam in one call, batches read ahead."""
 
     name = "optimized"
     reads_ahead = True

@@ -1,4 +1,4 @@
-"""The phases of a training step of an optical network, with their labels."""
+"""Phases of a training step of an optical network, with their labels."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -8,18 +8,18 @@ from reference_models.training.phases import label_phases
 
 
 class D2NNPhase(StrEnum):
-    """What a training step is made of."""
+    """Phase of a training step of the optical network."""
 
     DATA = LoopPhase.DATA
     PROPAGATION_FORWARD = "propagation_forward"
-    """Masks and the Fourier transforms between them, up to the intensity."""
+    """Forward pass through masks and the Fourier transforms between them, up to the intensity."""
     DETECTION_FORWARD = "detection_forward"
     LOSS = LoopPhase.LOSS
     ZERO_GRAD = LoopPhase.ZERO_GRAD
     DETECTION_BACKWARD = "detection_backward"
     PROPAGATION_BACKWARD = "propagation_backward"
     DENSE_OPTIMIZER = LoopPhase.DENSE_OPTIMIZER
-    """The masks' update."""
+    """Update of the masks."""
     OTHER = LoopPhase.OTHER
 
 

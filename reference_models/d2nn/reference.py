@@ -1,4 +1,4 @@
-"""The reference implementation: stock PyTorch, one process; the code to learn the model from."""
+"""Reference implementation of the optical network in stock PyTorch, one process; the code to learn the model from."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -17,11 +17,11 @@ from reference_models.training.optimizers import build_dense_optimizer
 
 T = TypeVar("T")
 _NOISE_SEED = 1 << 32
-"""Beyond every run's seed: errors of the masks in evaluations are none of training's."""
+"""Seed of the masks' errors in evaluations, larger than every run's seed, so that training draws other errors."""
 
 
 class ReferenceWorkload(TrainingLoop):
-    """Trains the masks of all tasks together: the loss is the mean of the tasks' cross-entropies."""
+    """Workload that trains the masks of all tasks together: the loss is the mean of the tasks' cross-entropies."""
 
     name = "reference"
     metric = "accuracy"
@@ -39,7 +39,7 @@ class ReferenceWorkload(TrainingLoop):
         return ImageBatch.synthetic(self.data.train, num_embeddings, size)
 
     def read_batch(self, split: ClickDataset, name: str, start: int, stop: int) -> Any:
-        """Read images; of synthetic data, which is clicks, numbers are shown as pixels, and ids are the classes."""
+        """Read images; of synthetic data, which is clicks, dense features become pixels and ids classes."""
         batch = super().read_batch(split, name, start, stop)
         return ImageBatch(batch.dense, batch.indices) if isinstance(batch, Batch) else batch
 
@@ -49,7 +49,7 @@ class ReferenceWorkload(TrainingLoop):
         return logits.float()
 
     def train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Any) -> torch.Tensor:
-        """Add up the gradients of slices of the batch, whose fields stay in a CPU's caches, and update once."""
+        """Train on one batch: sum the gradients of slices, whose fields stay in a CPU's caches, then update once."""
         (optimizer,) = optimizers
         self.enter(D2NNPhase.ZERO_GRAD)
         optimizer.zero_grad()
@@ -67,7 +67,7 @@ class ReferenceWorkload(TrainingLoop):
         return total_loss
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """Compute `metric` of the classes [N, T] and logits [N, T, K] of the whole evaluation split."""
+        """Return `metric` of the classes [N, T] and logits [N, T, K] of the whole evaluation split."""
         classes, logits = self._classes_and_logits()
         return metric(classes, logits)
 
