@@ -1,4 +1,4 @@
-"""Models that a calibrated target must be out of reach of: what HSTU is without its layers."""
+"""Simpler models that must miss a calibrated target: HSTU without its layers."""
 
 from collections.abc import Sequence
 
@@ -11,16 +11,16 @@ from reference_models.hstu.sequences import Sequences
 
 
 class NoHistory(HSTU):
-    """The candidates' items alone go through the head: what is known without knowing who asks."""
+    """HSTU whose head gets the candidates' items alone, without the user's history."""
 
     def encode(self, rows: Sequence[torch.Tensor], batch: Sequences) -> torch.Tensor:
-        """Return a token of each candidate, and nothing of the past: [B, D]."""
+        """Return a token for each candidate, without the past: [B, D]."""
         encoded: torch.Tensor = self.output_norm(self.make_tokens(rows, batch)[1])
         return encoded
 
 
 class MeanHistory(HSTU):
-    """The mean of the history's tokens, through an MLP as wide as a layer, takes the layers' place."""
+    """HSTU whose layers are replaced by the mean of the history's tokens, through an MLP as wide as a layer."""
 
     def __init__(self, config: HSTUConfig, *, num_items: int, num_artists: int) -> None:
         super().__init__(config, num_items=num_items, num_artists=num_artists)
@@ -31,7 +31,7 @@ class MeanHistory(HSTU):
         self.pooled_norm = nn.LayerNorm(config.embedding_dim, eps=NORM_EPSILON)
 
     def encode(self, rows: Sequence[torch.Tensor], batch: Sequences) -> torch.Tensor:
-        """Return of each candidate what its history's mean gives, the same for all of a sequence: [B, D]."""
+        """Return the MLP's output for each candidate's history, the same for all of a sequence: [B, D]."""
         past, _ = self.make_tokens(rows, batch)
         lengths = torch.tensor(batch.past_lengths, device=past.device)
         sequence = torch.arange(len(lengths), device=past.device).repeat_interleave(lengths)
@@ -44,6 +44,6 @@ class MeanHistory(HSTU):
 
 
 def sequence_of_candidates(batch: Sequences, device: torch.device) -> torch.Tensor:
-    """Return the sequence of each candidate: int64 [B]."""
+    """Return the number of each candidate's sequence: int64 [B]."""
     lengths = torch.tensor(batch.lengths, device=device)
     return torch.arange(len(lengths), device=device).repeat_interleave(lengths)

@@ -10,29 +10,29 @@ from reference_models.data.click_sequence.teacher import parse_parameters
 from reference_models.process.errors import ConfigError
 
 NUM_ACTIONS = 3
-"""Not clicked, clicked, and of candidates, whose action is what is asked for."""
+"""Values of the action: not clicked, clicked, and unknown, for candidates."""
 UNKNOWN_ACTION = 2
 KIND = "click_sequence"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HSTUConfig:
-    """Widths of a DLRMv4, and how long its sequences are."""
+    """Widths of a DLRMv4, and the length of its sequences."""
 
     embedding_dim: PositiveCount
-    """Width of the rows of the items' table, and of everything between layers."""
+    """Width of rows of the item table, and of tokens between layers."""
     num_layers: PositiveCount
-    """HSTU layers."""
+    """Number of HSTU layers."""
     num_heads: PositiveCount
-    """Heads of each layer's attention."""
+    """Number of heads of each layer's attention."""
     attention_dim: PositiveCount
-    """Width of a head's queries, keys, values and gates."""
+    """Width of each head's queries, keys, values and gates."""
     item_mlp: PositiveCount
-    """Hidden width of the MLP that a candidate's item passes."""
+    """Hidden width of the MLP of a candidate's item."""
     head_mlp: PositiveCount
-    """Hidden width of the MLP that makes the logit of user and item."""
+    """Hidden width of the MLP that returns the logit of user and item."""
     max_sequence_length: PositiveCount
-    """Events of a sequence at most: the history, and after it the candidates of a window."""
+    """Most events of a sequence: the history, followed by the candidates of a window."""
 
 
 def parse_model(table: Mapping[str, Any]) -> HSTUConfig:
@@ -42,7 +42,7 @@ def parse_model(table: Mapping[str, Any]) -> HSTUConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SequenceShape:
-    """Lengths of a full sequence: its history, and the candidates after it."""
+    """Numbers of events of a full sequence: history, and candidates after the history."""
 
     num_past: int
     num_candidates: int
@@ -53,9 +53,9 @@ class SequenceShape:
 
 
 def sequence_shape(model: HSTUConfig, data: DataConfig) -> SequenceShape:
-    """Return how much of a full sequence is history. Raises ConfigError for what leaves none, or has no sequences."""
+    """Return a full sequence's shape. Raises ConfigError for data without sequences, or if no history fits."""
     if data.kind != KIND:
-        raise ConfigError(f"data.kind is {data.kind!r}, expected {KIND!r}: a model of sequences needs them.")
+        raise ConfigError(f"data.kind is {data.kind!r}, expected {KIND!r}: a model of sequences trains on them.")
     candidates = parse_parameters(data).events_per_window
     if model.max_sequence_length <= candidates:
         raise ConfigError(

@@ -1,8 +1,8 @@
-"""What an HSTU holds and does, from its configuration alone (no torch): see `reference_models.costs`.
+"""Costs of an HSTU, computed from its configuration without torch: see `reference_models.costs`.
 
-Of full sequences: every history as long as it may be, every window's candidates together. The layers' products are
-those of the reference, over all pairs of a padded sequence, whatever the mask leaves of them; that is what torch's
-counter counts. Per sample is per candidate.
+Costs are of full sequences: histories of the greatest length, and all candidates of a window together. The layers'
+products are those of the reference, over all pairs of a padded sequence, masked ones included, as torch's counter
+counts. A sample is a candidate.
 """
 
 from collections.abc import Sequence
@@ -28,13 +28,13 @@ from reference_models.hstu.phases import HSTUPhase
 _LAYERS = (HSTUPhase.LAYERS_FORWARD, HSTUPhase.LAYERS_BACKWARD)
 _HEAD = (HSTUPhase.HEAD_FORWARD, HSTUPhase.HEAD_BACKWARD)
 _TOKEN_IDS = 4
-"""Item, artist, action and age."""
+"""Ids of a token: item, artist, action and age."""
 _TABLES = (ITEM, ARTIST)
-"""Columns whose ids name rows of a table."""
+"""Columns of ids that are looked up in tables."""
 
 
 def declare_step(model: HSTUConfig, data: DataConfig, batch_size: int) -> Step:
-    """Declare a step on full sequences; the last one may hold fewer candidates.
+    """Declare a training step on full sequences; the last sequence may hold fewer candidates.
 
     Beside its products a layer reads and writes its tokens, gates, queries, keys and values, and its scores.
     """
@@ -73,7 +73,7 @@ def declare_step(model: HSTUConfig, data: DataConfig, batch_size: int) -> Step:
 
 
 def _num_norm_parameters(model: HSTUConfig) -> int:
-    """Count those of the two norms of each layer, that of what the layers make, and those of the MLPs."""
+    """Return the parameters of the norms: two of each layer, one of the layers' output, and those of the MLPs."""
     dim, inner = model.embedding_dim, model.num_heads * model.attention_dim
     return 2 * (model.num_layers * (dim + inner) + dim + model.item_mlp + dim + model.head_mlp)
 
@@ -96,7 +96,7 @@ def estimate_memory(
     def sequences(num_samples: int) -> int:
         return -(-num_samples // shape.num_candidates)
 
-    per_row = 2 * 6 * ID_BYTES  # item, artist, user, time, window, place in the order by user; and what makes them
+    per_row = 2 * 6 * ID_BYTES  # item, artist, user, time, window, place in the order by user; and temporary arrays
     log_bytes = ((data.train_samples or 0) * 2 + eval_samples) * per_row
     eval_batch = sequences(min(train.eval_batch_size, eval_samples))
     lookups = len(_TABLES) * sequences(train.global_batch_size) * shape.length

@@ -1,8 +1,9 @@
-"""HSTU without padding: sequences of one shape together, candidates' rows alone in the last layer.
+"""HSTU without padding: sequences of equal shape are computed together, the last layer for candidates alone.
 
-The reference pads, multiplies all pairs and throws away what the mask forbids. Here a batch is split into groups of
-equal history and candidates; a token's scores are with the past alone, and a candidate's with itself are one sum of
-products. Nobody reads the last layer's output at past events, so that layer asks for keys and values there alone.
+The reference pads, multiplies all pairs and discards the masked ones. Here a batch is split into groups of sequences
+with equal numbers of past events and candidates. Scores are computed with past events alone; a candidate's score with
+itself is a sum of products. The last layer's output is not read at past events, so only keys and values are computed
+there.
 """
 
 import math
@@ -21,14 +22,14 @@ from reference_models.hstu.sequences import Sequences
 
 @dataclass(frozen=True, slots=True)
 class SequenceGroup:
-    """S sequences of P past events and C candidates each; where their tokens are in the batch, all where None."""
+    """Group of S sequences with P past events and C candidates each; indices of their tokens, None for all."""
 
     num_past: int
     num_candidates: int
     past: torch.Tensor | None
-    """int64 [S * P]"""
+    """int64 [S * P]: indices of the past events' tokens in the batch; None for all."""
     candidates: torch.Tensor | None
-    """int64 [S * C]"""
+    """int64 [S * C]: indices of the candidates' tokens in the batch; None for all."""
 
 
 def find_groups(batch: Sequences) -> Iterator[SequenceGroup]:
@@ -48,12 +49,12 @@ def _places(lengths: Sequence[int], belongs: torch.Tensor) -> torch.Tensor:
 
 
 class GatedAttention(torch.autograd.Function):
-    """From projections to a layer's output, one head after the other, without padding, and with few copies.
+    """Attention of an HSTU layer from projections to output, head by head, without padding and with few copies.
 
     `uvqk` [S, L, 4 I] are the projections of L tokens `x` [S, L, D], the last C of which are candidates, and `past`
-    [S, P, 2 I] values and keys of the past; without it, the past are the first P tokens of `uvqk`. With u =
-    silu(u) and a = silu(q k' / sqrt(d)) v / n, gives x + [u, a, u * LN(a)] W'; `gain` and `shift` [I] are the norm's,
-    W is [D, 3 I].
+    [S, P, 2 I] values and keys of past events; without it, the past events are the first P tokens of `uvqk`. With u =
+    silu(u) and a = silu(q k' / sqrt(d)) v / n, returns x + [u, a, u * LN(a)] W'; `gain` and `shift` [I] are the
+    norm's, W is [D, 3 I].
     """
 
     @staticmethod
@@ -75,7 +76,7 @@ class GatedAttention(torch.autograd.Function):
             torch.baddbmm(scores, q[..., part], past_k[..., part].mT, beta=0, alpha=alpha, out=scores)
             weights = nn.functional.silu(scores)
             if past is None:
-                weights.tril_()  # candidates come after the past, and see all of it
+                weights.tril_()  # candidates come after the past events, and attend to all of them
             torch.mul(torch.bmm(weights, past_v[..., part]), beta, out=attended[..., part])
             kept += [scores, weights]
         heads = heads_of_columns(uvqk, num_heads)
@@ -133,14 +134,15 @@ class GatedAttention(torch.autograd.Function):
 
 
 def heads_of_columns(uvqk: torch.Tensor, num_heads: int) -> torch.Tensor:
-    """Return which columns belong to which head, [I, H] of 0 and 1: times it sums by head, times its transpose
-    spreads; a broadcast over rows as short as a head's would take longer."""
+    """Return the matrix [I, H] of 0 and 1 of columns and their heads, to sum by head or, transposed, to spread.
+
+    A product with it is faster than a broadcast over rows as short as a head's."""
     eye = torch.eye(num_heads, dtype=uvqk.dtype, device=uvqk.device)
     return eye.repeat_interleave(uvqk.shape[-1] // 4 // num_heads, dim=0)
 
 
 class AddedRows(torch.autograd.Function):
-    """Rows [N, D] of two tables, by ids [N] of each, added. Gradients are sparse, with every row once."""
+    """Sum of rows [N, D] of two tables, by ids [N] in each. Gradients are sparse, with every row once."""
 
     @staticmethod
     def forward(
@@ -157,26 +159,26 @@ class AddedRows(torch.autograd.Function):
 
 
 def sum_by_row(ids: torch.Tensor, gradient: torch.Tensor, size: torch.Size) -> torch.Tensor:
-    """Sum the rows of a gradient [N, D] that belong to the same row of a table: a coalesced sparse tensor."""
+    """Return a coalesced sparse gradient from [N, D]: sums of the rows that belong to the same row of a table."""
     ordered, order = torch.sort(ids, stable=True)
     starts = find_run_starts(ordered)
     sum_runs = _SUMS.get(gradient.device.type, _sum_runs)
     values = sum_runs(gradient, order, starts)
     indices = ordered.index_select(0, starts).unsqueeze(0)
-    # Sorted above; torch 2.11 warns where nobody says.
+    # The rows are sorted; torch 2.11 warns unless it is told whether to check.
     with torch.sparse.check_sparse_tensor_invariants(False):  # type: ignore[no-untyped-call]
         return torch.sparse_coo_tensor(indices, values, size, is_coalesced=True)
 
 
 def _sum_runs(gradient: torch.Tensor, order: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-    """Sum the rows `order` [n] of a gradient [N, D] from each start to the next: [number of starts, D]."""
+    """Return sums [number of starts, D] of the rows `order` [n] of a gradient [N, D] from each start to the next."""
     return torch.embedding_bag(gradient, order, starts, mode=0)[0]
 
 
 def _sum_runs_in_pieces(gradient: torch.Tensor, order: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-    """Do `_sum_runs` where a GPU's thread would walk all of a frequent row's run: pieces first, then their sums."""
+    """Return `_sum_runs` on a GPU by sums of pieces, since one thread would add up all of a frequent row's run."""
     edges = torch.arange(0, len(order), _PIECE, device=order.device)
-    pieces = torch.cat([starts, edges]).sort()[0]  # a start that is an edge, too, makes a piece of nothing
+    pieces = torch.cat([starts, edges]).sort()[0]  # a start that is also an edge makes an empty piece
     firsts = torch.searchsorted(pieces, starts)
     sums = _sum_runs(gradient, order, pieces)
     return _sum_runs(sums, torch.arange(len(pieces), device=order.device), firsts)
@@ -184,11 +186,11 @@ def _sum_runs_in_pieces(gradient: torch.Tensor, order: torch.Tensor, starts: tor
 
 _SUMS = {"cuda": _sum_runs_in_pieces}
 _PIECE = 128
-"""Lookups of a run that are summed one after the other on a GPU. Chosen by thought, not measured."""
+"""Lookups of a run that a GPU thread sums one after the other; an estimate, not measured."""
 
 
 class FusedHSTU(HSTU):
-    """HSTU whose layers work on groups of sequences; names, values and the other parts are the same."""
+    """HSTU whose layers work on groups of sequences; parameters and all other parts are HSTU's."""
 
     def read_rows(self, batch: Sequences) -> torch.Tensor:
         """Add the rows of items and of their artists: [T + B, D], those of the past first."""
@@ -197,7 +199,7 @@ class FusedHSTU(HSTU):
         return rows
 
     def make_tokens(self, rows: Sequence[torch.Tensor], batch: Sequences) -> tuple[torch.Tensor, torch.Tensor]:
-        """Do as the reference does, with action and age in one table: [T, D] and [B, D]."""
+        """Return the reference's tokens [T, D] and [B, D], with action and age looked up in one joint table."""
         past, candidates = rows
         scale = math.sqrt(past.shape[1])
         both = (self.actions.unsqueeze(1) + self.ages).flatten(0, 1)
@@ -206,7 +208,7 @@ class FusedHSTU(HSTU):
         return past, torch.add(both[UNKNOWN_ACTION * len(self.ages)], candidates, alpha=scale)
 
     def encode(self, rows: Sequence[torch.Tensor], batch: Sequences) -> torch.Tensor:
-        """Run the layers group by group; returns the candidates [B, D]. Raises ValueError as the reference does."""
+        """Run the layers group by group; return the candidates [B, D]. Raises ValueError as the reference does."""
         refuse_long(batch, self.max_length)
         past, candidates = self.make_tokens(rows, batch)
         encoded = [(group, self._encode_group(past, candidates, group)) for group in find_groups(batch)]
@@ -233,7 +235,7 @@ class FusedHSTU(HSTU):
 
 
 def run_layer(layer: nn.Module, x: torch.Tensor, past: torch.Tensor | None, num_candidates: int) -> torch.Tensor:
-    """Transform tokens [S, L, D] as `HSTULayer` does; with `past` [S, P, D] they are candidates alone."""
+    """Transform tokens [S, L, D] as `HSTULayer` does; given `past` [S, P, D], the tokens are candidates alone."""
     assert isinstance(layer, HSTULayer)
     normed = layer.input_norm(x)
     keys = None

@@ -1,9 +1,9 @@
-"""HSTU (Zhai et al., 2024) as MLPerf Training v6.1's DLRMv4 has it, in plain PyTorch.
+"""HSTU (Zhai et al., 2024) as in MLPerf Training v6.1's DLRMv4, in plain PyTorch.
 
-Each event of a user's history becomes a token: its item, the artist, the action and its age, each a row. Candidates
-follow, with an unknown action and age 0. Layers of gated attention without softmax work on the tokens; a candidate
-sees the whole history and itself, never another candidate. What comes out at a candidate, times what an MLP makes of
-its item alone, goes through a head to the logit of a click.
+Each event of a user's history becomes a token, the sum of rows for item, artist, action and age. Candidates follow,
+with an unknown action and age 0. Layers of gated attention without softmax transform the tokens; a candidate attends
+to the whole history and itself, never to another candidate. The output at a candidate, times an MLP of its item
+alone, goes through a head to the logit of a click.
 """
 
 import math
@@ -19,13 +19,13 @@ from reference_models.training.phases import Enter, enter_before_backward, ignor
 
 NORM_EPSILON = 1e-6
 LOSS_WEIGHT = 0.2
-"""Weight of the one task's cross-entropy, as in the reference."""
+"""Weight of the cross-entropy of the only task, as in MLPerf's reference."""
 
 
 class HSTULayer(nn.Module):
-    """u, v, q, k = LN(x) W + b; u = silu(u); a = silu(q k' / sqrt(d)) v / max_length; x + [u, a, u * LN(a)] W'.
+    """Layer x + [u, a, u * LN(a)] W', u, v, q, k = LN(x) W + b, u = silu(u), a = silu(q k' / sqrt(d)) v / max_length.
 
-    D is the width between layers, H heads of width d. Only what `mask` allows is added up.
+    D is the width between layers, H heads have width d. Masked pairs are left out of the sums.
     """
 
     def __init__(self, config: HSTUConfig) -> None:
@@ -45,7 +45,7 @@ class HSTULayer(nn.Module):
         nn.init.xavier_uniform_(self.output.weight)
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Transform tokens [S, L, D]; `mask` float [S, L, L] is 1 where row may see column."""
+        """Transform tokens [S, L, D]; `mask` float [S, L, L] is 1 where the row may attend to the column."""
         u, v, q, k = self.uvqk(self.input_norm(x)).chunk(4, dim=-1)
         u = nn.functional.silu(u)
         q, k, v = (part.unflatten(-1, (self.num_heads, self.width)).transpose(1, 2) for part in (q, k, v))
@@ -57,7 +57,7 @@ class HSTULayer(nn.Module):
 
 
 class SwishLayerNorm(nn.Module):
-    """x * sigmoid(LN(x))."""
+    """Activation x * sigmoid(LN(x))."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class SwishLayerNorm(nn.Module):
 
 
 class HSTU(nn.Module):
-    """Tables of items and artists, HSTU layers, an MLP of the candidate's item, a head.
+    """Model of item and artist tables, HSTU layers, an MLP of the candidate's item, and a head.
 
     Built on torch's default device from its global generator.
     """
@@ -101,7 +101,7 @@ class HSTU(nn.Module):
                 nn.init.zeros_(module.bias)
 
     def forward(self, batch: Sequences) -> torch.Tensor:
-        """Compute the logits float [B] of the candidates."""
+        """Return the logits float [B] of the candidates."""
         self.enter(HSTUPhase.EMBEDDING_FORWARD)
         rows = self.read_rows(batch)
         self.enter(HSTUPhase.LAYERS_FORWARD)
@@ -122,10 +122,10 @@ class HSTU(nn.Module):
         return items + artists
 
     def encode(self, rows: Sequence[torch.Tensor], batch: Sequences) -> torch.Tensor:
-        """Run the layers over padded sequences, each its history, then its candidates; returns the candidates [B, D].
+        """Run the layers over padded sequences of history, then candidates; return the candidates [B, D].
 
-        `rows` are those of the past [T, D] and of the candidates [B, D]. Raises ValueError where a sequence is longer
-        than the definition's longest.
+        `rows` are those of past events [T, D] and of candidates [B, D]. Raises ValueError for a sequence longer than
+        max_sequence_length.
         """
         refuse_long(batch, self.max_length)
         past, candidates = self.make_tokens(rows, batch)
@@ -141,13 +141,13 @@ class HSTU(nn.Module):
         return output
 
     def make_tokens(self, rows: Sequence[torch.Tensor], batch: Sequences) -> tuple[torch.Tensor, torch.Tensor]:
-        """Add action and age to items and artists; returns the tokens of past events [T, D] and candidates [B, D]."""
+        """Add action and age to items and artists; return the tokens of past events [T, D] and candidates [B, D]."""
         past, candidates = (part * math.sqrt(part.shape[1]) for part in rows)
         past = past + self.actions[batch.past_actions] + self.ages[batch.past_ages]
         return past, candidates + (self.actions[UNKNOWN_ACTION] + self.ages[0])
 
     def judge(self, users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
-        """Compute the logits [B] of what the layers say [B, D] and the candidates' rows [B, D]."""
+        """Return the logits [B] from the layers' output [B, D] and the candidates' rows [B, D]."""
         logits: torch.Tensor = self.head(users * self.item_mlp(items))
         return logits.squeeze(1)
 
@@ -166,23 +166,24 @@ def refuse_long(batch: Sequences, max_length: int) -> None:
 
 
 def valid_places(lengths: Sequence[int], device: torch.device) -> torch.Tensor:
-    """Return which places of sequences padded to the longest hold something: bool [S, longest]."""
+    """Return which places of sequences padded to the longest hold a token: bool [S, longest]."""
     return torch.arange(max(lengths), device=device) < torch.tensor(lengths, device=device).unsqueeze(1)
 
 
 def pad(tokens: torch.Tensor, is_token: torch.Tensor) -> torch.Tensor:
-    """Put jagged tokens [T, D] at their places [S, L, D], zeros at all others."""
+    """Return padded tokens [S, L, D] of jagged tokens [T, D], with zeros at all other places."""
     padded = tokens.new_zeros(*is_token.shape, tokens.shape[1])
     padded[is_token] = tokens
     return padded
 
 
 def attention_mask(is_past: torch.Tensor, is_candidate: torch.Tensor) -> torch.Tensor:
-    """Return who sees whom, bool [S, P + C, P + C]: past events those before them and themselves, candidates the past
-    and themselves."""
+    """Return the attention mask, bool [S, P + C, P + C].
+
+    A past event attends to earlier events and itself, a candidate to all past events and itself."""
     num_past, num_all = is_past.shape[1], is_past.shape[1] + is_candidate.shape[1]
     place = torch.arange(num_all, device=is_past.device)
-    is_allowed = (place <= place.unsqueeze(1)) & (place < num_past)  # columns of the past
+    is_allowed = (place <= place.unsqueeze(1)) & (place < num_past)  # columns of past events
     is_allowed = is_allowed | torch.eye(num_all, dtype=torch.bool, device=is_past.device)
     is_token = torch.cat([is_past, is_candidate], dim=1)
     return is_allowed & is_token.unsqueeze(1) & is_token.unsqueeze(2)

@@ -1,4 +1,4 @@
-"""The optimized implementation: the reference's mathematics as fast as one device allows."""
+"""Optimized implementation of HSTU: the reference's mathematics, faster on one device."""
 
 import torch
 
@@ -8,7 +8,7 @@ from reference_models.training.loop import Built
 
 
 class OptimizedWorkload(ReferenceWorkload):
-    """Trains one `FusedHSTU`: jagged sequences, attention in place, Adam in one call, batches read ahead."""
+    """Workload that trains a `FusedHSTU`: jagged sequences, Adam in one call, attention in place, reading ahead."""
 
     name = "optimized"
     reads_ahead = True
@@ -18,12 +18,12 @@ class OptimizedWorkload(ReferenceWorkload):
         model, optimizers = super().build_model(num_embeddings)
         for group in optimizers[-1].param_groups:
             group["fused"] = True
-        for weight in model.embedding_parameters():  # the backward pass adds up rows; autograd forgets that it did
+        for weight in model.embedding_parameters():  # the backward pass adds up equal rows; autograd drops the mark
             weight.register_post_accumulate_grad_hook(mark_coalesced)
         return model, optimizers
 
 
 def mark_coalesced(weight: torch.Tensor) -> None:
-    """Say of a sparse gradient that its rows are sorted, each there once: no step sorts them again."""
+    """Mark a sparse gradient as coalesced, sorted and each row once, so that optimizers do not sort it again."""
     assert weight.grad is not None
     weight.grad._coalesced_(True)

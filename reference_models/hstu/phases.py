@@ -1,4 +1,4 @@
-"""The phases of a training step of HSTU, with their labels."""
+"""Phases of a training step of HSTU, with their labels."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -8,14 +8,14 @@ from reference_models.training.phases import label_phases
 
 
 class HSTUPhase(StrEnum):
-    """What a training step is made of."""
+    """Phase of a training step of HSTU."""
 
     DATA = LoopPhase.DATA
     EMBEDDING_FORWARD = LoopPhase.EMBEDDING_FORWARD
     LAYERS_FORWARD = "layers_forward"
-    """Making tokens, and the HSTU layers."""
+    """Forward pass of the tokens and the HSTU layers."""
     HEAD_FORWARD = "head_forward"
-    """The MLPs of the item and of the logit."""
+    """Forward pass of the MLPs of the item and of the logit."""
     LOSS = LoopPhase.LOSS
     ZERO_GRAD = LoopPhase.ZERO_GRAD
     HEAD_BACKWARD = "head_backward"
@@ -23,7 +23,7 @@ class HSTUPhase(StrEnum):
     EMBEDDING_BACKWARD = LoopPhase.EMBEDDING_BACKWARD
     SPARSE_OPTIMIZER = LoopPhase.SPARSE_OPTIMIZER
     DENSE_OPTIMIZER = LoopPhase.DENSE_OPTIMIZER
-    """Cutting the gradient, and the update."""
+    """Clipping of the gradient, and the update."""
     OTHER = LoopPhase.OTHER
 
 

@@ -1,4 +1,4 @@
-"""The reference implementation: stock PyTorch, one process, padded sequences; the code to learn the model from."""
+"""Reference implementation of HSTU in stock PyTorch, one process, padded sequences: the code to learn it from."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,11 +16,11 @@ from reference_models.training.loop import Built, TrainingLoop
 from reference_models.training.optimizers import build_optimizers
 
 _PRECISIONS = {"fp32": "fp32", "tf32": "fp32", "bf16": "bfloat16"}
-"""Precisions as MLPerf's logs must disclose them from round 6.1 on."""
+"""Names of precisions that MLPerf's logs must disclose from round 6.1 on."""
 
 
 class ReferenceWorkload(TrainingLoop):
-    """Trains one HSTU on a sequence log, window after window, by modules, autograd and torch.optim."""
+    """Workload that trains an HSTU on a sequence log, window after window, by modules, autograd and torch.optim."""
 
     name = "reference"
     model_class: type[HSTU] = HSTU
@@ -71,7 +71,7 @@ class ReferenceWorkload(TrainingLoop):
         return self._log(split, name).read(start, stop)
 
     def _log(self, split: ClickDataset, name: str) -> SequenceLog:
-        """Read a split when it is first asked for; histories of the evaluation split are in the training split."""
+        """Return the log of a split, read at the first call; evaluation histories are in the training split."""
         if name not in self._logs:
             self._logs[name] = SequenceLog(
                 split,

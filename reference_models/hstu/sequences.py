@@ -1,8 +1,8 @@
-"""From the rows of a sequence log to what a sequence model reads: each user's history and candidates, jagged.
+"""Batches of a sequence log for a sequence model: each user's history and candidates, jagged.
 
-A sample is an event to be predicted, a candidate. Its history are its user's last events before the window of time
-that the candidate is in: whatever the batch, a candidate has the same history, and nothing of its own window is in
-it. Candidates of one user and window that are neighbours in a batch share their history in one sequence.
+A sample is an event to be predicted, a candidate. Its history is the user's last events before the candidate's time
+window: in any batch, a candidate has the same history, with no event of its own window. Neighbouring candidates of
+one user and window in a batch share their history in one sequence.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -21,26 +21,26 @@ AGAIN = "The dataset is damaged: generate it again."
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """S sequences with T past events and B candidates in all, sequence by sequence, each in order of time."""
+    """Batch of S sequences, T past events and B candidates in all, sequence by sequence, each in order of time."""
 
     past_items: torch.Tensor
-    """int64 [T]"""
+    """int64 [T]: items of the past events."""
     past_artists: torch.Tensor
-    """int64 [T]: of the items."""
+    """int64 [T]: artists of the past events' items."""
     past_actions: torch.Tensor
-    """int64 [T]: 1 where the event was a click, else 0."""
+    """int64 [T]: 1 where the past event was a click, else 0."""
     past_ages: torch.Tensor
-    """int64 [T]: 1 for the last event of the history, 2 for the one before it."""
+    """int64 [T]: age of the past events, 1 for the last event of a history, 2 for the event before, and so on."""
     past_lengths: tuple[int, ...]
-    """[S], of which some may be 0."""
+    """[S]: past events of each sequence, possibly 0."""
     items: torch.Tensor
-    """int64 [B]: the candidates."""
+    """int64 [B]: items of the candidates."""
     artists: torch.Tensor
-    """int64 [B]: of the candidates."""
+    """int64 [B]: artists of the candidates' items."""
     lengths: tuple[int, ...]
     """[S]: candidates of each sequence, at least one."""
     labels: torch.Tensor
-    """float32 [B]"""
+    """float32 [B]: labels of the candidates."""
 
     def cut(self, start: int, stop: int) -> "Sequences":
         """Return candidates start to stop - 1, each with the whole history of its sequence."""
@@ -54,7 +54,7 @@ class Sequences:
         return Sequences(past_lengths=self.past_lengths[kept], lengths=tuple(lengths[kept].tolist()), **tensors)
 
     def to(self, device: torch.device) -> "Sequences":
-        """Copy all tensors but the labels to a device; nothing where they are there."""
+        """Return the batch with all tensors but the labels on a device."""
         if device.type == "cpu":
             return self
         names = [field.name for field in fields(self) if field.name not in ("past_lengths", "lengths", "labels")]
@@ -62,7 +62,7 @@ class Sequences:
 
 
 def synthetic_sequences(num_samples: int, shape: SequenceShape) -> Sequences:
-    """Make full sequences that are no dataset's: items and artists are the first, actions and labels alternate."""
+    """Return synthetic full sequences: items and artists are the first ones, actions and labels alternate."""
     candidates, past = shape.num_candidates, shape.num_past
     lengths = [candidates] * (num_samples // candidates) + [num_samples % candidates] * bool(num_samples % candidates)
     num_past = past * len(lengths)
@@ -80,9 +80,9 @@ def synthetic_sequences(num_samples: int, shape: SequenceShape) -> Sequences:
 
 
 class SequenceLog:
-    """One split of a log, and the one before it, by user. Reads and checks all rows when it is made.
+    """Split of a sequence log, with the split before, by user. The constructor reads and checks all rows.
 
-    Raises DatasetError for the first row that is out of order, or holds what no reader could use.
+    Raises DatasetError for the first row that is out of order or invalid.
     """
 
     def __init__(self, split: ClickDataset, before: ClickDataset | None, place: str, shape: SequenceShape) -> None:
@@ -102,7 +102,7 @@ class SequenceLog:
         self._window_begins = self._find_window_begins()
 
     def _name(self, row: int) -> str:
-        """Name a row as its split counts it."""
+        """Return a row's name in messages, with its number in its own split."""
         if row < self._first:
             return f"{self._place}: sample {row} of the split before it"
         return f"{self._place}: sample {row - self._first}"
@@ -127,7 +127,7 @@ class SequenceLog:
             )
 
     def _find_window_begins(self) -> NDArray[np.int64]:
-        """Find by row where, in the order by user, the events of its user and window begin: int64 [N]."""
+        """Return for each row the begin, in the order by user, of the events of its user and window: int64 [N]."""
         users, windows = self._users[self._by_user], self._windows[self._by_user]
         is_first = np.concatenate([[True], (np.diff(users) != 0) | (np.diff(windows) != 0)])
         begins = np.flatnonzero(is_first)
@@ -162,7 +162,7 @@ class SequenceLog:
 
 
 class _Rows:
-    """All rows of one split, checked one by one: int64 and uint8 [N] each."""
+    """All rows of a split, each checked: arrays int64 and uint8 [N]."""
 
     def __init__(self, split: ClickDataset, place: str) -> None:
         batch = split.read(0, split.num_samples)

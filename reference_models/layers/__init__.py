@@ -1,1 +1,1 @@
-"""Layers in plain PyTorch, to read and to compare against."""
+"""Layers in plain PyTorch, the reference for hand-written passes."""

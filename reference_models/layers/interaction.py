@@ -1,4 +1,4 @@
-"""How dense and sparse features meet. Each maps F = 1 + num_sparse vectors [B, F, d] to [B, out_features]."""
+"""Interactions of dense and sparse features. Each maps F = 1 + num_sparse vectors [B, F, d] to [B, out_features]."""
 
 import torch
 from torch import nn
@@ -23,7 +23,7 @@ class DotInteraction(nn.Module):
 
 
 class CatInteraction(nn.Module):
-    """All vectors side by side."""
+    """Concatenation of all vectors."""
 
     def __init__(self, num_features: int, embedding_dim: int) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class CatInteraction(nn.Module):
 
 
 class LowRankCrossNet(nn.Module):
-    """x_{l+1} = x_0 * (W_l (V_l x_l) + b_l) + x_l over the vectors side by side (torchrec, LowRankCrossNet).
+    """Cross layers x_{l+1} = x_0 * (W_l (V_l x_l) + b_l) + x_l of concatenated vectors (torchrec, LowRankCrossNet).
 
     W_l [N, rank] and V_l [rank, N] start Xavier normal, b_l [N] at zero; N = num_features * embedding_dim.
     """

@@ -17,14 +17,14 @@ def init_linear_dlrm(linear: nn.Linear) -> None:
 
 
 def init_linear_torchrec(linear: nn.Linear) -> None:
-    """Draw both ~ U(-1 / sqrt(n), 1 / sqrt(n)), nn.Linear's default (torchrec, Perceptron and OverArch)."""
+    """Draw weight, bias ~ U(-1 / sqrt(n), 1 / sqrt(n)), nn.Linear's default (torchrec, Perceptron and OverArch)."""
     bound = 1 / math.sqrt(linear.in_features)
     nn.init.uniform_(linear.weight, -bound, bound)
     nn.init.uniform_(linear.bias, -bound, bound)
 
 
 def build_mlp(in_features: int, widths: Sequence[int], init: InitLinear, *, ends_in_logit: bool) -> nn.Sequential:
-    """Build linear layers of the given widths, a ReLU after each, except after a last one that gives the logit.
+    """Build linear layers of the given widths, with a ReLU after each but a last layer that returns the logit.
 
     Maps [B, in_features] to [B, widths[-1]].
     """
@@ -40,7 +40,7 @@ def build_mlp(in_features: int, widths: Sequence[int], init: InitLinear, *, ends
 def build_embedding_bag(
     num_embeddings: int, embedding_dim: int, storage: torch.Tensor | None = None
 ) -> nn.EmbeddingBag:
-    """Build a table that sums a bag of rows; weights ~ U(-1 / sqrt(rows), 1 / sqrt(rows)), gradients sparse.
+    """Build a table that sums bags of rows, with weights ~ U(-1 / sqrt(rows), 1 / sqrt(rows)) and sparse gradients.
 
     Both reference codes agree on this distribution (facebookresearch/dlrm create_emb; torchrec
     BaseEmbeddingConfig.get_weight_init_max). Maps int64 [B, L] to [B, embedding_dim]. The weights are in `storage`

@@ -1,1 +1,1 @@
-"""What every module may use: errors, files that are written whole, and the processes that a run consists of."""
+"""Foundation for all modules: errors, files written whole or not at all, and the processes of a run."""

@@ -1,7 +1,7 @@
-"""Named arrays in a folder of their own: <name>.npy and manifest.json, written whole or not at all, read on no trust.
+"""Named arrays in a folder of their own, <name>.npy and manifest.json: written whole, verified when read.
 
-The folder appears by one rename, after all of it is on the disk. What reads it believes neither the manifest nor any
-file before sizes, headers and digests agree. What a manifest says besides is its owner's.
+The folder appears by one rename, after all of it is on the disk. Readers trust neither the manifest nor any file
+before sizes, headers and digests agree. Other members of the manifest belong to the module that writes the artifact.
 """
 
 import hashlib
@@ -25,12 +25,12 @@ MANIFEST_FILE = "manifest.json"
 _BLOCK_BYTES = 1 << 22
 _TYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
 _NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
-"""Words with dots between them: as the name of a file it leads to no other folder."""
+"""Pattern of an array's name, words with dots between them: as a file name it cannot lead to another folder."""
 _MAX_NAME = 200
 
 
 class StoredArray(Protocol):
-    """What a manifest says of an array, which has a file of its own."""
+    """Manifest entry of an array, which has a file of its own."""
 
     @property
     def dtype(self) -> str: ...
@@ -40,16 +40,16 @@ class StoredArray(Protocol):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the whole file, its header included."""
+        """Bytes of the array's whole file, its header included."""
 
     @property
     def sha256(self) -> str:
-        """Digest of the whole file."""
+        """Digest of the array's whole file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WrittenArray:
-    """A `StoredArray` that was just written."""
+    """Manifest entry of an array that was just written."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -63,12 +63,12 @@ def write_artifact(
     describe: Callable[[Mapping[str, WrittenArray]], str],
     write_more: Callable[[Path], object] = lambda draft: None,
 ) -> Mapping[str, WrittenArray]:
-    """Write arrays, and the manifest that `describe` makes of what was written, as the folder `target`.
+    """Write arrays, and the manifest that `describe` makes of their entries, as the folder `target`.
 
-    `write_more` writes to the draft of the folder whatever else is to be in it from the start.
-    What another process left in that place, or was killed over, gives way; one process at a time may write there.
-    Returns what was written. Raises ConfigError for a name or a type that cannot be kept, OSError where writing
-    fails; nothing new is then there.
+    `write_more` writes further files to the draft of the folder.
+    An older folder, and drafts of killed processes, are replaced; one process at a time may write there. Returns the
+    entries of the arrays. Raises ConfigError for a name or a type that cannot be stored, OSError where writing fails;
+    `target` is then unchanged.
     """
     for name, array in arrays.items():
         if len(name) > _MAX_NAME or _NAME.fullmatch(name) is None:
@@ -93,7 +93,7 @@ def write_artifact(
 
 
 def check_artifact(folder: Path, arrays: Mapping[str, StoredArray]) -> None:
-    """Raise ArtifactError for what is no plain file of the right length, before anything is opened or allocated."""
+    """Raise ArtifactError unless every file is a plain one of the right length; opens and allocates nothing."""
     for name, stored in arrays.items():
         if stored.dtype not in _TYPES:
             raise _damaged(f"{folder / MANIFEST_FILE}: {name}.dtype", stored.dtype, f"one of {', '.join(_TYPES)}")
@@ -114,14 +114,14 @@ def check_artifact(folder: Path, arrays: Mapping[str, StoredArray]) -> None:
 
 
 def read_arrays(folder: Path, arrays: Mapping[str, StoredArray]) -> dict[str, NDArray[Any]]:
-    """Read arrays that `check_artifact` has passed, every byte of them verified. Raises ArtifactError."""
+    """Read arrays after `check_artifact`, verifying every byte. Raises ArtifactError."""
     return {name: _read_array(folder / f"{name}.npy", stored) for name, stored in arrays.items()}
 
 
 def npy_header(dtype: str, shape: tuple[int, ...]) -> bytes:
-    """Return the header of a .npy file (format 1.0) of C order, as this product writes it and alone reads it.
+    """Return the header of a .npy file (format 1.0) of C order: the only header that is written, and accepted.
 
-    Since a reader makes it of the manifest and compares, no header of a stranger's is ever parsed.
+    Readers make the header from the manifest and compare, so no untrusted header is parsed.
     """
     described = np.dtype(dtype).newbyteorder("<").str
     numbers = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
@@ -142,7 +142,7 @@ def _write_array(path: Path, array: NDArray[Any]) -> WrittenArray:
 
 
 def _write(path: Path, blocks: list[memoryview]) -> str:
-    """Write a new file, synced to disk; returns its sha256."""
+    """Write a new file, synced to disk; return its sha256."""
     digest = hashlib.sha256()
     with naming(path), create(path) as file:
         for block in blocks:
@@ -154,7 +154,7 @@ def _write(path: Path, blocks: list[memoryview]) -> str:
 
 
 def _blocks(array: NDArray[Any]) -> list[memoryview]:
-    """Cut an array's memory into pieces; none where it holds nothing."""
+    """Yield an array's memory in pieces; none for an empty array."""
     if array.size == 0:
         return []
     whole = memoryview(array.reshape(-1).view(np.uint8).data)

@@ -1,8 +1,8 @@
-"""Write a file so that no reader meets half of it, in a folder that may be a stranger's.
+"""Write a file so that no reader sees half of it, in a folder that others may write to, too.
 
-Nothing is written through a link or into a pipe that lies there: a draft is new, of a name that nobody foresees.
-The one writer of what trains, and of what `harness` writes under a lock of its own. What compares and shows has
-reports/text/atomic_write.py; neither package imports the other. One test holds both to the same behaviour.
+Nothing is written through a link or into a pipe at that place: a draft is a new file of an unpredictable name. All
+files of training are written here, and those that `harness` writes under a lock. The package `reports` has its own
+reports/text/atomic_write.py, since neither package imports the other; a test checks that both behave alike.
 """
 
 import os
@@ -19,10 +19,10 @@ from reference_models.process.errors import naming
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[BinaryIO]:
-    """Give a new file, which then takes the place of `path`, also of a link or a pipe, by one rename, synced to disk.
+    """Yield a new file that replaces `path`, also a link or a pipe, by one rename at the end, synced to disk.
 
-    An error leaves nothing of it. One process at a time may write `path`: what earlier ones left as they were killed
-    is removed.
+    After an error the draft is removed. One process at a time may write `path`: drafts of killed processes are
+    removed.
     """
     remove_drafts(path)
     draft = draft_of(path)
@@ -44,18 +44,18 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def create(path: Path) -> BinaryIO:
-    """Open a file that is new. Raises FileExistsError where anything, a link for one, has its name."""
+    """Open a new file for writing. Raises FileExistsError where anything, such as a link, has its name."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.fdopen(os.open(path, flags, 0o666), "wb")
 
 
 def draft_of(path: Path) -> Path:
-    """Return a place beside `path` for a draft of it, which nobody can have taken before."""
+    """Return a path beside `path` for its draft, of a name that nobody can have created before."""
     return path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
 
 
 def drafts_of(path: Path) -> list[Path]:
-    """Find what processes that were killed left beside `path`, files or folders; earlier versions gave one name."""
+    """Return the drafts, files or folders, that killed processes left beside `path`, also of earlier versions."""
     draft = re.compile(re.escape(path.name) + r"(\.[0-9a-f]{16})?\.partial")
     with suppress(OSError):
         return [place for place in path.parent.iterdir() if draft.fullmatch(place.name)]
@@ -63,14 +63,14 @@ def drafts_of(path: Path) -> list[Path]:
 
 
 def remove_drafts(path: Path) -> None:
-    """Remove what `drafts_of` finds, as far as it can be."""
+    """Remove the drafts that `drafts_of` finds; those that cannot be removed stay."""
     for draft in drafts_of(path):
         with suppress(OSError):
             remove(draft)
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a folder and all in it, or a link and not what it leads to; nothing may be there."""
+    """Remove a file, a folder with its contents, or a link without its target; do nothing if `path` is missing."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -1,4 +1,4 @@
-"""Errors of this package. The command line turns them into exit codes in one place."""
+"""Errors of `reference_models`, which the command line turns into exit codes in one place."""
 
 import traceback
 from collections.abc import Iterator
@@ -12,30 +12,30 @@ class ConfigError(ValueError):
 
 
 OWN_CODE = "dlrmbench_file_"
-"""How the names of modules begin that are made of files of the user's."""
+"""Prefix of the names of modules made from a user's files."""
 OWN_FRAME = "  at "
-"""How a line of standard error begins that shows where an error of the user's code came from."""
+"""Prefix of standard error's lines that show the origin of an error in a user's code."""
 _SHOWN_FRAMES = 3
 
 
 class DatasetError(ValueError):
-    """A dataset is missing, incomplete, corrupt or not the one that was asked for (exit code 8)."""
+    """A dataset is missing, incomplete, corrupt or not the requested one (exit code 8)."""
 
 
 class ArtifactError(ValueError):
-    """A kept artifact is damaged, or not what its manifest says (exit code 8)."""
+    """A stored artifact is damaged, or differs from its manifest (exit code 8)."""
 
 
 class DeviceError(ValueError):
-    """The device asked for is not there (exit code 2)."""
+    """The requested device is missing (exit code 2)."""
 
 
 class CaptureError(RuntimeError):
-    """The device cannot capture a training step as a graph (exit code 2, or 9 where memory was full)."""
+    """The device cannot capture a training step as a CUDA graph (exit code 2, or 9 if it ran out of memory)."""
 
 
 class WorldError(RuntimeError):
-    """A rank did not come, or is lost (exit code 9)."""
+    """A rank did not join, or was lost (exit code 9)."""
 
 
 class NotFiniteError(ArithmeticError):
@@ -43,7 +43,7 @@ class NotFiniteError(ArithmeticError):
 
 
 def own_code_of(error: BaseException) -> tuple[str, int] | None:
-    """Return file and line of the user's code that an error came through, the innermost; None where there is none."""
+    """Return file and line of the innermost frame of an error in the user's code; None if there is no such frame."""
     found, trace = None, error.__traceback__
     while trace is not None:
         code = trace.tb_frame
@@ -54,7 +54,7 @@ def own_code_of(error: BaseException) -> tuple[str, int] | None:
 
 
 def describe_own_frames(error: BaseException) -> list[str]:
-    """Describe the last calls of the user's code that an error came through, and where it was raised, a line each."""
+    """Return a line for each of the last frames of an error in the user's code, and one for where it was raised."""
     frames = [*traceback.walk_tb(error.__traceback__)]
     summaries = traceback.extract_tb(error.__traceback__)
     own = [
@@ -68,7 +68,7 @@ def describe_own_frames(error: BaseException) -> list[str]:
 
 
 def explain_second_file(path: Path, error: BaseException) -> str:
-    """Say, where an import failed of what is beside the file, that only one file is on record; else nothing."""
+    """Return the advice for a failed import of a module beside the user's file; empty for other errors."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
     is_beside = bool(name) and (path.with_name(f"{name}.py").is_file() or path.with_name(name).is_dir())
     if not is_beside and "relative import" not in str(error):
@@ -80,7 +80,7 @@ def explain_second_file(path: Path, error: BaseException) -> str:
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
-    """Return " Did you mean 'x'?" or the list of what is known."""
+    """Return " Did you mean 'x'?" or the list of known names."""
     close = get_close_matches(word, known, n=1)
     if close:
         return f" Did you mean {close[0]!r}?"
@@ -89,7 +89,7 @@ def did_you_mean(word: str, known: list[str]) -> str:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Give errors of writing (disk full) the file's name, which calls on an open file leave out."""
+    """Add the file's name to errors of writing (disk full), which calls on an open file leave out."""
     try:
         yield
     except OSError as error:

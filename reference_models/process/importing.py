@@ -1,4 +1,4 @@
-"""Import a module that brings torch: the longest part of a small run that is not its training."""
+"""Import of modules that import torch, which takes longest in a small run beside its training."""
 
 import gc
 import sys
@@ -7,10 +7,10 @@ from types import ModuleType
 
 
 def import_with_torch(name: str) -> ModuleType:
-    """Import a module; where it is the first to bring torch, look for no garbage meanwhile, and never among torch's.
+    """Import a module; if it first imports torch, pause garbage collection, and exempt torch's objects from it.
 
-    Torch makes 270 thousand objects that stay, and the collector goes through them 350 times: a ninth of the import.
-    Later, in the timed part, a full collection would go through them again.
+    Torch makes 270 thousand lasting objects, which the collector would traverse 350 times: a ninth of the import.
+    Later, in the timed part, a full collection would traverse them again.
     """
     if "torch" in sys.modules or not gc.isenabled():
         return import_module(name)

@@ -1,4 +1,4 @@
-"""Open what strangers' files name, or what lies in their folders: the one way for all of them."""
+"""Open untrusted files: those named in, or stored beside, files from others."""
 
 import os
 import re
@@ -21,11 +21,11 @@ _KINDS = {
 
 
 def open_regular(path: Path, *, max_bytes: int | None = None, follows: bool = False) -> BinaryIO:
-    """Open a regular file to read: no pipe is waited for, no device touched, and a link followed only if `follows`.
+    """Open a regular file for reading, never waiting for pipes or touching devices; links only if `follows`.
 
-    A user's own argument may be a link; what a file names may be one only where its user is known to have put it
-    there. `max_bytes` bounds the size before anything is read. Raises DatasetError that says what was found and
-    expected, and OSError for what the system refuses.
+    A user's own argument may be a link; a path named in a file may be one only where the user is known to have put it
+    there. `max_bytes` bounds the size before anything is read. Raises DatasetError for any other kind of file, and
+    OSError where the system refuses.
     """
     expected = "expected a regular file" + ("" if max_bytes is None else f" of at most {max_bytes:,} bytes")
     try:
@@ -37,21 +37,21 @@ def open_regular(path: Path, *, max_bytes: int | None = None, follows: bool = Fa
             raise
         raise DatasetError(f"{str(path)!r}: no name of a file: {error}; {expected}.") from None
     try:
-        found = os.fstat(descriptor)  # what lay there a moment ago may have been replaced
+        found = os.fstat(descriptor)  # the file may have been replaced since the check above
         _refuse_kind(path, found, expected)
         if max_bytes is not None and found.st_size > max_bytes:
             raise DatasetError(f"{path}: {found.st_size:,} bytes, {expected}.")
-        return open(path, "rb", opener=lambda name, flags: descriptor)  # so that it has the name
+        return open(path, "rb", opener=lambda name, flags: descriptor)  # so that the open file has the name
     except BaseException:
         os.close(descriptor)
         raise
 
 
 def list_parts(paths: Iterable[Path]) -> list[Path]:
-    """Put the files of a folder of part files in its place, by name, numbers in it as numbers.
+    """Return the files of a folder of part files, sorted by name with numbers as numbers; other paths stay.
 
-    Files whose name begins with a dot or an underscore, as _SUCCESS does, are passed over. Raises DatasetError for a
-    folder without files, and for one with folders, whose names may be columns.
+    Files whose name begins with a dot or an underscore, as _SUCCESS does, are skipped. Raises DatasetError for a
+    folder without files, and for one with subfolders, whose names may be values of columns.
     """
     found: list[Path] = []
     for path in paths:
@@ -75,9 +75,9 @@ def _by_number(path: Path) -> list[tuple[int, str]]:
 
 
 def refuse_irregular(paths: Iterable[Path]) -> None:
-    """Raise DatasetError for a pipe, a device or a folder among files that a library will open; links are followed.
+    """Raise DatasetError for a pipe, a device or a folder, before a library opens `path`; links are followed.
 
-    What cannot be looked at is left to who opens it.
+    A path that cannot be examined is left to the library.
     """
     for path in paths:
         with suppress(OSError):
@@ -85,7 +85,7 @@ def refuse_irregular(paths: Iterable[Path]) -> None:
 
 
 def read_regular(path: Path, max_bytes: int, *, follows: bool = False) -> bytes:
-    """Read a whole file as `open_regular` opens it; DatasetError also where more than `max_bytes` come of it."""
+    """Read a whole file as `open_regular` opens it; DatasetError also if more than `max_bytes` are read."""
     with open_regular(path, max_bytes=max_bytes, follows=follows) as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:

@@ -1,4 +1,4 @@
-"""The processes of one run: rank, size, and what they send each other. One process needs no torch.distributed."""
+"""Processes of a run: rank, size and exchanges of values. A single process needs no torch.distributed."""
 
 from typing import Protocol, TypeVar
 
@@ -6,7 +6,7 @@ T = TypeVar("T")
 
 
 class World(Protocol):
-    """What an implementation and the harness may ask of the other ranks. Every rank makes the same calls."""
+    """Exchanges among a run's ranks, for implementations and the harness. Every rank makes the same calls."""
 
     @property
     def rank(self) -> int: ...
@@ -25,7 +25,7 @@ class World(Protocol):
 
 
 class SingleProcess:
-    """The world of one process."""
+    """World of a single process."""
 
     rank = 0
     size = 1

@@ -1,1 +1,1 @@
-"""What every model trains with: workload protocol, optimizers, metrics, phases, devices."""
+"""Parts of training that all models share: workload protocol, loop, optimizers, metrics, phases, devices."""

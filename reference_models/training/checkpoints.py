@@ -1,10 +1,10 @@
-"""Checkpoints of a model with embedding tables while it trains: rows that changed, quantised, written beside it.
+"""Checkpoints during training of a model with embedding tables: changed rows, quantised, written by another thread.
 
 After Check-N-Run (Eisenman et al., NSDI 2022). A checkpoint is a mapping from names to tensors. `codes.<table>` has
-rows of a table, in torch's row-wise formats; `rows.<table>` says which, as a bitmap (uint8) or as ids, where they are
-not all; `model.<name>` is any other weight; `state.<parameter>.<key>` optimizer state, of a table that of the same
-rows; `scalar.<parameter>.<key>` a single number of it; `generator` is torch's. What it restores has `model.<name>` of
-every weight, and neither codes nor rows.
+rows of a table, in torch's row-wise formats; `rows.<table>` names these rows, as a bitmap (uint8) or as ids, unless
+they are all; `model.<name>` is any other weight; `state.<parameter>.<key>` is optimizer state, for a table that of
+the same rows; `scalar.<parameter>.<key>` is a single number of optimizer state; `generator` is torch's generator. A
+restored state has `model.<name>` of every weight, and neither codes nor rows.
 """
 
 import math
@@ -23,35 +23,35 @@ from reference_models.training.optimizers import name_built
 
 Tensors = Mapping[str, torch.Tensor]
 _FORMATS = {8: ("byte", 8), 4: ("4bit", 4), 2: ("2bit", 4)}
-"""By bits, the operators torch.ops.quantized.embedding_bag_*_prepack and _unpack, and the bytes that a row takes for
-its scale and offset, which are float16 below 8 bits, beside those for its values."""
+"""For each number of bits, the word in torch.ops.quantized.embedding_bag_*_prepack and _unpack, and the bytes of a
+row's scale and offset, which are float16 below 8 bits."""
 _BINS, _RATIOS = 200, {4: 0.16, 2: 0.5}
-"""Steps of the greedy search for the range of a row, and by how much of itself the range may shrink."""
+"""Steps of the greedy search for a row's range, and by bits the share of the range that the search may cut off."""
 _PIECE = 1 << 16
-"""Rows that are packed at a time."""
+"""Rows quantised at a time."""
 
 
 class CheckpointStore(Protocol):
-    """Where checkpoints are kept; they are numbered from 0."""
+    """Storage of checkpoints, which are numbered from 0."""
 
     def write(self, chain: Sequence[int], samples_count: int, tensors: Tensors) -> tuple[Mapping[str, int], int]:
-        """Keep the last checkpoint of `chain`, which restores it, whole or not at all.
+        """Write the last checkpoint of `chain`, the numbers of all that restoring needs, whole or not at all.
 
-        Returns each tensor's bytes, and those of what says what is kept. Raises OSError.
+        Returns the bytes of each tensor, and of the manifest. Raises OSError.
         """
 
     def remove(self, index: int) -> None:
-        """Remove a checkpoint that no other one rests on: in one moment it is none any more. Raises OSError."""
+        """Remove, atomically, a checkpoint that restoring no other needs. Raises OSError."""
 
     def read(self, index: int) -> Tensors:
-        """Return the whole state that a checkpoint restores."""
+        """Return the whole state that checkpoint `index` restores."""
 
     def count_bytes(self, tensor: torch.Tensor) -> int:
-        """Return the bytes that keeping a tensor takes."""
+        """Return the bytes that a tensor takes in storage."""
 
 
 class TouchedRows:
-    """Marks the rows of tables that batches look up, a bool for each in `is_touched` [sum(rows)]."""
+    """Record of the table rows that batches look up, a bool for each in `is_touched` [sum(rows)]."""
 
     def __init__(self, num_embeddings: Sequence[int], multi_hot: Sequence[int]) -> None:
         shifts = np.cumsum(num_embeddings) - num_embeddings
@@ -60,27 +60,27 @@ class TouchedRows:
 
     def mark(self, ids: torch.Tensor) -> None:
         """Mark the rows of a batch's ids [B, sum(multi_hot)]."""
-        self.is_touched[(ids.cpu().numpy() + self._shifts).ravel()] = True  # flat: a third faster
+        self.is_touched[(ids.cpu().numpy() + self._shifts).ravel()] = True  # a flat index is a third faster
 
     def list_rows(self) -> list[torch.Tensor]:
-        """List the marked rows of each table in order, int64."""
+        """Return the marked rows of each table in order, int64."""
         return [torch.from_numpy(np.flatnonzero(part)) for part in np.split(self.is_touched, self._starts)]
 
 
 def is_base_due(policy: str, shares: Sequence[float]) -> bool:
-    """Return whether the next checkpoint holds all rows, after increments of such shares of all rows since one did.
+    """Return whether the next checkpoint must hold all rows; `shares` of the rows are in the increments since a base.
 
-    `intermittent` takes another base once 1 + sum(S) <= (i + 1) S_i: once the base and all i increments are no more
-    than i + 1 increments as large as the last one, which the next would exceed.
+    `intermittent` takes another base once 1 + sum(S) <= (i + 1) S_i: once the base and all i increments together are
+    no larger than i + 1 increments of the last one's size.
     """
     is_due = policy == "intermittent" and bool(shares) and 1 + sum(shares) <= (len(shares) + 1) * shares[-1]
     return policy == "full" or is_due
 
 
 def pack(rows: torch.Tensor, bits: int, rounding: str) -> torch.Tensor:
-    """Quantise float32 rows [K, d] to their codes, uint8 [K, bytes of a row]; in 32 bits they stay what they are.
+    """Quantise float32 rows [K, d] to codes, uint8 [K, bytes of a row]; with 32 bits return the rows unchanged.
 
-    `adaptive` takes the range with the least squared error that a greedy search from both ends finds.
+    With `adaptive`, a greedy search from both ends chooses the range of least squared error.
     """
     if bits == 32:
         return rows
@@ -90,7 +90,7 @@ def pack(rows: torch.Tensor, bits: int, rounding: str) -> torch.Tensor:
 
 
 def unpack(codes: torch.Tensor, bits: int) -> torch.Tensor:
-    """Return the float32 rows [K, d] that codes stand for. Raises ArtifactError for what are none."""
+    """Return the float32 rows [K, d] of `codes`. Raises ArtifactError for a tensor that holds no codes."""
     if bits == 32:
         return codes
     kind, num_more = _FORMATS[bits]
@@ -101,7 +101,7 @@ def unpack(codes: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def pack_rows(rows: torch.Tensor, num_rows: int) -> torch.Tensor:
-    """Write down which of so many rows they are: as ids, or as a bitmap where that is no larger."""
+    """Return the numbers of `rows`, out of `num_rows`, as ids, or as a bitmap where that is no larger."""
     ids = rows.to(torch.int32 if num_rows < 2**31 else torch.int64)
     if -(-num_rows // 8) > ids.nbytes:
         return ids
@@ -111,9 +111,9 @@ def pack_rows(rows: torch.Tensor, num_rows: int) -> torch.Tensor:
 
 
 def join(chain: Iterable[Tensors], bits: int) -> Tensors:
-    """Restore the state that the last checkpoint of a chain stands for; the first has all rows.
+    """Return the state that the last checkpoint of a chain restores; the first checkpoint has all rows.
 
-    Raises ArtifactError where they do not belong together.
+    Raises ArtifactError where the checkpoints do not belong together.
     """
     whole: dict[str, torch.Tensor] = {}
     for tensors in chain:
@@ -141,7 +141,7 @@ def _put(whole: Tensors, name: str, of_rows: torch.Tensor, tensor: torch.Tensor)
 
 
 def list_state(loop: TrainingLoop) -> tuple[Tensors, Tensors]:
-    """List the tables by their names, and all else by its name in a checkpoint; references, not copies."""
+    """Return the tables by name, and all other state by its name in a checkpoint; references, not copies."""
     state = loop.state()
     names = {parameter: name for name, parameter in loop.model.named_parameters()}
     tables = {names[table]: table.detach() for group in loop.optimizers[0].param_groups for table in group["params"]}
@@ -156,7 +156,7 @@ def list_state(loop: TrainingLoop) -> tuple[Tensors, Tensors]:
 
 @torch.no_grad()
 def load_state(loop: TrainingLoop, restored: Tensors, samples_count: int) -> None:
-    """Let a loop that was built go on from a state, after so many samples."""
+    """Load a state into a loop after `build`, so that it continues after `num_samples` samples."""
     tables, others = list_state(loop)
     for name, live in {**{f"model.{name}": table for name, table in tables.items()}, **others}.items():
         live.copy_(restored[name])
@@ -164,10 +164,10 @@ def load_state(loop: TrainingLoop, restored: Tensors, samples_count: int) -> Non
 
 
 class Checkpoints:
-    """Makes the checkpoints of a loop: copies on its thread, which is the stall; packs and writes in another.
+    """Maker of a loop's checkpoints: copies tensors on the loop's thread (the stall), packs and writes in another.
 
-    At most one is being written; the next one waits for it, which is recorded apart. After a failure none is made any
-    more, `error` says why, and training goes on.
+    At most one checkpoint is being written; the next waits for it, and the wait is recorded separately. After a
+    failure no more are made, `error` has the reason, and training goes on.
     """
 
     def __init__(
@@ -179,17 +179,17 @@ class Checkpoints:
         self._samples, self._chain = 0, list[int]()
         self._shares: list[float] = []
         self._chains: list[list[int]] = []
-        """Those of all that were written, by which each is restored."""
+        """For each checkpoint written, the numbers of all that restoring it needs."""
         self._kept_bytes: dict[int, int] = {}
-        """Bytes of each that is on disk, by its number."""
+        """Bytes of each checkpoint on disk, by its number."""
         self.error: Exception | None = None
         self.taken: list[dict[str, Any]] = []
-        """What is recorded of each checkpoint, by member."""
+        """Record of each checkpoint, by member."""
         self.restore_s: float | None = None
         self.num_restores = 0
 
     def begin(self) -> None:
-        """Look at what the loop has built. Raises ConfigError for what no checkpoint can be made of."""
+        """Prepare for a loop after its `build`. Raises ConfigError for a model or settings without checkpoints."""
         loop, split, config = self._loop, self._loop.data.train, self._config
         self._every, opt_name = config.interval(split.num_samples), loop.spec.train.opt_name
         if self._every < loop.global_batch_size:
@@ -198,7 +198,7 @@ class Checkpoints:
         if (found := [len(table) for table in tables.values()]) != list(split.num_embeddings):
             raise ConfigError(
                 f"checkpoint: implementation {loop.name!r} has tables of {found} rows, expected one for each sparse "
-                f"feature, {list(split.num_embeddings)}: else nobody knows which rows a batch changes."
+                f"feature, {list(split.num_embeddings)}: else a batch's changed rows are unknown."
             )
         if (built := name_built(opt_name, loop.optimizers)) != opt_name and config.policy != "full":
             raise ConfigError(
@@ -217,7 +217,7 @@ class Checkpoints:
         self.full_bytes = self.full_embedding_bytes + sum(map(self._store.count_bytes, others.values()))
 
     def after_step(self, ids: torch.Tensor) -> None:
-        """Mark what a step has changed by its batch's ids, and make a checkpoint where one is due."""
+        """Mark the rows of a step's ids as changed, and make a checkpoint if one is due."""
         self._touched.mark(ids)
         before, self._samples = self._samples, self._samples + self._loop.global_batch_size
         if before // self._every == self._samples // self._every or self.error is not None:
@@ -232,7 +232,7 @@ class Checkpoints:
             self._restore()
 
     def _copy(self) -> dict[str, Any]:
-        """Copy what the next checkpoint holds, and let the thread write it; returns its entry of `taken`."""
+        """Copy the tensors of the next checkpoint, start writing them, and return its entry of `taken`."""
         policy, is_touched = self._config.policy, self._touched.is_touched
         tables, others = list_state(self._loop)
         is_base = not self._chain or is_base_due(policy, self._shares)
@@ -269,7 +269,7 @@ class Checkpoints:
         kept = {name: tensor for name, tensor in tensors.items() if tensor.numel()}
         sizes, manifest_bytes = self._store.write(chain, entry["samples_count"], kept)
         if chain == [0]:
-            self.full_bytes += manifest_bytes  # one of all rows in 32 bits has as many tensors
+            self.full_bytes += manifest_bytes  # a checkpoint of all rows in 32 bits has as many tensors
         entry["num_rows"] = num_rows = sum(map(len, tables.values()))
         entry["embedding_bytes"] = sum(size for name, size in sizes.items() if name.startswith(("codes.", "rows.")))
         entry["num_bytes"] = sum(sizes.values()) + manifest_bytes
@@ -282,9 +282,10 @@ class Checkpoints:
         entry["write_s"] = perf_counter() - began_s
 
     def _remove_superseded(self, chain: list[int]) -> None:
-        """Remove what none of the newest checkpoints rests on, each before those that it rests on itself.
+        """Remove checkpoints that the newest ones do not need, each before those that it needs itself.
 
-        So whoever is killed meanwhile leaves no checkpoint without its base. Where that fails, no more are made.
+        A process killed meanwhile so leaves no checkpoint without its base. If removing fails, no more checkpoints
+        are made.
         """
         self._chains.append(chain)
         keep = self._config.keep
@@ -299,7 +300,7 @@ class Checkpoints:
             self.error = error
 
     def _wait(self) -> None:
-        """Wait until nothing is being written; what failed is no checkpoint."""
+        """Wait until nothing is being written; a failed write counts as no checkpoint."""
         pending, self._pending = self._pending, None
         try:
             if pending is not None:
@@ -309,7 +310,7 @@ class Checkpoints:
             del self.taken[-1]
 
     def _restore(self) -> None:
-        """Let the loop go on from what the newest checkpoint restores. Raises what kept it from being there."""
+        """Continue the loop from the newest checkpoint. Raises the error that kept it from being written."""
         self._wait()
         if self.error is not None:
             raise self.error
@@ -317,7 +318,7 @@ class Checkpoints:
         self.num_restores += 1
 
     def finish(self) -> None:
-        """Wait for the last checkpoint, and time what restoring it takes."""
+        """Wait for the last checkpoint, and time its restoring."""
         self._wait()
         self._thread.shutdown()
         try:
@@ -330,13 +331,13 @@ class Checkpoints:
 
 
 def _owner(name: str) -> str:
-    """Return the parameter whose state a tensor is, by its name in a checkpoint; empty for all else."""
+    """Return the parameter of an optimizer state's name in a checkpoint; empty for other names."""
     kind, _, rest = name.partition(".")
     return rest.rpartition(".")[0] if kind == "state" else ""
 
 
 def _copy_rows(tensor: torch.Tensor, rows: torch.Tensor | None) -> torch.Tensor:
-    """Copy rows of a tensor to the CPU, all of it where they are None."""
+    """Copy `rows` of a tensor to the CPU, or with None the whole tensor."""
     if rows is None:
         return tensor.detach().to("cpu", copy=True)
     return tensor.detach().index_select(0, rows.to(tensor.device)).cpu()

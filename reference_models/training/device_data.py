@@ -1,4 +1,4 @@
-"""A split of a dataset in the memory of a GPU, where it is small enough: read once, sliced at every later use."""
+"""Dataset split held in a GPU's memory, if it is small enough: read once, then sliced."""
 
 from collections.abc import Iterable
 
@@ -7,23 +7,23 @@ import torch
 from reference_models.data.store.dataset import Batch, ClickDataset
 
 SHARE = 4
-"""A split is held where it takes at most a SHARE-th of what the device has free."""
+"""A split is held if it takes at most 1 / SHARE of the device's free memory."""
 
 
 class HeldSplit:
-    """Samples of a split on a device; their labels on the host, too, where an evaluation reads them."""
+    """Samples of a split on a device, with labels on the host, too, where an evaluation reads them."""
 
     def __init__(self, whole: Batch, labels: torch.Tensor) -> None:
         self._whole, self._labels = whole, labels
 
     def slice(self, start: int, stop: int, *, has_host_labels: bool) -> Batch:
-        """Return views of samples start to stop - 1."""
+        """Return a batch of views of samples start to stop - 1."""
         labels = self._labels if has_host_labels else self._whole.labels
         return Batch(self._whole.dense[start:stop], self._whole.indices[start:stop], labels[start:stop])
 
 
 def fits(split: ClickDataset, free_bytes: int) -> bool:
-    """Say whether a split is held on a device with so much free memory."""
+    """Return whether a split is small enough to be held on a device with `free_bytes`."""
     numbers = split.num_dense + sum(split.multi_hot) + 1
     return SHARE * 4 * numbers * split.num_samples <= free_bytes
 

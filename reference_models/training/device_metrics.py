@@ -1,4 +1,4 @@
-"""The exact area under the ROC curve where the scores are, by one sort there: the same number as on a CPU."""
+"""Exact area under the ROC curve, computed on the scores' device by one sort: the same number as on a CPU."""
 
 import torch
 
@@ -10,8 +10,8 @@ _LOW_BITS = 0x7FFF_FFFF
 def roc_auc_of_tensors(labels: torch.Tensor, scores: torch.Tensor) -> float:
     """Compute `reference_models.training.metrics.roc_auc` of `scores` float32 [N] for `labels` bool [N].
 
-    As there, a score's bits, made to sort like the number, and its label are one key, and counts are whole numbers:
-    the results are equal, not close. Raises as it does.
+    A score's bits, made to sort like the number, and its label are one key, and counts are whole numbers, as on the
+    CPU: both results are equal, not just close. Raises the same errors.
     """
     if labels.shape != scores.shape or scores.ndim != 1 or scores.dtype != torch.float32:
         raise ValueError(

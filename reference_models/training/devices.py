@@ -1,4 +1,4 @@
-"""From a device's name to the device, that of each rank, and the precision of its matrix products."""
+"""Devices by name, devices of ranks, and the precision of a device's matrix products."""
 
 import os
 import socket
@@ -11,7 +11,7 @@ from reference_models.process.errors import DeviceError
 
 
 def find_device(name: str) -> torch.device:
-    """Find the device of that name, with its index; DeviceError when it is unknown here, with what to do."""
+    """Return the device of a name, with its index. Raises DeviceError if this machine or torch lacks it."""
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -23,7 +23,7 @@ def find_device(name: str) -> torch.device:
     if torch.version.hip:
         raise DeviceError(
             f"device {name!r}: torch {torch.__version__} is built for ROCm, where graphs and energy are not measured "
-            "rightly yet. Use --device cpu."
+            "correctly yet. Use --device cpu."
         )
     if not torch.cuda.is_available():
         why = "finds no usable GPU" if torch.version.cuda else "was built without CUDA"
@@ -38,11 +38,11 @@ def find_device(name: str) -> torch.device:
 
 
 def local_device(name: str, num_ranks: int = 1, environ: Mapping[str, str] = os.environ) -> torch.device:
-    """Find the device of this rank of `num_ranks`: of several on a machine each takes the GPU of its LOCAL_RANK.
+    """Return the device of this rank of `num_ranks`; several ranks of a machine take the GPUs of their LOCAL_RANK.
 
-    A launcher that shows each rank one GPU (srun --gpus-per-task=1, CUDA_VISIBLE_DEVICES) has numbered them already;
-    ranks that see several go by LOCAL_RANK. Raises DeviceError where two ranks would share a GPU, which NCCL refuses
-    and which would measure neither; what no rank can see alone, `rendezvous` refuses by `describe_gpu`.
+    Where a launcher shows each rank one GPU (srun --gpus-per-task=1, CUDA_VISIBLE_DEVICES), that GPU is taken. Raises
+    DeviceError where two ranks would share a GPU, which NCCL refuses and which would falsify measurements; sharing
+    that one rank cannot see alone is refused in `rendezvous`, by `describe_gpu`.
     """
     device = find_device(name)
     if num_ranks == 1 or device.type == "cpu":
@@ -55,14 +55,14 @@ def local_device(name: str, num_ranks: int = 1, environ: Mapping[str, str] = os.
 
 
 def describe_gpu(device: torch.device) -> str | None:
-    """Name a GPU as no other is: by its host and its UUID; None for a CPU."""
+    """Return a unique name of a GPU, its host and UUID; None for a CPU."""
     if device.type != "cuda":
         return None
     return f"{socket.gethostname()} GPU-{torch.cuda.get_device_properties(device).uuid}"
 
 
 def count_local_ranks(default: int, environ: Mapping[str, str] = os.environ) -> int:
-    """Count the ranks on this machine by LOCAL_WORLD_SIZE. Raises DeviceError where that is no number."""
+    """Return the number of ranks on this machine, from LOCAL_WORLD_SIZE. Raises DeviceError if it is no number."""
     return _read_number(environ, "LOCAL_WORLD_SIZE", default)
 
 
@@ -74,14 +74,14 @@ def _read_number(environ: Mapping[str, str], key: str, default: int) -> int:
 
 
 def list_gpus(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """List the GPUs that this process sees, as CUDA_VISIBLE_DEVICES of a process that it starts names them."""
+    """Return the visible GPUs, each as CUDA_VISIBLE_DEVICES of a child process must name it."""
     given, num = environ.get("CUDA_VISIBLE_DEVICES"), torch.cuda.device_count()
     names = map(str, range(num)) if given is None else (name.strip() for name in given.split(","))
     return tuple(names)[:num]
 
 
 def refuse_shared_gpus(name: str, num_ranks: int) -> None:
-    """Raise DeviceError where `num_ranks` ranks of this machine cannot each have a GPU of those of `name`."""
+    """Raise DeviceError if `num_ranks` ranks of this machine cannot each have a GPU of device `name`."""
     if find_device(name).type == "cpu":
         return
     is_named = ":" in name
@@ -95,7 +95,7 @@ def refuse_shared_gpus(name: str, num_ranks: int) -> None:
 
 
 def use_device(device: torch.device) -> None:
-    """Make a GPU the current one of this thread: what names no device, events and captures among it, goes there."""
+    """Make a GPU the current device of this thread, for events, captures and tensors that name no device."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
 
@@ -103,7 +103,7 @@ def use_device(device: torch.device) -> None:
 def set_precision(device: torch.device, precision: str) -> bool:
     """Set float32 matrix products to `precision`; return whether the forward pass runs under bf16 autocast.
 
-    On GPUs sums of products in bf16 are kept in float32 also where cuBLAS splits them, which torch leaves to it.
+    On GPUs, sums of bf16 products are kept in float32 also where cuBLAS splits them, which is not torch's default.
     """
     refuse_precision(device.type, precision)
     if device.type == "cuda":

@@ -1,8 +1,8 @@
 """torch.optim's SGD, Adagrad and Adam without torch's compiler, whose import takes longer than a small run.
 
 torch.optim wraps methods for torch.compile, and the first call of a wrapper imports the compiler (1.2 s). Nothing
-here is compiled, so these are the functions inside the wrappers, as functools.wraps names them; where a version of
-torch wraps nothing, they are the methods themselves.
+here is compiled, so methods are replaced by the functions inside the wrappers (`__wrapped__`); in a version of torch
+without wrappers, by the methods themselves.
 """
 
 from inspect import unwrap
@@ -11,7 +11,7 @@ import torch
 
 
 class EagerOptimizer(torch.optim.Optimizer):
-    """An optimizer whose own methods import no compiler; to be the first of several bases."""
+    """Optimizer whose methods do not import torch's compiler; must be the first base class."""
 
     add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
     load_state_dict = unwrap(torch.optim.Optimizer.load_state_dict)
@@ -20,21 +20,21 @@ class EagerOptimizer(torch.optim.Optimizer):
 
 
 class SGD(EagerOptimizer, torch.optim.SGD):
-    """torch.optim.SGD: its groups, state and numbers. Not differentiable."""
+    """torch.optim.SGD without the compiler: same groups, state and numbers. Not differentiable."""
 
     update_rule = "sgd"
     step = torch.no_grad()(unwrap(torch.optim.SGD.step))
 
 
 class Adagrad(EagerOptimizer, torch.optim.Adagrad):
-    """torch.optim.Adagrad: its groups, state and numbers. Not differentiable."""
+    """torch.optim.Adagrad without the compiler: same groups, state and numbers. Not differentiable."""
 
     update_rule = "adagrad"
     step = torch.no_grad()(unwrap(torch.optim.Adagrad.step))
 
 
 class Adam(EagerOptimizer, torch.optim.Adam):
-    """torch.optim.Adam: its groups, state and numbers. Not differentiable."""
+    """torch.optim.Adam without the compiler: same groups, state and numbers. Not differentiable."""
 
     update_rule = "Adam"
     step = torch.no_grad()(unwrap(torch.optim.Adam.step))

@@ -1,4 +1,4 @@
-"""The training loop that implementations share: dataset order, warm-up, steps, evaluation; one process, one device.
+"""Training loop shared by implementations: dataset order, warm-up, steps, evaluation; one process, one device.
 
 A model's reference implementation is this loop around stock PyTorch; others replace the step, the batches or both.
 """
@@ -39,28 +39,28 @@ ROC_AUC = "roc_auc"
 
 
 Built = tuple[Any, list[torch.optim.Optimizer]]
-"""A module that makes logits [B] of dense [B, num_dense] and ids [B, lookups], and what updates it."""
+"""Module from dense [B, num_dense] and ids [B, lookups] to logits [B], and its optimizers."""
 
 
 class TrainingLoop(ABC):
-    """Trains one model in dataset order. See `reference_models.training.workload.Workload` for the protocol.
+    """Workload that trains a model in dataset order. See `reference_models.training.workload.Workload`.
 
     An implementation of your own overrides `build_model`, and may override `train_step`, `compute_logits`,
-    `read_batches`, `read_batch`, `make_synthetic_batch`, `check_loss`, `check_world` and `warm_up`. It finds what
-    `build` made in `spec`, `world`, `device`, `data`, `model` and `optimizers`, and calls `enter(phase)` where a
-    phase of a step begins.
+    `read_batches`, `read_batch`, `make_synthetic_batch`, `check_loss`, `check_world` and `warm_up`. `build` sets
+    `spec`, `world`, `device`, `data`, `model` and `optimizers`; the implementation calls `enter(phase)` where a phase
+    of a step begins.
 
     B: samples of a batch; `dense` float32 [B, num_dense], `indices` [B, lookups], `labels` float32 [B].
     """
 
     name: str
-    """The name that messages give the implementation."""
+    """Name of the implementation in messages."""
     metric = ROC_AUC
-    """What `evaluate` computes, one of `metrics.METRICS`: the same as its model's `ModelSpec.metric`."""
+    """Metric that `evaluate` computes, one of `metrics.METRICS`: the same as the model's `ModelSpec.metric`."""
     reads_ahead = False
-    """Whether a thread reads the next batches while this one is trained on."""
+    """Whether a thread reads the next batches during a training step."""
     model_class: type[Any]
-    """What `build_model` builds, where several models are built alike; the constructor may replace it."""
+    """Class that `build_model` builds, where several models are built alike; the constructor may replace it."""
 
     def __init__(self, spec: WorkloadSpec, world: World, model_class: type[Any] | None = None) -> None:
         self.spec, self.world = spec, world
@@ -92,7 +92,7 @@ class TrainingLoop(ABC):
         self._check_batch_size()
         self._policy = build_learning_rate_policy(spec.train)
         self.warm_up()
-        gc.collect()  # the copy may hold itself, and its memory is to be the model's
+        gc.collect()  # the copy may be in a reference cycle, and its memory is needed for the model
         torch.manual_seed(spec.seed)
         self.model, self.optimizers = self.build_model(self.data.train.num_embeddings)
         self._step, self._next_batch = 0, -1
@@ -102,7 +102,7 @@ class TrainingLoop(ABC):
             self.checkpoints.begin()
 
     def prepare_shapes(self, data: OpenedDataset) -> None:
-        """Make ready on the CPU for `build_model` and `compute_logits` of batches of the shapes of `data`, unread."""
+        """Prepare on the CPU for `build_model` and `compute_logits` of batches shaped like `data`, left unread."""
         self.device, self.data, self._autocast_bf16 = torch.device("cpu"), data, False
 
     def check_world(self) -> None:
@@ -128,7 +128,7 @@ class TrainingLoop(ABC):
     def warm_up(self) -> None:
         """Run synthetic batches of the real shapes through a warm-up copy with small tables, which is then dropped.
 
-        It leaves nothing to restore: the model is built, and the generators are seeded, after it.
+        Nothing needs to be restored: the model is built, and the generators are seeded, afterwards.
         """
         num_embeddings = tuple(min(rows, WARM_UP_ROWS) for rows in self.data.train.num_embeddings)
         model, optimizers = self.build_model(num_embeddings)
@@ -142,10 +142,10 @@ class TrainingLoop(ABC):
         self.synchronize()
 
     def make_synthetic_batch(self, num_embeddings: tuple[int, ...], size: int) -> Any:
-        """Make a batch of the data's shapes, with ids below so many, that is not its data."""
+        """Return a synthetic batch of the data's shapes, with ids below `num_embeddings`."""
         return Batch.synthetic(self.data.train, num_embeddings, size)
 
-    # what was built
+    # hyperparameters, read from what `build` made
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
         return {
@@ -186,8 +186,8 @@ class TrainingLoop(ABC):
         if self._next_batch != first:
             starts = range(first * batch_size, steps_per_epoch * batch_size, batch_size)
             self._train_batches = self.read_batches(self.data.train, "train", starts, batch_size)
-        self._next_batch = -1  # until all went well
-        # Of the whole epoch, so that what was read ahead of one call's last step is there for the next call.
+        self._next_batch = -1  # until all steps succeeded
+        # One iterator for the whole epoch, so that batches read ahead in one call are used by the next call.
         for batch in islice(self._train_batches, num_steps):
             self._step += 1
             set_learning_rate(self.optimizers, self._policy.at(self._step))
@@ -200,9 +200,9 @@ class TrainingLoop(ABC):
         return TrainCounts(num_steps=num_steps, num_samples=num_steps * batch_size)
 
     def check_loss(self, total_loss: torch.Tensor) -> None:
-        """Raise NotFiniteError where the sum [] of the losses of one call of `train` is not finite.
+        """Raise NotFiniteError if the sum [] of the losses of one call of `train` is not finite.
 
-        It looks once per call: such a loss stays so in the sum, and looking waits for the device.
+        It is checked once per call: a loss that is not finite makes the sum so, and reading it waits for the device.
         """
         if not torch.isfinite(total_loss):
             raise NotFiniteError(
@@ -213,7 +213,7 @@ class TrainingLoop(ABC):
     def train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
         """Update the weights once, at the learning rates that the optimizers hold; return the batch's mean loss.
 
-        The loss is a tensor [] on `device` without gradient, which nobody has waited for.
+        The loss is a tensor [] on `device` without gradient, not yet waited for.
         """
         if not hasattr(model, "enter"):
             self.enter(Phase.FORWARD)
@@ -224,7 +224,7 @@ class TrainingLoop(ABC):
             optimizer.zero_grad()
         self.enter(Phase.LOSS)
         loss.backward()  # type: ignore[no-untyped-call]
-        # A model that trains no table has the dense weights' optimizer alone.
+        # A model without trained tables has only the dense weights' optimizer.
         phases = (Phase.SPARSE_OPTIMIZER, Phase.DENSE_OPTIMIZER)[-len(optimizers) :]
         for phase, optimizer in zip(phases, optimizers, strict=True):
             self.enter(phase)
@@ -232,9 +232,9 @@ class TrainingLoop(ABC):
         return loss.detach()
 
     def evaluate(self) -> float:
-        """Compute `metric` of the whole evaluation split; on a GPU the ROC AUC by sorting there, the same number.
+        """Return `metric` of the whole evaluation split; on a GPU the ROC AUC is computed there, the same number.
 
-        The AUC of soft labels is always computed on the CPU: a GPU would add its sums up in another order.
+        The AUC of soft labels is always computed on the CPU: a GPU would add up in another order.
         """
         if not self.sorts_on_device:
             return self.evaluate_with(find_metric(self.metric).value)
@@ -246,14 +246,14 @@ class TrainingLoop(ABC):
         return self.device.type == "cuda" and self.metric == ROC_AUC and not has_soft_labels(self.data.eval)
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """Compute `metric` of the labels and logits of the whole evaluation split."""
+        """Return `metric` of the labels and logits of the whole evaluation split."""
         labels, scores = self._score()
         return metric(labels, scores.cpu().numpy())
 
     def _score(self) -> tuple[NDArray[Any], torch.Tensor]:
         """Return the labels, bool or soft as float32, and, on the device, the logits of the whole evaluation split.
 
-        It is of one process.
+        Works in a single process.
         """
         size, batch_size = self.eval_samples, self.spec.train.eval_batch_size
         scores = torch.empty(size, device=self.device)
@@ -283,9 +283,9 @@ class TrainingLoop(ABC):
         return torch.autocast(self.device.type, dtype=torch.bfloat16) if self._autocast_bf16 else nullcontext()
 
     def read_batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Any]:
-        """Yield the batches that begin at `starts`, in order; the split's end cuts the last one short.
+        """Yield the batches that begin at `starts`, in order; the last batch may be cut short by the split's end.
 
-        `name` is "train" or "eval". What trains and scores takes batches from nowhere else.
+        `name` is "train" or "eval". Training and evaluation get all batches here.
         """
 
         def read(start: int) -> Any:
@@ -297,7 +297,7 @@ class TrainingLoop(ABC):
             yield next(batches)
 
     def read_batch(self, split: ClickDataset, name: str, start: int, stop: int) -> Any:
-        """Read samples `start` to `stop` - 1. Raises DatasetError where they are damaged."""
+        """Read samples `start` to `stop` - 1. Raises DatasetError if they are damaged."""
         batch = split.read(start, stop)
         batch.check(split, f"{self.spec.data_dir}: {name} sample", start)
         return batch
@@ -306,8 +306,7 @@ class TrainingLoop(ABC):
 
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:
-        """While inside, give `enter` to the loop, and to a model whose `enter` is `ignore_phase` else: it calls that
-        where phases of its own begin."""
+        """While inside, set `enter` of the loop, and of a model that has an `enter`, called as phases begin."""
         reporters = [self, self.model] if getattr(self.model, "enter", None) is ignore_phase else [self]
         for reporter in reporters:
             reporter.enter = enter
@@ -342,7 +341,7 @@ class TrainingLoop(ABC):
         }
 
     def go_on(self, step: int, generator: torch.Tensor) -> None:
-        """Let the next step be the one after `step`, with that state of the generator; weights are loaded."""
+        """Continue after `step`, with the generator in state `rng`; weights are already loaded."""
         self._step, self._next_batch = step, -1
         for optimizer in self.optimizers:
             for state in optimizer.state.values():

@@ -1,10 +1,11 @@
-"""What an evaluation says of its scores: the exact area under the ROC curve or the accuracy, log loss and normalised
-entropy. `METRICS` has a line per metric that a definition may name.
+"""Metrics of an evaluation: the exact area under the ROC curve or the accuracy, log loss and normalised entropy.
+
+`METRICS` lists the metrics that a definition may name.
 
 A label is 0 or 1, or soft: a share y from 0 to 1, as float32. A sample then counts as y of a positive and 1 - y of a
-negative, in all three metrics: what scikit-learn's `roc_auc_score` and `log_loss`, and torchrec.metrics.ne, give of
-samples that are there twice, as 1 with weight y and as 0 with weight 1 - y. Of labels that are all 0 or 1 these are
-the same numbers.
+negative, in all three metrics, as in scikit-learn's `roc_auc_score` and `log_loss`, and torchrec.metrics.ne, for
+samples given twice, as 1 with weight y and as 0 with weight 1 - y. For labels that are all 0 or 1 the numbers are the
+usual ones.
 """
 
 import math
@@ -20,7 +21,7 @@ from reference_models.process.errors import DatasetError, NotFiniteError
 
 _SIGN = np.uint32(1 << 31)
 _CHUNK = 1 << 20
-"""Samples whose losses are held in float64 at once."""
+"""Samples whose losses are computed in float64 at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +34,7 @@ class QualityMetrics:
 
 
 def measure_quality(labels: NDArray[np.generic], logits: NDArray[np.float32]) -> QualityMetrics:
-    """Compute all metrics of `logits` [N] for `labels` [N] of 0 and 1, or soft; raises as `roc_auc` does."""
+    """Return all metrics of `logits` [N] for `labels` [N] of 0 and 1, or soft; raises as `roc_auc` does."""
     auc, loss = roc_auc(labels, logits), log_loss(labels, logits)
     rate = int(np.count_nonzero(labels)) / labels.size
     if _are_soft(labels):
@@ -42,9 +43,9 @@ def measure_quality(labels: NDArray[np.generic], logits: NDArray[np.float32]) ->
 
 
 def log_loss(labels: NDArray[np.generic], logits: NDArray[np.float32]) -> float:
-    """Return the mean of -log p(label) in nats, p = sigmoid(logit), in float64 and from logits: none saturates.
+    """Return the mean of -log p(label) in nats, p = sigmoid(logit), in float64 from logits, so without saturation.
 
-    Of a soft label y it is the cross entropy -y log p - (1 - y) log(1 - p), whose least value is y's own entropy.
+    For a soft label y it is the cross entropy -y log p - (1 - y) log(1 - p), whose least value is y's own entropy.
     """
     add = _soft_losses if _are_soft(labels) else _losses
     total = math.fsum(
@@ -66,29 +67,30 @@ def _soft_losses(labels: NDArray[Any], logits: NDArray[np.float64]) -> NDArray[n
 
 
 def _are_soft(labels: NDArray[Any]) -> bool:
-    """Return whether any label is neither 0 nor 1; only floating-point ones can be."""
+    """Return whether any label is neither 0 nor 1, which only floating-point labels can be."""
     return labels.dtype.kind == "f" and bool(((labels != 0) & (labels != 1)).any())
 
 
 def _entropy(rate: float) -> float:
-    """Return the entropy of a coin that shows 1 with probability `rate`, in nats: what the base rate alone loses.
+    """Return the entropy, in nats, of a label that is 1 with probability `rate`: the log loss of the base rate.
 
-    Log loss over it is the normalised entropy of He et al. (2014) and of torchrec.metrics.ne: 1 has learnt nothing.
+    Log loss divided by this entropy is the normalised entropy of He et al. (2014) and of torchrec.metrics.ne: a model
+    that has learnt nothing has 1.
     """
     return -(rate * math.log(rate) + (1 - rate) * math.log(1 - rate))
 
 
 def roc_auc(labels: NDArray[np.generic], scores: NDArray[np.float32]) -> float:
-    """Compute the exact ROC AUC of float32 `scores` [N] for `labels` [N] of 0 and 1, as scikit-learn defines it.
+    """Return the exact ROC AUC of float32 `scores` [N] for `labels` [N] of 0 and 1, as scikit-learn defines it.
 
-    Soft `labels`, float32 from 0 to 1, weight each pair of samples by the positive that the one and the negative that
-    the other counts as, a sample and itself being a tie; sums are then of float64, taken in the order of scores and
-    labels. The AUC that ranking by the labels themselves has, below 1, is the highest.
+    Soft `labels`, float32 from 0 to 1, weight each pair of samples by the positive share of one and the negative
+    share of the other, a sample paired with itself being a tie; sums are then float64, in the order of scores and
+    labels. The highest possible AUC, that of ranking by the labels themselves, is then below 1.
 
-    A score's bits, made to sort like the number, and its label share one uint64; equal keys but for the label
-    are ties. Counts are whole numbers, so the result does not depend on the order of samples, up to
-    N = 3e9 samples. Raises NotFiniteError for scores that are not finite, DatasetError when one class is absent,
-    ValueError for soft labels outside of 0 to 1.
+    A score's bits, made to sort like the number, and its label share one uint64; keys equal but for the label are
+    ties. Counts are whole numbers, so the result does not depend on the order of samples, up to N = 3e9 samples.
+    Raises NotFiniteError for scores that are not finite, DatasetError when one class is absent, ValueError for soft
+    labels outside of 0 to 1.
     """
     scores = np.ascontiguousarray(scores, dtype=np.float32)
     if labels.shape != scores.shape or scores.ndim != 1:
@@ -109,11 +111,11 @@ def roc_auc(labels: NDArray[np.generic], scores: NDArray[np.float32]) -> float:
 
 
 def _soft_auc(labels: NDArray[Any], scores: NDArray[np.float32]) -> float:
-    """Compute the AUC of samples that count as `labels` [N] of a positive and the rest of a negative."""
+    """Return the AUC of samples that each count as `labels` [N] of a positive and 1 - `labels` of a negative."""
     if not ((labels >= 0) & (labels <= 1)).all():
         raise ValueError("soft labels are outside of 0 to 1")
     shares = np.ascontiguousarray(labels, dtype=np.float32) + np.float32(0.0)
-    # The label's bits sort as it does, so that sums do not depend on the order of samples.
+    # A label's bits sort like the label, so that sums do not depend on the order of samples.
     keys = _sortable_bits(scores).astype(np.uint64)
     keys <<= np.uint64(32)
     keys |= shares.view(np.uint32)
@@ -135,7 +137,7 @@ def refuse_scores(num_bad: int, num_scores: int) -> NoReturn:
 
 
 def refuse_one_class(num_positive: int, num_negative: int) -> None:
-    """Raise DatasetError where labels of one class are missing."""
+    """Raise DatasetError if there are no positive or no negative labels."""
     if num_positive == 0 or num_negative == 0:
         raise DatasetError(
             f"ROC AUC needs both classes: {num_positive + num_negative} evaluation samples hold {num_positive} "
@@ -144,7 +146,7 @@ def refuse_one_class(num_positive: int, num_negative: int) -> None:
 
 
 def _sortable_bits(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """Return uint32 that sort as the scores do: negatives inverted, others with the sign bit set; -0.0 is 0.0."""
+    """Return uint32 that sort like the scores: negatives inverted, others with the sign bit set; -0.0 is 0.0."""
     bits = (scores + np.float32(0.0)).view(np.uint32)
     flip = np.where(bits & _SIGN, np.uint32(0xFFFFFFFF), _SIGN)
     flip ^= bits
@@ -152,9 +154,9 @@ def _sortable_bits(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
 
 
 def _twice_pairs_won(keys: NDArray[np.uint64]) -> int:
-    """Count twice the pairs in which the positive scores higher, plus the tied pairs, of sorted keys.
+    """Return twice the pairs in which the positive scores higher, plus the tied pairs, from sorted keys.
 
-    Per group of equal scores: positives * (2 * negatives below + negatives in the group).
+    For each group of equal scores: positives * (2 * negatives below + negatives in the group).
     """
     starts = np.flatnonzero((keys[1:] ^ keys[:-1]) > 1)
     ends = np.append(starts, keys.size - 1)
@@ -167,19 +169,19 @@ def _twice_pairs_won(keys: NDArray[np.uint64]) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClassMetrics:
-    """Metrics of one evaluation of several tasks, each with its classes: means over samples and tasks."""
+    """Metrics of one evaluation of several classification tasks: means over samples and tasks."""
 
     accuracy: float
     log_loss: float
-    """In nats."""
+    """Mean log loss, in nats."""
     normalised_entropy: float
-    """Log loss over the entropy of the classes' shares: what those shares alone lose."""
+    """Log loss divided by the entropy of the classes' shares, which is the log loss of predicting these shares."""
 
 
 def accuracy(labels: NDArray[np.integer], scores: NDArray[np.float32]) -> float:
-    """Compute how often the highest of `scores` [N, T, K] is that of the class `labels` [N, T], over all N x T.
+    """Return the share of the N x T predictions whose highest score, of `scores` [N, T, K], is the class in `labels`.
 
-    Of equal scores the first counts. Raises NotFiniteError for scores that are not finite.
+    `labels` are [N, T]. Of equal scores the first counts. Raises NotFiniteError for scores that are not finite.
     """
     if labels.shape != scores.shape[:-1] or scores.ndim != 3 or not labels.size:
         raise ValueError(f"labels have shape {labels.shape}, scores {scores.shape}: expected [N, T] and [N, T, K]")
@@ -189,7 +191,7 @@ def accuracy(labels: NDArray[np.integer], scores: NDArray[np.float32]) -> float:
 
 
 def measure_classes(labels: NDArray[np.integer], logits: NDArray[np.float32]) -> ClassMetrics:
-    """Compute all metrics of `logits` [N, T, K] for classes `labels` [N, T]; raises as `accuracy` does."""
+    """Return all metrics of `logits` [N, T, K] for classes `labels` [N, T]; raises as `accuracy` does."""
     found = accuracy(labels, logits)
     wide = logits.astype(np.float64)
     wide -= wide.max(-1, keepdims=True)
@@ -204,11 +206,11 @@ def measure_classes(labels: NDArray[np.integer], logits: NDArray[np.float32]) ->
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetricFunction:
-    """How a metric is computed of the labels and logits of the whole evaluation split."""
+    """Metric of the labels and logits of the whole evaluation split."""
 
     value: Callable[[NDArray[Any], NDArray[np.float32]], float]
     measure: Callable[[NDArray[Any], NDArray[np.float32]], Any]
-    """A dataclass of the value, log loss and normalised entropy, as extra/quality.json has them."""
+    """Function that returns a dataclass of the value, log loss and normalised entropy, as in extra/quality.json."""
 
 
 ROC_AUC = MetricFunction(value=roc_auc, measure=measure_quality)
@@ -217,11 +219,11 @@ METRICS: Mapping[str, str] = {
     "roc_auc": "reference_models.training.metrics:ROC_AUC",
     "accuracy": "reference_models.training.metrics:ACCURACY",
 }
-"""Where a `MetricFunction` is, by the name that a definition gives as quality.metric."""
+"""Place of each `MetricFunction`, by the value of quality.metric in a definition."""
 
 
 def find_metric(name: str) -> MetricFunction:
-    """Return the metric that a definition names. Raises KeyError for one that `METRICS` lacks."""
+    """Return the metric of a name in a definition. Raises KeyError for a name that `METRICS` lacks."""
     module, _, attribute = METRICS[name].partition(":")
     metric = getattr(import_module(module), attribute)
     assert isinstance(metric, MetricFunction)

@@ -15,15 +15,15 @@ from reference_models.training.eager import SGD, Adagrad, Adam, EagerOptimizer
 
 MIN_LEARNING_RATE = 1e-7
 RATE_FACTOR = "rate_factor"
-"""Key of a parameter group: its learning rate as a multiple of the base learning rate."""
+"""Key of a parameter group, for its learning rate as a multiple of the base learning rate."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LearningRatePolicy:
     """Linear warm-up, constant, polynomial decay, then held (LRPolicyScheduler of facebookresearch/dlrm).
 
-    As there, the constant part holds the value at which warm-up stopped when a decay follows: the last warm-up
-    step is short of the base rate by 1 / warmup_steps. Without warm-up it is the base rate.
+    As in that class, the constant part holds the value at which warm-up stopped when a decay follows: the last
+    warm-up step is below the base rate by 1 / warmup_steps. Without warm-up it is the base rate.
     """
 
     base: float
@@ -90,12 +90,12 @@ class SparseAdagrad(EagerOptimizer):
 
     @property
     def update_rule(self) -> str:
-        """Return which of the two it computes, as `train.opt_name` calls it."""
+        """Name of the update in `train.opt_name`: adagrad or rowwise_adagrad."""
         return "rowwise_adagrad" if self.defaults["rowwise"] else "adagrad"
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update once from the gradients of the last backward pass."""
+        """Update all parameters once, by the gradients of the last backward pass."""
         loss = None if closure is None else closure()
         for group in self.param_groups:
             for p in group["params"]:
@@ -109,7 +109,7 @@ class SparseAdagrad(EagerOptimizer):
         self.update_rows(p, group, grad.indices()[0], grad.values())
 
     def update_rows(self, p: nn.Parameter, group: dict[str, Any], rows: torch.Tensor, values: torch.Tensor) -> None:
-        """Update once the rows int64 [K], each named once, by their gradients [K, D]."""
+        """Update the distinct rows int64 [K] once, by their gradients [K, D]."""
         state, lr = self.state[p], self._next_rate(p, group)
         squares = values * values
         total = state["sum"].index_select(0, rows) + (squares.mean(1, keepdim=True) if group["rowwise"] else squares)
@@ -117,7 +117,7 @@ class SparseAdagrad(EagerOptimizer):
         p.index_add_(0, rows, values.div_(total.sqrt_().add_(group["eps"])), alpha=-lr)
 
     def update_whole(self, p: nn.Parameter, group: dict[str, Any], gradient: torch.Tensor) -> None:
-        """Update the rows whose gradient, of [rows, D], is not all zeros, without a list of them."""
+        """Update the rows whose `gradient` [rows, D] is not all zeros, without listing these rows."""
         total, lr = self.state[p]["sum"], self._next_rate(p, group)
         squares = gradient * gradient
         total += squares.mean(1, keepdim=True) if group["rowwise"] else squares
@@ -134,7 +134,7 @@ class SparseAdagrad(EagerOptimizer):
 def build_optimizers(
     train: TrainConfig, *, embedding_parameters: list[nn.Parameter], dense_parameters: list[nn.Parameter]
 ) -> list[torch.optim.Optimizer]:
-    """Build one optimizer for the tables' sparse gradients, one for all other weights, both as `train` says."""
+    """Build an optimizer for the tables' sparse gradients and one for all other weights, as `train` says."""
     dense = build_dense_optimizer(train, dense_parameters)
     if train.opt_name == "Adam":
         return [_build_sparse_beside_adam(train, embedding_parameters), dense]
@@ -157,7 +157,7 @@ def build_dense_optimizer(train: TrainConfig, parameters: list[nn.Parameter]) ->
 
 
 def _build_sparse_beside_adam(train: TrainConfig, parameters: list[nn.Parameter]) -> SparseAdagrad:
-    """Build row-wise Adagrad for the tables of a model whose layers Adam trains, with a learning rate of its own."""
+    """Build row-wise Adagrad, with its own learning rate, for the tables of a model whose layers Adam trains."""
     base = train.opt_base_learning_rate
     rate = train.optimizer.get("opt_sparse_base_learning_rate", base)
     sparse = SparseAdagrad(parameters, lr=rate, lr_decay=0.0, initial_accumulator_value=0.0, eps=1e-8, rowwise=True)
@@ -175,7 +175,7 @@ def _refuse_weight_decay(train: TrainConfig) -> None:
 
 
 def adagrad_options(train: TrainConfig) -> dict[str, Any]:
-    """Name Adagrad's settings as torch.optim does. Raises ConfigError for a weight decay."""
+    """Return Adagrad's settings under torch.optim's names. Raises ConfigError for a weight decay."""
     keys = train.optimizer
     _refuse_weight_decay(train)
     return {
@@ -211,7 +211,7 @@ def build_learning_rate_policy(train: TrainConfig) -> LearningRatePolicy:
 
 
 def set_learning_rate(optimizers: list[torch.optim.Optimizer], learning_rate: float) -> None:
-    """Set the base learning rate of this step, or what a group makes of it."""
+    """Set every group's learning rate for this step: `rate` times the group's factor."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * group.get(RATE_FACTOR, 1.0)
@@ -223,14 +223,14 @@ _UPDATES = {
     "rowwise_adagrad": ("rowwise_adagrad", "adagrad"),
     "Adam": ("rowwise_adagrad", "Adam"),
 }
-"""By `train.opt_name`, the update rules of the tables and of all other weights."""
+"""Update rules of the tables and of all other weights, by `train.opt_name`."""
 _TORCH = {torch.optim.SGD: "sgd", torch.optim.Adagrad: "adagrad", torch.optim.Adam: "Adam"}
 
 
 def name_built(opt_name: str, optimizers: Sequence[Any]) -> str:
-    """Return `opt_name` where the optimizers compute that, else what they are: "own MomentumAdagrad", "AdamW".
+    """Return `opt_name` if the optimizers compute it, else their own name, such as "own MomentumAdagrad" or "AdamW".
 
-    A class computes what torch.optim or a shipped implementation says of it, which says nothing of its subclasses.
+    Classes of torch.optim and shipped implementations compute a known update; their subclasses may compute another.
     """
     names = tuple(_name_update(optimizer) for optimizer in optimizers)
     of_tables, of_others = _UPDATES.get(opt_name, (None, None))
@@ -251,7 +251,7 @@ def describe_optimizers(
 ) -> dict[str, int | float | str]:
     """Return mllog keys and values as the optimizers' groups and the policy hold them.
 
-    Of optimizers that compute something else than `opt_name`, they are the name and the policy's alone.
+    For optimizers that compute another update than `opt_name`, the keys are its name and the policy's alone.
     """
     if (built := name_built(opt_name, optimizers)) != opt_name:
         return {
@@ -290,7 +290,7 @@ def describe_optimizers(
 def _describe_adam(
     optimizers: list[torch.optim.Optimizer], groups: list[dict[str, Any]], policy: LearningRatePolicy
 ) -> dict[str, int | float | str]:
-    """Return the keys of closed_dlrmv4.yaml; those of the tables where there are any."""
+    """Return the keys of MLPerf's closed_dlrmv4.yaml; those of tables only if there are tables."""
     dense = groups[-1]
     described: dict[str, int | float | str] = {
         "opt_name": "Adam",
@@ -309,7 +309,7 @@ def _describe_adam(
 
 
 def _one_value(values: list[float]) -> float:
-    """Return what all groups agree on; integral values as int, as the official checker writes them."""
+    """Return the value that all groups share; integral values as int, as the official checker writes them."""
     if any(value != values[0] for value in values):
         raise ConfigError(f"the optimizers of embeddings and dense weights differ: {values}")
     return int(values[0]) if float(values[0]).is_integer() else values[0]

@@ -1,4 +1,4 @@
-"""Reading the next batches in a thread while the device works on this one."""
+"""Reading of the next batches in a thread while the device works on the current batch."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -9,14 +9,14 @@ Place = TypeVar("Place")
 Read = TypeVar("Read")
 
 DEPTH = 2
-"""Batches read and not yet asked for, at most."""
+"""Most batches that are read ahead."""
 
 
 def read_ahead(read: Callable[[Place], Read], places: Iterable[Place], depth: int = DEPTH) -> Iterator[Read]:
-    """Yield `read` of each place in order, up to `depth` places ahead of what was asked for.
+    """Yield `read(place)` for each place in order, read up to `depth` places ahead.
 
-    What `read` raises is raised where that place's turn comes. Nothing is read beyond `places`, and nothing more
-    once the iterator is closed.
+    An error of `read` is raised when its place is due. Nothing is read beyond `places`, or after the iterator is
+    closed.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as thread:
         waiting: deque[Future[Read]] = deque()

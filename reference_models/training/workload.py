@@ -1,4 +1,4 @@
-"""The protocol that every implementation serves; `reference_models.registry` finds one by name."""
+"""Protocol of all implementations, which `reference_models.registry` finds by name."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,35 +17,35 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkloadSpec:
-    """Everything an implementation needs to build one run. Torch-free, so that it can be planned anywhere."""
+    """All that an implementation needs to build a run. Torch-free, so that a run can be planned without torch."""
 
     model: Any
-    """The model's own configuration, as its `ModelSpec` parses it."""
+    """Model's own configuration, as its `ModelSpec` parses it."""
     data: DataConfig
     train: TrainConfig
     runtime: RuntimeConfig
     data_dir: Path
     seed: int
     matmul: MatmulChoice | None = None
-    """How an implementation with a choice computes its matrix products; without one, each is torch.mm's."""
+    """Choice of forms of matrix products, for implementations that have one; None: every product by torch.mm."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainCounts:
-    """What one call of `train` did. `num_samples` is global over all ranks."""
+    """Steps and samples of one call of `train`. `num_samples` is the total over all ranks."""
 
     num_steps: int
     num_samples: int
 
 
 class Workload(Protocol):
-    """One implementation of one model on one dataset."""
+    """Implementation of a model's training on a dataset."""
 
     def build(self) -> None:
         """Build weights and optimizer and warm up, off the clock.
 
-        Touches the dataset's metadata only. Warm-up uses synthetic batches; afterwards weights, optimizer and
-        random generators are bit for bit as if there had been none.
+        Reads the dataset's metadata only. Warm-up uses synthetic batches; afterwards weights, optimizer and random
+        generators are bit for bit as without warm-up.
         """
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
@@ -62,19 +62,19 @@ class Workload(Protocol):
     def global_batch_size(self) -> int: ...
 
     def train(self, num_steps: int) -> TrainCounts:
-        """Train the next `num_steps` batches of the epoch; fewer at its end, and then `num_steps` says so.
+        """Train on the next `num_steps` batches of the epoch, or on fewer at its end; return how many.
 
-        The first call touches the dataset. Raises NotFiniteError when the loss is not finite.
+        The first call reads the dataset. Raises NotFiniteError if the loss is not finite.
         """
 
     def evaluate(self) -> float:
-        """Compute the model's metric, such as the ROC AUC, over the whole evaluation split.
+        """Return the model's metric, such as the ROC AUC, over the whole evaluation split.
 
         Raises NotFiniteError when a score is not finite.
         """
 
     def synchronize(self) -> None:
-        """Wait until the device has finished all work that was asked of it."""
+        """Wait until the device has finished all work."""
 
     def peak_device_bytes(self) -> int | None:
         """Return the peak memory of the accelerator, None on CPU."""
@@ -84,45 +84,44 @@ class Workload(Protocol):
 
 
 class EvaluatesMetrics(Workload, Protocol):
-    """A workload whose evaluation can be judged by other metrics than its own."""
+    """Workload whose evaluation can be judged by other metrics than its own."""
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """Compute `metric` of the labels and logits of the whole evaluation split, as `metrics.METRICS` takes them;
-        the same on every rank."""
+        """Return `metric`, one of `metrics.METRICS`, of the whole evaluation split; the same on every rank."""
 
 
 @runtime_checkable
 class ShowsOptimizers(Protocol):
-    """A workload whose optimizers can be looked at, so that the log says what trains and not what was asked."""
+    """Workload whose optimizers can be read, so that the log has the settings used, not those requested."""
 
     optimizers: "list[torch.optim.Optimizer]"
-    """Those of the tables, if there are any, then that of all other weights; there after `build`."""
+    """Optimizers of the tables, if there are tables, then of all other weights; set by `build`."""
 
 
 @runtime_checkable
 class ReportsReservedMemory(Protocol):
-    """A workload that says how much memory its device had to have, beside what was in use of it."""
+    """Workload that reports the memory reserved on its device, beside the memory in use."""
 
     def peak_reserved_bytes(self) -> int | None:
-        """Return the most that was reserved on the accelerator, None on CPU."""
+        """Return the peak of reserved bytes on the accelerator, None on a CPU."""
 
 
 def peak_reserved_bytes(workload: Workload) -> int | None:
-    """Return what torch held of the accelerator at most; None on a CPU, and where the workload does not say."""
+    """Return the peak bytes that torch reserved on the accelerator; None on a CPU, or if none are reported."""
     return workload.peak_reserved_bytes() if isinstance(workload, ReportsReservedMemory) else None
 
 
 @runtime_checkable
 class NamesDataset(Protocol):
-    """A workload that names the dataset that it reads, so that after a run its open files can be looked at."""
+    """Workload that names its dataset, so that the dataset's open files can be examined after a run."""
 
     def dataset(self) -> OpenedDataset:
-        """Return what `build` opened."""
+        """Dataset that `build` opened."""
 
 
 @runtime_checkable
 class HoldsWeights(Protocol):
-    """A workload that hands out what it has learnt, to be kept or served."""
+    """Workload that returns its trained weights, to be stored or served."""
 
     def weights(self) -> Mapping[str, "torch.Tensor"] | None:
         """Return the weights by the names of the reference's `state_dict` on rank 0, None elsewhere; not copies.
@@ -133,7 +132,7 @@ class HoldsWeights(Protocol):
 
 @runtime_checkable
 class MeasuresTraffic(Protocol):
-    """A workload whose ranks exchange tensors, and can say how much."""
+    """Workload whose ranks exchange tensors, and which measures the traffic."""
 
     def measure_traffic(self, num_steps: int, *, with_evaluation: bool = True) -> dict[str, Any]:
-        """Count bytes and measure seconds of the collective calls; every rank calls it, after the run."""
+        """Return bytes and seconds of the collective calls; every rank calls it, after the run."""

@@ -1,4 +1,4 @@
-"""Torch-free configuration of Wukong: the stack's layers and the widths around it."""
+"""Torch-free configuration of Wukong: the stack's layers and the widths of the MLPs."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -8,32 +8,32 @@ from reference_models.config.records import Counts, PositiveCount, read_section,
 from reference_models.process.errors import ConfigError
 
 WIDTH = "width"
-"""Shorthand: num_fmb, num_lcb and rank at once, as a model is made larger."""
+"""Shorthand key that sets num_fmb, num_lcb and rank at once, to scale a model."""
 _OF_WIDTH = ("num_fmb", "num_lcb", "rank")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WukongConfig:
-    """Sizes as the paper names them: n_F is `num_fmb`, n_L `num_lcb`, k `rank`; every layer has the same."""
+    """Sizes of a Wukong, in the paper's symbols: n_F is `num_fmb`, n_L `num_lcb`, k `rank`; all layers are alike."""
 
     embedding_dim: PositiveCount
-    """Width of the rows of all tables, and of every vector of the stack."""
+    """Width of embedding rows, and of every vector of the stack."""
     bottom_mlp: Counts
     """Widths of the layers that dense features pass; the last is embedding_dim."""
     num_layers: PositiveCount
-    """Layers of the stack; layer i joins up to 2^i features."""
+    """Number of layers of the stack; layer i has interactions of up to 2^i features."""
     num_fmb: PositiveCount
-    """Vectors that the factorization machine of a layer makes."""
+    """Vectors that a layer's factorization machine returns."""
     num_lcb: PositiveCount
-    """Vectors that the linear compression of a layer makes."""
+    """Vectors that a layer's linear compression returns."""
     rank: PositiveCount
-    """Vectors that a layer's inputs are projected to, which they are multiplied with."""
+    """Vectors that a layer's inputs are projected to, and then multiplied with."""
     fmb_mlp: Counts
-    """Hidden widths of the MLP of a factorization machine."""
+    """Hidden widths of a factorization machine's MLP."""
     top_mlp: Counts
     """Widths of the layers after the stack; the last is 1, the logit."""
     init: Literal["dlrm", "torchrec"] = "torchrec"
-    """The project whose initial distribution the MLPs have: `dlrm` (facebookresearch/dlrm) or `torchrec`."""
+    """Project whose initial distribution the MLPs have: `dlrm` (facebookresearch/dlrm) or `torchrec`."""
 
 
 def parse_model(table: Mapping[str, Any]) -> WukongConfig:
@@ -47,7 +47,7 @@ def parse_model(table: Mapping[str, Any]) -> WukongConfig:
 
 
 def follow(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, Any]:
-    """Write `width` out, and let the bottom MLP end in the embedding dimension where that alone was changed."""
+    """Return [model] with `width` written out, and a bottom MLP that ends in a changed embedding dimension."""
     made = dict(model)
     width = made.pop(WIDTH, None)
     if width is not None:

@@ -1,4 +1,4 @@
-"""What a Wukong holds and does, from its configuration alone (no torch): see `reference_models.costs`."""
+"""Costs of a Wukong, computed from its configuration without torch: see `reference_models.costs`."""
 
 from reference_models.config.sections import DataConfig
 from reference_models.costs import (
@@ -15,7 +15,7 @@ from reference_models.wukong.config import WukongConfig
 
 
 def declare_step(model: WukongConfig, data: DataConfig, batch_size: int) -> Step:
-    """Declare a step: the bottom MLP's input alone needs no gradient."""
+    """Declare a training step: only the bottom MLP's input needs no gradient."""
     bottom, top = _mlps(model, data)
     num_saved, num_widest = sum(bottom[1:]) + sum(top), max(*bottom, *top)
     layers: list[Linear | Product] = [*mlp("bottom_mlp", bottom, batch_size, needs_input_gradient=False)]
@@ -32,10 +32,10 @@ def declare_step(model: WukongConfig, data: DataConfig, batch_size: int) -> Step
         layers.append(Product(phases, f"{name}.products", n, d, model.rank, num=batch_size))
         fmb_mlp = (n * model.rank, *model.fmb_mlp, model.num_fmb * d)
         layers += mlp(f"{name}.mlp", fmb_mlp, batch_size, phases=phases)
-        # Its inputs as they are and turned, their projections, both norms' inputs, and what the MLP keeps.
+        # A layer's inputs and their transpose, projections, both norms' inputs, and the MLP's activations.
         num_saved += 2 * n * d + model.rank * d + n * model.rank + sum(fmb_mlp) + num_out * d
         num_widest = max(num_widest, n * d, num_out * d, *fmb_mlp)
-    # The vectors are brought together; then each norm, and the sum before the second, reads and writes.
+    # The vectors are concatenated; then each norm, and the sum before the second norm, reads and writes.
     inputs = _inputs(model, data)
     floats = 2 * ((1 + data.num_sparse) * d + sum(n * model.rank + 2 * num_out * d for n in inputs))
     moved = PhaseCosts(bytes=FLOAT_BYTES * batch_size * floats)
@@ -50,7 +50,7 @@ def declare_step(model: WukongConfig, data: DataConfig, batch_size: int) -> Step
 
 
 def _inputs(model: WukongConfig, data: DataConfig) -> list[int]:
-    """Return how many vectors enter each layer."""
+    """Return the number of vectors that enter each layer."""
     return [1 + data.num_sparse, *[model.num_fmb + model.num_lcb] * (model.num_layers - 1)]
 
 

@@ -1,7 +1,7 @@
 """Wukong's stack with hand-written passes: see `reference_models.fused.interaction` for the protocol.
 
-A layer's three linear maps of its inputs, W, Y and, where there is one, the residual's, are one product with their
-weights on top of one another. Where MLPs are of a narrower type, all else stays in the weights' type.
+A layer's linear maps of its inputs (W, Y and, if there is one, the residual's) are one product with the stacked
+weights. Where MLPs are of a narrower type, all other parts stay in the weights' type.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from reference_models.wukong.stack import VectorMap, WukongLayer, WukongStack
 def fuse_stack(
     stack: WukongStack, like: torch.Tensor, optimizer: torch.optim.Optimizer, matmuls: Matmuls
 ) -> FusedInteraction:
-    """Take over the stack's weights. `like` has the weights' type; `optimizer` is that of the weights."""
+    """Take over the stack's weights, which `optimizer` updates. `like` has the weights' type."""
     layers = [_take_over(layer, optimizer, matmuls) for layer in stack.layers if isinstance(layer, WukongLayer)]
     return FusedInteraction(partial(StackPass, layers, matmuls.dtype or like.dtype), pads_output=False)
 
 
 @dataclass(frozen=True, slots=True)
 class _Norm:
-    """A layer normalisation over the last `width` numbers."""
+    """Layer normalisation over the last `width` numbers."""
 
     weight: DenseParameter
     bias: DenseParameter
@@ -40,7 +40,7 @@ class _Norm:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """The weights of one layer. `maps` [rank + num_lcb + num_out or nothing, n]: Y^T, W, the residual's."""
+    """Weights of a layer. `maps` [rank + num_lcb (+ num_out), n] stacks Y^T, W and, if any, the residual's."""
 
     maps: DenseParameter
     norm_products: _Norm
@@ -73,7 +73,7 @@ def _take_over_norm(norm: nn.LayerNorm, optimizer: torch.optim.Optimizer) -> _No
 
 
 class StackPass:
-    """All layers over B samples."""
+    """Pass of all layers over B samples."""
 
     def __init__(
         self, layers: Sequence[_Layer], dtype: torch.dtype, num_samples: int, matmuls: Matmuls, *, trains: bool
@@ -82,7 +82,7 @@ class StackPass:
         self._layers = [_LayerPass(layer, matmuls, num_samples, trains=trains) for layer in layers]
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Compute the last layer's vectors side by side [B, out] of features [B, F, d]."""
+        """Return the last layer's vectors, concatenated [B, out], of features [B, F, d]."""
         x = features.to(self._layers[0].dtype)
         for layer in self._layers:
             x = layer.forward(x)
@@ -90,7 +90,7 @@ class StackPass:
         return x.flatten(1).to(self._dtype)
 
     def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor:
-        """Compute the features' gradient from that of the result; the weights' go to `apply`."""
+        """Return the features' gradient from that of the result; pass the weights' gradients to `apply`."""
         dx = dy.to(self._layers[0].dtype).view(self._shape)
         for layer in reversed(self._layers):
             dx = layer.backward(dx, apply)
@@ -120,7 +120,7 @@ class _NormPass:
 
 
 class _LayerPass:
-    """One layer over B samples; vectors are [B, n, d], and [B, d, n] where they are mapped."""
+    """Pass of a layer over B samples; vectors are [B, n, d], and [B, d, n] where they are mapped."""
 
     def __init__(self, layer: _Layer, matmuls: Matmuls, num_samples: int, *, trains: bool) -> None:
         self._layer = layer
@@ -174,13 +174,13 @@ class _LayerPass:
         return dx
 
     def _parts(self, num_maps: int) -> list[int]:
-        """How many of the maps' results are projections, linear compressions and residuals."""
+        """Numbers of projections, linear compressions and residuals among the maps' results."""
         layer = self._layer
         return [layer.rank, layer.num_lcb, num_maps - layer.rank - layer.num_lcb]
 
 
 class FusedWukong(FusedDLRM, Wukong):
-    """Wukong with its weights where hand-written passes are fast; to everybody else the plain module."""
+    """Wukong with weights laid out for its hand-written passes; all other code sees the plain module."""
 
     def _fuse_interaction(self, like: torch.Tensor, optimizer: torch.optim.Optimizer) -> FusedInteraction:
         return fuse_stack(self.interaction, self.merged_weight, optimizer, self.matmuls)

@@ -1,4 +1,4 @@
-"""Wukong as the harness knows it. Torch-free."""
+"""ModelSpec of Wukong, all that the harness knows of it. Torch-free."""
 
 from reference_models.dlrm.phases import LABELS
 from reference_models.dlrm.spec import SWITCHES, load_optimized

@@ -1,14 +1,14 @@
 """Wukong's stack in plain PyTorch.
 
 Zhang et al., "Wukong: Towards a Scaling Law for Large-Scale Recommendation", arXiv:2403.02545.
-A layer maps n vectors X [B, n, d] to n_F + n_L others:
+A layer maps n vectors X [B, n, d] to n_F + n_L vectors:
 
     X' = LN(concat(FMB(X), LCB(X)) + R(X))
     FMB(X) = reshape(MLP(LN(flatten(X (X^T Y)))))      n_F vectors, by a factorization machine
     LCB(X) = W X                                       n_L vectors, linearly
 
-Y [n, k] projects the n x n products of all pairs, which it never makes, to n x k. R is the identity, or a matrix
-where the number of vectors changes. Every layer doubles the order of what can be joined.
+Y [n, k] projects the n x n products of all pairs, which are never computed, to n x k. R is the identity, or a matrix
+where the number of vectors changes. Every layer doubles the order of the interactions.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class VectorMap(nn.Module):
 
 
 class FactorizationMachineBlock(nn.Module):
-    """FMB: the products of all vectors with `rank` combinations of them, and an MLP that makes vectors of those."""
+    """Factorization machine block: products of all vectors with `rank` combinations of them, mapped by an MLP."""
 
     def __init__(self, num_in: int, num_out: int, dim: int, rank: int, mlp: Sequence[int], init: InitLinear) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class FactorizationMachineBlock(nn.Module):
         self.mlp = build_mlp(num_in * rank, [*mlp, num_out * dim], init, ends_in_logit=True)
 
     def products(self, x: torch.Tensor) -> torch.Tensor:
-        """Compute X (X^T Y) [B, n, k]."""
+        """Return the projected products of pairs, X (X^T Y) [B, n, k]."""
         return torch.bmm(x, self.project(x).transpose(1, 2))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -50,7 +50,7 @@ class FactorizationMachineBlock(nn.Module):
 
 
 class WukongLayer(nn.Module):
-    """One layer; the factorization machine's vectors come first."""
+    """Layer of the stack; the factorization machine's vectors come first in its output."""
 
     def __init__(
         self, num_in: int, dim: int, *, num_fmb: int, num_lcb: int, rank: int, mlp: Sequence[int], init: InitLinear
@@ -68,7 +68,7 @@ class WukongLayer(nn.Module):
 
 
 class WukongStack(nn.Module):
-    """All layers, and the last one's vectors side by side: [B, num_features, d] to [B, out_features]."""
+    """Stack of layers from [B, num_features, d] to the last layer's vectors, concatenated [B, out_features]."""
 
     def __init__(
         self, num_features: int, dim: int, num_layers: int, *,
