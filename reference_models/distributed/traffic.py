@@ -1,7 +1,7 @@
-"""What ranks send each other: the collective calls of a step, counted and timed by what they carry; the bandwidth.
+"""Traffic between ranks: bytes and seconds of a step's collective calls by their content, and the bandwidth.
 
-Bytes are those that one rank sends to others. They are computed from the tensors of each call by the algorithm's
-formula; what TCP or RDMA adds is not in them.
+Bytes are those that a rank sends to others, computed from the tensors of each call by the algorithm's formula;
+overhead of TCP or RDMA is not counted.
 """
 
 import statistics
@@ -22,18 +22,18 @@ T = TypeVar("T")
 
 
 class Carries(StrEnum):
-    """What travels between ranks in training and evaluation."""
+    """Content of the collective calls in training and evaluation."""
 
     INPUT = "input_redistribution"
-    """Ids, and how many there are, to the ranks that hold their rows."""
+    """Ids and their numbers, sent to the ranks that hold the rows."""
     FORWARD = "embedding_forward"
-    """Pooled embeddings, or partial sums of them, to the ranks that hold the samples."""
+    """Pooled embeddings, or partial sums of embeddings, sent to the ranks that hold the samples."""
     BACKWARD = "embedding_backward"
-    """Their gradients, the way back."""
+    """Gradients of pooled embeddings, sent back to the ranks that hold the rows."""
     DENSE = "dense_reduce"
-    """Gradients of the weights that every rank holds."""
+    """Gradients of the weights that every rank holds, averaged."""
     EVALUATION = "evaluation_gather"
-    """Scores and labels to rank 0."""
+    """Scores and labels, sent to rank 0."""
 
 
 FORMULAS: dict[str, str] = {
@@ -51,13 +51,13 @@ FORMULAS: dict[str, str] = {
 }
 _WHOLE = (torch.int64, torch.int32)
 MESSAGE_BYTES = {"cpu": 1 << 20, "cuda": 1 << 26}
-"""By device; between GPUs a message of 1 MiB takes as long as its start."""
+"""Message sizes of the bandwidth test, by device: between GPUs the start of a transfer takes as long as 1 MiB."""
 _WANTED_S = 0.3
 _FEWEST, _MOST = 2, 50
 
 
 def sent_bytes(name: str, args: Sequence[Any], rank: int, num_ranks: int) -> int:
-    """Count the bytes that `rank` sends in the c10d operator `name`; 0 for those that carry none."""
+    """Return the bytes that `rank` sends in the c10d operator `name`; 0 for operators without data."""
     if name == "alltoall_base_":
         given, splits = args[1], args[4]
         total = _num_bytes([given])
@@ -79,7 +79,7 @@ def sent_bytes(name: str, args: Sequence[Any], rank: int, num_ranks: int) -> int
 
 
 def ring_bytes(num_bytes: int, num_ranks: int) -> int:
-    """Count what each rank sends in an all-reduce of so many bytes, round the ring."""
+    """Return the bytes that each rank sends in a ring all-reduce of `num_bytes`."""
     return 2 * (num_ranks - 1) * num_bytes // num_ranks
 
 
@@ -90,17 +90,17 @@ def _num_bytes(tensors: Any) -> int:
 
 
 Traffic = dict[str, Any]
-"""What `gather_traffic` makes, as plain values: counted bytes and measured seconds."""
+"""Result of `gather_traffic` as plain values: counted bytes and measured seconds."""
 
 
 class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, adds up bytes and seconds of collective calls, and waits for each at once, as the device does.
+    """Mode that, while active, adds up bytes and seconds of collective calls, waiting for the end of each call.
 
-    NCCL's calls return when they are queued, and waiting for one only orders the device's streams. So the device of
-    the ranks is awaited before each stamp, and what it computed before a call is not the call's.
+    NCCL's calls return when they are queued, and waiting for one only orders the device's streams. So the device is
+    synchronised before each time stamp, and work before a call is not counted as the call's.
 
-    Calls tell themselves apart: averages are of dense gradients, only evaluation gathers to one rank, whole numbers
-    are ids on the way forward and a sparse gradient on the way back. `during` says which way it is.
+    The content follows from the call: averages are of dense gradients, only evaluation gathers to one rank, whole
+    numbers are ids in the forward pass and parts of sparse gradients in the backward pass, as `during` says.
     """
 
     def __init__(self, rank: int, num_ranks: int, device: torch.device) -> None:
@@ -136,10 +136,10 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def watch_dense(self, name: str, exchange: Callable[[], "tuple[T, int]"]) -> T:
-        """Wait for an exchange of dense gradients that cannot be watched call by call, and count what it says.
+        """Wait for an exchange of dense gradients whose calls no mode sees, and count the bytes that it reports.
 
-        `exchange` returns its result and the bytes that it all-reduced. Its own calls are not counted: they may
-        begin in this thread or in one of the group's, where no mode sees them.
+        `exchange` returns its result and the bytes that it all-reduced. Its own calls are not counted: they
+        may begin in this thread or in a thread of the group, where no mode sees them.
         """
         started_s = now_s(self._device)
         with _disable_current_modes():
@@ -161,14 +161,14 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def now_s(device: torch.device) -> float:
-    """Return the time when `device` has done all that was asked of it."""
+    """Return the time after `device` has finished all work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
 
 
 def active_counter() -> CollectiveCounter | None:
-    """Return the counter that counts at this moment, in this thread."""
+    """Return the active counter of this thread, None without one."""
     mode = _get_current_dispatch_mode()
     return mode if isinstance(mode, CollectiveCounter) else None
 
@@ -180,7 +180,7 @@ def _first(args: Any) -> torch.Tensor:
 
 
 def _wait(result: Any) -> None:
-    """Wait for the work object in an operator's result, wherever it is."""
+    """Wait for the work object in an operator's result, at any place in it."""
     parts = result if isinstance(result, tuple | list) else (result,)
     for part in parts:
         wait: Callable[[], Any] | None = getattr(part, "wait", None)
@@ -189,7 +189,7 @@ def _wait(result: Any) -> None:
 
 
 class TrafficTimes(NamedTuple):
-    """One undisturbed step, and of the next one, counted, what its rank waited for collective calls; in seconds."""
+    """Seconds of a plain step, and of the rank's waiting for collective calls in the next step, which is counted."""
 
     step_s: float
     all_to_all_s: float
@@ -197,14 +197,14 @@ class TrafficTimes(NamedTuple):
 
 
 def split_step(rounds: Sequence[TrafficTimes]) -> TrafficTimes:
-    """The median of each time over a rank's rounds: one step that another process disturbed decides nothing."""
+    """Return the median of each time over a rank's rounds, so that one slow step has no influence."""
     return TrafficTimes(*(statistics.median(times) for times in zip(*rounds, strict=True)))
 
 
 def computing_s(times: TrafficTimes) -> float | None:
-    """What the waiting leaves of an undisturbed step; None where it exceeds it, so that nothing can be told apart.
+    """Seconds of a plain step less the waiting; None where the waiting is longer, so that no split is possible.
 
-    That is where calls that overlap with computing are most of a step, and where other work disturbed one of both.
+    Waiting is longer where calls that overlap with computing are most of a step, or on a noisy machine.
     """
     left_s = times.step_s - times.all_to_all_s - times.all_reduce_s
     return left_s if left_s >= 0.0 else None
@@ -219,11 +219,11 @@ def gather_traffic(
     bandwidth: tuple[float, int] | None,
     placement: Sequence[Mapping[str, Any]],
 ) -> Traffic:
-    """Compute totals over all ranks, on every rank: bytes per step and per evaluation, and where a step's time goes.
+    """Return totals over all ranks, on every rank: bytes per step and per evaluation, and a step's times by content.
 
-    `steps` counted one step per round. The time of a kind of call is the mean over ranks of their medians, with every
-    call waited for at once, so that waiting for slower ranks is in it and overlap is not. `placement` is passed
-    on. Without `evaluation` its bytes are None: not counted.
+    `steps` counted one step per round. The time of a kind of call is the mean of the ranks' medians; every call is
+    waited for at once, so that it includes waiting for slower ranks, and no overlap. `placement` is copied to the
+    result. Without `evaluation` its bytes are None: not counted.
     """
     here: dict[str, Any] = {
         "step": {kind.value: steps.num_bytes.get(kind, 0) // len(rounds) for kind in Carries},
@@ -238,7 +238,7 @@ def gather_traffic(
 
 
 def _operators(*counters: CollectiveCounter | None) -> dict[str, list[str]]:
-    """Return which operators carried which kind, in any of the counters."""
+    """Return the operators of each kind of content, in any of the counters."""
     names: dict[str, set[str]] = defaultdict(set)
     for counter in counters:
         for kind, found in counter.operators.items() if counter is not None else ():
@@ -269,12 +269,12 @@ def _over_ranks(by_rank: list[dict[str, Any]]) -> Traffic:
 
 
 def measure_bandwidth(world: World, device: torch.device) -> tuple[float, int] | None:
-    """Bytes per second one way between rank 0 and the last rank, and the bytes that each of them sent to find out.
+    """Return bytes per second one way between rank 0 and the last rank, and the bytes that each sent for the test.
 
-    On every rank; None in a world of one.
+    Every rank gets the result; None in a world of one.
 
     The last rank is the one most likely to be on another machine. Messages of 1 MiB, between GPUs of 64 MiB, go
-    there and back over the ranks' own group, from and to the memory of `device`, for about 0.3 s.
+    there and back over the ranks' own group, between memories of `device`, for about 0.3 s.
     """
     if world.size == 1:
         return None
@@ -288,7 +288,7 @@ def measure_bandwidth(world: World, device: torch.device) -> tuple[float, int] |
 
 
 def _there_and_back(world: World, message: torch.Tensor, number: int) -> float:
-    """Measure the seconds that `number` rounds took, as rank 0 saw them."""
+    """Return the seconds of `number` rounds, measured on rank 0."""
     last = world.size - 1
     world.barrier()
     started_s = now_s(message.device)

@@ -1,4 +1,4 @@
-"""Models that a calibrated target must be out of reach of: each lacks something that DLRM has.
+"""Simpler models that must miss a calibrated target: each lacks a part of DLRM.
 
 They share the reference implementation's loop, optimizer and evaluation; only the weights differ.
 """
@@ -15,7 +15,7 @@ from reference_models.training.optimizers import build_dense_optimizer, build_op
 
 
 class DenseOnly(nn.Module):
-    """The bottom and top MLP in a row; sees no ids."""
+    """Model of the bottom and top MLP in sequence, without ids."""
 
     def __init__(self, config: MLPWidths, num_dense: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class DenseOnly(nn.Module):
 
 
 class LogisticRegression(nn.Module):
-    """One weight per id and per dense feature, and a bias: everything but interactions. Starts from zero."""
+    """Model with a weight per id and per dense feature, and a bias, without interactions. Starts from zero."""
 
     def __init__(self, num_dense: int, num_embeddings: tuple[int, ...], multi_hot: tuple[int, ...]) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class LogisticRegression(nn.Module):
 
 
 class DenseOnlyWorkload(TrainingLoop):
-    """Trains both MLPs on the dense features alone."""
+    """Workload that trains both MLPs on the dense features alone."""
 
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         with self.device:
@@ -56,7 +56,7 @@ class DenseOnlyWorkload(TrainingLoop):
 
 
 class LogisticRegressionWorkload(TrainingLoop):
-    """Trains a weight per id and dense feature."""
+    """Workload that trains a weight per id and per dense feature."""
 
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         train = self.data.train
@@ -71,7 +71,7 @@ class LogisticRegressionWorkload(TrainingLoop):
 
 
 class FrozenEmbeddingsWorkload(ReferenceWorkload):
-    """Trains the model without updating its tables."""
+    """Workload that trains DLRM without updating its tables."""
 
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         model, optimizers = super().build_model(num_embeddings)

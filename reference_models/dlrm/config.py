@@ -8,7 +8,7 @@ from reference_models.config.records import Counts, PositiveCount, read_section,
 
 
 class MLPWidths(Protocol):
-    """What any model of tables, a bottom MLP, an interaction and a top MLP says of all but the interaction."""
+    """Widths of a model of tables, bottom MLP, interaction and top MLP, without those of the interaction."""
 
     @property
     def embedding_dim(self) -> int: ...
@@ -25,22 +25,22 @@ class MLPWidths(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DLRMConfig:
-    """Layer widths as the papers write them: `bottom_mlp` without its input, `top_mlp` ending in 1."""
+    """Layer widths of a DLRM as in the papers: `bottom_mlp` without its input, `top_mlp` ending in 1."""
 
     interaction: Literal["dot", "dcn", "cat"]
-    """How features meet: `dot` products of all pairs (DLRM), `dcn` low-rank cross layers (DLRM-DCNv2), `cat` not."""
+    """Interaction: `dot` products of all pairs (DLRM), `dcn` low-rank cross layers (DLRM-DCNv2), `cat` none."""
     embedding_dim: PositiveCount
-    """Width of the rows of all tables."""
+    """Width of embedding rows."""
     bottom_mlp: Counts
     """Widths of the layers that dense features pass; the last is embedding_dim."""
     top_mlp: Counts
     """Widths of the layers after the interaction; the last is 1, the logit."""
     dcn_num_layers: PositiveCount = 0
-    """Cross layers; with `dcn` alone, and needed there."""
+    """Number of cross layers; required with `dcn`, and for `dcn` alone."""
     dcn_low_rank_dim: PositiveCount = 0
-    """Rank of their weights; with `dcn` alone, and needed there."""
+    """Rank of the cross layers' weights; required with `dcn`, and for `dcn` alone."""
     init: Literal["dlrm", "torchrec"] = "dlrm"
-    """The project whose initial distribution the MLPs have: `dlrm` (facebookresearch/dlrm) or `torchrec`."""
+    """Project whose initial distribution the MLPs have: `dlrm` (facebookresearch/dlrm) or `torchrec`."""
 
 
 def parse_model(table: Mapping[str, Any]) -> DLRMConfig:

@@ -1,4 +1,4 @@
-"""What a DLRM holds and does, from its configuration alone (no torch): see `reference_models.costs`."""
+"""Costs of a DLRM, computed from its configuration without torch: see `reference_models.costs`."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ _INTERACTION = (DLRMPhase.INTERACTION_FORWARD, DLRMPhase.INTERACTION_BACKWARD)
 
 
 def declare_step(model: DLRMConfig, data: DataConfig, batch_size: int) -> Step:
-    """Declare a step: the bottom MLP's input needs no gradient; the dot interaction computes all F x F products."""
+    """Declare a training step: the bottom MLP's input needs no gradient; `dot` computes all F x F products."""
     bottom, top = _mlps(model, data)
     f, wide, low = 1 + data.num_sparse, top[0], model.dcn_low_rank_dim
     layers: list[Linear | Product] = [*mlp("bottom_mlp", bottom, batch_size, needs_input_gradient=False)]
@@ -46,13 +46,13 @@ def declare_step(model: DLRMConfig, data: DataConfig, batch_size: int) -> Step:
 
 
 def _interaction_floats(model: DLRMConfig, data: DataConfig) -> tuple[int, int]:
-    """Count floats per sample that the interaction moves beside its matrix products' operands, there and back."""
+    """Return the floats per sample that the interaction moves, there and back, beside its products' operands."""
     vectors = (1 + data.num_sparse) * model.embedding_dim
     if model.interaction == "dot":
         width = interaction_width(model, data.num_sparse)
         return vectors + width, width + 2 * vectors
     if model.interaction == "dcn":
-        # Each layer multiplies by x_0; its gradient needs x_0 and what was multiplied with it.
+        # Each layer multiplies by x_0; the gradient needs x_0 and the other factor.
         return model.dcn_num_layers * vectors, 2 * model.dcn_num_layers * vectors
     return 2 * vectors, 2 * vectors
 
@@ -70,7 +70,7 @@ def served_bytes(
     precision: str,
     table_precision: str,
 ) -> ServedBytes:
-    """Count the bytes of the weights that answer queries; `num_embeddings` where only the prepared data knows it."""
+    """Return the bytes of a served model; `num_embeddings` is given where only the prepared data knows it."""
     dense = sum(
         linear_bytes(layer.n, layer.m, precision, has_bias=layer.has_bias)
         for layer in declare_step(model, data, 1).layers
@@ -83,10 +83,10 @@ def served_bytes(
 def forward_costs(
     model: DLRMConfig, data: DataConfig, *, batch_size: int, precision: str, table_precision: str
 ) -> dict[str, PhaseCosts]:
-    """Count those of answering one batch, by the phases of the forward pass, in the precisions that are served.
+    """Return the costs of answering one batch, by phase of the forward pass, in the served precisions.
 
     A product reads weights and inputs in its precision and writes float32, or bf16; a sum of rows reads rows as they
-    are kept, and ids.
+    are stored, and ids.
     """
     d, vectors = model.embedding_dim, (1 + data.num_sparse) * model.embedding_dim
     lookups = batch_size * data.num_lookups
@@ -112,7 +112,7 @@ def forward_costs(
 
 
 def _linear_bytes(layer: Linear, precision: str) -> int:
-    """Count the bytes that a layer reads and writes where it is served."""
+    """Return the bytes of a served layer's weights."""
     read, written = {"bf16": (HALF_BYTES, HALF_BYTES), "int8": (1, FLOAT_BYTES)}.get(precision, (FLOAT_BYTES,) * 2)
     if is_kept(layer.n, layer.m, precision):
         read = written = FLOAT_BYTES
@@ -123,16 +123,16 @@ def _linear_bytes(layer: Linear, precision: str) -> int:
 def graph_step_bytes(
     model: DLRMConfig, data: DataConfig, train: TrainConfig, *, precision: str = "fp32", has_kernels: bool = True
 ) -> int:
-    """Estimate what the optimized step takes on a GPU beside weights and optimizer state.
+    """Estimate the bytes of the optimized step on a GPU beside weights and optimizer state.
 
-    Most is there when the interaction is differentiated: what its forward pass kept, and the gradients of its input
-    and output; or, with many lookups, when the tables are updated. In bf16 these have two bytes. Without Triton's
-    kernels the update makes a gradient for each lookup. Within a tenth of what fake tensors count.
+    The peak is in the interaction's backward pass (saved tensors, gradients of input and output), or with many
+    lookups in the update of the tables. In bf16 these tensors have two bytes a number. Without Triton's kernels the
+    update makes a gradient for each lookup. The estimate is within a tenth of the count by fake tensors.
     """
     lookups, features = data.num_lookups, (1 + data.num_sparse) * model.embedding_dim
     item = HALF_BYTES if precision == "bf16" else FLOAT_BYTES
     bottom, top = _mlps(model, data)
-    # Of the dot interaction: two squares of products, pairs, the output and its gradient.
+    # Dot interaction: two squares of products, pairs, the output and its gradient.
     dots = 2 * (1 + data.num_sparse) ** 2 + 3 * top[0] if model.interaction == "dot" else 0
     if model.interaction == "dcn":
         between = 2 * (model.dcn_num_layers + 1) * features + (model.dcn_num_layers + 1) * model.dcn_low_rank_dim
@@ -144,7 +144,7 @@ def graph_step_bytes(
     if has_kernels:
         updating = item * features + 4 * FLOAT_BYTES * lookups  # a key, a place of 8 bytes, a share of the pieces
     else:
-        # Of each lookup its gradient, what is made of it, and twelve numbers that say where it belongs.
+        # For each lookup its gradient, the update, and twelve numbers of indices.
         num_copies = 4 if train.opt_name == "adagrad" else 2
         updating = item * (sum(bottom[1:]) + dots) + 2 * FLOAT_BYTES * features
         updating += FLOAT_BYTES * lookups * (num_copies * model.embedding_dim + 12)
@@ -154,7 +154,7 @@ def graph_step_bytes(
 
 
 def interaction_width(model: DLRMConfig, num_sparse: int) -> int:
-    """Return the width of what enters the top MLP."""
+    """Return the width of the top MLP's input."""
     num_features = 1 + num_sparse
     if model.interaction == "dot":
         return model.embedding_dim + num_features * (num_features - 1) // 2
@@ -162,11 +162,11 @@ def interaction_width(model: DLRMConfig, num_sparse: int) -> int:
 
 
 def _activations_per_sample(model: DLRMConfig, data: DataConfig) -> tuple[int, int]:
-    """Count floats kept for the backward pass, and the widest single tensor."""
+    """Return the floats per sample saved for the backward pass, and those of the widest single tensor."""
     bottom, top = _mlps(model, data)
     features = (1 + data.num_sparse) * model.embedding_dim
     products = (1 + data.num_sparse) ** 2 if model.interaction == "dot" else 0
-    # A cross layer keeps its input, its low-rank product and what it multiplies with x_0.
+    # A cross layer saves its input, its low-rank product and the factor of x_0.
     cross = model.dcn_num_layers * (2 * features + model.dcn_low_rank_dim)
     saved = sum(bottom[1:]) + features + cross + (top[0] if model.interaction == "dot" else 0) + sum(top[1:])
     return saved, max(*bottom, *top, features, products)

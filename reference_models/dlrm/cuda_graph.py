@@ -1,8 +1,8 @@
-"""The optimized implementation on a CUDA device: a step that is captured once as a graph and replayed.
+"""Optimized implementation of DLRM on a CUDA device: a step that is captured once as a graph and replayed.
 
-No launch of a kernel costs host time. Not run on a GPU: tests replay a recording of its operators on a CPU.
-The step is `FusedDLRM`'s, in tensors of fixed shapes, and in bf16 from the bags' sums to the logit where that is the
-precision. What changes from step to step, the batch and the learning rates, is in fixed buffers.
+Launching kernels costs no host time. Not run on a GPU: tests replay a recording of the operators on a CPU. The step
+is `FusedDLRM`'s, in tensors of fixed shapes, and with precision bf16 in bf16 from the bags' sums to the logit. The
+batch and the learning rates, which change from step to step, are in fixed buffers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,21 +23,21 @@ from reference_models.training.device_data import HeldSplit, fits, hold
 from reference_models.training.phases import Enter, Phase, ignore_phase
 
 _UNKNOWN = "not tried"
-"""What is logged of kernels before they are tried."""
+"""Log value of kernels that were not tried yet."""
 
 
 NUM_SLOTS = 2
-"""Batches on the device at once: one is copied there while a step is made of the other."""
+"""Batches on the device at once: one is copied there while the step of the other runs."""
 _MAX_INT32 = 2**31 - 1
 
 
 Stamp = tuple[str, torch.cuda.Event]
-"""A phase, and the event inside a graph at which it begins."""
+"""Phase, and the event inside a graph at which the phase begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """Buffers of a batch, the graph that trains on them, its loss, and when they are full and free again."""
+    """Buffers of a batch, the graph that trains on them, its loss, and events of full and free buffers."""
 
     batch: Batch
     graph: torch.cuda.CUDAGraph
@@ -45,13 +45,13 @@ class _Slot:
     is_full: torch.cuda.Event
     is_free: torch.cuda.Event
     stamps: tuple[Stamp, ...] = ()
-    """Stamps of each phase, in a graph that times them, and of the end."""
+    """Stamps of each phase and of the end, in a graph that times phases."""
 
 
 class CUDAGraphStep:
     """`FusedDLRM.train_on_tensors` as CUDA graphs over buffers of one batch size, one graph per set of buffers.
 
-    A batch is copied on a stream of its own while the step before it computes. Capturing runs nothing.
+    A batch is copied on a stream of its own while the previous step computes. Capturing runs nothing.
     """
 
     def __init__(self, model: FusedDLRM, like: Batch, device: torch.device) -> None:
@@ -73,12 +73,12 @@ class CUDAGraphStep:
 
     def _capture(self, batch: Batch, enter: Enter) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
         graph = torch.cuda.CUDAGraph()
-        # Steps follow each other, so that one graph's temporaries may be where the other's were.
+        # Steps run one after the other, so that the graphs can share memory for temporaries.
         pool = self._slots[0].graph.pool() if self._slots else None
         self._model.enter = enter
         try:
-            # Of this thread alone: one that reads ahead takes page-locked memory meanwhile, which the default forbids
-            # to every thread.
+            # For this thread alone: the thread that reads ahead allocates page-locked memory meanwhile, which the
+            # default mode forbids to every thread.
             with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
                 loss = self._model.train_on_tensors(batch, self._rates)
                 enter(Phase.OTHER)
@@ -87,7 +87,7 @@ class CUDAGraphStep:
         return graph, loss
 
     def prepare_phases(self) -> None:
-        """Capture the graphs again, over the same buffers, with events where phases begin; once."""
+        """Capture the graphs again, once, over the same buffers, with events where phases begin."""
         for slot in () if self._phased else self._slots:
             stamps: list[Stamp] = []
 
@@ -100,9 +100,9 @@ class CUDAGraphStep:
             self._phased.append(replace(slot, graph=graph, loss=loss, stamps=tuple(stamps)))
 
     def run(self, batch: Batch, rates: tuple[float, float], enter: Enter) -> torch.Tensor:
-        """Train on a (pinned) batch; the loss is a copy. Waits only for the step before the last one.
+        """Train on a (pinned) batch; return a copy of the loss. Waits only for the step before the last one.
 
-        Without that wait a fast reader would fill memory with batches that no step has used.
+        Without this wait a fast reader would fill memory with unused batches.
         """
         slot = (self._phased if self.times_phases else self._slots)[self._num_runs % NUM_SLOTS]
         self._num_runs += 1
@@ -134,7 +134,7 @@ class CUDAGraphStep:
         return taken
 
     def _take(self, slot: _Slot) -> None:
-        """Add up what a slot's last step took, before its events are recorded again."""
+        """Add up the seconds of a slot's last step, before its events are recorded again."""
         if not any(slot is other for other in self._untaken):
             return
         self._untaken = [other for other in self._untaken if other is not slot]
@@ -145,10 +145,10 @@ class CUDAGraphStep:
 
 @contextmanager
 def _explaining_capture() -> Iterator[None]:
-    """Raise CaptureError, which names the switch, for what ends a capture; memory that is full stays its cause."""
+    """Raise CaptureError, which names the switch, for any error of a capture; out of memory stays as its cause."""
     try:
         yield
-    except Exception as error:  # whatever an operator, a kernel or CUDA raises
+    except Exception as error:  # any error of an operator, a kernel or CUDA
         first: BaseException = error
         while (before := first.__cause__ or first.__context__) is not None:
             first = before
@@ -159,12 +159,12 @@ def _explaining_capture() -> Iterator[None]:
 
 
 class CUDAGraphWorkload(OptimizedWorkload):
-    """Trains one DLRM by replaying a graph; the warm-up copy's steps run outside of it, on a side stream.
+    """Workload that trains a DLRM by replaying a graph; the warm-up copy's steps run without graph, on a side stream.
 
-    Under `runtime.graph=off` no step is captured: operators are launched one by one, in phases of their own.
+    Under `runtime.graph=off` no step is captured: operators are launched one by one, in DLRM's phases.
 
-    Its phases are DATA, in which the device waits for its batch, and REPLAY. What a replay was made of is timed by
-    events inside of it: see `take_replayed`.
+    Otherwise the phases are DATA, in which the device waits for its batch, and REPLAY, whose parts are timed by
+    events inside the graph: see `take_replayed`.
     """
 
     def build(self) -> None:
@@ -186,7 +186,7 @@ class CUDAGraphWorkload(OptimizedWorkload):
         return Matmuls(choice, dtype=dtype, keeps_results=False, has_kernels=self._has_kernels())
 
     def _has_kernels(self) -> bool:
-        """Say whether Triton's kernels are used; found out for the warm-up copy, and kept."""
+        """Return whether Triton's kernels are used; checked for the warm-up copy, and remembered."""
         if self._kernel_problem == _UNKNOWN:
             dim = self.spec.model.embedding_dim
             state_size = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": dim}[self.spec.train.opt_name]
@@ -195,7 +195,7 @@ class CUDAGraphWorkload(OptimizedWorkload):
         return self._kernel_problem is None
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        """Add whether Triton's kernels are used, and where not, why; and whether steps are replayed."""
+        """Add whether Triton's kernels are used, or why not, and whether steps are replayed."""
         problem = self._kernel_problem
         return {
             **super().hyperparameters(),
@@ -211,7 +211,7 @@ class CUDAGraphWorkload(OptimizedWorkload):
         if self.spec.runtime.graph == "off":
             on_device = torch.tensor(rates).pin_memory().to(self.device, non_blocking=True)
             return model.train_on_tensors(self._to_device(batch), on_device)
-        # One for all steps: the allocator keeps what a stream has used for that stream.
+        # One stream for all steps: the allocator reuses a stream's memory for that stream only.
         if self._side is None:
             self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         side = self._side
@@ -236,7 +236,7 @@ class CUDAGraphWorkload(OptimizedWorkload):
             self._graph_step.times_phases, self.enter = False, ignore_phase
 
     def take_replayed(self) -> dict[str, float]:
-        """Return the seconds in each phase of what was replayed inside `report_phases` since the last call."""
+        """Return the seconds in each phase of the steps replayed inside `report_phases` since the last call."""
         return {} if self._graph_step is None else self._graph_step.take_phases()
 
     def compute_logits(self, model: FusedDLRM, batch: Batch) -> torch.Tensor:
@@ -253,9 +253,9 @@ class CUDAGraphWorkload(OptimizedWorkload):
             yield held.slice(start, min(start + batch_size, split.num_samples), has_host_labels=name == "eval")
 
     def _hold(self, split: ClickDataset, name: str) -> HeldSplit | None:
-        """Copy to the device, when it is first asked for, what is used more than once, where it fits.
+        """Copy a split that is read more than once to the device, at its first use, if it fits.
 
-        That is what is evaluated, and synthetic data, which are in no file.
+        Such splits are the evaluation split, and synthetic data, which is in no file.
         """
         is_repeated = name == "eval" or not self.data.files
         if name not in self._held and is_repeated and fits(split, torch.cuda.mem_get_info(self.device)[0]):
@@ -266,13 +266,13 @@ class CUDAGraphWorkload(OptimizedWorkload):
         return self._held.get(name)
 
     def _to_device(self, batch: Batch) -> Batch:
-        # Ids of the captured step's type, so that warming up loads the kernels that it launches.
+        # Ids have the captured step's type, so that warm-up loads the same kernels.
         indices = batch.indices.int() if self._has_int32_ids(self.data.train) else batch.indices
         parts = (batch.dense, indices, batch.labels)
         return Batch(*(part.to(self.device, non_blocking=True) for part in parts))
 
     def read_batch(self, split: ClickDataset, name: str, start: int, stop: int) -> Batch:
-        """Read into page-locked memory, from which copies to the device need not be waited for."""
+        """Read samples into page-locked memory, from which copies to the device are asynchronous."""
         batch = Batch.empty(split, stop - start, has_int32_ids=self._has_int32_ids(split), is_pinned=True)
         split.read_into(start, stop, batch)
         batch.check(split, f"{self.spec.data_dir}: {name} sample", start)

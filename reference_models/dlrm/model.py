@@ -1,8 +1,8 @@
 """DLRM (Naumov et al., 2019) and DLRM-DCNv2 (MLPerf Training v3.0 to v6.0) in plain PyTorch.
 
 dense float [B, num_dense] goes through the bottom MLP to [B, d]; the ids of sparse feature f, int64
-[B, multi_hot[f]], each fetch a row of table f, and their sum is [B, d]. The interaction makes one vector of
-these 1 + num_sparse, and the top MLP makes the logit of a click of it.
+[B, multi_hot[f]], each fetch a row of table f, and the sum of the rows is [B, d]. The interaction maps these
+1 + num_sparse vectors to one vector, and the top MLP maps that to the logit of a click.
 """
 
 from collections.abc import Sequence
@@ -27,9 +27,9 @@ INITS: dict[str, InitLinear] = {"dlrm": init_linear_dlrm, "torchrec": init_linea
 
 
 class DLRM(nn.Module):
-    """One embedding table per sparse feature, a bottom MLP, an interaction, a top MLP that ends in a logit.
+    """Model of an embedding table per sparse feature, a bottom MLP, an interaction, and a top MLP to the logit.
 
-    Built on torch's default device from its global generator. Initial distributions are those of the code that
+    Built on torch's default device from its global generator. Initial distributions are those of the project that
     `config.init` names; unless a definition says otherwise, facebookresearch/dlrm's for `dot` and `cat`, torchrec's
     for `dcn`. `tables` is the memory of the embeddings' weights; by default each table has its own tensor.
     """
@@ -58,11 +58,11 @@ class DLRM(nn.Module):
         self.top_mlp = build_mlp(self.interaction.out_features, config.top_mlp, init, ends_in_logit=True)
 
     def _build_interaction(self, config: Any, num_features: int) -> Any:
-        """Build the module from [B, num_features, d] to [B, out_features]; a model with another one has it here."""
+        """Return the module from [B, num_features, d] to [B, out_features]; other models override it."""
         return build_interaction(config, num_features)
 
     def forward(self, dense: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-        """Compute logits float [B] of dense float32 [B, num_dense] and ids int64 [B, sum(multi_hot)]."""
+        """Return logits float [B] of dense float32 [B, num_dense] and ids int64 [B, sum(multi_hot)]."""
         bags = torch.split(indices, self.multi_hot, dim=1)
         self.enter(DLRMPhase.BOTTOM_MLP_FORWARD)
         vectors = [self.bottom_mlp(dense)]
@@ -73,7 +73,7 @@ class DLRM(nn.Module):
         self.enter(DLRMPhase.TOP_MLP_FORWARD)
         logits: torch.Tensor = self.top_mlp(joined)
         self.enter(DLRMPhase.LOSS)
-        # The bags are differentiated in reverse order.
+        # Autograd differentiates the bags in reverse order.
         backward: dict[str, torch.Tensor] = {
             DLRMPhase.BOTTOM_MLP_BACKWARD: vectors[0],
             DLRMPhase.EMBEDDING_BACKWARD: vectors[-1],

@@ -1,4 +1,4 @@
-"""The optimized implementation: the reference's mathematics as fast as one device allows."""
+"""Optimized implementation of DLRM: the reference's mathematics, faster on one device."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,11 +18,11 @@ from reference_models.process.errors import ConfigError
 from reference_models.training.loop import Built
 
 SWITCHED_OFF = "runtime.kernels is off"
-"""Why torch's operators are used where kernels could be."""
+"""Reason in the log why torch's operators are used instead of available kernels."""
 
 
 class OptimizedWorkload(ReferenceWorkload):
-    """Trains one `FusedDLRM`: merged tables, hand-written passes, products by choice, batches read ahead."""
+    """Workload that trains a `FusedDLRM`: merged tables, hand-written passes, chosen products, batches read ahead."""
 
     name = "optimized"
     reads_ahead = True
@@ -45,14 +45,14 @@ class OptimizedWorkload(ReferenceWorkload):
         model, optimizers = super().build_model(num_embeddings)
         if self._matmuls is None:
             self._matmuls = self._make_matmuls(self.spec.matmul)
-        # The warm-up copy's rows are of the model's type, too: what it launches is loaded before a graph is captured.
+        # The warm-up copy's rows have the model's type, too: its kernels are loaded before a graph is captured.
         row_type = choose_row_type(sum(self.data.train.num_embeddings))
         model.fuse(optimizers, self._matmuls, row_type)
         return model, optimizers
 
     @property
     def _cpu_kernels(self) -> CPUKernels | str:
-        """The compiled passes, or why there are none; found out once."""
+        """Compiled passes, or the reason why there are none; checked once."""
         if self.device.type != "cpu":
             return f"the compiled passes are for CPUs, not for {self.device.type}"
         if self.spec.runtime.kernels == "off":
@@ -64,9 +64,9 @@ class OptimizedWorkload(ReferenceWorkload):
         return self._compiled
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        """Add what does the work around products: compiled passes, or torch's operators, and why.
+        """Add whether compiled passes or torch's operators do the work around products, and why.
 
-        Forms of products that were chosen, and are not at hand, are named, too.
+        Chosen forms of products that this machine lacks are named, too.
         """
         found = self._cpu_kernels
         missing = () if self._matmuls is None else self._matmuls.missing
@@ -85,18 +85,18 @@ class OptimizedWorkload(ReferenceWorkload):
         self._products = () if self._matmuls is None else tuple(self._matmuls.asked)
         if self._products and choice is not None and not choice.forms().keys() & set(self._products):
             raise ConfigError(
-                "the choice of matrix products lists none of this step's: it was made for another model, batch size "
-                f"or precision. Choose anew. The step's first product is: {self._products[0].label}."
+                "the choice of matrix products lists none of this step's: it was made for another model, batch "
+                f"size or precision. Choose anew. The step's first product is: {self._products[0].label}."
             )
 
     def choose_matmul(self, previous: MatmulChoice | None) -> MatmulChoice:
-        """Time the products that `build` warmed up: see `reference_models.fused.choice.ChoosesMatmul`."""
+        """Time the products of the warm-up in `build`: see `reference_models.fused.choice.ChoosesMatmul`."""
         precision: Precision = "bf16" if self._autocast_bf16 else "fp32"
         kernels = None if self._matmuls is None else self._matmuls.cpu_kernels
         return choose(self._products, precision, previous, cpu_kernels=kernels)
 
     def use_matmul(self, choice: MatmulChoice | None) -> None:
-        """Compute by another choice from the next step on."""
+        """Compute products by another choice from the next step on."""
         self._matmuls = self._make_matmuls(choice)
         self.model.use(self._matmuls)
 

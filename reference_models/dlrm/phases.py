@@ -1,4 +1,4 @@
-"""The phases of DLRM's training step, in the order in which the reference goes through it. Torch-free."""
+"""Phases of DLRM's training step, in the reference's order. Torch-free."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -8,14 +8,14 @@ from reference_models.training.phases import label_phases
 
 
 class DLRMPhase(StrEnum):
-    """What a training step of DLRM is made of."""
+    """Phase of a training step of DLRM."""
 
     DATA = LoopPhase.DATA
     REPLAY = LoopPhase.REPLAY
     BOTTOM_MLP_FORWARD = "bottom_mlp_forward"
     EMBEDDING_FORWARD = LoopPhase.EMBEDDING_FORWARD
     INTERACTION_FORWARD = "interaction_forward"
-    """Bringing the vectors together, and the dot products or cross layers."""
+    """Forward pass of the interaction: concatenation of the vectors, and the dot products or cross layers."""
     TOP_MLP_FORWARD = "top_mlp_forward"
     LOSS = LoopPhase.LOSS
     ZERO_GRAD = LoopPhase.ZERO_GRAD

@@ -1,4 +1,4 @@
-"""Where TorchRec's planner would lay tables on devices that need not be here, what they would take, how long.
+"""Placement of tables by TorchRec's planner on devices that need not exist here, with estimated memory and time.
 
 Everything is estimated by TorchRec's planner (its storage and performance estimators); nothing is measured.
 """
@@ -35,11 +35,11 @@ from reference_models.dlrm.sharding import (
 from reference_models.process.errors import ConfigError
 
 SEARCH_S = 60
-"""How long the planner compares whole plans, in seconds; what is best by then is taken. 64 devices need a few."""
+"""Seconds for which the planner compares whole plans before it takes the best; 64 devices need a few seconds."""
 
 
 class _ReportingEnumerator(EmbeddingEnumerator):  # type: ignore[misc]
-    """TorchRec's list of options, with progress table by table: with many devices each takes seconds to estimate."""
+    """TorchRec's enumerator that reports progress per table: with many devices each table takes seconds."""
 
     def __init__(self, topology: Topology, batch_size: int, constraints: Any, on_progress: OnProgress | None) -> None:
         super().__init__(topology=topology, batch_size=batch_size, constraints=constraints)
@@ -59,10 +59,10 @@ class _ReportingEnumerator(EmbeddingEnumerator):  # type: ignore[misc]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EstimatedCost:
-    """What TorchRec's estimator says of tables that are whole on one device: additive, with its exchange."""
+    """Cost of whole tables on one device by TorchRec's estimator: additive, exchange included."""
 
     batch_size: int
-    """Samples of all devices together."""
+    """Samples of a step on all devices together."""
     devices: Devices
     known: dict[Table, float] = field(default_factory=dict, repr=False, compare=False)
 
@@ -108,7 +108,7 @@ def _describe_devices(devices: Devices) -> Topology:
             world_size=devices.num_devices,
             compute_device=devices.device_type,
             hbm_cap=devices.memory_bytes if is_cuda else None,
-            ddr_cap=None if is_cuda else devices.usable_bytes,  # its reserve is of a GPU's memory alone
+            ddr_cap=None if is_cuda else devices.usable_bytes,  # its reserve concerns a GPU's memory alone
             **{("hbm_mem_bw" if is_cuda else "ddr_mem_bw"): devices.memory_bandwidth * per_ms},
             local_world_size=min(devices.devices_per_host, devices.num_devices),
             intra_host_bw=devices.intra_host_bandwidth * per_ms,
@@ -127,7 +127,7 @@ def plan_for_devices(
     devices: Devices,
     on_progress: OnProgress | None = None,
 ) -> PlannerEstimate:
-    """Plan the model over `devices`. Raises ConfigError when the tables do not fit."""
+    """Return the planner's estimate for the model on `devices`. Raises ConfigError if the tables do not fit."""
     topology = _describe_devices(devices)
     local_batch_size = max(1, train.global_batch_size // devices.num_devices)
     constraints = make_constraints(sharding, model.embedding_dim, devices.num_devices, multi_hot)
@@ -186,7 +186,7 @@ def _place(option: ShardingOption, num_embeddings: Sequence[int]) -> TablePlacem
 
 
 def _list_loads(options: Sequence[ShardingOption], devices: Devices) -> tuple[DeviceLoad, ...]:
-    """Add up each device's shards. A data-parallel table has one shard per device as well."""
+    """Return the sums of each device's shards. A data-parallel table has one shard per device, too."""
     memory, host_memory = [0] * devices.num_devices, [0] * devices.num_devices
     time_s = [0.0] * devices.num_devices
     is_cuda = devices.device_type == "cuda"

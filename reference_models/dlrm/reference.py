@@ -1,4 +1,4 @@
-"""The reference implementation: stock PyTorch, one process, one device; the code to learn the model from."""
+"""Reference implementation of DLRM in stock PyTorch, one process, one device; the code to learn the model from."""
 
 from reference_models.dlrm.model import DLRM
 from reference_models.training.loop import Built, TrainingLoop
@@ -6,7 +6,7 @@ from reference_models.training.optimizers import build_optimizers
 
 
 class ReferenceWorkload(TrainingLoop):
-    """Trains one DLRM, by modules, autograd and torch.optim."""
+    """Workload that trains a DLRM by modules, autograd and torch.optim."""
 
     name = "reference"
     model_class: type[DLRM] = DLRM

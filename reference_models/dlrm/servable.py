@@ -1,8 +1,8 @@
-"""DLRM and DLRM-DCNv2 as they are served: forward only, in the precisions of `reference_models.serving`.
+"""Serving of DLRM and DLRM-DCNv2: forward pass alone, in the precisions of `reference_models.serving`.
 
-In fp32 every product, sum and interaction is the call that the reference implementation makes, on the same shapes:
-the logits of a batch are the same bits. What differs is how tables are read (see `serving.tables`), and that nothing
-is kept for a backward pass.
+In fp32 every product, sum and interaction is the same call, on the same shapes, as in the reference implementation:
+the logits of a batch are equal bit for bit. Only tables are read differently (see `serving.tables`), and nothing is
+saved for a backward pass.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,10 +44,10 @@ Array = NDArray[np.generic]
 
 
 class ServedDLRM:
-    """One DLRM that answers queries. Weights come from `weights`, else from the seed, as those of a run do."""
+    """DLRM that answers queries, with the given `weights`, or else those of a run's seed."""
 
     def __init__(self, spec: WorkloadSpec, weights: Weights | None = None) -> None:
-        """Build and warm up. Raises ConfigError for what cannot be served, or weights of another model."""
+        """Build and warm up. Raises ConfigError for a spec that cannot be served, or weights of another model."""
         refuse_impossible_serving(spec.runtime)
         self._spec, self._device = spec, find_device(spec.runtime.device)
         torch.set_float32_matmul_precision("high" if spec.runtime.precision == "tf32" else "highest")
@@ -62,7 +62,7 @@ class ServedDLRM:
             self._bottom = make_mlp(model.bottom_mlp, precision)
             self._interact = make_interaction(model, precision)
             self._top = make_mlp(model.top_mlp, precision)
-        # Cross layers add to what they began with, in float32.
+        # Cross layers add to their input, in float32.
         is_bf16 = precision == "bf16" and spec.model.interaction != "dcn"
         self._type = torch.bfloat16 if is_bf16 else torch.float32
         for size in _WARM_UP_SIZES:
@@ -80,11 +80,11 @@ class ServedDLRM:
         )
 
     def answer(self, batch: Batch) -> torch.Tensor:
-        """Compute logits float32 [B] on the CPU, in memory of their own."""
+        """Return logits float32 [B] on the CPU, in memory of their own."""
         return self.answer_in_phases(batch, ignore_phase)
 
     def answer_in_phases(self, batch: Batch, enter: Enter) -> torch.Tensor:
-        """Do `answer`, and call `enter` with the name of each phase as it begins."""
+        """Return the logits as `answer` does, and call `enter` with the name of each phase as it begins."""
         with torch.inference_mode():
             enter(DLRMPhase.BOTTOM_MLP_FORWARD)
             x = batch.dense.to(self._device)
@@ -103,15 +103,15 @@ class ServedDLRM:
             return x.squeeze(1).float().cpu()
 
     def queries(self, sizes: Sequence[int]) -> list[Batch]:
-        """Read one batch of each size, in order, from the evaluation split, which begins again where it ends."""
+        """Return a batch of each size, in order, from the evaluation split, read again from its start if it ends."""
         return read_queries(self._read, self._data.eval.num_samples, sizes)
 
     def quality(self) -> QualityMetrics | None:
-        """Evaluate the whole evaluation split as training does; None for data whose labels nobody can learn."""
+        """Evaluate the whole evaluation split as training does; None for data with labels of pure chance."""
         return self.evaluate_with(measure_quality) if has_signal(self._spec.data) else None
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """Compute `metric` of the labels and logits of the whole evaluation split."""
+        """Return `metric` of the labels and logits of the whole evaluation split."""
         batches = list(self._answered())
         labels = np.concatenate([labels for labels, _ in batches])
         return metric(labels, np.concatenate([logits for _, logits in batches]))
@@ -132,9 +132,9 @@ class ServedDLRM:
 def build_model(
     config: DLRMConfig, split: ClickDataset, seed: int, weights: Weights | None
 ) -> tuple[DLRM, torch.Tensor]:
-    """Build the reference's model of the seed, or with `weights`, and its tables float32 [sum(rows), d] in one piece.
+    """Return the reference's model, of the seed or with `weights`, and all its tables as float32 [sum(rows), d].
 
-    Raises ConfigError for weights of other names or shapes. Torch's generators are as before afterwards.
+    Raises ConfigError for weights of other names or shapes. Torch's generators are restored afterwards.
     """
     tables = torch.empty(sum(split.num_embeddings), config.embedding_dim)
     with torch.random.fork_rng(devices=[]):
@@ -153,7 +153,7 @@ def build_model(
 
 
 def make_mlp(mlp: nn.Sequential, precision: str) -> list[Linear]:
-    """Make the layers of `layers.build_mlp`'s result."""
+    """Return the served layers of `layers.build_mlp`'s result."""
     return [
         make_linear(module.weight, module.bias, precision, has_relu=isinstance(after, nn.ReLU))
         for module, after in pairwise([*mlp, None])
@@ -162,7 +162,7 @@ def make_mlp(mlp: nn.Sequential, precision: str) -> list[Linear]:
 
 
 def make_interaction(model: DLRM, precision: str) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Make what meets: the cross layers' products in `precision`, all else as the reference computes it.
+    """Return the interaction with the cross layers' products in `precision`, all else as in the reference.
 
     The dot products of pairs are in bf16 under bf16, and in float32 under int8.
     """

@@ -41,16 +41,16 @@ from reference_models.layers.mlp import build_mlp
 from reference_models.process.errors import ConfigError
 
 SPLIT_TYPES = ("row_wise", "table_row_wise", *COLUMN_TYPES)
-"""Types that cut a table into shards, which this implementation requires to be on more than one rank."""
+"""Sharding types that cut a table into shards, which must be on more than one rank."""
 FILLED_UP = 2
-"""The label of a row that is no sample."""
+"""Label of a padding row, which is no sample."""
 _DRAWN_ROWS = 1 << 18
 _PLANNED_OPTIMIZERS = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad, "rowwise_adagrad": RowWiseAdagrad}
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The rows and columns of one table that this rank holds; `weight` is a view of what it trains."""
+    """Rows and columns of a table that this rank holds; `weight` is a view of the trained tensor."""
 
     table: int
     weight: torch.Tensor
@@ -58,7 +58,7 @@ class Shard:
     first_column: int
 
     def describe(self, rank: int) -> dict[str, int]:
-        """Describe the part of the table that `rank` holds, as plain values."""
+        """Return the part of the table that `rank` holds, as plain values."""
         num_rows, num_columns = map(int, self.weight.shape)
         return {
             "rank": rank,
@@ -70,7 +70,7 @@ class Shard:
 
 
 class AllTypesSharder(EmbeddingBagCollectionSharder):  # type: ignore[misc]
-    """TorchRec's sharder without its refusal of row-wise types on CPU, where they run all the same."""
+    """TorchRec's sharder without its refusal of row-wise types on a CPU, where they work."""
 
     def sharding_types(self, compute_device_type: str) -> list[str]:
         return [kind for kind in SHARDING_TYPES if kind != "auto"]
@@ -78,8 +78,8 @@ class AllTypesSharder(EmbeddingBagCollectionSharder):  # type: ignore[misc]
 
 @contextmanager
 def quiet_torchrec() -> Iterator[None]:
-    """Silence the advice to its developers that TorchRec logs and warns of while it plans and wraps."""
-    # Its planner writes to the root logger too.
+    """Silence TorchRec's logs and warnings to its own developers during planning and wrapping."""
+    # TorchRec's planner writes to the root logger, too.
     loggers = [logging.getLogger("torchrec"), logging.getLogger()]
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -106,9 +106,9 @@ def table_index(name: str) -> int:
 
 
 def build_tables(model: DLRMConfig, num_embeddings: Sequence[int], opt_name: str) -> EmbeddingBagCollection:
-    """Build one table per sparse feature, on the meta device: only shards are ever in memory.
+    """Return a table per sparse feature, on the meta device: only shards are ever in memory.
 
-    The optimizer is noted on the weights, where the planner looks for it to count its state.
+    The optimizer is set as an attribute of the weights, where the planner reads it to count its state.
     """
     configs = [
         EmbeddingBagConfig(
@@ -126,7 +126,7 @@ def build_tables(model: DLRMConfig, num_embeddings: Sequence[int], opt_name: str
 
 
 class ShardedDLRM(nn.Module):
-    """DLRM with its tables in an EmbeddingBagCollection; gives the loss of this rank's samples and their logits."""
+    """DLRM with its tables in an EmbeddingBagCollection; returns the loss and the logits of this rank's samples."""
 
     def __init__(self, config: DLRMConfig, num_embeddings: Sequence[int], opt_name: str, *, num_dense: int) -> None:
         super().__init__()
@@ -137,22 +137,22 @@ class ShardedDLRM(nn.Module):
     def forward(
         self, dense: torch.Tensor, ids: KeyedJaggedTensor | SentIds, labels: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Compute the mean loss and the logits float [B] of dense [B, num_dense], bags of ids, labels [B].
+        """Return the mean loss and the logits float [B] of dense [B, num_dense], bags of ids, labels [B].
 
-        Ids may have been sent to the ranks of their rows before; else they are sent now.
+        Ids that were not yet sent to the ranks of their rows are sent now.
         """
         if isinstance(ids, SentIds):
             vectors = self.tables.compute_and_output_dist(ids.context, ids.received)
         else:
             vectors = self.tables(ids)
-        # By name: where tables are on several ranks their vectors arrive in the order of the ranks.
+        # By name: with tables on several ranks, vectors arrive in the order of the ranks.
         pooled = vectors.to_dict()
         logits = self.dense(dense, [pooled[feature] for feature in self.features])
         return nn.functional.binary_cross_entropy_with_logits(logits, labels), logits.detach()
 
 
 class DenseParts(nn.Module):
-    """What of DLRM every rank holds: bottom MLP, interaction, top MLP; drawn in the order of `DLRM`."""
+    """Parts of DLRM that every rank holds: bottom MLP, interaction, top MLP; drawn in the order of `DLRM`."""
 
     def __init__(self, config: DLRMConfig, *, num_dense: int, num_sparse: int) -> None:
         super().__init__()
@@ -169,14 +169,14 @@ class DenseParts(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class BagBatch:
-    """A batch as TorchRec takes it, with its ids in bags."""
+    """Batch in TorchRec's form, with its ids in bags."""
 
     dense: torch.Tensor
     ids: KeyedJaggedTensor
     labels: torch.Tensor
 
     def to(self, device: torch.device) -> "BagBatch":
-        """Copy to `device`, from page-locked memory without waiting for it."""
+        """Return the batch on `device`, copied asynchronously from page-locked memory."""
         return BagBatch(
             self.dense.to(device, non_blocking=True),
             self.ids.to(device, non_blocking=True),
@@ -185,10 +185,10 @@ class BagBatch:
 
 
 def make_bags(batch: Batch, lengths: torch.Tensor, multi_hot: Sequence[int], *, pins: bool) -> BagBatch:
-    """Put the ids of a batch into bags, feature by feature, sample by sample; `pins` in page-locked memory.
+    """Return a batch with its ids in bags, feature by feature, sample by sample; with `pins` in page-locked memory.
 
-    `lengths` int32 [F x B] says how many ids each holds, and may be on the device already. For the thread that reads:
-    transposing the ids takes as long as a step of a small model on a GPU.
+    `lengths` int32 [F x B] are the numbers of ids of the bags, and may be on the device already. The reading thread
+    calls this, since transposing the ids takes as long as a small model's step on a GPU.
     """
     num_samples = len(batch.labels)
     values = torch.cat([ids.flatten() for ids in torch.split(batch.indices, list(multi_hot), dim=1)])
@@ -204,7 +204,7 @@ def make_bags(batch: Batch, lengths: torch.Tensor, multi_hot: Sequence[int], *, 
 
 
 def fill_up(batch: Batch | None, split: ClickDataset, num_rows: int) -> Batch:
-    """Append samples that are none to `batch`, or to nothing: label FILLED_UP, all else zero."""
+    """Append padding rows to `batch`, which may be empty: label FILLED_UP, all else zero."""
     if batch is None:
         lookups = torch.zeros(0, sum(split.multi_hot), dtype=torch.int64)
         batch = Batch(torch.zeros(0, split.num_dense), lookups, torch.zeros(0))
@@ -219,7 +219,7 @@ def fill_up(batch: Batch | None, split: ClickDataset, num_rows: int) -> Batch:
 
 
 def make_codecs(comm: str, device: torch.device) -> dict[str, Any] | None:
-    """Make the codecs of embeddings and their gradients on the way (`runtime.comm`); None for fp32 both ways."""
+    """Return the codecs of exchanged embeddings and their gradients (`runtime.comm`); None for fp32 both ways."""
     forward, backward = parse_comm(comm)
     if forward == backward == "fp32":
         return None
@@ -231,29 +231,29 @@ def make_codecs(comm: str, device: torch.device) -> dict[str, Any] | None:
 def make_sharder(
     sharding: str, fused_params: dict[str, Any], codecs: dict[str, Any] | None
 ) -> EmbeddingBagCollectionSharder:
-    """Make the sharder; `auto` leaves the choice of types to TorchRec, and what it offers on this device."""
+    """Return the sharder; `auto` leaves the choice of types to TorchRec, among those that it has on this device."""
     kind = EmbeddingBagCollectionSharder if sharding == "auto" else AllTypesSharder
     return kind(fused_params=fused_params, qcomm_codecs_registry=codecs)
 
 
 def topology_here(device: torch.device, num_ranks: int, local_ranks: int) -> Topology:
-    """Describe the ranks' devices to the planner, all as this one: what they hold, and how fast.
+    """Return the planner's description of the ranks' devices, memory and bandwidth, all equal to this rank's.
 
-    TorchRec takes every GPU for one of 32 GiB and every link for its own constants. A GPU's memory and its bandwidth
-    are the driver's, links stay TorchRec's constants. GPUs have nothing of the host's memory: what one fetches from
-    there in each step is many times slower than what it holds, and what would be measured is the bus.
+    TorchRec assumes GPUs of 32 GiB and constant links. Here a GPU's memory and bandwidth are read from the driver,
+    links stay TorchRec's constants. GPUs get no host memory: rows fetched from there in each step are many times
+    slower than the GPU's own, and the bus would be measured.
     """
     if device.type == "cpu":
         return Topology(num_ranks, "cpu", local_world_size=local_ranks)
     facts = torch.cuda.get_device_properties(device)
-    # Two transfers per clock; kHz times bytes are bytes per ms. CUDA may not say the clock.
+    # Two transfers per clock; kHz times bytes are bytes per ms. CUDA may not report the clock.
     bytes_per_ms = 2 * getattr(facts, "memory_clock_rate", 0) * getattr(facts, "memory_bus_width", 0) // 8
     return Topology(
         num_ranks,
         "cuda",
         local_world_size=local_ranks,
         hbm_cap=facts.total_memory,
-        ddr_cap=1,  # of a byte: torchrec 1.6 takes 0 for what is not given, and plans with 128 GB
+        ddr_cap=1,  # one byte: torchrec 1.6 takes 0 for a missing value, and plans with 128 GB
         **({"hbm_mem_bw": bytes_per_ms} if bytes_per_ms else {}),
     )
 
@@ -268,9 +268,9 @@ def make_plan(
     multi_hot: Sequence[int],
     local_batch_size: int,
 ) -> ShardingPlan:
-    """Plan under one sharding type, or by the planner's own choice, of which every rank gets rank 0's; or as given.
+    """Return the plan: as given, under one sharding type, or by the planner's choice, made on rank 0 for all.
 
-    Raises ConfigError when the tables cannot be laid out so.
+    Raises ConfigError if the tables cannot be placed so.
     """
     if (given := parse_sharding(sharding)) is not None:
         fused = EmbeddingComputeKernel.FUSED.value
@@ -304,10 +304,10 @@ def make_plan(
 def make_constraints(
     sharding: str, embedding_dim: int, num_devices: int, multi_hot: Sequence[int]
 ) -> dict[str, ParameterConstraints]:
-    """Say what the planner has to keep to: the type asked for, and how many ids a bag holds.
+    """Return the planner's constraints: the requested sharding type, and the ids per bag.
 
-    Column-wise types cut the dimension once per device. FBGEMM's rows are multiples of 4 values, TorchRec's own
-    least width, 128, would leave smaller dimensions whole.
+    Column-wise types cut the dimension once per device. FBGEMM's rows are multiples of 4 values; TorchRec's own least
+    width, 128, would leave smaller dimensions uncut.
     """
     is_column = sharding in COLUMN_TYPES
     width = max(4, math.ceil(embedding_dim / num_devices / 4) * 4)
@@ -322,7 +322,7 @@ def make_constraints(
 
 
 def check_plan(plan: ShardingPlan, sharding: str, num_ranks: int) -> None:
-    """Raise ConfigError for a table that is not to be in device memory, or not cut though its type cuts tables."""
+    """Raise ConfigError for a table outside of device memory, or uncut though its sharding type cuts tables."""
     tables = planned_tables(plan)
     if outside := [name for name, entry in tables.items() if is_outside_devices(entry.compute_kernel)]:
         raise ConfigError(
@@ -333,7 +333,7 @@ def check_plan(plan: ShardingPlan, sharding: str, num_ranks: int) -> None:
     if sharding not in SPLIT_TYPES or num_ranks == 1:
         return
     whole = [name for name, entry in tables.items() if len(set(entry.ranks or [])) < 2]
-    # table_row_wise cuts within a node, which may hold one rank; table_column_wise deals whole columns out.
+    # table_row_wise cuts within a node, which may have one rank; table_column_wise distributes whole columns.
     if whole:
         raise ConfigError(
             f"runtime.sharding {sharding!r} leaves {', '.join(whole[:3])} on one of {num_ranks} ranks. "
@@ -342,12 +342,12 @@ def check_plan(plan: ShardingPlan, sharding: str, num_ranks: int) -> None:
 
 
 def planned_tables(plan: ShardingPlan) -> dict[str, ParameterSharding]:
-    """Return the plan of each table by its name: its sharding type, and the ranks of its shards or copies."""
+    """Return each table's plan by name: its sharding type, and the ranks of its shards or copies."""
     return {name: entry for tables in plan.plan.values() for name, entry in tables.items()}
 
 
 def local_shards(state: dict[str, Any]) -> list[Shard]:
-    """List this rank's shards in a sharded model's `state_dict()`, in the order of tables."""
+    """Return this rank's shards in a sharded model's `state_dict()`, in the order of tables."""
     shards = []
     for name, value in state.items():
         if ".table_" not in name or not name.endswith(".weight"):
@@ -372,10 +372,10 @@ def draw_tables(
 ) -> None:
     """Fill the shards with the weights that `build_embedding_bag` draws, table by table, from torch's generator.
 
-    All rows are drawn on the shards' device, a piece at a time, and only this rank's are kept: no rank ever holds a
-    whole table, and any sharding begins with the same weights. On a CPU these are the reference's; a GPU's generator
-    draws a piece otherwise than a whole table, which is what the reference draws. There each rank gives a `generator`
-    of its own, seeded alike: that of the device has moved on with the tables that TorchRec made on this rank.
+    All rows are drawn on the shards' device, a piece at a time, and only this rank's are stored: no rank ever holds a
+    whole table, and every sharding begins with the same weights. On a CPU these equal the reference's; on a GPU they
+    differ, since a GPU's generator draws pieces differently from whole tables. There each rank passes a `generator`
+    of its own, seeded alike: the device's generator has been advanced by the tables that TorchRec made on this rank.
     """
     for table, rows in enumerate(num_embeddings):
         bound = 1 / math.sqrt(rows)

@@ -1,4 +1,4 @@
-"""DLRM and DLRM-DCNv2 as the harness knows them. Torch-free."""
+"""ModelSpec of DLRM and DLRM-DCNv2, all that the harness knows of them. Torch-free."""
 
 import shlex
 from collections.abc import Collection, Mapping
@@ -18,13 +18,13 @@ from reference_models.training.workload import Workload, WorkloadSpec
 _MLPS = ("bottom_mlp", "top_mlp")
 _REQUIREMENTS = Path(__file__).with_name("requirements") / "torchrec-cpu.txt"
 _BOTH_MLPS = "mlp"
-"""Shorthand: the hidden widths of both MLPs."""
+"""Shorthand key that sets the hidden widths of both MLPs."""
 SWITCHES = ("graph", "kernels")
-"""What of `load_optimized` can be switched off."""
+"""Runtime settings that switch off parts of the optimized implementation."""
 
 
 def follow(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, Any]:
-    """Let the bottom MLP end in the embedding dimension where that alone was changed."""
+    """Return [model] with shorthands written out, and a bottom MLP that ends in a changed embedding dimension."""
     made = dict(model)
     hidden = made.pop(_BOTH_MLPS, None)
     if hidden is not None:
@@ -39,7 +39,7 @@ def follow(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, A
 
 
 def initialized_tensors(model: DLRMConfig) -> tuple[str, ...]:
-    """Name the weights that `dlrm`'s rounds 1.1 to 2.1 want to see initialised (closed_dlrm.yaml)."""
+    """Return the weights whose initialisation MLPerf's rounds 1.1 to 2.1 require in logs (closed_dlrm.yaml)."""
     if model.interaction != "dot":
         return ()
     layers = (("bottom_mlp", len(model.bottom_mlp)), ("top_mlp", len(model.top_mlp)))
@@ -47,7 +47,7 @@ def initialized_tensors(model: DLRMConfig) -> tuple[str, ...]:
 
 
 def load_optimized(**parts: str) -> Loader:
-    """Make the loader of the optimized implementation, which is another on a GPU; `parts` as of `load_class`."""
+    """Return the loader of the optimized implementation, another class on a GPU; `parts` as in `load_class`."""
 
     def load(spec: WorkloadSpec, world: World) -> Workload:
         on_cuda = spec.runtime.device.startswith("cuda")
@@ -58,7 +58,7 @@ def load_optimized(**parts: str) -> Loader:
 
 
 def _import_with_torchrec(name: str) -> Any:
-    """Import a module of this folder that needs TorchRec. Raises ConfigError, with the line that installs it."""
+    """Import a module of this folder that needs TorchRec. Raises ConfigError, with the command that installs it."""
     _TORCHREC.require_installed()
     try:
         return import_module(f"reference_models.dlrm.{name}")

@@ -1,8 +1,8 @@
-"""The torchrec implementation: tables sharded over ranks by TorchRec, the rest of the model on every rank.
+"""Implementation of DLRM by TorchRec: tables are sharded over ranks, the rest of the model is on every rank.
 
 The dense part is the reference's own code and every sharding begins with the weights that the reference draws on a
-CPU, so that one rank and many compute the same thing. On GPUs the reference draws others, from CUDA's generator; this
-was not run on a GPU. Each rank reads its part of every batch.
+CPU, so that one rank and many compute the same. On GPUs the reference draws other weights, from CUDA's generator.
+Not run on a GPU. Each rank reads its part of every batch.
 """
 
 import time
@@ -68,11 +68,11 @@ _MAX_INT32 = 2**31 - 1
 
 
 class TorchRecWorkload(TrainingLoop):
-    """Trains one `ShardedDLRM` over all ranks. Every rank makes the same calls in the same order."""
+    """Workload that trains a `ShardedDLRM` over all ranks. Every rank makes the same calls in the same order."""
 
     name = "torchrec"
     sharding_types: dict[str, str]
-    """The type that each table got, by its name; of interest where the planner chose."""
+    """Sharding type of each table by name, such as the planner chose it."""
     _collectives: CollectiveCounter | None = None
     _ahead: InputAhead[BagBatch] | None = None
 
@@ -82,7 +82,7 @@ class TorchRecWorkload(TrainingLoop):
         spec = self.spec
         refuse_impossible_ranks(spec.train, spec.runtime, self.world.size)
         if not dist.is_initialized():
-            # One process that nobody has to meet, yet DistributedModelParallel wants a group.
+            # A single process, but DistributedModelParallel requires a process group.
             backend = "gloo" if spec.runtime.device == "cpu" else "cpu:gloo,cuda:nccl"
             dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
 
@@ -121,13 +121,13 @@ class TorchRecWorkload(TrainingLoop):
         sharded = DistributedModelParallel(
             made, env=ShardingEnv.from_process_group(group), device=self.device, plan=plan, sharders=[sharder]
         )
-        replicas = sharded._dmp_wrapped_module  # which averages the dense weights' gradients
+        replicas = sharded._dmp_wrapped_module  # DistributedDataParallel, which averages the dense weights' gradients
         assert isinstance(replicas, DistributedDataParallel)
         register_gradient_compression(replicas, spec.runtime.grad_comm)
         return sharded
 
     def _optimizers_of(self, sharded: DistributedModelParallel, made: ShardedDLRM) -> list[torch.optim.Optimizer]:
-        """List the tables' fused optimizer, that of tables on every rank if there are any, the dense weights'."""
+        """Return the tables' fused optimizer, that of replicated tables if there are any, the dense weights'."""
         train = self.spec.train
         parameters = {name.split(".")[-2]: p for name, p in sharded.named_parameters() if ".table_" in name}
         replicated = [
@@ -136,7 +136,7 @@ class TorchRecWorkload(TrainingLoop):
             if kind == ShardingType.DATA_PARALLEL.value
         ]
         return [
-            # It has what the others are asked for: groups, zero_grad, step, state_dict.
+            # It has the members of an optimizer that are used: groups, zero_grad, step, state_dict.
             cast(torch.optim.Optimizer, FusedTablesOptimizer(sharded, train)),
             *([build_replicated_optimizer(train, replicated)] if replicated else []),
             build_dense_optimizer(train, list(made.dense.parameters())),
@@ -149,7 +149,7 @@ class TorchRecWorkload(TrainingLoop):
         self._ahead = InputAhead(self.model.module.tables, self.device) if self._sends_ahead() else None
 
     def _refuse_unlike_replicas(self) -> None:
-        """Raise RuntimeError on every rank where tables that all hold do not begin alike: they would stay apart."""
+        """Raise RuntimeError on every rank if replicated tables do not begin equal: they would stay different."""
         with quiet_torchrec():
             shards = local_shards(self.model.state_dict())
         sums = {
@@ -164,7 +164,7 @@ class TorchRecWorkload(TrainingLoop):
             )
 
     def _sends_ahead(self) -> bool:
-        """Between GPUs, ids of the next batch travel while this one is computed; CPUs would compute more slowly."""
+        """Whether ids of the next batch are sent during a step: between GPUs alone, as it would slow CPUs down."""
         return self.device.type == "cuda" and self.world.size > 1
 
     # what was built
@@ -186,7 +186,7 @@ class TorchRecWorkload(TrainingLoop):
     # the run
 
     def warm_up(self) -> None:
-        """Train on this rank's share of a synthetic batch; the copy's groups are those of the model."""
+        """Train on this rank's share of a synthetic batch; the copy uses the model's process groups."""
         split, size = self.data.train, self.world.size
         num_embeddings = tuple(min(rows, WARM_UP_ROWS * size) for rows in split.num_embeddings)
         model, optimizers = self.build_model(num_embeddings)
@@ -217,7 +217,7 @@ class TorchRecWorkload(TrainingLoop):
         return loss, logits
 
     def _forward_turn(self, model: Any, turn: Turn[BagBatch]) -> torch.Tensor:
-        """Compute the loss of a batch while the ids of the one after it set out; they are sent by its end."""
+        """Return the loss of a batch, while the ids of the next batch are sent."""
         assert self._ahead is not None
         given = self._ahead.take(turn.batch)
         if turn.following is not None:
@@ -234,12 +234,12 @@ class TorchRecWorkload(TrainingLoop):
 
     @property
     def _id_type(self) -> torch.dtype:
-        """For a GPU 32 bits where all tables' ids fit, of which half as many bytes travel."""
+        """Integer type of ids: on a GPU int32 if all tables' ids fit, which halves the bytes sent; else int64."""
         fits = self.device.type == "cuda" and max(self.data.train.num_embeddings) <= _MAX_INT32
         return torch.int32 if fits else torch.int64
 
     def _lengths(self, num_samples: int) -> torch.Tensor:
-        """Return how many ids each bag of so many samples holds, int32 on the device; the same for every batch."""
+        """Return the ids per bag for `num_samples` samples, int32 on the device; the same for every batch."""
         if num_samples not in self._held_lengths:
             multi_hot = torch.tensor(self.data.train.multi_hot, dtype=torch.int32)
             self._held_lengths[num_samples] = multi_hot.repeat_interleave(num_samples).to(self.device)
@@ -255,17 +255,17 @@ class TorchRecWorkload(TrainingLoop):
         return self._forward(model, batch)[1]
 
     def check_loss(self, total_loss: torch.Tensor) -> None:
-        """Check that of all ranks, so that all of them end together."""
+        """Check the sum of all ranks' losses, so that all ranks end together."""
         dist.all_reduce(total_loss)
         super().check_loss(total_loss)
 
     def read_batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Any]:
-        """Read this rank's part of each batch, in bags; where the split's end leaves it less, zeros fill it up.
+        """Yield this rank's part of each batch, in bags, padded with zeros if the split's end leaves fewer samples.
 
-        All ranks have to bring equally many samples, since tables are looked up for all of them together.
+        All ranks must have equally many samples, since tables are looked up for all ranks together.
         """
         num_rows = -(-batch_size // self.world.size)
-        self._lengths(num_rows)  # copied to the device by this thread, not by that which reads
+        self._lengths(num_rows)  # copied to the device by this thread, not by the reading thread
 
         def read(start: int) -> BagBatch:
             first = start + self.world.rank * num_rows
@@ -274,11 +274,11 @@ class TorchRecWorkload(TrainingLoop):
             return self._put_into_bags(fill_up(batch, split, num_rows))
 
         batches = read_ahead(read, starts)
-        # One batch alone is a measurement's, which looks at the exchanges of a step by themselves.
+        # A single batch is a measurement of one step's exchanges.
         yield from with_following(batches) if self._ahead and name == "train" and len(starts) > 1 else batches
 
     def evaluate(self) -> float:
-        """Compute the metric; between GPUs scores travel by NCCL, and rank 0's sorts them."""
+        """Return the metric; between GPUs scores are sent by NCCL, and sorted on rank 0's GPU."""
         if not self.sorts_on_device:
             return super().evaluate()
         return self._judge(lambda labels, scores: roc_auc_of_tensors(labels != 0, scores), self.device)
@@ -287,7 +287,7 @@ class TorchRecWorkload(TrainingLoop):
         return self._judge(lambda labels, scores: metric(labels.numpy(), scores.numpy()), torch.device("cpu"))
 
     def _judge(self, metric: Callable[[torch.Tensor, torch.Tensor], T], where: torch.device) -> T:
-        """Compute `metric` over the whole split: rank 0 gets all labels and scores, on `where`, and broadcasts it."""
+        """Return `metric` of the whole split, computed on rank 0 from all scores, on `where`, and broadcast."""
         starts = range(0, self.eval_samples, self.spec.train.eval_batch_size)
         self.model.eval()
         scores, labels = [], []
@@ -310,7 +310,7 @@ class TorchRecWorkload(TrainingLoop):
         return cast(T, outcome)
 
     def _gather(self, values: torch.Tensor) -> torch.Tensor:
-        """Return all ranks' values side by side on rank 0, this rank's own elsewhere."""
+        """Return all ranks' values concatenated on rank 0, this rank's own values elsewhere."""
         is_first = self.world.rank == 0
         received = [torch.empty_like(values) for _ in range(self.world.size)] if is_first else None
         dist.gather(values, received)
@@ -324,10 +324,10 @@ class TorchRecWorkload(TrainingLoop):
         yield
 
     def measure_traffic(self, num_steps: int, *, with_evaluation: bool = True) -> Traffic:
-        """Count bytes and seconds of collective calls, over `num_steps` pairs of further steps and one evaluation.
+        """Return bytes and seconds of collective calls, over `num_steps` pairs of further steps and one evaluation.
 
-        For after the run: the steps train on, with the epoch's first batch, and send nothing ahead. Of each pair one
-        step is undisturbed and one is counted, call by call, so that both kinds meet the same disturbance.
+        Call it after the run: the steps train on, with the epoch's first batch, and send nothing ahead. In each pair
+        one step is plain and one is counted call by call, so that both kinds meet the same noise.
         """
         (batch,) = self.read_batches(self.data.train, "train", range(1), self.global_batch_size)
         self.model.train()
@@ -357,7 +357,7 @@ class TorchRecWorkload(TrainingLoop):
         )
 
     def _placement(self) -> list[dict[str, Any]]:
-        """Read from the built model: type and kernel of each table, and which rank holds which part of it."""
+        """Return each table's sharding type, kernel, and parts by rank, read from the built model."""
         with quiet_torchrec():
             mine = local_shards(self.model.state_dict())
         rank = self.world.rank
@@ -374,7 +374,7 @@ class TorchRecWorkload(TrainingLoop):
         ]
 
     def weights(self) -> dict[str, torch.Tensor] | None:
-        """Put the shards of all ranks together on rank 0, under the names that `DLRM` has for them."""
+        """Return the joined shards of all ranks on rank 0, under DLRM's names; None elsewhere."""
         with quiet_torchrec():
             state = self.model.state_dict()
         mine = [
@@ -391,7 +391,7 @@ class TorchRecWorkload(TrainingLoop):
         return {**{f"embedding_bags.{index}.weight": table for index, table in enumerate(tables)}, **dense}
 
     def _timed_step(self, batch: BagBatch) -> float:
-        """Time one step that all ranks begin together, in s."""
+        """Return the seconds of a step that all ranks begin together."""
         self.synchronize()
         self.world.barrier()
         started_s = time.perf_counter()

@@ -1,1 +1,1 @@
-"""Examples to begin with: a model and an optimizer of one's own, and data with columns of one's own."""
+"""Examples of user code: a model, an optimizer, and data with columns of its own."""

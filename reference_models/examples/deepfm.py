@@ -1,9 +1,9 @@
-"""A model of one's own, complete: DeepFM, a factorisation machine beside an MLP (Guo et al., 2017, arXiv:1703.04247).
+"""A complete model as user code: DeepFM, a factorisation machine beside an MLP (Guo et al., 2017, arXiv:1703.04247).
 
     dlrmbench run ./deepfm.toml --model deepfm.py:SPEC
 
-`dlrmbench init --model deepfm.py` writes this file with a definition beside it. Own code is one file: what it imports
-is installed. Its digest is on record.
+`dlrmbench init --model deepfm.py` writes this file with a definition beside it. User code is one file, which may
+import installed packages; its digest is recorded.
 """
 
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ from reference_models.training.optimizers import build_optimizers
 
 @dataclass(frozen=True)
 class DeepFMConfig:
-    """[model] of the definition: its keys, types and defaults."""
+    """Section [model] of the definition: keys, types and defaults."""
 
     embedding_dim: PositiveCount = 16
-    """Values of a row that stands for an id."""
+    """Values of an embedding row."""
     mlp: tuple[PositiveCount, ...] = (64, 32)
     """Widths of the hidden layers."""
 
 
 class DeepFM(nn.Module):
-    """Logits of clicks: of each id a weight and a vector, pairs of vectors multiplied, an MLP over all vectors.
+    """Model of clicks: a weight and a vector per id, dot products of pairs of vectors, an MLP over all vectors.
 
     B: samples of a batch; F: sparse features, each with a table of `num_embeddings[f]` rows and `multi_hot[f]` ids a
     sample.
@@ -41,7 +41,7 @@ class DeepFM(nn.Module):
     ) -> None:
         super().__init__()
         self.multi_hot = list(multi_hot)
-        # The first value of a row is the id's own weight, the others are its vector.
+        # The first value of a row is the id's weight, the others are its vector.
         tables = [nn.EmbeddingBag(rows, 1 + config.embedding_dim, mode="sum", sparse=True) for rows in num_embeddings]
         for table in tables:
             nn.init.normal_(table.weight, std=0.01)
@@ -54,7 +54,7 @@ class DeepFM(nn.Module):
     def forward(self, dense: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
         """Return logits [B] of `dense` float32 [B, num_dense] and `indices` int64 [B, sum(multi_hot)].
 
-        The ids of a feature stand side by side; `tables[f]` sums the rows of each sample's `multi_hot[f]` ids.
+        The ids of a feature are neighbouring columns; `tables[f]` sums the rows of each sample's `multi_hot[f]` ids.
         """
         ids = torch.split(indices, self.multi_hot, dim=1)
         rows = torch.stack([table(each) for table, each in zip(self.tables, ids, strict=True)], dim=1)
@@ -66,20 +66,21 @@ class DeepFM(nn.Module):
 
 
 class DeepFMWorkload(TrainingLoop):
-    """Trains the model by the loop that all models share, on the CPU or one GPU.
+    """Workload that trains the model by the shared training loop, on the CPU or one GPU.
 
-    Only `build_model` has to be written. What else may be overridden, each with its shapes in TrainingLoop's
-    docstrings (`python -c "help('reference_models.training.loop.TrainingLoop')"`):
+    Only `build_model` has to be written. These may be overridden, too, with shapes as in TrainingLoop's docstrings
+    (`python -c "help('reference_models.training.loop.TrainingLoop')"`):
 
     - `compute_logits(model, batch)`: logits float32 [B]. `batch.dense` is float32 [B, num_dense], `batch.indices`
-      int64 [B, sum(multi_hot)], `batch.labels` float32 [B], 0 or 1, soft ones between.
+      int64 [B, sum(multi_hot)], `batch.labels` float32 [B], 0 or 1, or soft labels between.
     - `train_step(model, optimizers, batch)`: updates the weights once, returns the mean loss [] without gradient.
-    - `read_batches(split, name, starts, batch_size)`, `read_batch(split, name, start, stop)`: what is trained on.
-    - `make_synthetic_batch(num_embeddings, size)`: the batch of the warm-up, which is not the data's.
+    - `read_batches(split, name, starts, batch_size)`, `read_batch(split, name, start, stop)`: the samples.
+    - `make_synthetic_batch(num_embeddings, size)`: a synthetic batch for the warm-up.
     - `check_loss(total_loss)`, `check_world()`, `warm_up()`, `autocast()`.
 
-    There are `self.spec` (`.model` is a DeepFMConfig, `.train` the batch size and optimizer, `.seed`), `self.data`,
-    `self.device`, `self.model` and `self.optimizers`. Random numbers come from torch's generator, which is seeded.
+    The loop sets `self.spec` (`.model` is a DeepFMConfig, `.train` the batch size and optimizer, `.seed`),
+    `self.data`, `self.device`, `self.model` and `self.optimizers`. Random numbers come from torch's generator, which
+    is seeded.
     """
 
     name = "deepfm"
@@ -91,11 +92,11 @@ class DeepFMWorkload(TrainingLoop):
             model = DeepFM(self.spec.model, split.num_dense, num_embeddings, split.multi_hot)
         tables = list(model.tables.parameters())
         others = [parameter for name, parameter in model.named_parameters() if not name.startswith("tables.")]
-        # As [train] says. Any torch.optim.Optimizer may stand here; the log names what it finds.
+        # Optimizers of [train]. Any torch.optim.Optimizer may be used; the log names it.
         return model, build_optimizers(self.spec.train, embedding_parameters=tables, dense_parameters=others)
 
     def compute_logits(self, model: DeepFM, batch: Batch) -> torch.Tensor:
-        """Return logits float32 [B]. This is the loop's own way, and may be left out."""
+        """Return logits float32 [B]. The loop's default does the same, so this may be left out."""
         return super().compute_logits(model, batch)
 
 
@@ -104,4 +105,4 @@ SPEC = ModelSpec(
     parse=lambda table: read_section("model", table, DeepFMConfig),
     implementations={"reference": Implementation(load=DeepFMWorkload)},
 )
-"""What --model names. Without `costs`, FLOP are counted on one batch."""
+"""Object that --model names. Without `costs`, FLOP are counted on one batch."""

@@ -1,4 +1,4 @@
-"""An optimizer of one's own, complete: Adagrad whose dense weights move with momentum, on the shipped DLRM.
+"""A complete optimizer as user code: Adagrad with momentum for dense weights, on the shipped DLRM.
 
     dlrmbench run dlrm_tiny --implementation momentum.py:MomentumWorkload
 
@@ -15,14 +15,14 @@ from reference_models.training.loop import Built
 
 
 class MomentumAdagrad(torch.optim.Optimizer):
-    """Adagrad's steps, averaged: sum += g^2; m = beta m + g / (sqrt(sum) + eps); p -= lr m."""
+    """Adagrad with momentum: sum += g^2; m = beta m + g / (sqrt(sum) + eps); p -= lr m."""
 
     def __init__(self, params: list[torch.nn.Parameter], lr: float, beta: float = 0.5, eps: float = 1e-8) -> None:
         super().__init__(params, {"lr": lr, "beta": beta, "eps": eps})
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Update all weights once, at the learning rate that the loop has put into the groups."""
+        """Update all weights once, at the learning rate that the loop has set in the groups."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is None:
@@ -37,11 +37,11 @@ class MomentumAdagrad(torch.optim.Optimizer):
 
 
 class MomentumWorkload(ReferenceWorkload):
-    """The reference with another optimizer of the layers; the tables keep theirs, which takes sparse gradients."""
+    """DLRM's reference with MomentumAdagrad for the layers; the tables keep their optimizer for sparse gradients."""
 
     name = "momentum"
 
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
-        """Build as the reference does, and put the other optimizer last, where that of the layers stands."""
+        """Build as the reference does, and replace the last optimizer, which is that of the layers."""
         model, (tables, _) = super().build_model(num_embeddings)
         return model, [tables, MomentumAdagrad(model.dense_parameters(), self.spec.train.opt_base_learning_rate)]

@@ -1,7 +1,7 @@
-"""What answers queries for a model without a servable of its own: the forward pass of what trains it.
+"""Serving of models without a servable of their own, by the forward pass of their training loop.
 
-Weights are those of training, in fp32, and `runtime.precision` is what training makes of it. Batches are read, and
-logits computed, as evaluation does.
+Weights are those of training, in fp32, and `runtime.precision` means the same as in training. Batches are read, and
+logits computed, as in evaluation.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ _WARM_UP_SIZES = (1, 64)
 
 
 class ServedForward:
-    """One model that answers queries by its training loop's forward pass."""
+    """Model that answers queries by its training loop's forward pass."""
 
     def __init__(
         self,
@@ -32,10 +32,10 @@ class ServedForward:
         spec: WorkloadSpec,
         weights: Weights | None = None,
     ) -> None:
-        """Build what `load` makes, which messages call `name`, and warm up; without `weights`, those of the seed.
+        """Build and warm up the workload of `load`, named `name` in messages, with `weights` or those of the seed.
 
-        Raises ConfigError for what cannot be served, or weights of another model. Torch's generators are as before
-        afterwards.
+        Raises ConfigError for a workload that cannot be served, or weights of another model. Torch's generators are
+        restored afterwards.
         """
         workload = load(with_samples(spec), SingleProcess())
         if not isinstance(workload, TrainingLoop):
@@ -56,7 +56,7 @@ class ServedForward:
         table_bytes = sum(weight.nbytes for group in tables for weight in group)
         total_bytes = sum({weight.data_ptr(): weight.nbytes for weight in held.values()}.values())
         self.served_bytes = ServedBytes(table_bytes=table_bytes, dense_bytes=total_bytes - table_bytes)
-        workload.optimizers = []  # and their state, which nothing that answers needs
+        workload.optimizers = []  # and their state, which serving does not need
         workload.model.eval()
         for size in _WARM_UP_SIZES:
             batch = workload.make_synthetic_batch(workload.data.eval.num_embeddings, size)
@@ -64,17 +64,17 @@ class ServedForward:
             self.answer(batch)
 
     def answer(self, batch: Any) -> torch.Tensor:
-        """Compute logits float32 on the CPU, in memory of their own: [B], of several classes [B, T, K]."""
+        """Return logits float32 on the CPU, in memory of their own: [B], or of several classes [B, T, K]."""
         with torch.inference_mode():
             return self._loop.compute_logits(self._loop.model, batch).float().cpu()
 
     def queries(self, sizes: Sequence[int]) -> list[Any]:
-        """Read one batch of each size, in order, from the evaluation split, which begins again where it ends."""
+        """Return a batch of each size, in order, from the evaluation split, read again from its start if it ends."""
         split = self._loop.data.eval
         return read_queries(
             lambda start, stop: self._loop.read_batch(split, "eval", start, stop), split.num_samples, sizes
         )
 
     def quality(self) -> Any:
-        """Evaluate as training does, by the model's metric; None for data whose labels nobody can learn."""
+        """Evaluate as training does, by the model's metric; None for data with labels of pure chance."""
         return self._loop.evaluate_with(find_metric(self._loop.metric).measure) if has_signal(self._data) else None

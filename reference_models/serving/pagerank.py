@@ -1,10 +1,11 @@
-"""Candidates by personalised PageRank: a diffusion of few steps from one node, on breadth-first subgraphs.
+"""Candidates by personalised PageRank: diffusion of a few steps from one node, on breadth-first subgraphs.
 
 MeLoPPR (Li et al., "MeLoPPR: Software/Hardware Co-design for Memory-efficient Low-latency Personalized PageRank", DAC
-2021) splits the L steps in two stages. The first is computed on the subgraph of all nodes within its steps of the
-source. What it leaves on a node (its residual) is the source of a diffusion of the second stage, on a subgraph of
-its own; since diffusion is linear, the results add up, to the exact L steps where every residual is diffused. The
-nodes of most residual alone take less time and are less precise; no subgraph is as large as that of L steps.
+2021) splits the L steps in two stages. The first stage is computed on the subgraph of the nodes that its steps reach
+from the source. The score that it leaves on a node to be passed on (the node's residual) is the source of a diffusion
+of the second stage, on a subgraph of its own. Diffusion is linear, so the results add up, to the exact L steps where
+every residual is diffused. Diffusing only the nodes of largest residual takes less time and is less precise; no
+subgraph is as large as that of L steps.
 """
 
 import re
@@ -20,12 +21,13 @@ from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.process.open_file import open_regular
 
 STEPS = (3, 3)
-"""Steps of the first stage and of the second: L is their sum. They and ALPHA are MeLoPPR's."""
+"""Steps of the first stage and of the second, whose sum is L. Both and ALPHA are MeLoPPR's."""
 ALPHA = 0.95
 GENERATED_NODES, _RING, _SHORTCUTS = 20_000, 3, 2
 _JOINED, _COMMUNITY, _OWN_SHARE = 4, 50, 0.95
 MAX_EDGES, MAX_BYTES, _TIE = 5_000_000, 256 << 20, 1e-12
-"""MeLoPPR's largest graph, com-Youtube, has 2,987,624 edges; so many more take less than 1 GB."""
+"""Limits of a graph's edges and of its file; MeLoPPR's largest, com-Youtube, has 2,987,624 edges. MAX_EDGES take less
+than 1 GB."""
 _BLOCK_BYTES, _MAX_LINE_BYTES = 1 << 20, 1 << 12
 _EDGES = re.compile(rb"(?:[0-9]{1,18}[ \t][0-9]{1,18}\r?\n)*")
 Nodes = NDArray[np.int64]
@@ -34,14 +36,14 @@ Scores = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Graph:
-    """An undirected graph: `walk[i, j]`, float64 [N, N], is the probability of a step from node j to node i."""
+    """Undirected graph: `walk[i, j]`, float64 [N, N], is the probability of a step from node j to node i."""
 
     walk: csr_array
     names: Nodes
-    """What its file calls each node, rising [N]."""
+    """Names of the nodes in the graph's file, ascending [N]."""
 
     def find(self, name: int) -> int:
-        """Return the node of a name. Raises ConfigError where there is none."""
+        """Return the node of a name. Raises ConfigError if there is none."""
         node = int(np.searchsorted(self.names, name))
         if node == len(self.names) or self.names[node] != name:
             raise ConfigError(
@@ -53,9 +55,9 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diffusion:
-    """Scores float64 [K] of the K nodes that were reached, int64 [K], rising; all else of `num_nodes` has 0.
+    """Scores float64 [K] of the K nodes reached, int64 [K], ascending; all others of `num_nodes` have score 0.
 
-    Nothing of it is as large as the graph, unless so many nodes are reached.
+    Memory grows with the nodes reached, not with the graph.
     """
 
     nodes: Nodes
@@ -72,7 +74,7 @@ class Diffusion:
 
 
 def make_graph(edges: NDArray[np.int64]) -> Graph:
-    """Make a graph of edges [E, 2], in both directions; one that is given again is one."""
+    """Return the graph of edges [E, 2], in both directions; repeated edges count once."""
     names, ends = np.unique(edges, return_inverse=True)
     first, second = ends.reshape(-1, 2).T
     pairs = (np.concatenate([first, second]), np.concatenate([second, first]))
@@ -84,8 +86,10 @@ def make_graph(edges: NDArray[np.int64]) -> Graph:
 
 
 def generate_small_world(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
-    """Generate a small world of degree 8 at most: a ring, each node joined to its 3 next on both sides, and two
-    random matchings, which give every node a shortcut each."""
+    """Generate a small-world graph of degree 8 at most.
+
+    It is a ring with each node joined to its 3 nearest on both sides, and two random matchings, each of which gives
+    every node a shortcut."""
     nodes, rng = np.arange(num_nodes), np.random.default_rng(seed)
     ring = [np.stack([nodes, (nodes + far) % num_nodes], axis=1) for far in range(1, _RING + 1)]
     matchings = [rng.permutation(num_nodes)[: num_nodes // 2 * 2].reshape(-1, 2) for _ in range(_SHORTCUTS)]
@@ -95,7 +99,7 @@ def generate_small_world(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
 def generate_power_law(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
     """Generate a graph of preferential attachment: each node joins 4 earlier ones, drawn by their degree.
 
-    Barabási and Albert 1999; drawn as Batagelj and Brandes 2005 do, "Efficient generation of large random networks".
+    Barabási and Albert 1999; drawn as in Batagelj and Brandes 2005, "Efficient generation of large random networks".
     """
     ends = np.repeat(np.arange(num_nodes), 2 * _JOINED).tolist()
     drawn = np.random.default_rng(seed).integers(0, np.arange(1, len(ends), 2)).tolist()
@@ -106,7 +110,7 @@ def generate_power_law(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
 
 
 def generate_communities(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
-    """Generate communities of 50 nodes: each node joins 4 drawn ones, 19 of 20 times of its own community.
+    """Generate communities of 50 nodes: each node joins 4 random nodes, in 19 of 20 cases of its own community.
 
     A planted partition (Condon and Karp 2001).
     """
@@ -122,14 +126,14 @@ GENERATED: Mapping[str, Callable[..., Graph]] = {
     "power_law": generate_power_law,
     "communities": generate_communities,
 }
-"""What makes a graph from a seed, of GENERATED_NODES nodes or of so many as are given, by its name."""
+"""Generators by name: functions of a seed, and optionally of the number of nodes (GENERATED_NODES)."""
 
 
 def read_graph(path: Path) -> Graph:
-    """Read an edge list: two whole numbers a line, nodes; empty lines and those that begin with # are passed over.
+    """Read an edge list, two nodes (whole numbers) a line; empty lines and lines that begin with # are skipped.
 
-    The file is read in pieces. Raises DatasetError with the line that is none, and for what is no regular file of at
-    most MAX_BYTES, or a link; OSError.
+    The file is read in pieces. Raises DatasetError naming the first line that is no edge, and for a link, or any
+    other file than a regular one of at most MAX_BYTES; OSError.
     """
     parts, num_edges, number, rest = list[NDArray[np.int64]](), 0, 1, b""
     with open_regular(path, max_bytes=MAX_BYTES) as file:
@@ -152,7 +156,7 @@ def read_graph(path: Path) -> Graph:
 
 
 def _read_edges(lines: bytes, path: Path, first: int) -> NDArray[np.int64]:
-    """Read whole lines, of which the first has this number, as edges [E, 2]. Raises DatasetError."""
+    """Return edges [E, 2] from complete lines, the first of which has number `number`. Raises DatasetError."""
     if _EDGES.fullmatch(lines):
         return np.array(lines.split(), dtype=np.int64).reshape(-1, 2)
     edges = []
@@ -168,14 +172,14 @@ def _read_edges(lines: bytes, path: Path, first: int) -> NDArray[np.int64]:
 
 
 def _edges_from(graph: Graph, nodes: Nodes) -> tuple[Nodes, Nodes]:
-    """Return where `walk` has the edges of each node, one node's after another's, and how many each has."""
+    """Return the places in `walk` of the edges of all `nodes`, node by node, and the number of edges of each."""
     starts = graph.walk.indptr[nodes].astype(np.int64)
     counts = graph.walk.indptr[nodes + 1] - starts
     return np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum()), counts
 
 
 def find_ball(graph: Graph, source: int, num_hops: int) -> Nodes:
-    """Return the nodes within so many hops of `source`, rising, by breadth-first search."""
+    """Return the nodes within `num_hops` hops of `source`, ascending, by breadth-first search."""
     level = seen = np.array([source])
     for _ in range(num_hops):
         reached = np.unique(graph.walk.indices[_edges_from(graph, level)[0]]).astype(np.int64)
@@ -185,13 +189,13 @@ def find_ball(graph: Graph, source: int, num_hops: int) -> Nodes:
 
 
 def _look_up(nodes: Nodes, wanted: NDArray[np.int32] | Nodes) -> tuple[Nodes, NDArray[np.bool]]:
-    """Return where in rising `nodes` each wanted one is, and whether it is there; the place is a valid one if not."""
+    """Return the index of each wanted node in ascending `nodes`, and whether it is there; else any valid index."""
     places = np.minimum(np.searchsorted(nodes, wanted), len(nodes) - 1)
     return places, nodes[places] == wanted
 
 
 def _diffuse(walk: csr_array, source: int, num_steps: int) -> tuple[Scores, Scores]:
-    """Return what the steps before the last leave on each node, and the residual that the last one moves there."""
+    """Return the score that all steps but the last leave on each node, and the residual that the last step moves."""
     left, moved = np.zeros((2, walk.shape[0]))
     moved[source] = 1.0
     for step in range(num_steps):
@@ -201,14 +205,14 @@ def _diffuse(walk: csr_array, source: int, num_steps: int) -> tuple[Scores, Scor
 
 
 def _diffuse_near(graph: Graph, source: int, num_steps: int) -> tuple[Nodes, Scores, Scores]:
-    """Diffuse on the subgraph of the nodes within `num_steps` hops: these, and what `_diffuse` finds of each."""
+    """Diffuse on the subgraph of the nodes within `num_steps` hops; return these nodes and `_diffuse`'s results."""
     nodes = find_ball(graph, source, num_steps)
     edges, counts = _edges_from(graph, nodes)
     places, is_inside = _look_up(nodes, graph.walk.indices[edges])
     rows = np.repeat(np.arange(len(nodes)), counts)[is_inside]
     starts = np.searchsorted(rows, np.arange(len(nodes) + 1))
     parts = (graph.walk.data[edges[is_inside]], places[is_inside].astype(np.int32), starts.astype(np.int32))
-    del edges, counts, places, is_inside, rows  # so that they are no part of the peak
+    del edges, counts, places, is_inside, rows  # freed here, so that they do not add to the peak
     walk = csr_array(parts, shape=(len(nodes),) * 2)
     return nodes, *_diffuse(walk, int(np.searchsorted(nodes, source)), num_steps)
 
@@ -228,7 +232,7 @@ def diffuse_at_once(graph: Graph, source: int) -> Diffusion:
 def diffuse_in_stages(graph: Graph, source: int, num_subgraphs: int | None) -> Diffusion:
     """Diffuse in two stages, the second from the `num_subgraphs` nodes of highest residual; None: from all of them.
 
-    What the others would pass on is left out, as in MeLoPPR's released code.
+    Residuals of all other nodes are dropped, as in MeLoPPR's released code.
     """
     nodes, left, residuals = _diffuse_near(graph, source, STEPS[0])
     sums, parts, num_waiting = (nodes, left), list[tuple[Nodes, Scores]](), 0
@@ -237,21 +241,21 @@ def diffuse_in_stages(graph: Graph, source: int, num_subgraphs: int | None) -> D
             near, its_left, moved = _diffuse_near(graph, int(nodes[place]), STEPS[1])
             parts.append((near, weight * (its_left + ALPHA ** STEPS[1] * moved)))
             num_waiting += len(near)
-            if num_waiting > len(sums[0]):  # so that neither many small sums nor many parts are made
+            if num_waiting > len(sums[0]):  # in batches, which bounds both the number of sums and the memory
                 sums, parts, num_waiting = _add_up([sums, *parts]), [], 0
     found, scores = _add_up([sums, *parts])
     return Diffusion(nodes=found, scores=scores, num_nodes=len(graph.names))
 
 
 def _add_up(parts: Sequence[tuple[Nodes, Scores]]) -> tuple[Nodes, Scores]:
-    """Add scores of the same node, in the order of the parts; the nodes rise."""
+    """Add up the scores of equal nodes, in the order of the parts; nodes are ascending."""
     nodes, places = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
     sums = np.bincount(places, weights=np.concatenate([part[1] for part in parts]))
     return nodes, sums.astype(np.float64, copy=False)
 
 
 def precision(found: Nodes, exact: Scores) -> float:
-    """Return the share of the nodes found that are among as many of the highest exact score, any of equal ones."""
+    """Return the share of the nodes found that are among the equally many of highest exact score; ties all count."""
     least = np.partition(exact, -len(found))[-len(found)]
     is_above, is_equal = exact > least + _TIE, np.abs(exact - least) <= _TIE
     num_equal = min(is_equal[found].sum(), len(found) - is_above.sum())

@@ -1,13 +1,13 @@
 """Linear layers, forward only, in the precisions of matrix products that inference uses.
 
-- fp32: what `torch.nn.Linear` computes, by the same call, so that its bits are the same.
+- fp32: the call of `torch.nn.Linear`, so that results are equal bit for bit.
 - bf16: weights, bias and inputs rounded to bfloat16; sums are float32 inside the product.
 - int8: weights scaled per output, inputs per row, both by their largest magnitude over 127 and rounded to the nearest
   whole number; the product of the whole numbers is exact (`multiply_numbers`), then scaled back in float32.
 
-A layer with one output gives the score. It stays in fp32 in every precision: it costs nothing, and rounded scores
-would tie. So does a layer with one input, of which `torch._int_mm` makes nothing on CPUs: it takes the stride of a
-dimension of size one at its word (pytorch#195066).
+A layer with one output returns the score. It stays in fp32 in every precision: its time is negligible, and rounded
+scores would tie. A layer with one input stays in fp32, too, since `torch._int_mm` on CPUs is wrong for it: it relies
+on the stride of a dimension of size one (pytorch#195066).
 """
 
 from dataclasses import dataclass
@@ -21,21 +21,21 @@ from reference_models.serving.weight_bytes import is_kept
 
 LARGEST = 127
 _EXACT = 1 << 10
-"""Products of so many numbers of at most 127 sum up to less than 2^24: exact in float32, in whatever order."""
+"""Most terms of an exact sum in float32: products of two numbers of at most 127 then sum to less than 2^24."""
 _TINY = torch.finfo(torch.float32).tiny
-"""Scale of a row of zeros, which has none."""
+"""Scale used for a row of zeros."""
 
 
 class Linear(Protocol):
-    """relu(x W' + b), or without the ReLU, or without the bias."""
+    """Layer relu(x W' + b), with or without ReLU and bias, that answers queries."""
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """Compute float32, or in bf16 bfloat16, [B, out] of x [B, in]."""
+        """Return float32, or in bf16 bfloat16, [B, out] of x [B, in]."""
 
 
 @dataclass(frozen=True, slots=True)
 class FloatLinear:
-    """In the type of its weights; inputs are cast to it."""
+    """Layer that computes in its weights' type, to which inputs are cast."""
 
     weight: torch.Tensor
     bias: torch.Tensor | None
@@ -48,7 +48,7 @@ class FloatLinear:
 
 @dataclass(frozen=True, slots=True)
 class Int8Linear:
-    """Whole numbers and their scales; `weight` is int8 [in, out], a transposed view."""
+    """Layer of int8 numbers and their scales; `weight` is int8 [in, out], a transposed view."""
 
     weight: torch.Tensor
     scale: torch.Tensor
@@ -63,7 +63,7 @@ class Int8Linear:
 
 
 def multiply_numbers(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Compute a b, int32 or float32 [B, out], of int8 numbers [B, in] and [in, out] of at most 127, exactly."""
+    """Return the exact product, int32 or float32 [B, out], of int8 numbers [B, in] and [in, out] of at most 127."""
     if is_int_mm_exact():
         return torch._int_mm(a, b)
     pieces = zip(torch.split(a, _EXACT, 1), torch.split(b, _EXACT), strict=True)
@@ -73,9 +73,9 @@ def multiply_numbers(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 @cache
 def is_int_mm_exact() -> bool:
-    """Say whether `torch._int_mm` is, on this CPU, by the greatest sums that there are.
+    """Return whether `torch._int_mm` is exact on this CPU, tested by the largest possible sums.
 
-    Without products of 8 bits (AVX-512's VNNI, on x86) oneDNN adds pairs in 16 bits, which saturate.
+    Without 8-bit products (on x86 AVX-512's VNNI) oneDNN adds pairs in 16 bits, which saturate.
     """
     for num_samples, sign in product((1, 32), (1, -1)):
         a, b = (torch.full(size, LARGEST, dtype=torch.int8) for size in ((num_samples, 64), (32, 64)))
@@ -85,15 +85,15 @@ def is_int_mm_exact() -> bool:
 
 
 def quantise_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return int8 [B, in] and scales float32 [B, 1] of x float32: x is numbers * scale to half a scale."""
+    """Return int8 numbers [B, in] and float32 scales [B, 1] of float32 x, numbers * scales to half a scale."""
     scale = x.abs().amax(1, keepdim=True).div_(LARGEST).clamp_(min=_TINY)
     rounded = torch.div(x, scale).round_()
-    # With the strides of fresh memory, also where x is one row of any stride: see above.
+    # Contiguous, also where x is one row of any stride: see the module's docstring.
     return rounded.to(torch.int8, memory_format=torch.contiguous_format), scale
 
 
 def make_linear(weight: torch.Tensor, bias: torch.Tensor | None, precision: str, *, has_relu: bool = False) -> Linear:
-    """Make a layer of weight float32 [out, in] and bias [out]. Under tf32 weights stay float32: it is a mode."""
+    """Return the layer of weight float32 [out, in] and bias [out]; with tf32, a mode, weights stay float32."""
     weight, bias = weight.detach().contiguous(), None if bias is None else bias.detach()
     if is_kept(weight.shape[1], weight.shape[0], precision):
         return FloatLinear(weight, bias, has_relu)

@@ -1,4 +1,4 @@
-"""What reduced precision costs in quality: ratios to fp32, and the classes by which MLPerf Inference knows them."""
+"""Quality of reduced precision relative to fp32, and MLPerf Inference's accuracy classes."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -8,17 +8,17 @@ MLPerfClass = Literal["99.9 %", "99 %", "below"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QualityRatio:
-    """The quality of one evaluation over that of the same weights in fp32, on the same samples."""
+    """Ratios of an evaluation's quality to that of the same weights in fp32, on the same samples."""
 
     entropy_ratio: float
     """Ratio of normalised entropies; above 1 is worse."""
     auc_ratio: float | None = None
-    """None where the model's metric is another one, as below."""
+    """Ratio of AUCs; None where the model has another metric."""
     accuracy_ratio: float | None = None
 
     @property
     def mlperf_class(self) -> MLPerfClass | None:
-        """Which of MLPerf Inference's accuracy targets for DLRM the AUC meets: 99.9 % or 99 % of fp32's."""
+        """MLPerf Inference's accuracy target for DLRM that the AUC meets: 99.9 % or 99 % of fp32's."""
         if self.auc_ratio is None:
             return None
         if self.auc_ratio >= 0.999:
@@ -27,8 +27,9 @@ class QualityRatio:
 
 
 def compare_quality(found: Any, fp32: Any) -> QualityRatio:
-    """Divide what a `MetricFunction` measured, `found`, by `fp32`; ratios are exactly 1 where the scores are the
-    same, and None of a metric that was not measured, or is 0 in fp32."""
+    """Return the ratios of the metrics `found` to those of `fp32`, both measured by a `MetricFunction`.
+
+    A ratio is exactly 1 where the scores are the same, and None for a metric not measured, or 0 in fp32."""
     shares = {
         f"{name}_ratio": getattr(found, name) / getattr(fp32, name)
         for name in ("auc", "accuracy")

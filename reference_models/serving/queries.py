@@ -1,6 +1,6 @@
-"""Queries: batches of a model's own kind, read one after another, cut to some of their items, put behind each other.
+"""Queries, which are batches of a model's own type: reading, cutting to some of their items, and merging.
 
-A batch is a dataclass of tensors whose first axis is items. One that is not only that cuts itself, by `cut`.
+A batch is a dataclass of tensors whose first axis is items; a batch with other members has its own method `cut`.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,14 +15,14 @@ from reference_models.process.errors import ConfigError
 
 @runtime_checkable
 class CutsItself(Protocol):
-    """A batch whose members are not all tensors [items, ...]: tensors, and tuples of numbers by sequence."""
+    """Batch with its own `cut`, as its members are not all tensors [items, ...]: also tuples by sequence."""
 
     def cut(self, start: int, stop: int) -> Any:
-        """Return the batch of items start to stop - 1."""
+        """Return a batch of items start to stop - 1."""
 
 
 def refuse_batch(batch: Any, name: str) -> None:
-    """Raise ConfigError for a batch that cannot be cut; `name` is that of the implementation that reads it."""
+    """Raise ConfigError for a batch that cannot be cut; `name` is the implementation's, for the message."""
     if isinstance(batch, CutsItself) and is_dataclass(batch):
         return
     members = [getattr(batch, field.name) for field in fields(batch)] if is_dataclass(batch) else [batch]
@@ -41,7 +41,7 @@ def cut(batch: Any, start: int, stop: int) -> Any:
 
 
 def merge(batches: Sequence[Any]) -> Any:
-    """Put the items of several batches behind each other."""
+    """Return one batch of the items of several batches, in order."""
     if len(batches) == 1:
         return batches[0]
     return replace(batches[0], **{field.name: _join(batches, field.name) for field in fields(batches[0])})
@@ -53,7 +53,7 @@ def _join(batches: Sequence[Any], name: str) -> Any:
 
 
 def read_queries(read: Callable[[int, int], Any], num_samples: int, sizes: Sequence[int]) -> list[Any]:
-    """Read one batch of each size, in order, by `read(start, stop)` from a split that begins again where it ends.
+    """Return a batch of each size, in order, by `read(start, stop)` from a split, again from its start if it ends.
 
     Raises ValueError for sizes below 1.
     """

@@ -1,4 +1,4 @@
-"""What a model that answers queries offers, whatever the model; `registry.build_servable` makes one. Torch-free."""
+"""Protocol of models that answer queries, which `registry.build_servable` builds. Torch-free."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 
 PRECISIONS = {"cpu": ("fp32", "bf16", "int8"), "cuda": ("fp32", "tf32", "bf16")}
 TABLE_PRECISIONS = {"cpu": ("fp32", "fp16", "int8", "int4"), "cuda": ("fp32", "fp16")}
-"""What a device can serve, of matrix products and of the rows of tables."""
+"""Precisions of matrix products and of table rows that each device can serve."""
 FORWARD_PRECISIONS = {"cpu": ("fp32", "bf16"), "cuda": ("fp32", "tf32", "bf16")}
 FORWARD_TABLE_PRECISIONS = ("fp32",)
-"""Likewise, where training's forward pass answers: see `serving.forward`."""
+"""Precisions of table rows where training's forward pass answers queries: see `serving.forward`."""
 _SYNTHETIC_SAMPLES = 2048
-"""Samples of data that is made as it is read, where nobody says how many; queries go through them again and again."""
+"""Default number of samples of data generated while it is read; queries read them again and again."""
 Weights: TypeAlias = Mapping[str, "torch.Tensor"]
-"""By the names of the reference's `state_dict`: embedding_bags.0.weight, bottom_mlp.0.weight …"""
+"""Weights by the names of the reference's `state_dict`: embedding_bags.0.weight, bottom_mlp.0.weight …"""
 
 
 class Servable(Protocol):
-    """One model, forward only; built and warm when it is made."""
+    """Model that answers queries by its forward pass; the constructor builds it and warms it up."""
 
     @property
     def served_bytes(self) -> ServedBytes: ...
 
     def answer(self, batch: Any) -> "torch.Tensor":
-        """Compute logits float32 on the CPU, in memory of their own: [B], of classes [B, T, K].
+        """Return logits float32 on the CPU, in memory of their own: [B], or of classes [B, T, K].
 
         Several threads may ask at once.
         """
 
     def queries(self, sizes: Sequence[int]) -> list[Any]:
-        """Read one batch of each size, in order, from the evaluation split, which begins again where it ends.
+        """Return a batch of each size, in order, from the evaluation split, read again from its start if it ends.
 
-        Raises DatasetError where the data is damaged.
+        Raises DatasetError if the data is damaged.
         """
 
     def quality(self) -> "QualityMetrics | ClassMetrics | None":
-        """Evaluate the whole evaluation split, in its batches; None for data whose labels nobody can learn.
+        """Evaluate the whole evaluation split, in its batches; None for data with labels of pure chance.
 
         Raises NotFiniteError when a score is not finite.
         """
@@ -56,14 +56,14 @@ class Servable(Protocol):
 
 @runtime_checkable
 class ReportsForwardPhases(Protocol):
-    """A servable whose forward pass can be timed part by part."""
+    """Servable whose forward pass can be timed by phase."""
 
     def answer_in_phases(self, batch: Any, enter: Enter) -> "torch.Tensor":
-        """Do `answer`, and call `enter` with the name of each phase as it begins."""
+        """Return the logits as `answer` does, and call `enter` with the name of each phase as it begins."""
 
 
 def workload_weights(workload: Workload) -> Weights:
-    """Return what a workload has learnt, on rank 0. Raises ConfigError where it does not hand it out."""
+    """Return a workload's trained weights, on rank 0. Raises ConfigError for a workload without `weights`."""
     weights = workload.weights() if isinstance(workload, HoldsWeights) else None
     if weights is None:
         raise ConfigError("the implementation does not hand out its weights (no method `weights`): serve others.")
@@ -83,7 +83,7 @@ def refuse_other_weights(weights: Weights, expected: Weights) -> None:
 
 
 def with_samples(spec: WorkloadSpec) -> WorkloadSpec:
-    """Say how many samples there are of data that is made as it is read, where nobody has."""
+    """Return data with a number of samples, where it is generated while it is read and none was given."""
     if spec.data.kind not in SYNTHETIC_KINDS or spec.data.train_samples is not None:
         return spec
     num_samples = max(_SYNTHETIC_SAMPLES, spec.train.global_batch_size)
@@ -91,9 +91,9 @@ def with_samples(spec: WorkloadSpec) -> WorkloadSpec:
 
 
 def refuse_impossible_serving(runtime: RuntimeConfig, *, has_own: bool = True) -> None:
-    """Raise ConfigError for what cannot be served on the device that is asked for, or in several processes.
+    """Raise ConfigError for a runtime that cannot be served: its device, precisions or number of processes.
 
-    A model that `has_own` code to serve knows more precisions than the forward pass of training.
+    A model that `has_own` code to serve has more precisions than the forward pass of training.
     """
     device = runtime.device.partition(":")[0]
     if device not in PRECISIONS:
@@ -115,14 +115,14 @@ _FAST = {
     "bf16": ("avx512_bf16", "amx_bf16", "bf16"),
     "int8": ("avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"),
 }
-"""What CPUs that multiply in a precision say of themselves: x86's flags, Arm's features."""
+"""CPU flags (x86) and features (Arm) of products in each precision."""
 _CPU_INFO = Path("/proc/cpuinfo")
 
 
 def explain_emulation(runtime: RuntimeConfig, cpu_info: Path = _CPU_INFO) -> str | None:
-    """Say that this CPU has no products of the precision that is served, so that it gains nothing; None where it has.
+    """Return the warning that this CPU emulates products of the served precision; None if it has them.
 
-    None, too, where the system does not say what its CPU has.
+    Returns None, too, if the system does not report the CPU's flags.
     """
     flags = _FAST.get(runtime.precision)
     if flags is None or runtime.device != "cpu" or not cpu_info.is_file():
@@ -131,6 +131,6 @@ def explain_emulation(runtime: RuntimeConfig, cpu_info: Path = _CPU_INFO) -> str
     if words & set(flags) or not words & {"flags", "Features"}:
         return None
     return (
-        f"this CPU has no products in {runtime.precision} (none of {', '.join(flags)}): they are emulated. What is "
-        "measured is right and no faster; its quality holds everywhere."
+        f"this CPU has no products in {runtime.precision} (none of {', '.join(flags)}): they are emulated. Times "
+        "measured here are correct but no faster; the measured quality holds on every machine."
     )

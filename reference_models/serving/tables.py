@@ -1,13 +1,13 @@
-"""Embedding tables, forward only, in the precisions in which inference keeps rows.
+"""Embedding tables, forward pass alone, in the precisions in which inference stores rows.
 
 - fp32, fp16: rows as numbers of that type. Rows in fp16 are summed in float32, and the sum is rounded to fp16.
 - int8, int4: each row as codes 0 to 255 or 0 to 15 between its least and its largest value, with the step and the
   least value beside the codes: float32 in int8, fp16 in int4. These are FBGEMM's row formats, which torch's own
   operators read; sums are float32.
 
-All tables are one block of rows, read by one call. Its bags go table by table, so that a table that fits into a cache
-stays there. On a Xeon with AMX and one thread, 165 samples of 32 tables with 120 ids each took 4.2 ms, sample by
-sample 11.5 ms, with an `nn.EmbeddingBag` per table 5.7 ms; one sample 0.066 ms, and 0.45 ms with those.
+All tables are one block of rows, read by one call. The call's bags go table by table, so that a table that fits into
+a cache stays there. On a Xeon with AMX and one thread, 165 samples of 32 tables with 120 ids each took 4.2 ms, sample
+by sample 11.5 ms, with an `nn.EmbeddingBag` per table 5.7 ms; one sample 0.066 ms, and 0.45 ms with those.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _SUM = 0
 
 
 class ServedTables:
-    """Sums of rows of `weight` float32 [sum(num_embeddings), d], which is kept in `precision`."""
+    """Embedding bags over the rows of `weight` float32 [sum(num_embeddings), d], stored in `precision`."""
 
     def __init__(
         self, weight: torch.Tensor, num_embeddings: Sequence[int], multi_hot: Sequence[int], precision: str
@@ -37,7 +37,7 @@ class ServedTables:
         self._plans: dict[int, torch.Tensor] = {}
 
     def read(self, indices: torch.Tensor) -> torch.Tensor:
-        """Compute the sums [num_tables, B, d], float32 or of fp16 rows fp16, of ids int64 [B, sum(multi_hot)]."""
+        """Return the sums [num_tables, B, d], float32 or for fp16 rows fp16, of ids int64 [B, sum(multi_hot)]."""
         rows, starts = self._merge_ids(indices), self._starts(len(indices))
         if self._precision == "int8":
             pooled = torch.ops.quantized.embedding_bag_byte_rowwise_offsets(self.rows, rows, starts)
@@ -49,7 +49,7 @@ class ServedTables:
         return sums
 
     def _merge_ids(self, indices: torch.Tensor) -> torch.Tensor:
-        """Rows of the one block, table by table, sample by sample within it, id by id within that.
+        """Return the rows in the block of all tables, ordered by table, then sample, then id.
 
         Ids are converted first, and shifted in place: in one call both took twice as long.
         """
@@ -67,7 +67,7 @@ class ServedTables:
         return rows
 
     def _starts(self, num_samples: int) -> torch.Tensor:
-        """Where each bag's ids begin; they depend on the number of samples alone, and few numbers come again."""
+        """Return the first index of each bag's ids, cached: it depends on the number of samples alone."""
         starts = self._plans.get(num_samples)
         if starts is None:
             lengths = torch.tensor(self._multi_hot).repeat_interleave(num_samples)
@@ -78,12 +78,12 @@ class ServedTables:
 
 
 def pack_rows(weight: torch.Tensor, precision: str) -> torch.Tensor:
-    """Return rows as `precision` keeps them: float32 or fp16 [rows, d], or uint8 [rows, row_bytes]."""
+    """Return rows as stored in `precision`: float32 or fp16 [rows, d], or uint8 [rows, row_bytes]."""
     packed: torch.Tensor = weight.half() if precision == "fp16" else weight
     if precision == "int8":
         packed = torch.ops.quantized.embedding_bag_byte_prepack(weight)
     if precision == "int4":
-        # Two codes share a byte; a value that the row has already leaves its range alone.
+        # Two codes share a byte; an odd row is padded by a value of its own, which does not change its range.
         even = torch.cat([weight, weight[:, -1:]], dim=1) if weight.shape[1] % 2 else weight
         packed = torch.ops.quantized.embedding_bag_4bit_prepack(even)
     return packed

@@ -1,4 +1,4 @@
-"""Bytes of the weights that answer queries, by formula; torch-free."""
+"""Bytes of a served model's weights, by formula; torch-free."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ _FLOAT, _HALF = 4, 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServedBytes:
-    """Bytes of the weights that a servable holds: by formula, or of the tensors themselves."""
+    """Bytes of a served model's weights, by formula or of the tensors themselves."""
 
     table_bytes: int
-    """Embedding rows, with the scales that are kept beside quantised ones."""
+    """Bytes of embedding rows, with the scales of quantised rows."""
     dense_bytes: int
-    """All other weights, likewise."""
+    """Bytes of all other weights, with their scales."""
 
     @property
     def total_bytes(self) -> int:
@@ -20,13 +20,12 @@ class ServedBytes:
 
 
 def is_kept(num_in: int, num_out: int, precision: str) -> bool:
-    """Return whether a layer's weights stay in float32: those of one output give the score, and neither they nor
-    those of one input are worth the rounding."""
+    """Return whether a layer's weights stay in float32, always with one output or one input."""
     return precision in ("fp32", "tf32") or min(num_in, num_out) == 1
 
 
 def linear_bytes(num_in: int, num_out: int, precision: str, *, has_bias: bool = True) -> int:
-    """Count the bytes of a layer: weights, the scales of int8, and the bias, which int8 keeps in float32."""
+    """Return the bytes of a layer: weights, the scales of int8, and the bias, which int8 stores in float32."""
     biases = num_out * has_bias
     if is_kept(num_in, num_out, precision):
         return _FLOAT * (num_in * num_out + biases)
@@ -36,7 +35,7 @@ def linear_bytes(num_in: int, num_out: int, precision: str, *, has_bias: bool = 
 
 
 def row_bytes(dim: int, table_precision: str) -> int:
-    """Count the bytes of a row with `dim` values: codes, and step and least value beside them."""
+    """Return the bytes of a row with `dim` values: the codes, and if quantised its step and least value."""
     return {
         "fp32": _FLOAT * dim,
         "fp16": _HALF * dim,
