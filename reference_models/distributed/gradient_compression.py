@@ -1,4 +1,4 @@
-"""How dense gradients travel between ranks: hooks of DistributedDataParallel, counted.
+"""Compression of dense gradients between ranks: hooks of DistributedDataParallel whose bytes are counted.
 
 `topk` sends a share of each bucket's values, those of largest magnitude, and keeps the rest for the next step
 (error feedback; Stich et al. 2018, "Sparsified SGD with Memory"). The other schemes are PyTorch's own hooks.
@@ -16,21 +16,21 @@ from reference_models.config.sections import parse_grad_comm
 from reference_models.distributed.traffic import active_counter
 
 POWERSGD_START_STEP = 10
-"""Steps of plain averaging before PowerSGD begins; its matrices start from gradients that have settled a little."""
+"""Steps of plain averaging before PowerSGD, so that its matrices start from gradients that have settled."""
 
 
 class TopK:
-    """State of the `topk` hook: what each parameter's gradients still owe the other ranks."""
+    """State of the `topk` hook: each parameter's residual, the part of its gradients that was not sent yet."""
 
     def __init__(self, density: float, group: dist.ProcessGroup | None = None) -> None:
         self.density, self.group = density, group
         self._residuals: dict[int, torch.Tensor] = {}
 
     def select(self, bucket: GradBucket) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Choose positions int64 [k] and values [k] to send of a bucket, and what stays behind [N].
+        """Return positions int64 [k] and values [k] of a bucket to send, and the residual [N] that stays.
 
-        What is sent and what stays behind add up to the gradient and the last residual exactly: each value is in
-        one of the two and zero in the other.
+        The sent values and the residual add up exactly to the gradient and the last residual: each value is in one of
+        the two and zero in the other.
         """
         total = bucket.buffer() + self._residual(bucket)
         count = max(1, math.ceil(self.density * total.numel()))
@@ -41,7 +41,7 @@ class TopK:
         return positions, values, remainder
 
     def _residual(self, bucket: GradBucket) -> torch.Tensor:
-        # By parameter and not by bucket: after its first step DistributedDataParallel deals buckets anew.
+        # By parameter and not by bucket: after its first step DistributedDataParallel makes new buckets.
         parts = [
             self._residuals.get(id(parameter), torch.zeros_like(gradient).flatten())
             for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True)
@@ -55,7 +55,7 @@ class TopK:
 
 
 def topk_hook(state: TopK, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Compute the mean over ranks of what each sends; summed in rank order, so that all ranks hold the same bits."""
+    """Return the mean over ranks of the values sent, summed in rank order, so that all ranks get the same bits."""
     if state.density == 1.0:
         return default_hooks.allreduce_hook(state.group, bucket)  # type: ignore[arg-type]
     positions, values, remainder = state.select(bucket)
@@ -73,7 +73,7 @@ def topk_hook(state: TopK, bucket: GradBucket) -> torch.futures.Future[torch.Ten
 
 
 def powersgd_hook(state: powerSGD_hook.PowerSGDState, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """PyTorch's PowerSGD. While collective calls are counted, this one is waited for and counted by its matrices."""
+    """Run PyTorch's PowerSGD hook. While collective calls are counted, wait for it and count its matrices."""
     counter = active_counter()
     if counter is None:
         return powerSGD_hook.powerSGD_hook(state, bucket)
@@ -91,10 +91,10 @@ def powersgd_hook(state: powerSGD_hook.PowerSGDState, bucket: GradBucket) -> tor
 
 
 def register_gradient_compression(model: DistributedDataParallel, grad_comm: str) -> None:
-    """Make `model` exchange its gradients as `grad_comm` says; "dense" is what it does of itself.
+    """Make `model` exchange its gradients as `grad_comm` says; "dense" is DistributedDataParallel's default.
 
-    The hooks have a group of their own: PowerSGD's later rounds begin in callbacks, at moments that differ between
-    ranks, and would otherwise meet the other ranks' embedding exchange.
+    The hooks have a process group of their own: PowerSGD's later rounds begin in callbacks, at different moments on
+    different ranks, and would otherwise mix with the embedding exchange of other ranks.
     """
     scheme, parameter = parse_grad_comm(grad_comm)
     if scheme == "dense":

@@ -1,8 +1,8 @@
-"""Sends a batch's ids to the ranks that hold their rows while the batch before it is computed.
+"""Sending of a batch's ids to the ranks that hold their rows, while the batch before is computed.
 
-The idea is that of TorchRec's TrainPipelineSparseDist, which rewrites a traced model for it; here the model takes ids
-that have been sent. Copies and exchanges are on a stream of their own; between CPUs there is none. The numbers are
-those of training batch by batch. Was not run on GPUs.
+The idea is that of TorchRec's TrainPipelineSparseDist, which rewrites a traced model; here the model takes ids that
+have been sent. On GPUs copies and exchanges are on a stream of their own. Results equal those of training batch by
+batch. Not run on GPUs.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ import torch
 
 
 class BatchOfIds(Protocol):
-    """A batch that can be copied to a device, whose `ids` a sharded module takes."""
+    """Batch that can be copied to a device, and whose `ids` are the input of a sharded module."""
 
     @property
     def dense(self) -> torch.Tensor: ...
@@ -33,14 +33,14 @@ B = TypeVar("B", bound=BatchOfIds)
 
 
 class Turn(NamedTuple, Generic[B]):
-    """A batch to train on, and the one after it; None at the end of an epoch."""
+    """Batch to train on, and the batch after it, None at the end of an epoch."""
 
     batch: B
     following: B | None
 
 
 def with_following(batches: Iterable[B]) -> Iterator[Turn[B]]:
-    """Yield each batch with the one after it, which must have been read for that."""
+    """Yield each batch with the batch after it, which is read first."""
     for batch, following in pairwise(chain(batches, (None,))):
         assert batch is not None
         yield Turn(batch, following)
@@ -48,7 +48,7 @@ def with_following(batches: Iterable[B]) -> Iterator[Turn[B]]:
 
 @dataclass(frozen=True, slots=True)
 class SentIds:
-    """What this rank has received of all ranks' ids, and the context in which its sharded module pools them."""
+    """Ids that this rank received from all ranks, and the context in which its sharded module pools their rows."""
 
     context: Any
     received: Any
@@ -56,7 +56,7 @@ class SentIds:
 
 @dataclass(slots=True)
 class _OnTheWay(Generic[B]):
-    """A batch whose ids are being sent: first how many there are, then they themselves."""
+    """Batch whose ids are being sent: first their numbers, then the ids."""
 
     of: B
     here: B
@@ -66,7 +66,7 @@ class _OnTheWay(Generic[B]):
 
 
 class InputAhead(Generic[B]):
-    """Sends ids for one sharded module; every rank makes the same calls in the same order."""
+    """Sender of ids for one sharded module; every rank makes the same calls in the same order."""
 
     def __init__(self, tables: Any, device: torch.device) -> None:
         self._tables, self._device = tables, device
@@ -74,13 +74,13 @@ class InputAhead(Generic[B]):
         self._sent: _OnTheWay[B] | None = None
 
     def start(self, batch: B) -> None:
-        """Copy a batch to the device and send how many of its ids go to each rank. Returns at once."""
+        """Copy a batch to the device and start sending the numbers of its ids for each rank. Returns at once."""
         with self._on_stream():
             here, context = batch.to(self._device), self._tables.create_context()
             self._sent = _OnTheWay(batch, here, context, self._tables.input_dist(context, here.ids))
 
     def send(self) -> None:
-        """Send the ids of the batch that was started, once this rank knows how many it gets, which it waits for."""
+        """Send the ids of the started batch, after waiting for the numbers of ids that this rank will get."""
         if self._sent is not None and self._sent.ids is None:
             with self._on_stream():
                 self._sent.ids = self._sent.counts.wait()
@@ -88,7 +88,7 @@ class InputAhead(Generic[B]):
     def take(self, batch: B) -> tuple[torch.Tensor, SentIds, torch.Tensor]:
         """Return dense features, ids and labels of `batch` on the device, in the order of the current stream.
 
-        A batch that was not started, as an epoch's first, is sent now.
+        The ids of a batch that was not started, such as an epoch's first, are sent now.
         """
         if self._sent is None or self._sent.of is not batch:
             self.start(batch)
@@ -101,7 +101,7 @@ class InputAhead(Generic[B]):
         if self._stream is not None:
             current = torch.cuda.current_stream(self._device)
             current.wait_stream(self._stream)
-            # Their memory belongs to the other stream, which must not use it again too early.
+            # The tensors' memory belongs to the other stream, which must not reuse it too early.
             for part in (here.dense, here.labels, received, sent.context):
                 part.record_stream(current)
         return here.dense, SentIds(sent.context, received), here.labels

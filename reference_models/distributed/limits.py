@@ -1,4 +1,4 @@
-"""What several ranks cannot do, known before anything starts; torch-free."""
+"""Settings that several ranks cannot train with, refused before anything starts; torch-free."""
 
 from reference_models.config.sections import RuntimeConfig, TrainConfig, parse_comm, parse_sharding
 from reference_models.process.errors import ConfigError
@@ -9,7 +9,7 @@ _CPU_COMM = ("fp32", "fp16", "int8")
 
 
 def refuse_impossible_ranks(train: TrainConfig, runtime: RuntimeConfig, num_ranks: int) -> None:
-    """Raise ConfigError for what TorchRec refuses, fails with, or would quietly do otherwise."""
+    """Raise ConfigError for settings that TorchRec refuses, fails with, or silently replaces."""
     if train.global_batch_size % num_ranks:
         raise ConfigError(
             f"train.global_batch_size is {train.global_batch_size}, which {num_ranks} ranks cannot share equally. "
@@ -28,7 +28,7 @@ def refuse_impossible_ranks(train: TrainConfig, runtime: RuntimeConfig, num_rank
             "Use table_wise or row_wise, or element-wise Adagrad."
         )
     if train.optimizer.get("opt_adagrad_learning_rate_decay", 0.0):
-        raise ConfigError("train.opt_adagrad_learning_rate_decay must be 0: FBGEMM's Adagrad knows none.")
+        raise ConfigError("train.opt_adagrad_learning_rate_decay must be 0: FBGEMM's Adagrad has no decay.")
     for precision in set(parse_comm(runtime.comm)) - {"fp32"}:
         _refuse_comm(precision, runtime)
 

@@ -1,4 +1,4 @@
-"""Devices that need not be here, and where a planner would lay a model's tables on them. Torch-free."""
+"""Devices that need not exist here, and a planner's placement of a model's tables on them. Torch-free."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from reference_models.config.sections import PLAN
 
 OnProgress = Callable[[int, int], None]
-"""Called with how many of how many tables have been looked at."""
+"""Function called with the number of tables examined, and of all tables."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Devices:
-    """The machines to plan for. Bandwidths in bytes/s; within a host between devices, and between hosts."""
+    """Devices to plan for. Bandwidths are in bytes/s: of memory, between devices of a host, and between hosts."""
 
     num_devices: int
     device_type: str
@@ -24,23 +24,23 @@ class Devices:
     inter_host_latency_s: float = 0.0
     """Seconds before the first byte of an exchange arrives."""
     reserve: float = 0.0
-    """Share of a device's memory that tables leave free: for activations, buffers and the dense part."""
+    """Share of a device's memory kept free of tables, for activations, buffers and the dense part."""
 
     @property
     def usable_bytes(self) -> int:
-        """What tables and their optimizer's state may take of one device."""
+        """Bytes of a device that tables and their optimizer state may take."""
         return int(self.memory_bytes * (1 - self.reserve))
 
 
 def is_outside_devices(kernel: str) -> bool:
-    """Return whether a kernel of TorchRec keeps its rows outside of devices: managed memory, SSD, a server."""
+    """Return whether a TorchRec kernel stores rows outside of devices: in managed memory, on SSD, on a server."""
     return any(part in kernel for part in ("uvm", "key_value", "ssd", "dram"))
 
 
 def describe_sharding(sharding: str, types: Mapping[str, str]) -> str:
-    """Write what was asked for; of a plan the tables of each type as they were built: "table_wise: table_0, table_2".
+    """Return the requested sharding in words; for a plan its tables by built type, "table_wise: table_0, table_2".
 
-    `types` has the type of each table by the table's name.
+    `types` has each table's sharding type by name.
     """
     if not sharding.startswith(PLAN):
         return sharding
@@ -50,7 +50,7 @@ def describe_sharding(sharding: str, types: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TablePlacement:
-    """One table: how it is cut, by which kernel it is looked up, on which devices its shards are."""
+    """Placement of a table: how it is cut, the kernel of its lookups, and the devices of its shards."""
 
     table: int
     num_embeddings: int
@@ -66,9 +66,9 @@ class TablePlacement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeviceLoad:
-    """What one device would hold (tables, their state, buffers) and how long its lookups would take per step.
+    """Load of a device: bytes of tables, optimizer state and buffers, and seconds of its lookups per step.
 
-    `host_memory_bytes` is what its tables would take of the host's memory, by kernels that keep rows there.
+    `host_memory_bytes` are the bytes of its tables in the host's memory, for kernels that store rows there.
     """
 
     device: int
@@ -79,11 +79,11 @@ class DeviceLoad:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannerEstimate:
-    """Where the tables would be and what that would take, as a planner estimates it; nothing is measured.
+    """A planner's placement of tables, with estimated memory and time; nothing is measured.
 
-    `step_s` is the slowest device's, of the embeddings alone; `balance` is that over the devices' mean.
+    `step_s` is the slowest device's time, of embeddings alone; `balance` is `step_s` over the mean of devices.
 
-    `is_search_cut`: plans were left that nobody compared.
+    `is_search_cut`: the search ended before all plans were compared.
     """
 
     devices: Devices

@@ -1,4 +1,4 @@
-"""A world of several ranks over torch.distributed: gloo between CPUs, NCCL between GPUs, gloo for control."""
+"""World of several ranks over torch.distributed: gloo between CPUs, NCCL between GPUs, gloo for control."""
 
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class ProcessGroup:
-    """The ranks of the default process group.
+    """World of the ranks of the default process group.
 
-    Small Python objects travel over a gloo group of their own, so that control never waits for a GPU's stream, and
-    a barrier names the ranks that did not come.
+    Small Python objects are sent over a gloo group of their own, so that control never waits for a GPU's stream, and
+    a barrier names the missing ranks.
     """
 
     def __init__(self, control: "dist.ProcessGroup", timeout: timedelta) -> None:
@@ -36,18 +36,18 @@ class ProcessGroup:
         return box[0]  # type: ignore[no-any-return]
 
     def barrier(self) -> None:
-        """Raises RuntimeError that names the missing ranks when one does not come within the timeout."""
+        """Wait for all ranks. Raises RuntimeError naming the ranks missing at the timeout."""
         dist.monitored_barrier(self._control, timeout=self._timeout, wait_all_ranks=True)
 
     def leave(self) -> None:
-        """Close the connections. Only after the last collective call of every rank."""
+        """Close the connections; call it only after the last collective call of every rank."""
         dist.destroy_process_group()
 
 
 def join(meeting: Rendezvous, device: torch.device, timeout_s: float) -> ProcessGroup:
-    """Connect the ranks that have met, each with its own `device`, which becomes the current one before NCCL starts.
+    """Connect ranks after their rendezvous, each with its own `device`, made the current one before NCCL starts.
 
-    `timeout_s` is how long any one collective call may wait for another rank.
+    `timeout_s` limits the wait of any collective call for another rank.
 
     Raises RuntimeError, here and in every collective call, when a rank is lost.
     """

@@ -1,4 +1,4 @@
-"""Where the ranks of a world meet: who has come, and notes that every rank can read at once.
+"""Rendezvous of the ranks of a world: presence, and notes that every rank can read at any time.
 
 The ranks find each other by torchrun's variables: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Rank 0 serves the
 notes, or torchrun's launcher where it is one.
@@ -19,7 +19,7 @@ from reference_models.process.errors import ConfigError, DeviceError, WorldError
 
 T = TypeVar("T")
 RENDEZVOUS_TIMEOUT_S = 120.0
-"""How long the ranks wait for one another to come."""
+"""Seconds for which ranks wait for one another to join."""
 REPORT_AFTER_S = 5.0
 _POLL_S = 0.1
 _ANSWERS_WITHIN_S = 20.0
@@ -28,28 +28,29 @@ _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rendezvous:
-    """This rank, and the others, who have all come. Notes raise RuntimeError when whoever serves them is gone, and
-    wait without end when it stands still.
+    """Rank of this process, and the notes, after all ranks have joined.
+
+    Notes raise RuntimeError if their server is gone, and wait without end if it hangs.
     """
 
     rank: int
     size: int
     host: str
-    """Who serves the notes, for messages."""
+    """Name of the notes' server, for messages."""
     is_host: bool
     store: Store
     notes: Store
-    """Over a connection of its own, so that a wait on `store` holds up no note."""
+    """Store of the notes, over a connection of its own, so that a wait on `store` delays no note."""
 
     def note(self, key: str, value: str) -> None:
         self.notes.set(key, value)
 
     def first_note(self, key: str, value: str) -> str:
-        """Leave a note unless there is one; returns the one that stands, the same on every rank."""
+        """Write a note unless one of this name exists; return the existing one, the same on every rank."""
         return bytes(self.notes.compare_set(key, "", value)).decode()
 
     def read_note(self, key: str) -> str:
-        """Read the last note of that name, empty when there is none yet."""
+        """Return the last note of a name, empty if there is none yet."""
         return bytes(self.notes.get(key)).decode() if self.notes.check([key]) else ""
 
 
@@ -61,11 +62,11 @@ def rendezvous(
     on_waiting: Callable[[str], None] | None = None,
     gpu: str | None = None,
 ) -> Rendezvous:
-    """Wait until every rank is here; `on_waiting` gets a line when that takes more than some seconds.
+    """Wait until every rank has joined; `on_waiting` gets a line if that takes more than some seconds.
 
-    `gpu` names this rank's, by host and UUID. Raises ConfigError when the variables are missing, wrong or of another
-    number of ranks, DeviceError on every rank when two have the same GPU, and WorldError when a rank does not come
-    within `timeout_s`.
+    `gpu` names this rank's GPU, by host and UUID. Raises ConfigError if the variables are missing, wrong or of
+    another number of ranks, DeviceError on every rank if two have the same GPU, and WorldError if a rank does not
+    join within `timeout_s`.
     """
     environ = os.environ if environ is None else environ
     rank, size, address, port = _read(environ, num_ranks)
@@ -103,7 +104,7 @@ def rendezvous(
 
 
 class _WaitReporter:
-    """Says a line once, when waiting has taken some seconds."""
+    """Reporter that says a line once, when waiting has taken some seconds."""
 
     def __init__(self, on_waiting: Callable[[str], None] | None) -> None:
         self._on_waiting, self._from_s = on_waiting, time.monotonic() + REPORT_AFTER_S
@@ -159,7 +160,7 @@ def _open_store(address: str, port: int, *, is_host: bool) -> Store:
 
 
 def _wait_for_server(address: str, port: int, end_s: float, on_wait: Callable[[], None]) -> None:
-    """Wait until somebody listens there: torch's own client would try for much longer than its timeout."""
+    """Wait until the server listens, since torch's own client would try for much longer than its timeout."""
     while True:
         try:
             socket.create_connection(
@@ -189,7 +190,7 @@ def _gather(meeting: Rendezvous, place: str, end_s: float, timeout_s: float, rep
 
 
 def _refuse_one_gpu_for_two(meeting: Rendezvous) -> None:
-    """Raise DeviceError where two ranks name the same GPU; rank 0, who serves the notes, after all have read them."""
+    """Raise DeviceError if two ranks have the same GPU; rank 0, which serves the notes, raises last."""
     first: dict[str, int] = {}
     for rank in range(meeting.size):
         gpu = meeting.read_note(f"gpu/{rank}")
@@ -209,7 +210,7 @@ def _refuse_one_gpu_for_two(meeting: Rendezvous) -> None:
 
 
 def call_within(seconds: float, call: Callable[[], T]) -> T:
-    """Return the call's result. Raises TimeoutError when it takes longer: calls into torch's store may never end."""
+    """Return the call's result. Raises TimeoutError after `timeout_s`, since calls of torch's store may never end."""
     results: list[T] = []
     errors: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""The optimizers of sharded tables: FBGEMM's, fused into the backward pass, and one for tables on every rank."""
+"""Optimizers of sharded tables: FBGEMM's, fused into the backward pass, and one for tables on every rank."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from reference_models.config.sections import TrainConfig
 from reference_models.training.optimizers import SparseAdagrad, adagrad_options
 
 WHOLE_ROWS = 1000
-"""The most rows of a table that every rank holds whose update computes all of them."""
+"""Most rows of a replicated table whose update computes all rows."""
 _OPTIMIZERS = {
     "sgd": EmbOptimType.EXACT_SGD,
     "adagrad": EmbOptimType.EXACT_ADAGRAD,
@@ -21,7 +21,7 @@ _OPTIMIZERS = {
 
 
 def fused_parameters(train: TrainConfig) -> dict[str, Any]:
-    """Return what TorchRec's sharder hands to FBGEMM's tables."""
+    """Return the optimizer settings that TorchRec's sharder passes to FBGEMM's tables."""
     parameters: dict[str, Any] = {
         "optimizer": _OPTIMIZERS[train.opt_name],
         "learning_rate": train.opt_base_learning_rate,
@@ -32,9 +32,9 @@ def fused_parameters(train: TrainConfig) -> dict[str, Any]:
 
 
 def find_fused_tables(model: nn.Module) -> list[SplitTableBatchedEmbeddingBagsCodegen]:
-    """List the tables of this rank that FBGEMM updates, also below the lists in which TorchRec keeps what looks up.
+    """Return the tables of this rank that FBGEMM updates, found also in the lists that TorchRec keeps lookups in.
 
-    A list is no module: `model.modules()` ends there.
+    A list is no module, so `model.modules()` does not descend into it.
     """
     lookups = [lookup for module in model.modules() for lookup in getattr(module, "_lookups", ())]
     below = {id(each): each for holder in (model, *lookups) for each in holder.modules()}
@@ -42,9 +42,9 @@ def find_fused_tables(model: nn.Module) -> list[SplitTableBatchedEmbeddingBagsCo
 
 
 class FusedTablesOptimizer:
-    """The tables of this rank that update inside the backward pass, with the face of a torch optimizer.
+    """Optimizer interface of this rank's tables, whose updates are inside the backward pass.
 
-    A rank may hold no such table; then the settings are those that it would have been built with.
+    A rank may hold no such table; then the settings are those that its tables would have had.
     """
 
     def __init__(self, model: nn.Module, train: TrainConfig) -> None:
@@ -67,17 +67,17 @@ class FusedTablesOptimizer:
         self._update_rule = of_table[self._tables[0].optimizer] if self._tables else train.opt_name
 
     def _built_rate(self, base: float) -> float:
-        """Return the learning rate that tables were built with: `base`, where it is theirs, which have 32 bits."""
+        """Return the learning rate of the built tables: `base` itself if it equals their 32-bit value."""
         found = self._tables[0].get_learning_rate() if self._tables else base
         return base if found == torch.tensor(base, dtype=torch.float32).item() else found
 
     @property
     def update_rule(self) -> str:
-        """Return what the tables compute, as `train.opt_name` calls it."""
+        """Name of the tables' update in `train.opt_name`."""
         return self._update_rule
 
     def prepare(self) -> None:
-        """Hand the group's learning rate to the tables; before the backward pass, which will use it."""
+        """Set the tables' learning rate to the group's; call it before the backward pass."""
         if self.param_groups[0]["lr"] != self._learning_rate:
             self._learning_rate = self.param_groups[0]["lr"]
             for table in self._tables:
@@ -98,9 +98,9 @@ class FusedTablesOptimizer:
 
 
 class TouchedRowsAdagrad(SparseAdagrad):
-    """SparseAdagrad for tables whose gradients are dense, as those that every rank holds and averages are.
+    """SparseAdagrad for tables with dense gradients, such as replicated tables, whose gradients are averaged.
 
-    The rows of a small table are all computed: to list those that were touched would have the host wait for a GPU.
+    All rows of a small table are computed, since listing the touched rows would make the host wait for a GPU.
     """
 
     update_rule = SparseAdagrad.update_rule
@@ -116,7 +116,7 @@ class TouchedRowsAdagrad(SparseAdagrad):
 
 
 def build_replicated_optimizer(train: TrainConfig, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    """Build the optimizer of tables that every rank holds."""
+    """Build the optimizer of replicated tables."""
     if train.opt_name == "sgd":
         return torch.optim.SGD(parameters, lr=train.opt_base_learning_rate)
     return TouchedRowsAdagrad(parameters, rowwise=train.opt_name == "rowwise_adagrad", **adagrad_options(train))

@@ -76,8 +76,8 @@ void cross(
     }
 }
 
-/* Differentiate `cross` by x_0, z and bias: dx_0 (+)= dy (z + bias), perhaps + dy; z = dy x_0; sums [m] of the new z. */
-void differentiate_cross(
+/* Differentiate `cross` by x_0, z and bias: dx_0 (+)= dy (z + bias), perhaps + dy; z = dy x_0; sums [m] of the new z.
+*/ void differentiate_cross(
     const float *dy, const float *x_0, float *z, const float *bias, float *dx_0, float *sums, int64_t adds,
     int64_t adds_dy, int64_t n, int64_t m, int64_t num_threads)
 {
@@ -272,7 +272,8 @@ typedef void (*sgemm)(
     int order, int turns_a, int turns_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
     const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
-/* c [m, n] = a b, or c += a b, by cblas_sgemm on one thread each for a part of c. `a` [m, k] and `b` [k, n] are stored
+/* c [m, n] = a b, or c += a b, by cblas_sgemm on one thread each for a part of c. `a` [m, k] and `b` [k, n] are
+stored
  * by rows, or by columns where they turn; lda, ldb and ldc are the numbers between those. */
 void multiply(
     sgemm cblas, int64_t turns_a, int64_t turns_b, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,

@@ -34,7 +34,8 @@ class InteractionPass(Protocol):
 class FusedInteraction:
     """Weights of an interaction, shared by the passes of all batch sizes.
 
-    `over(num_samples, matmuls, trains=...)` makes a pass, whose products are computed as `matmuls` says."""
+    `over(num_samples, matmuls, trains=...)` makes a pass, whose products are computed as `matmuls` says.
+    """
 
     over: Callable[..., InteractionPass]
     pads_output: bool

@@ -136,7 +136,8 @@ class GatedAttention(torch.autograd.Function):
 def heads_of_columns(uvqk: torch.Tensor, num_heads: int) -> torch.Tensor:
     """Return the matrix [I, H] of 0 and 1 of columns and their heads, to sum by head or, transposed, to spread.
 
-    A product with it is faster than a broadcast over rows as short as a head's."""
+    A product with it is faster than a broadcast over rows as short as a head's.
+    """
     eye = torch.eye(num_heads, dtype=uvqk.dtype, device=uvqk.device)
     return eye.repeat_interleave(uvqk.shape[-1] // 4 // num_heads, dim=0)
 

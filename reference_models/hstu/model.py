@@ -180,7 +180,8 @@ def pad(tokens: torch.Tensor, is_token: torch.Tensor) -> torch.Tensor:
 def attention_mask(is_past: torch.Tensor, is_candidate: torch.Tensor) -> torch.Tensor:
     """Return the attention mask, bool [S, P + C, P + C].
 
-    A past event attends to earlier events and itself, a candidate to all past events and itself."""
+    A past event attends to earlier events and itself, a candidate to all past events and itself.
+    """
     num_past, num_all = is_past.shape[1], is_past.shape[1] + is_candidate.shape[1]
     place = torch.arange(num_all, device=is_past.device)
     is_allowed = (place <= place.unsqueeze(1)) & (place < num_past)  # columns of past events

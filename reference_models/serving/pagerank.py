@@ -89,7 +89,8 @@ def generate_small_world(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
     """Generate a small-world graph of degree 8 at most.
 
     It is a ring with each node joined to its 3 nearest on both sides, and two random matchings, each of which gives
-    every node a shortcut."""
+    every node a shortcut.
+    """
     nodes, rng = np.arange(num_nodes), np.random.default_rng(seed)
     ring = [np.stack([nodes, (nodes + far) % num_nodes], axis=1) for far in range(1, _RING + 1)]
     matchings = [rng.permutation(num_nodes)[: num_nodes // 2 * 2].reshape(-1, 2) for _ in range(_SHORTCUTS)]

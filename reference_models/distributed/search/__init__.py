@@ -1,1 +1,1 @@
-"""Searches for where the tables of a model go, by modelled, measured or learnt costs."""
+"""Searches for the placement of a model's tables on devices, by modelled, measured or learnt costs."""

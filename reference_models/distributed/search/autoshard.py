@@ -1,9 +1,10 @@
-"""AutoShard's search (Zha et al., KDD 2022): a learnt policy gives one table after the other to a device.
+"""AutoShard's search (Zha et al., KDD 2022): a learnt policy places one table after the other.
 
-As published: the features of tables, devices as sums of their tables' representations with their predicted cost, no
-device without memory, and a plan's reward, its least over its greatest cost of a device. Other than in the authors'
-prototype, the policy has no LSTM (what is left to place stands for it) and learns by policy gradient, not IMPALA: the
-advantage of a plan is its reward less the mean of NUM_PLANS plans of its task, over their deviation.
+As published: the features of tables, devices as sums of their tables' representations with their predicted cost, only
+devices with free memory, and a plan's reward, its least over its greatest cost of a device. Unlike the authors'
+prototype, the policy has no LSTM (it gets the features of the tables left to place instead) and learns by policy
+gradient, not IMPALA: the advantage of a plan is its reward less the mean of NUM_PLANS plans of its task, divided by
+their deviation.
 """
 
 import math
@@ -26,21 +27,21 @@ from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks
 from reference_models.training.eager import Adam
 
 NUM_UPDATES, NUM_TASKS, NUM_PLANS, LEARNING_RATE = 400, 8, 8, 1e-3
-"""Updates, tasks in each, and plans of each task."""
+"""Updates, tasks per update, plans per task, and learning rate of a policy's training."""
 NUM_LATER_UPDATES = 100
-"""Updates on larger tasks, which begin with a policy of small ones."""
+"""Updates on larger tasks, which begin with a policy trained on small tasks."""
 SLACK = (1.1, 2.0)
-"""Range of the memory of all devices over the bytes of the tables, of the tasks that a policy learns from."""
+"""Range, in the tasks of training, of the devices' total memory relative to the bytes of the tables."""
 MOST_TABLES, MOST_DEVICES = 100, 16
-"""Tables and devices of the largest tasks that a policy learns from: what an update takes grows with both."""
+"""Tables and devices of the largest tasks of training: an update's time grows with both."""
 NUM_DRAWN = 16
-"""Plans that are drawn of a task beside the likeliest."""
+"""Random plans of a task beside the likeliest plan."""
 _NUM_FEATURES, _POOL_SIZE = 4 + NUM_REUSE_BINS, 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskSizes:
-    """Ranges of the sizes of the tasks that a policy learns from, ends included."""
+    """Ranges of the sizes of the tasks that a policy is trained on, ends included."""
 
     num_tables: tuple[int, int] = (6, 10)
     num_devices: tuple[int, int] = (2, 4)
@@ -50,8 +51,10 @@ SMALL = TaskSizes()
 
 
 def sizes_of(tasks: Sequence[Task]) -> TaskSizes:
-    """Return the sizes of tasks that a policy is to learn from for these: theirs, up to MOST_TABLES and MOST_DEVICES;
-    SMALL where none is larger."""
+    """Return the sizes of tasks to train a policy on for the given tasks.
+
+    They are those of the given tasks, up to MOST_TABLES and MOST_DEVICES; SMALL where none is larger.
+    """
     tables = sorted(min(len(each.tables), MOST_TABLES) for each in tasks)
     devices = sorted(min(each.num_devices, MOST_DEVICES) for each in tasks)
     if tables[-1] <= SMALL.num_tables[1] and devices[-1] <= SMALL.num_devices[1]:
@@ -60,12 +63,12 @@ def sizes_of(tasks: Sequence[Task]) -> TaskSizes:
 
 
 class Policy(nn.Module):
-    """Chances of the devices that a table may go to, by the table, what is left, and what the devices hold."""
+    """Probabilities of devices for a table, given the table, the tables left, and the devices' tables."""
 
     scale: Tensor
-    """Mean and deviation of the features of tables: [2, features]."""
+    """Mean and standard deviation of the features of tables: [2, features]."""
     mean_reward: Tensor
-    """How well plans of the last 20 updates balance: `reward`, as a tensor that is kept."""
+    """Mean reward of the last 20 updates' plans, as a tensor that is stored with the weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,12 +80,12 @@ class Policy(nn.Module):
         self.head = nn.Sequential(nn.Linear(192, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 1))
 
     def represent(self, features: Tensor) -> Tensor:
-        """Return [..., 32] of tables [..., features]."""
+        """Return the representations [..., 32] of tables [..., features]."""
         tables: Tensor = self.table(((features - self.scale[0]) / self.scale[1]).clamp(-4, 4))
         return tables
 
     def forward(self, table: Tensor, left: Tensor, held: Tensor, loads: Tensor, may_be_on: Tensor) -> Tensor:
-        """Return the logarithm of chances [tasks, plans, devices] for a table of each task, [tasks, 32].
+        """Return the log-probabilities [tasks, plans, devices] for a table of each task, [tasks, 32].
 
         `left` is [tasks, 3]; `held`, the sum of representations, and `loads` [tasks, plans, devices, 32 and 2].
         """
@@ -93,23 +96,23 @@ class Policy(nn.Module):
 
     @property
     def reward(self) -> float:
-        """Mean of the plans of the last 20 updates: how well they balance the tasks that are learnt from."""
+        """Mean reward (balance) of the plans of the last 20 updates, on the tasks of training."""
         return float(self.mean_reward)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all that `policy_of` needs, by name."""
+        """Return the arrays by name from which `policy_of` restores the policy."""
         return {name: value.numpy() for name, value in self.state_dict().items()}
 
 
 def policy_of(arrays: Mapping[str, NDArray[Any]]) -> Policy:
-    """Return the policy that `Policy.arrays` is of. Raises ArtifactError for what is of no such policy."""
+    """Return the policy of `Policy.arrays`. Raises ArtifactError for other arrays."""
     policy = Policy()
     load_finite(policy, arrays, "policy")
     return policy
 
 
 def _features(costs: PieceCosts, pieces: Pieces) -> list[tuple[float, ...]]:
-    """Describe pieces by the logarithms of columns, rows, lookups and bytes, and by reuse."""
+    """Return the features of pieces: the logarithms of columns, rows, lookups and bytes, and the reuse."""
     tables = [costs.table(piece) for piece in pieces]
     sizes = [(table.dim, table.num_embeddings, 1 + table.pooling, table.memory_bytes) for table in tables]
     return [(*map(math.log, row), *table.reuse) for row, table in zip(sizes, tables, strict=True)]
@@ -124,10 +127,10 @@ def _roll_out(
     *,
     is_drawn: bool,
 ) -> tuple[list[list[Pieces]], Tensor, Tensor]:
-    """Place all pieces of tasks of equally many, on devices drawn by their chances or on the likeliest.
+    """Place all pieces of tasks with equally many pieces, on devices drawn by probability or on the likeliest.
 
-    `shape` is plans of each task, and devices. Returns what devices hold, a row for each plan of each task; rewards,
-    -1 where a piece found no room; and logarithms of chances, both [tasks, plans].
+    `shape` is (plans of each task, devices). Returns the devices' pieces, a row for each plan of each task; and, both
+    [tasks, plans], rewards, -1 where a piece found no room, and log-probabilities.
     """
     ordered = [costs.ordered(pieces) for pieces in lists]
     tables = policy.represent(torch.tensor([_features(costs, pieces) for pieces in ordered]))
@@ -170,9 +173,9 @@ def train_policy(
     sizes: TaskSizes = SMALL,
     start: Policy | None = None,
 ) -> Policy:
-    """Train a policy on tasks of such sizes, of generated tables, with one thread; `start` is one to begin with.
+    """Train a policy on tasks of the given sizes, of generated tables, with one thread, from `start` if given.
 
-    `batch_size` is that of the cost: tables have the reuse of such a batch.
+    `batch_size` is that of the cost: the tables' reuse is that of such a batch.
     """
     empty = replace(NEUROSHARD, num_devices=_POOL_SIZE, batch_size=batch_size)
     pool = generate_tasks(1, seed, empty, (_POOL_SIZE, _POOL_SIZE + 1))[0]
@@ -208,11 +211,11 @@ def train_policy(
 
 
 def autoshard(task: Task, cost: SetCost, seed: int, policy: Policy | None = None) -> Plan:
-    """Place the tables as a policy says, which is trained for the cost on SMALL tasks where none is given: on the
-    likeliest devices, and NUM_DRAWN times on drawn ones, of which the cheapest plan is taken.
+    """Return the cheapest of the policy's plans: the likeliest, and NUM_DRAWN random ones.
 
-    Draws make up for some of what a policy lacks on tasks that are larger than those it learnt from. Where no plan
-    has room, the likeliest is repaired. Raises ConfigError where that finds none.
+    Without a policy, one is trained for the cost on SMALL tasks. Random plans help on tasks that are larger than
+    those of training. Where no plan has room, the likeliest is repaired. Raises ConfigError if that finds no plan
+    either.
     """
     policy, costs = policy or train_policy(cost, task.batch_size, seed), PieceCosts(task, cost)
     with repeatable(seed), torch.no_grad():

@@ -1,4 +1,4 @@
-"""What tables on one device cost it per step, in seconds: lookups and updates, and the exchange of pooled rows."""
+"""Costs of a set of tables to its device per step, in seconds: lookups, updates, and the exchange of pooled rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ from reference_models.distributed.search.task import FLOAT_BYTES, NUM_REUSE_BINS
 
 ID_BYTES = 8
 LINE_BYTES = 64
-"""What a memory moves at least when one row is accessed: a cache line, or a burst of HBM."""
+"""Least bytes that a memory moves for an access to a row: a cache line, or a burst of HBM."""
 TABLE_S = 2e-6
 """Fixed time of a table; assumed, not measured."""
 DEVICE_S = 50e-6
 """Fixed time of a device that holds tables: some ten launches of kernels of 5 us; assumed, not measured."""
 BIN_LOOKUPS = np.array([1.0, 2.0, *(0.75 * 2.0 ** np.arange(2, NUM_REUSE_BINS))])
-"""Lookups that a row of each reuse bin is taken to have: 1, 2, then the middle of 2^(k-1) to 2^k."""
+"""Assumed lookups of a row in each reuse bin: 1, 2, then the middle of 2^(k-1) to 2^k."""
 
 Seconds = NDArray[np.float64]
 Sets = Sequence[Sequence[Table]]
 SetCost = Callable[[Sets], Seconds]
-"""What each of several sets of tables costs a device per step, float64 [sets]; 0 for one without tables."""
+"""Function from several sets of tables to each set's seconds per step, float64 [sets]; 0 for an empty set."""
 
 
 def over_sets(sets: Sets, values_of: Callable[[Sequence[Table]], NDArray[Any]]) -> Seconds:
-    """Add up, over each set, what `values_of` says of each table: [tables, ...] to [sets, ...]. It is asked once."""
+    """Return the sums over each set [sets, ...] of `values_of`'s values [tables, ...], which is called once."""
     tables = {id(table): table for each in sets for table in each}
     if not tables:
         return np.zeros(len(sets))
@@ -40,12 +40,12 @@ def over_sets(sets: Sets, values_of: Callable[[Sequence[Table]], NDArray[Any]]) 
 
 
 def moved_bytes(tables: Sequence[Table], batch_size: int) -> NDArray[np.float64]:
-    """Return the bytes that a step moves of each table: [tables].
+    """Return the bytes that a step moves for each table: [tables].
 
-    Forward: ids, each different row once, a sum per sample. Backward and update: a gradient per sample, ids, each
-    different row and its optimizer state read and written. A row moves whole lines of memory; looked up again in the
-    batch, it is in a cache. Of a copy, whose gradient is dense, all rows are read and written with their gradient and
-    state; it has at most the different rows of the whole batch.
+    Forward: ids, each distinct row once, a sum per sample. Backward and update: a gradient per sample, ids, each
+    distinct row and its optimizer state read and written. A row moves whole lines of memory; looked up again in the
+    batch, it is in a cache. A copy's gradient is dense, so all its rows are read and written with gradient and state;
+    it looks up at most the distinct rows of the whole batch.
     """
     rows, pooling = np.array([(table.num_embeddings, table.pooling) for table in tables]).T
     lookups_per_row = 1 / (np.array([table.reuse for table in tables]) @ (1 / BIN_LOOKUPS))
@@ -62,15 +62,15 @@ def moved_bytes(tables: Sequence[Table], batch_size: int) -> NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bandwidth:
-    """Modelled: `moved_bytes` over the rate of a device's memory, plus a fixed time per table and one per device.
+    """Modelled cost: `moved_bytes` over a device's memory bandwidth, plus a fixed time per table and per device.
 
     Affine: the costs of n single tables add up to (n - 1) `device_s` more than the cost of their set.
     """
 
     batch_size: int
-    """Samples of all devices together: a device looks its tables up for all of them."""
+    """Samples of all devices together, for all of which a device looks up its tables."""
     memory_bandwidth: float
-    """Bytes/s."""
+    """Bandwidth of a device's memory, in bytes/s."""
     table_s: float = TABLE_S
     device_s: float = DEVICE_S
 
@@ -82,23 +82,22 @@ class Bandwidth:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exchange:
-    """Modelled: the all-to-all of pooled rows, and of their gradients; additive, by a device's columns.
+    """Modelled cost of the all-to-all of pooled rows and of their gradients; additive, by a device's columns.
 
-    A device sends the sums of its own tables to those whose samples they are, and gets as many bytes of gradients.
-    What it gets of other tables goes the other way over the same links at the same time. Links within a host and
-    between hosts work side by side: the slower one counts. Sums of a part by rows are added up where they arrive; of
-    rows over one host they are first added up there, then sent to the other hosts. Gradients of copies are added up
-    by a ring over the slowest link. Each of the two exchanges has a link's latency, where a device takes part.
+    A device sends the sums of its own tables to the devices of the samples, and receives as many bytes of gradients.
+    Sums of other tables arrive over the same links in the other direction at the same time. Links within a host and
+    between hosts work in parallel: the slower one counts. Sums of parts by rows are added up where they arrive; for
+    rows over one host they are first added up within the host, then sent to the other hosts. Gradients of copies are
+    added up by a ring over the slowest link. Each of the two exchanges has a link's latency, if a device takes part.
     """
 
     batch_size: int
-    """Samples of all devices together."""
+    """Samples of a step on all devices together."""
     devices: Devices
 
     @property
     def device_s(self) -> float:
-        """Seconds of a device that holds tables, whatever they are: two latencies of the slowest link; 0 of
-        one device, which exchanges nothing."""
+        """Fixed seconds of any device that holds tables: two latencies of the slowest link; 0 with one device."""
         of = self.devices
         if of.num_devices == 1:
             return 0.0
@@ -124,7 +123,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Costs that a device has one after the other: compute, then exchange."""
+    """Cost of several parts that a device runs one after the other, such as compute and exchange."""
 
     parts: tuple[SetCost, ...]
 
@@ -134,11 +133,11 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Additive:
-    """The costs of single tables added up, whatever `cost` says of sets, less what each but one has too often."""
+    """Cost of a set as the sum of its tables' single costs by `cost`, with the device's fixed time counted once."""
 
     cost: SetCost
     device_s: float = 0.0
-    """Seconds of a device that holds any table, which the cost of each single one has, too."""
+    """Fixed seconds of a device that holds any table, which each single table's cost includes."""
 
     def __call__(self, sets: Sets, /) -> Seconds:
         added = over_sets(sets, lambda tables: self.cost([[table] for table in tables]))
@@ -146,7 +145,7 @@ class Additive:
 
 
 def add_up(cost: SetCost, tables: Sequence[Table]) -> tuple[Seconds, float] | None:
-    """Return seconds of each table and of a device with any, if a set costs their sum; else None."""
+    """Return the seconds of each table and of a device with tables, if a set's cost is their sum; else None."""
     if isinstance(cost, Sum):
         found = [add_up(part, tables) for part in cost.parts]
         parts = [part for part in found if part is not None]

@@ -1,4 +1,4 @@
-"""Moves and swaps of pieces between devices: until all have room, or until none makes the slowest device faster."""
+"""Moves and swaps of pieces between devices, until all fit, or until none makes the slowest device faster."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,16 +6,16 @@ from numpy.typing import NDArray
 from reference_models.distributed.search.pieces import Filling, Held, PieceCosts, Pieces
 
 LEAST_GAIN = 1e-9
-"""Share of the slowest device's seconds that a step gains at least: less is rounding."""
+"""Least gain of a step, as a share of the slowest device's seconds: smaller gains are rounding."""
 _MAX_STEPS = {True: 2_000, False: 100}
 _NUM_TRIED = {True: 1, False: 4}
-"""Steps that are tried at a time, and taken in all, by whether the cost of a set is the sum of its pieces."""
+"""Steps tried at a time, in order of their gain, by whether the cost of a set is the sum of its pieces' costs."""
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
 class Layout:
-    """Pieces on devices as arrays: of each piece its device, bytes and seconds; of each device both sums."""
+    """Pieces on devices as arrays: device, bytes and seconds of each piece; both sums of each device."""
 
     def __init__(self, costs: PieceCosts, held: Held) -> None:
         self.costs, self.num_devices = costs, len(held)
@@ -28,27 +28,26 @@ class Layout:
 
     @property
     def used(self) -> Floats:
-        """Bytes of each device."""
+        """Bytes used on each device."""
         return _sum_by(self.device, self.sizes, self.num_devices)
 
     @property
     def loads(self) -> Floats:
-        """Seconds of each device, less what a device has that holds any where that is known."""
+        """Seconds of each device, less a device's fixed time where that is known."""
         return _sum_by(self.device, self.weights, self.num_devices) if self.is_exact else self.costs(self.held)
 
     @property
     def held(self) -> Held:
-        """What each device holds."""
+        """Pieces of each device."""
         return tuple(self.on(device) for device in range(self.num_devices))
 
     def on(self, device: int, away: int = -1, added: int = -1) -> Pieces:
-        """Return the pieces of a device without the piece `away` and with the piece `added`; -1 is none."""
+        """Return the pieces of a device without the piece `away` and with the piece `added`; -1 for none."""
         there = [int(at) for at in np.flatnonzero(self.device == device) if at != away]
         return tuple(self.pieces[at] for at in [*there, *([added] if added >= 0 else [])])
 
     def steps(self, source: int) -> tuple[Integers, Integers, Integers]:
-        """Return all moves and swaps of pieces of a device: the piece, that which comes in its place (-1 of moves),
-        and the other device, each [steps]."""
+        """Return all moves and swaps of a device's pieces: [steps] of piece, replacement (-1: none) and device."""
         mine, theirs = (np.flatnonzero(self.is_free & on) for on in (self.device == source, self.device != source))
         others = np.delete(np.arange(self.num_devices), source)
         second = np.concatenate((np.full(len(others), -1), theirs))
@@ -70,14 +69,14 @@ def _sum_by(device: Integers, values: Floats, num_devices: int) -> Floats:
 
 
 def _leaving(values: Floats, first: Integers, second: Integers) -> Floats:
-    """Return what each step takes from its device and gives to the other."""
+    """Return the bytes and seconds that each step takes from its device and gives to the other device."""
     return np.asarray(values[first] - np.where(second >= 0, values[second], 0.0))
 
 
 def settle(layout: Layout) -> bool:
-    """Move and swap until every device has room; return whether all have.
+    """Move and swap pieces until every device has room; return whether all have.
 
-    Each step leaves fewest bytes without room, of equal ones that after which the slower device is fastest.
+    Each step leaves the fewest bytes without room; among equals, the slower of both devices is then fastest.
     """
     while (over := np.maximum(layout.used - layout.costs.task.memory_bytes, 0.0)).any():
         sources = np.argsort(-over)[: np.count_nonzero(over)].tolist()
@@ -89,7 +88,7 @@ def settle(layout: Layout) -> bool:
 
 
 def _best_step(layout: Layout, source: int, over: Floats) -> tuple[int, int, int] | None:
-    """Return the step that takes most from the bytes for which a device has no room; None where none takes any."""
+    """Return the step that most reduces the bytes for which a device has no room; None if none reduces them."""
     first, second, target = layout.steps(source)
     if not len(first):
         return None
@@ -104,7 +103,7 @@ def _best_step(layout: Layout, source: int, over: Floats) -> tuple[int, int, int
 
 
 def descend(layout: Layout) -> Filling:
-    """Take the move or swap that makes the slowest device fastest, within memory, until none does."""
+    """Repeat the move or swap that most reduces the slowest device's time, within memory, until none reduces it."""
     costs, memory = layout.costs, layout.costs.task.memory_bytes
     for _ in range(_MAX_STEPS[layout.is_exact]):
         loads, used = layout.loads, layout.used

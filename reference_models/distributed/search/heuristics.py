@@ -12,8 +12,10 @@ from reference_models.distributed.search.task import Plan, Table, Task, place_wh
 
 
 def place_in_order(task: Task, cost: SetCost, search: str) -> Plan:
-    """Place the costliest table first, each on the device whose set costs least so far, as AutoShard's released code
-    does. Raises ConfigError where the tables find no room, nor by repair."""
+    """Place tables in falling order of cost, each on the device of least cost so far, as AutoShard's released code.
+
+    Raises ConfigError if no plan fits, by repair either.
+    """
     costs = PieceCosts(task, cost)
     ordered = costs.ordered(whole_tables(task))
     return plan_of(costs, fill_devices(costs, [ordered], [math.inf], overflows=True)[0][1], search)
@@ -24,7 +26,7 @@ def _sum_of(weight: Callable[[Table], float]) -> SetCost:
 
 
 def random(task: Task, cost: SetCost, seed: int) -> Plan:
-    """Place the largest table first, each on any device that has room. Raises ConfigError where none has."""
+    """Place tables in falling order of size, each on a random device with room. ConfigError if none has room."""
     generator, devices = np.random.default_rng(seed), np.zeros(len(task.tables), dtype=np.int64)
     free = np.full(task.num_devices, task.memory_bytes)
     sizes = [table.memory_bytes for table in task.tables]
@@ -43,21 +45,21 @@ def random(task: Task, cost: SetCost, seed: int) -> Plan:
 
 
 def dim(task: Task, cost: SetCost, seed: int) -> Plan:
-    """Balance columns. Raises ConfigError where no room is found."""
+    """Balance the columns of devices. Raises ConfigError if no plan fits."""
     return place_in_order(task, _sum_of(lambda table: table.dim), "dim")
 
 
 def lookup(task: Task, cost: SetCost, seed: int) -> Plan:
-    """Balance columns times lookups per sample. Raises ConfigError where no room is found."""
+    """Balance columns times lookups per sample. Raises ConfigError if no plan fits."""
     return place_in_order(task, _sum_of(lambda table: table.dim * table.pooling), "lookup")
 
 
 def size_lookup(task: Task, cost: SetCost, seed: int) -> Plan:
-    """Balance columns times lookups times log10 of rows. Raises ConfigError where no room is found."""
+    """Balance columns times lookups times log10 of rows. Raises ConfigError if no plan fits."""
     weight = _sum_of(lambda table: table.dim * table.pooling * math.log10(table.num_embeddings))
     return place_in_order(task, weight, "size_lookup")
 
 
 def greedy(task: Task, cost: SetCost, seed: int) -> Plan:
-    """Balance the cost of what each device holds. Raises ConfigError where no room is found."""
+    """Balance the cost of each device's set of tables. Raises ConfigError if no plan fits."""
     return place_in_order(task, cost, "greedy")

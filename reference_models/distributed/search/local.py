@@ -1,4 +1,4 @@
-"""Local search: the plain baseline that learned searches are held against."""
+"""Local search: the plain baseline for learned searches."""
 
 import math
 
@@ -19,16 +19,17 @@ from reference_models.distributed.search.task import Plan, Task
 from reference_models.process.errors import ConfigError
 
 MAX_CUTS, PATIENCE = 40, {True: 3, False: 1}
-"""Cuts one after another, and how many of them without gain end it, by whether costs add up: others take longer."""
+"""Most successive cuts, and cuts without gain that end the search, by whether costs add up (others take longer)."""
 _EVEN = 1 + 1e-3
-"""The slowest device over the mean up to which nothing is cut any more: cuts add to what there is to do."""
+"""Ratio of the slowest device to the mean below which nothing is cut: cuts add work."""
 
 
 def local(task: Task, cost: SetCost, seed: int) -> Plan:
-    """Place the costliest table first, then move and swap until the slowest device gains by neither; then halve its
-    costliest piece, all parts of that table, and begin again, as long as that gains. Nothing is random.
+    """Place tables in falling order of cost, move and swap them, then cut tables as long as that gains.
 
-    Raises ConfigError where neither whole tables nor parts of them find room.
+    Moves and swaps end when neither makes the slowest device faster. A cut halves its costliest piece, and all parts
+    of that table, and the search begins again. Nothing is random. Raises ConfigError if neither whole tables nor
+    parts fit.
     """
     costs = PieceCosts(task, cost)
     pieces, best, fault, num_vain = whole_tables(task), None, None, 0
@@ -56,15 +57,16 @@ def local(task: Task, cost: SetCost, seed: int) -> Plan:
 
 
 def improve(costs: PieceCosts, pieces: Pieces, search: str) -> Filling:
-    """Place the costliest piece first, find room for all, and move and swap them. Raises ConfigError as `find_room`
-    does."""
+    """Place pieces in falling order of cost, find room for all, move and swap. Raises ConfigError as `find_room`."""
     (filled,) = fill_devices(costs, [costs.ordered(pieces)], [math.inf], overflows=True)
     return descend(Layout(costs, find_room(costs, filled[1], search)[0]))
 
 
 def _choose_cut(costs: PieceCosts, pieces: Pieces, found: Filling | None) -> Piece | None:
-    """Return the costliest piece of the slowest device, or the largest of all where they find no room; None where it
-    may not be halved, or the devices are even."""
+    """Return the piece to cut next: the slowest device's costliest, or the largest if pieces do not fit.
+
+    None if that piece may not be halved, or the devices are balanced.
+    """
     if found is None:
         weights = costs.sizes(pieces)
     else:

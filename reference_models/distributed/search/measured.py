@@ -1,4 +1,4 @@
-"""What sets of tables cost on the CPU at hand: measured, with one thread."""
+"""Measured costs of sets of tables on this machine's CPU, with one thread."""
 
 import time
 from collections import Counter
@@ -16,25 +16,26 @@ from reference_models.fused.merged_embedding import LookupPlan, MergedEmbedding,
 from reference_models.process.errors import ConfigError
 
 _HALF_OF_ROUND = (0, 1, 1, 0, 0, 1, 1, 0)
-"""The half that each round counts in: a drift that is even in time falls on both alike."""
+"""Half to which each round belongs: a drift that is linear in time affects both halves equally."""
 _LEARNING_RATE, _EPS = 0.01, 1e-8
 _LOOKUP_BYTES = 64
-"""Bytes of a lookup: its id, row and bag, what both are sorted by, and a sorted copy."""
+"""Bytes of a lookup: its id, row and bag, their sort keys, and a sorted copy."""
 _Key = tuple[Table, int]
-"""A table, and which of the equal ones of its set."""
+"""Table, and its number among the equal tables of its set."""
 _Form = tuple[int, Optimizer]
-"""Columns and optimizer: tables of one form are looked up and updated together."""
+"""Columns and optimizer: tables with equal ones are looked up and updated together."""
 _SetKey = frozenset[tuple[Table, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredCost:
-    """Lookup, backward and update of a set here, as `optimized` does them: by one lookup and one sorted update of all
-    tables that have one width and one optimizer (`MergedEmbedding`, not compiled).
+    """Measured cost of a set's lookup, backward and update, as `optimized` does them.
 
-    The median of rounds in which all sets that are asked for take turns, after one to warm up; a set is measured
-    once. Rows are drawn, with the reuse that a table's bins have; equal tables of a set have each their own. Tables
-    stay in memory while others have room; what merges the lookups of a set is made anew each time, and not timed.
+    Tables of equal width and optimizer have one lookup and one sorted update (`MergedEmbedding`, not compiled).
+
+    The cost is the median of rounds in which all requested sets are measured alternately, after a warm-up round; a
+    set is measured once. Rows are random, with the reuse of a table's bins; equal tables of a set have rows of their
+    own. Tables stay in memory while there is room; merging the lookups of a set is repeated each time, and not timed.
     """
 
     batch_size: int
@@ -42,14 +43,14 @@ class MeasuredCost:
     seed: int = 0
     known: dict[_SetKey, float] = field(default_factory=dict, repr=False, compare=False)
     spreads: dict[_SetKey, float] = field(default_factory=dict, repr=False, compare=False)
-    """Between which quartiles the rounds of a set lay, as a fraction of their median."""
+    """Interquartile range of a set's rounds, as a fraction of their median."""
     halves: dict[_SetKey, tuple[float, float]] = field(default_factory=dict, repr=False, compare=False)
-    """Medians of either half of a set's rounds."""
+    """Medians of each half of a set's rounds, in seconds."""
     lookups: "dict[_Key, _Lookup]" = field(default_factory=dict, repr=False, compare=False)
     merged: "dict[_Form, _MergedTables]" = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, sets: Sets, /) -> Seconds:
-        """Raises ConfigError where the tables of the sets take more than `available_bytes`; sets share theirs."""
+        """Measure sets, which share tables. Raises ConfigError if these take more than `available_bytes`."""
         counts = [Counter(each) for each in sets]
         keys = [frozenset(each.items()) for each in counts]
         new = {
@@ -68,14 +69,13 @@ class MeasuredCost:
         return np.array([self.known[key] if key else 0.0 for key in keys])
 
     def spread_of(self, tables: Iterable[Table]) -> float | None:
-        """Return how far apart the rounds of a set lay, as a fraction of their median; None where it has no table, or
-        was not measured."""
+        """Return the spread of a set's rounds, as a fraction of their median; None if empty or not measured."""
         return self.spreads.get(_key_of(tables))
 
     def halves_of(self, sets: Sets) -> Seconds:
-        """Return the medians of either half of the rounds of sets that were measured: float64 [sets, 2], seconds.
+        """Return the medians of each half of the rounds of measured sets: float64 [sets, 2], in seconds.
 
-        Raises KeyError for a set that was not.
+        Raises KeyError for a set that was not measured.
         """
         return np.array([self.halves[_key_of(each)] for each in sets]).reshape(-1, 2)
 
@@ -108,7 +108,7 @@ class MeasuredCost:
             self.merged[form] = _MergedTables(form, [key for key in self.lookups if _form_of(key) == form])
 
     def _count_bytes(self, table: Table) -> int:
-        """Count weights, state, sums and their gradients, and what lookups take."""
+        """Return the bytes of weights, optimizer state, sums, their gradients, and lookups."""
         of_sums = FLOAT_BYTES * self.batch_size * 2 * table.dim
         return table.memory_bytes + of_sums + int(self.batch_size * table.pooling * _LOOKUP_BYTES)
 
@@ -122,7 +122,7 @@ def _form_of(key: _Key) -> _Form:
 
 
 class _Lookup:
-    """The rows of a table that one batch looks up, int64 [lookups], and the samples that do, int64 [lookups]."""
+    """Rows of a table that a batch looks up, int64 [lookups], and the samples of these lookups, int64 [lookups]."""
 
     def __init__(self, table: Table, batch_size: int, rng: np.random.Generator) -> None:
         self.rows = torch.from_numpy(draw_rows(table, batch_size, rng))
@@ -131,7 +131,7 @@ class _Lookup:
 
 
 class _MergedTables:
-    """All tables of one form in one weight [sum(rows), columns], with the optimizer's sums where it has any."""
+    """Tables of equal width and optimizer in one weight [sum(rows), columns], with the optimizer's sums, if any."""
 
     def __init__(self, form: _Form, keys: Sequence[_Key]) -> None:
         dim, optimizer = form
@@ -143,7 +143,7 @@ class _MergedTables:
 
 
 class _MergedLookup:
-    """One batch's lookups of the tables of a set that have one form, in the order of samples."""
+    """Lookups of a batch in the tables of a set with equal width and optimizer, in the order of samples."""
 
     def __init__(self, of: _MergedTables, lookups: dict[_Key, _Lookup], batch_size: int) -> None:
         num_tables = len(lookups)
@@ -151,7 +151,7 @@ class _MergedLookup:
         self.embedding = MergedEmbedding(of.weight, of.sums, rows, [1] * num_tables)
         row_type = choose_row_type(len(of.weight))
         shifted = torch.cat([each.rows + of.starts[key] for key, each in lookups.items()])
-        # A sample's bags: an empty one in the place of the dense vector, then one of each table.
+        # A sample's bags: an empty bag in the place of the dense vector, then a bag of each table.
         bags = [each.samples * (num_tables + 1) + 1 + at for at, each in enumerate(lookups.values())]
         ordered, order = torch.sort(torch.cat(bags), stable=True)
         counts = torch.bincount(ordered, minlength=batch_size * (num_tables + 1))
@@ -168,7 +168,7 @@ class _MergedLookup:
 
 
 def draw_rows(table: Table, batch_size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw the rows that a batch looks up, int64 [lookups]: of each reuse bin as many as it has, in any order."""
+    """Draw the rows that a batch looks up, int64 [lookups], as many of each reuse bin as the table has, shuffled."""
     lookups = np.round(batch_size * table.pooling * np.array(table.reuse))
     rows = np.maximum(np.round(lookups / BIN_LOOKUPS), lookups > 0).astype(np.int64)
     counts = np.repeat(lookups / np.maximum(rows, 1), rows).round().astype(np.int64)

@@ -1,4 +1,4 @@
-"""NeuroShard's cost net (MLSys'23), trained here on sets of tables and what they cost."""
+"""NeuroShard's cost net (MLSys'23), trained here on sets of tables and their costs."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,15 +20,15 @@ from reference_models.process.errors import ArtifactError
 from reference_models.training.eager import Adam
 
 NUM_SETS = 4000
-"""Sets that a net is trained on whose costs need not be measured."""
+"""Sets that a net is trained on, where costs are modelled."""
 NUM_RESAMPLED = 2000
-"""Draws of the sets held out, for the intervals of what they show."""
+"""Bootstrap samples of the held-out sets, for the intervals of errors."""
 _NUM_STEPS, _BATCH_SETS, _LEARNING_RATE = 800, 256, 3e-3
 
 
 @contextmanager
 def repeatable(seed: int) -> Iterator[None]:
-    """Compute with one thread and torch's generator seeded; both are as before at the end."""
+    """Compute with one thread and a seeded torch generator; restore both afterwards."""
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -40,10 +40,10 @@ def repeatable(seed: int) -> Iterator[None]:
 
 
 class CostLayers(nn.Module):
-    """An MLP 128-32 of each table, the sum over a set, and a head 64-1 of that sum and the logarithm of its bytes."""
+    """Net of an MLP 128-32 of each table, the sum over a set, and a head 64-1 of sum and logarithm of the bytes."""
 
     scale: torch.Tensor
-    """Mean and deviation of the logarithm of a set's bytes, then of its seconds: [2, 2]."""
+    """Mean and standard deviation of the logarithm of a set's bytes, then of its seconds: [2, 2]."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,11 +52,11 @@ class CostLayers(nn.Module):
         self.register_buffer("scale", torch.zeros(2, 2))
 
     def embed(self, described: torch.Tensor) -> torch.Tensor:
-        """Return what is added up over a set, [tables, 33] with bytes last, of what `describe` returns."""
+        """Return the vectors to add up over a set, [tables, 33] with bytes last, from the result of `describe`."""
         return torch.cat([self.table(described[:, :-1]), described[:, -1:]], dim=1)
 
     def forward(self, summed: torch.Tensor) -> torch.Tensor:
-        """Return the logarithm of seconds [sets], of sums [sets, 33] over sets that are not empty."""
+        """Return the logarithm of seconds [sets] from sums [sets, 33] over sets that are not empty."""
         (mean, deviation), (cost_mean, cost_deviation) = self.scale
         logs = (summed[:, -1:].log() - mean) / deviation
         scaled = self.head(torch.cat([summed[:, :-1], logs], dim=1)).squeeze(1)
@@ -64,7 +64,7 @@ class CostLayers(nn.Module):
 
 
 def describe(tables: Sequence[Table], batch_size: int) -> torch.Tensor:
-    """Return the features of tables, and the bytes that a step moves of them: float32 [tables, 23]."""
+    """Return the features of tables, and the bytes that a step moves for each: float32 [tables, 23]."""
     moved = moved_bytes(tables, batch_size)
     sizes = [(each.num_embeddings, each.dim, 1 + each.pooling, each.memory_bytes) for each in tables]
     logs = np.log(np.column_stack([sizes, moved])) / 10
@@ -76,52 +76,51 @@ def _tensor(values: NDArray[Any]) -> torch.Tensor:
 
 
 Bounds = tuple[float, float]
-"""An interval of 95 %, of percentiles of the bootstrap over the sets held out."""
+"""Interval of 95 %, from percentiles of the bootstrap over the held-out sets."""
 _UNKNOWN: Bounds = (math.nan, math.nan)
 _ROUNDING = 1e-9
-"""Errors below it are none: sums of the same numbers in other orders."""
+"""Largest error that counts as none: sums of the same numbers in different orders."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Net:
-    """A trained cost net, and how it does on sets that it was not trained on, beside adding single tables up.
+    """Trained cost net, with its errors, and those of sums of single tables, on held-out sets.
 
-    Of measured sets one half of the rounds is learnt from and predicts, and the other half is what is true. Errors
-    are mean absolute percentage errors (MAPE), as shares.
+    For measured sets, one half of the rounds is for training and sums, the other half is the truth. Errors are mean
+    absolute percentage errors (MAPE), as shares.
     """
 
     layers: CostLayers
     batch_size: int
     num_sets: int = 0
-    """Sets that were known; a fifth of them, rounded down, was held out."""
+    """Number of known sets; a fifth of them, rounded down, was held out."""
     tau: float = math.nan
-    """Kendall's rank correlation with the true costs."""
+    """Kendall's rank correlation of the net's costs with the true costs."""
     additive_tau: float = math.nan
-    """Rank correlation of the added costs of single tables, with the same."""
+    """Kendall's rank correlation of sums of single tables' costs with the true costs."""
     device_s: float = 0.0
-    """Seconds of a device that a single table's cost has, too, by least squares over the sets that were learnt from;
-    sums have it once."""
+    """Fixed seconds of a device, included in a single table's cost, by least squares over the sets of training; sums
+    count it once."""
     error: float = math.nan
     additive_error: float = math.nan
-    """Error of the added costs of single tables."""
+    """Error of sums of single tables' costs."""
     repeat_error: float = math.nan
-    """Error of the same set's own cost by the other half of the rounds: the noise, which no prediction is below."""
+    """Error of a set's own cost by the other half of the rounds: the noise, below which no prediction can be."""
     excess: Bounds = _UNKNOWN
-    """Error of the sums less the noise."""
+    """Error of sums of single tables less the noise, as an interval."""
     gain: Bounds = _UNKNOWN
-    """Error of the sums less that of the net."""
+    """Error of sums of single tables less that of the net, as an interval."""
     spread: float = 0.0
-    """How far apart the rounds of a measured set lay, as a fraction of their median: the sets' median; 0 where none
-    was measured."""
+    """Spread of a measured set's rounds, as a fraction of their median: median over sets; 0 if none was measured."""
 
     @property
     def has_something_to_learn(self) -> bool:
-        """Whether adding single tables up is shown to be wrong by more than the noise."""
+        """Whether sums of single tables are shown to be wrong by more than the noise."""
         return self.excess[0] > 0
 
     @property
     def is_better(self) -> bool:
-        """Whether sums are shown to be wrong by more than the noise, and the net by less than they are."""
+        """Whether sums of single tables are shown to be wrong by more than the noise, and by more than the net."""
         return self.has_something_to_learn and self.gain[0] > 0
 
     @torch.no_grad()
@@ -133,7 +132,7 @@ class Net:
         return seconds
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all that `net_of` needs, by name."""
+        """Return the arrays by name from which `net_of` restores the net."""
         numbers = (getattr(self, name) for name in _KEPT)
         return {
             **{name: value.numpy() for name, value in self.layers.state_dict().items()},
@@ -145,7 +144,7 @@ _KEPT = ("tau", "additive_tau", "device_s", "error", "additive_error", "repeat_e
 
 
 def load_finite(module: nn.Module, arrays: Mapping[str, NDArray[Any]], what: str) -> None:
-    """Load the state of a module. Raises ArtifactError for other arrays, or where one is not finite."""
+    """Load the state of a module. Raises ArtifactError for other arrays, or values that are not finite."""
     try:
         module.load_state_dict({name: torch.tensor(value) for name, value in arrays.items()})
         if not all(value.isfinite().all() for value in module.state_dict().values()):
@@ -155,7 +154,7 @@ def load_finite(module: nn.Module, arrays: Mapping[str, NDArray[Any]], what: str
 
 
 def net_of(arrays: Mapping[str, NDArray[Any]]) -> Net:
-    """Return the net that `Net.arrays` is of. Raises ArtifactError for what is of no such net."""
+    """Return the net of `Net.arrays`. Raises ArtifactError for other arrays."""
     layers, about = CostLayers(), np.asarray(arrays.get("about"))
     load_finite(layers, {name: value for name, value in arrays.items() if name != "about"}, "cost net")
     if about.shape != (len(_KEPT) + 6,) or not (1 <= about[0] < 2**63 and 0 <= about[1] < 2**63):
@@ -181,15 +180,15 @@ def train_net(
     num_sets: int = NUM_SETS,
     start: Net | None = None,
 ) -> Net:
-    """Train a net on sets of the tables, and of their halves, quarters and so on, as `cost` has them.
+    """Train a net on the costs by `cost` of sets of the tables, and of their halves, quarters and so on.
 
-    `start` is a net to begin with: of `Bandwidth`, where these sets are few that were measured.
+    `start` is a net to begin with, such as one of `Bandwidth` where only few sets were measured.
     """
     return fit_net(ask_sets(cost, draw_sets(list_parts(tables), num_sets, seed)), batch_size, seed=seed, start=start)
 
 
 def fit_net(known: KnownSets, batch_size: int, *, seed: int, start: Net | None = None) -> Net:
-    """Train a net on four fifths of the sets, and judge it and the sums of single tables by the others.
+    """Train a net on four fifths of the sets; judge it, and sums of single tables, by the others.
 
     `start` is a net to begin with.
     """
@@ -209,14 +208,16 @@ def fit_net(known: KnownSets, batch_size: int, *, seed: int, start: Net | None =
     added = over_sets(known.sets, lambda tables: np.array([alone[table] for table in tables]))
     others = np.array([len(each) - 1 for each in known.sets], np.float64)
     excess_s = float((added - seconds)[learnt] @ others[learnt]) / max(float(others[learnt] @ others[learnt]), 1.0)
-    net = replace(net, device_s=min(max(excess_s, 0.0), min(alone.values())))  # which each single one has, too
+    net = replace(net, device_s=min(max(excess_s, 0.0), min(alone.values())))  # part of single costs
     by_net = net([known.sets[place] for place in held])
     return _judge(net, (by_net, (added - net.device_s * others)[held], seconds[held]), known.seconds[held, 1], seed)
 
 
 def _judge(net: Net, predicted: tuple[Seconds, Seconds, Seconds], true: Seconds, seed: int) -> Net:
-    """Return the net with what sets held out show: predicted by it, by sums and by one half of the rounds, [sets]
-    each, and as the other half has them."""
+    """Return the net with its results on held-out sets.
+
+    The seconds [sets] are predicted by the net, by sums and by one half of the rounds; the other half is true.
+    """
     taus = [float(kendalltau(each, true).statistic) for each in predicted[:2]]
     errors = np.abs(np.stack(predicted) / true - 1)
     errors[errors < _ROUNDING] = 0.0
@@ -251,6 +252,8 @@ def _fit(layers: CostLayers, described: torch.Tensor, members: torch.Tensor, log
 
 
 def choose(net: Net, cost: SetCost) -> SetCost:
-    """Return the net where it is shown to predict sets held out better than the added costs of single tables, which
-    are wrong by more than the noise; else those."""
+    """Return the net if it is shown to predict held-out sets better than sums of single tables, else those sums.
+
+    The sums must be wrong by more than the noise, too.
+    """
     return net if net.is_better else Additive(cost, net.device_s)

@@ -1,6 +1,6 @@
-"""NeuroShard's search (Zha et al., MLSys 2023): a beam over cuts of columns, around a grid of greedy placements.
+"""NeuroShard's search (Zha et al., MLSys 2023): a beam search of column cuts, and in it a grid of greedy placements.
 
-Other than as published, a cut halves all parts of a table, and no table of row-wise Adagrad, as a run needs it.
+Unlike as published, a cut halves all parts of a table, and tables of row-wise Adagrad are not cut, as runs require.
 """
 
 import math
@@ -24,16 +24,16 @@ from reference_models.distributed.search.task import Plan, Task
 from reference_models.process.errors import ConfigError
 
 BEAM_WIDTH, NUM_CANDIDATES, NUM_CUTS = 3, 10, 10
-"""k, n and L of the paper: lists of pieces that are kept, pieces that are cut of each, cuts one after another."""
+"""The paper's k, n and L: lists of pieces in the beam, pieces cut in each list, and successive cuts."""
 CAPS = (*np.linspace(1.0, 1.5, 11).tolist(), math.inf)
-"""Columns of a device over their mean. The last is ours: without it, few tables have no plan within any cap."""
+"""Caps of a device's columns, over the mean of devices. The last is not the paper's: few tables may need it."""
 
 
 def neuroshard(task: Task, cost: SetCost, seed: int) -> Plan:
-    """Search plans that cut tables into halves, by columns. Nothing is random.
+    """Return the best plan found, whose tables may be cut into halves of columns. Nothing is random.
 
-    Where no list of pieces finds room, the whole tables are repaired, then the last lists of the beam. Raises
-    ConfigError where that finds none.
+    Where no list of pieces fits, whole tables are repaired, then the last lists of the beam. Raises ConfigError if
+    none of these fits.
     """
     costs = PieceCosts(task, cost)
     beam = [whole_tables(task)]
@@ -51,7 +51,7 @@ def neuroshard(task: Task, cost: SetCost, seed: int) -> Plan:
 
 
 def _repair_first(costs: PieceCosts, lists: Sequence[Pieces]) -> Plan:
-    """Return the plan of the first list that repair finds room for. Raises the first's ConfigError where none has."""
+    """Return the plan of the first list that repair makes fit. Raises the first list's ConfigError if none fits."""
     faults = []
     for pieces in lists:
         filled = fill_devices(costs, [costs.ordered(pieces)], [math.inf], overflows=True)[0]
@@ -63,14 +63,14 @@ def _repair_first(costs: PieceCosts, lists: Sequence[Pieces]) -> Plan:
 
 
 def _cut_each(costs: PieceCosts, pieces: Pieces) -> list[Pieces]:
-    """Return the lists in which the table of one of the costliest, or largest, pieces has twice as many parts."""
+    """Return lists of pieces, in each of which the table of a costliest, or largest, piece has twice the parts."""
     weights = (costs.alone(pieces), costs.sizes(pieces))
     chosen = {pieces[int(place)] for each in weights for place in np.argsort(each)[-NUM_CANDIDATES:]}
     return [halve(pieces, piece[0]) for piece in sorted(chosen) if may_be_halved(costs.task, piece)]
 
 
 def _place_in_grid(costs: PieceCosts, lists: Sequence[Pieces]) -> list[Filling]:
-    """Return the best of all caps for each list; the caps of all lists of one length are filled together."""
+    """Return each list's best placement over all caps; lists of equal length are placed together."""
     mean = sum(table.dim for table in costs.task.tables) / costs.task.num_devices
     best: dict[Pieces, Filling] = {}
     for length in {len(pieces) for pieces in lists}:

@@ -1,4 +1,4 @@
-"""The best plan of whole tables, and what no such plan can be below."""
+"""Optimal plan of whole tables, and a lower bound of such plans."""
 
 import math
 from dataclasses import replace
@@ -15,23 +15,23 @@ from reference_models.distributed.search.task import Plan, Task, find_fault, pla
 from reference_models.process.errors import ConfigError
 
 MAX_ENUMERATED = 9
-"""Tables whose partitions are all looked at: 21,147 of 9 (Bell's number), and 512 sets to cost."""
+"""Most tables for which all partitions are compared: 9 have 21,147 (Bell's number), of 512 sets."""
 MAX_NODES = 5_000
-"""Nodes of the branch and bound of an integer program, after which it is given up."""
+"""Nodes of an integer program's branch and bound after which the solver stops."""
 MAX_PLACES, MAX_WORK = 2_000, 1_000_000
-"""Tables times devices of the largest integer program that is begun, and those times nodes: of larger ones a node
-takes longer."""
+"""Limits of an integer program: tables times devices, and tables times devices times nodes, since nodes of larger
+programs take longer."""
 _SOLVED, _STOPPED, _INFEASIBLE = 0, 1, 2
 """Statuses of scipy's `milp`."""
 
 
 def optimal(task: Task, cost: SetCost, seed: int) -> Plan:
-    """Return a plan with the cheapest slowest device, of those that cut no table, and the bound that it proved.
+    """Return the plan of whole tables whose slowest device is fastest, with the bound that was proved.
 
-    Of up to MAX_ENUMERATED tables all plans are looked at; of more, where the cost adds up over tables, an integer
-    program is solved, unless local search has a plan that costs the lower bound. After MAX_NODES, or fewer of many
-    tables, the best plan so far is returned, whose bound is below its cost. Raises ConfigError where no plan fits or
-    was found, and where the cost does not add up.
+    For up to MAX_ENUMERATED tables all plans are compared; for more, if the cost adds up over tables, an integer
+    program is solved, unless local search finds a plan at the lower bound. After MAX_NODES, or fewer with many
+    tables, the best plan so far is returned, with a bound below its cost. Raises ConfigError if no plan fits or was
+    found, or if the cost does not add up.
     """
     if len(task.tables) <= MAX_ENUMERATED and not task.kept:
         plan = enumerate_plans(task, cost)
@@ -64,13 +64,13 @@ def _slowest_s(task: Task, plan: Plan, cost: SetCost) -> float:
 
 
 def _improve_whole(task: Task, cost: SetCost) -> Plan:
-    """Return what local search finds of whole tables. Raises ConfigError where that is nothing."""
+    """Return local search's plan of whole tables. Raises ConfigError if it finds none."""
     costs = PieceCosts(task, cost)
     return replace(plan_of(costs, improve(costs, whole_tables(task), "optimal")[1], "optimal"), repair=None)
 
 
 def enumerate_plans(task: Task, cost: SetCost) -> Plan:
-    """Look at every partition of the tables over the devices. Raises ConfigError where none fits."""
+    """Return the best of all partitions of the tables over the devices. Raises ConfigError if none fits."""
     num_tables = len(task.tables)
     is_in = (np.arange(2**num_tables)[:, None] >> np.arange(num_tables)) & 1
     sets = [[table for table, chosen in zip(task.tables, row, strict=True) if chosen] for row in is_in]
@@ -85,9 +85,9 @@ def enumerate_plans(task: Task, cost: SetCost) -> Plan:
 
 
 def _partitions(num_tables: int, num_devices: int) -> NDArray[np.int64]:
-    """Return the device of each table in each partition, shape (partitions, tables).
+    """Return the device of each table in each partition, [partitions, tables].
 
-    Devices are equal: a table is with one before it, or on the first device that is empty still.
+    Devices are equal: a table is on a device of an earlier table, or on the first empty device.
     """
     devices = np.zeros((1, 0), dtype=np.int64)
     for _ in range(num_tables):
@@ -100,28 +100,28 @@ def _partitions(num_tables: int, num_devices: int) -> NDArray[np.int64]:
 
 
 def solve_plan(task: Task, alone: Seconds, most_s: float = math.inf) -> tuple[Plan | None, float]:
-    """Minimise z: each table is on one device; those of no device cost more than z or need more than its memory.
+    """Minimise z by an integer program: a device for each table, no device costs more than z or exceeds its memory.
 
-    `alone` is what each table adds to its device, `most_s` what a plan that is known costs without a device's own
-    time, in seconds. Returns the best plan so far, None where there is none, and what none is below: infinite where
-    no plan fits, 0 where the program has more than MAX_PLACES and is not solved.
+    `alone` are the seconds that each table adds to its device, `most_s` those of a known plan, without a device's
+    fixed time. Returns the best plan so far, None if there is none, and the lower bound: infinite if no plan fits, 0
+    if the program has more than MAX_PLACES and is not solved.
     """
-    from scipy.optimize import Bounds, LinearConstraint, milp  # which takes long to import
+    from scipy.optimize import Bounds, LinearConstraint, milp  # imported here, since it takes long
     from scipy.sparse import csr_array, eye_array, hstack, kron
 
     num_tables = len(task.tables)
-    num_devices = task.num_devices if task.kept else min(task.num_devices, num_tables)  # the others stay empty
+    num_devices = task.num_devices if task.kept else min(task.num_devices, num_tables)  # all other devices stay empty
     if num_tables * num_devices > MAX_PLACES:
         return None, 0.0
     order, scale = np.argsort(-alone), float(alone.max())
-    sizes = np.array([float(task.tables[number].memory_bytes) for number in order])  # a limit in bytes is kept to one
+    sizes = np.array([float(task.tables[number].memory_bytes) for number in order])  # not scaled: exact to a byte
     may_be_on = np.arange(num_devices) <= np.arange(num_tables)[:, None]  # devices are equal, as in `_partitions`
     if task.kept:
         homes = np.array([dict(task.kept).get(int(number), -1) for number in order])[:, None]
         may_be_on = (homes < 0) | (homes == np.arange(num_devices))
 
     def rows(values: NDArray[np.float64], of_z: float) -> csr_array:
-        """A row per device: the sum of what its tables have, and z times a factor."""
+        """Return a row per device: the sum of its tables' values, and z times a factor."""
         return csr_array(
             hstack((kron(values[None], eye_array(num_devices)), csr_array(np.full((num_devices, 1), of_z))))
         )
@@ -149,9 +149,9 @@ def solve_plan(task: Task, alone: Seconds, most_s: float = math.inf) -> tuple[Pl
 
 
 def lower_bound(task: Task, cost: SetCost) -> float | None:
-    """Return seconds that no plan of whole tables is below; None where the cost does not add up over tables.
+    """Return a lower bound, in seconds, of plans of whole tables; None if the cost does not add up over tables.
 
-    It is the larger of an equal share of all tables and the costliest table.
+    The bound is the larger of an equal share of all tables and the costliest table.
     """
     if (parts := add_up(cost, task.tables)) is None:
         return None

@@ -1,4 +1,4 @@
-"""Tables and parts of them as pieces that devices are filled with, and what sets of pieces cost."""
+"""Pieces to place on devices, which are tables or parts of tables, and the costs of sets of pieces."""
 
 import math
 from collections.abc import Sequence
@@ -10,18 +10,18 @@ from reference_models.distributed.search.costs import Seconds, SetCost, add_up
 from reference_models.distributed.search.task import Table, Task
 
 Piece = tuple[int, int]
-"""A table's number, and how many of its columns."""
+"""Number of a table, and columns of the piece."""
 Pieces = tuple[Piece, ...]
 Held = tuple[Pieces, ...]
-"""What each device holds."""
+"""Pieces of each device."""
 Filling = tuple[float, Held]
-"""Seconds of the slowest device, infinite where a piece found none, and what each device was given."""
+"""Seconds of the slowest device, infinite if a piece found no room, and the pieces of each device."""
 COLUMN_STEP = 4
-"""A part of a table has a multiple of so many columns, which is what FBGEMM's kernels load at once."""
+"""Divisor of the columns of a table's part: columns that FBGEMM's kernels load at once."""
 
 
 class PieceCosts:
-    """A cost of sets, asked for each set of a task's pieces once, with the pieces themselves."""
+    """Costs of sets of a task's pieces, each set computed once, with the pieces' sizes and single costs."""
 
     def __init__(self, task: Task, cost: SetCost) -> None:
         self.task, self._cost, self.homes = task, cost, dict(task.kept)
@@ -29,35 +29,35 @@ class PieceCosts:
         self._known: dict[Pieces, float] = {(): 0.0}
 
     def table(self, piece: Piece) -> Table:
-        """Return the piece as a table of its own."""
+        """Return a piece as a table of its own."""
         if piece not in self._tables:
             self._tables[piece] = self.task.tables[piece[0]].with_columns(piece[1])
         return self._tables[piece]
 
     def sizes(self, pieces: Pieces) -> Seconds:
-        """Return the bytes of each piece, float64."""
+        """Return the bytes of each piece, float64 [pieces]."""
         return np.array([self.table(piece).memory_bytes for piece in pieces], dtype=float)
 
     def alone(self, pieces: Pieces) -> Seconds:
-        """Return the seconds of each piece on a device of its own."""
+        """Return the seconds of each piece alone on a device."""
         return self([(piece,) for piece in pieces])
 
     def ordered(self, pieces: Pieces) -> Pieces:
-        """Return the pieces in falling order of seconds alone, then of bytes; those that are kept come first."""
+        """Return the pieces in falling order of seconds alone, then of bytes; pieces kept on a device come first."""
         is_free = self.homes_of(pieces) < 0
         return tuple(pieces[place] for place in np.lexsort((-self.sizes(pieces), -self.alone(pieces), is_free)))
 
     def homes_of(self, pieces: Pieces) -> NDArray[np.int64]:
-        """Return the device on which each piece is kept, -1 where it may be on any: [pieces]."""
+        """Return the device on which each piece must stay, -1 for any device: [pieces]."""
         return np.array([self.homes.get(piece[0], -1) for piece in pieces], np.int64)
 
     def weights(self, pieces: Pieces) -> tuple[Seconds, bool]:
-        """Return what each piece adds to its device, in seconds, and whether that is exact, as where costs add up."""
+        """Return the seconds that each piece adds to its device, and whether they are exact since costs add up."""
         parts = add_up(self._cost, [self.table(piece) for piece in pieces])
         return (self.alone(pieces), False) if parts is None else (parts[0], True)
 
     def __call__(self, sets: Sequence[Pieces]) -> Seconds:
-        """Return the seconds of each set; those that were not asked for before are one batch."""
+        """Return the seconds of each set; new sets are computed in one batch."""
         new = [pieces for pieces in dict.fromkeys(sets) if pieces not in self._known]
         if new:
             costs = self._cost([[self.table(piece) for piece in pieces] for pieces in new])
@@ -68,11 +68,11 @@ class PieceCosts:
 def fill_devices(
     costs: PieceCosts, lists: Sequence[Pieces], caps: Sequence[float], *, overflows: bool = False
 ) -> list[Filling]:
-    """Place lists of pieces of equal length, each in its order and with its cap on the columns of a device.
+    """Place lists of pieces of equal length, each in its order and with its own cap on a device's columns.
 
-    A piece goes to the device whose set costs least so far, of those that have the memory and stay within the cap;
-    among equals to that which holds fewest bytes. One that finds no room ends its list, unless it `overflows`: then
-    it goes to the device with fewest bytes. All lists advance together: a step is one batch of sets.
+    A piece goes to the device of least cost so far, among devices with enough memory and within the cap; among equals
+    to the device with the fewest bytes. A piece without room ends its list, unless it `overflows`: then it goes to
+    the device with the fewest bytes. All lists advance together: a step is one batch of sets.
     """
     task, num_lists = costs.task, len(lists)
     loads, memory, columns = np.zeros((3, num_lists, task.num_devices))
@@ -106,10 +106,10 @@ def whole_tables(task: Task) -> Pieces:
 
 
 def may_be_halved(task: Task, piece: Piece) -> bool:
-    """Return whether all parts of the piece's table may be halved, and a run still takes the plan.
+    """Return whether all parts of the piece's table may be halved so that a run accepts the plan.
 
     TorchRec's column_wise cuts a table into equal parts, FBGEMM's are multiples of COLUMN_STEP, and row-wise Adagrad
-    would keep a state for each part. What is kept stays whole.
+    would keep a state for each part. Tables kept on a device stay whole.
     """
     if piece[0] in dict(task.kept):
         return False
@@ -117,7 +117,7 @@ def may_be_halved(task: Task, piece: Piece) -> bool:
 
 
 def halve(pieces: Pieces, table: int) -> Pieces:
-    """Return the pieces with each part of a table as two halves, so that its parts stay equal."""
+    """Return the pieces with all parts of a table halved, so that its parts stay equal."""
     parts = [piece for piece in pieces if piece[0] == table]
     halves = [(table, num_columns // 2) for _, num_columns in parts for _ in range(2)]
     return tuple(sorted([*(piece for piece in pieces if piece[0] != table), *halves]))

@@ -1,4 +1,4 @@
-"""Which search answers to which name; what it needs is imported when it is asked for."""
+"""Searches by name, imported when they are needed."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,9 +8,9 @@ from reference_models.distributed.search.task import Plan, Task
 from reference_models.process.errors import ConfigError, did_you_mean
 
 Search = Callable[[Task, SetCost, int], Plan]
-"""A way to find a plan that keeps every device's memory, with a seed. Raises ConfigError where it finds none."""
+"""Function of a task, a cost and a seed to a plan within every device's memory; ConfigError if it finds none."""
 TORCHREC = "torchrec"
-"""TorchRec's own planner, which plans models and is no search of tables: `ModelSpec.plan_devices`."""
+"""Name of TorchRec's own planner, `ModelSpec.plan_devices`, which plans models and is no search of tables."""
 SEARCHES: Mapping[str, str] = {
     "random": "reference_models.distributed.search.heuristics:random",
     "dim": "reference_models.distributed.search.heuristics:dim",
@@ -25,7 +25,7 @@ SEARCHES: Mapping[str, str] = {
 
 
 def find_search(name: str) -> Search:
-    """Find a search. Raises ConfigError, with a suggestion, where there is none of that name."""
+    """Return a search by name. Raises ConfigError, with a suggestion, for an unknown name."""
     if name not in SEARCHES:
         raise ConfigError(f"--by {name!r}: there is no such search.{did_you_mean(name, [*SEARCHES, TORCHREC])}")
     search: Search = find(SEARCHES[name])

@@ -1,4 +1,4 @@
-"""Plans where a search found no room: by moves and swaps, by bytes, and by trying all arrangements of few pieces."""
+"""Repair of plans that do not fit: by moves and swaps, by bytes, and by trying all arrangements of few pieces."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,16 +10,15 @@ from reference_models.distributed.search.task import Plan, Repair, RepairStart, 
 from reference_models.process.errors import ConfigError
 
 MAX_PACKED = 20_000
-"""Pieces that are placed while arrangements are tried, after which it is given up."""
+"""Most pieces placed while arrangements are tried, before the trial stops."""
 CUTTING = ("local", "neuroshard")
-"""Searches that also try parts of tables: what is proved of whole tables proves nothing of them."""
+"""Searches that also try parts of tables, for which a proof about whole tables proves nothing."""
 MAX_PIECES = 100
-"""Pieces of which arrangements are tried: of more, so few as MAX_PACKED are no search."""
+"""Most pieces whose arrangements are tried: for more, MAX_PACKED placements cover too few."""
 
 
 def plan_of(costs: PieceCosts, held: Held, search: str) -> Plan:
-    """Give pieces their columns, in the order of devices, after they have found room. Raises ConfigError as
-    `find_room`."""
+    """Find room for pieces; return their plan, columns in the order of devices. ConfigError as `find_room`."""
     held, repair = find_room(costs, held, search)
     ends, shards = [0] * len(costs.task.tables), []
     for device, pieces in enumerate(held):
@@ -30,10 +29,10 @@ def plan_of(costs: PieceCosts, held: Held, search: str) -> Plan:
 
 
 def find_room(costs: PieceCosts, held: Held, search: str) -> tuple[Held, Repair | None]:
-    """Return pieces on devices that have room for them, and what that took; None where they had before.
+    """Return pieces on devices with room for them, and the repair; None if they fitted before.
 
-    By moves and swaps; else from the largest piece first, each where least stays free; else by trying arrangements.
-    What is begun anew is improved by moves and swaps. Raises ConfigError where no room was found, which says whether
+    Repairs by moves and swaps; else places the largest piece first, each where least stays free; else tries
+    arrangements. New placements are improved by moves and swaps. Raises ConfigError if none fits, which says whether
     that is proved.
     """
     if all(costs.sizes(pieces).sum() <= costs.task.memory_bytes for pieces in held):
@@ -62,8 +61,7 @@ def _arranged(pieces: Pieces, devices: list[int], num_devices: int) -> Held:
 
 
 def _fit_tightly(costs: PieceCosts, pieces: Pieces) -> Held:
-    """Place the largest piece first, each where it leaves fewest bytes free, or where most are free if it has no
-    room anywhere."""
+    """Place pieces in falling order of bytes, each where least stays free; without room, where most is free."""
     sizes = costs.sizes(pieces)
     free, devices = np.full(costs.task.num_devices, float(costs.task.memory_bytes)), [0] * len(pieces)
     homes = costs.homes_of(pieces)
@@ -78,11 +76,12 @@ def _fit_tightly(costs: PieceCosts, pieces: Pieces) -> Held:
 def pack(
     sizes: Seconds, num_devices: int, memory_bytes: int, homes: NDArray[np.int64] | None = None
 ) -> list[int] | bool:
-    """Try arrangements of pieces of these bytes on equal devices, the largest piece first, where least stays free;
-    pieces with a home, which is not -1, are there.
+    """Try arrangements of pieces on equal devices, the largest first, each where least stays free.
 
-    Returns the device of each piece; False where all arrangements were tried, so that there is none, True where
-    there may be one after MAX_PACKED pieces were placed or where there are more than MAX_PIECES.
+    `sizes` are the pieces' bytes; a piece with a home other than -1 is on that device.
+
+    Returns the device of each piece; False if all arrangements were tried and none fits; True if one may exist, after
+    MAX_PACKED placements or with more than MAX_PIECES pieces.
     """
     homes = np.full(len(sizes), -1) if homes is None else homes
     order = [at for at in np.argsort(-sizes, kind="stable").tolist() if homes[at] < 0]
@@ -91,13 +90,13 @@ def pack(
     left, devices = np.cumsum(sizes[order][::-1])[::-1].tolist(), homes.tolist()
 
     def place(at: int) -> bool | None:
-        """Place the pieces from `at` on; False where that cannot be, None where too many were tried."""
+        """Place the pieces from `at` on; return False if they do not fit, None after too many placements."""
         nonlocal num_tried
         if at == len(order):
             return True
         if sum(each for each in free if each >= sizes[order[-1]]) < left[at]:
             return False
-        for room in sorted({each for each in free if each >= sizes[order[at]]}):  # equal devices are tried once
+        for room in sorted({each for each in free if each >= sizes[order[at]]}):  # equal devices once
             if (num_tried := num_tried + 1) > MAX_PACKED:
                 return None
             devices[order[at]] = device = free.index(room)
@@ -112,7 +111,7 @@ def pack(
 
 
 class NoPlanError(ConfigError):
-    """Raised where a search has no plan of a task: `why` is the reason alone, without the search and the advice."""
+    """A search has no plan for a task: `why` is the reason alone, without the search and the advice."""
 
     def __init__(self, message: str, why: str = "") -> None:
         super().__init__(message)
@@ -120,14 +119,14 @@ class NoPlanError(ConfigError):
 
 
 def _amount(num_bytes: int) -> str:
-    """Write bytes as GiB from 1 GiB on."""
+    """Return bytes in words, in GiB from 1 GiB on."""
     return f"{num_bytes / 2**30:,.1f} GiB" if num_bytes >= 1 << 30 else f"{num_bytes} bytes"
 
 
 def no_plan(task: Task, search: str, *, is_proved: bool = False) -> NoPlanError:
-    """Return the error that says why a search has no plan; `is_proved` where all plans of whole tables were tried.
+    """Return the error with the reason for no plan; `is_proved` if all plans of whole tables were tried.
 
-    More devices are advised only where it is proved that these are too few.
+    More devices are advised only if it is proved that the given ones are too few.
     """
     sizes, memory = [table.memory_bytes for table in task.tables], _amount(task.memory_bytes)
     devices = f"{task.num_devices} devices of {memory}"

@@ -1,4 +1,4 @@
-"""A placement task, its tables and devices, and a plan of which columns of which table are where. Torch-free."""
+"""Placement tasks (tables and devices), and plans, which assign the columns of tables to devices. Torch-free."""
 
 import json
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from hashlib import sha256
 from typing import Literal
 
 NUM_REUSE_BINS = 17
-"""Bin 0 counts lookups of rows that are looked up once in a batch, bin k rows of 2^(k-1) < lookups <= 2^k: the
-bins of NeuroShard's tables, which count rows in them."""
+"""Number of reuse bins. Bin 0 counts the lookups of rows looked up once in a batch, bin k those of rows with 2^(k-1)
+< lookups <= 2^k. NeuroShard's tables have the same bins, but count rows."""
 FLOAT_BYTES = 4
 
 Optimizer = Literal["sgd", "adagrad", "rowwise_adagrad"]
@@ -17,61 +17,61 @@ RepairStart = Literal["search", "bytes", "trial"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """One embedding table, or some columns of one, and how it is looked up."""
+    """Embedding table, or some columns of a table, with the statistics of its lookups."""
 
     num_embeddings: int
     dim: int
     pooling: float
     """Lookups per sample, on average."""
     reuse: tuple[float, ...]
-    """Shares of a batch's lookups in `NUM_REUSE_BINS` bins by how often their row is looked up in it; sum 1."""
+    """Shares (sum 1) of a batch's lookups in `NUM_REUSE_BINS` bins, by the lookups of their row in the batch."""
     optimizer: Optimizer = "rowwise_adagrad"
 
     @property
     def state_floats(self) -> int:
-        """Numbers per row that the optimizer keeps; row-wise Adagrad keeps one for each part of a table."""
+        """Numbers of optimizer state per row; row-wise Adagrad has one for each part of a table."""
         return {"sgd": 0, "adagrad": self.dim, "rowwise_adagrad": 1}[self.optimizer]
 
     @property
     def memory_bytes(self) -> int:
-        """Weights and optimizer state in fp32."""
+        """Bytes of weights and optimizer state in fp32."""
         return self.num_embeddings * (self.dim + self.state_floats) * FLOAT_BYTES
 
     def with_columns(self, num_columns: int) -> "Table":
-        """Return so many columns of the table as a table of their own."""
+        """Return `dim` columns of the table as a table of their own."""
         return replace(self, dim=num_columns)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TablePart(Table):
-    """What one device has of a table that is cut by rows, or copied: in plans of TorchRec, of no search here.
+    """Part on one device of a table that is cut by rows, or copied, as TorchRec plans it; searches here do not.
 
-    Rows and lookups per sample are those of the part, for which the lookups of a table are taken as even over rows.
+    Rows and lookups per sample are those of the part, assuming that a table's lookups are uniform over rows.
     """
 
     layout: Literal["rows", "host_rows", "copy"]
-    """Rows over all devices, over those of one host, or all rows on each device, for its own samples."""
+    """`rows` over all devices, `host_rows` over a host's devices, or `copy`: all rows, for a device's samples."""
     sample_share: float = 1.0
-    """Share of the batch's samples that it is looked up for."""
+    """Share of the batch's samples for which the part is looked up."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """Tables to place on equal devices."""
+    """Placement task: tables to place on equal devices."""
 
     name: str
     tables: tuple[Table, ...]
     num_devices: int
     memory_bytes: int
-    """What one device has, for weights and optimizer state."""
+    """Bytes of a device for weights and optimizer state."""
     batch_size: int
-    """Samples of all devices together, per step."""
+    """Samples of a step on all devices together."""
     kept: tuple[tuple[int, int], ...] = ()
-    """Tables that stay whole where they are, each with its device; searches place the others."""
+    """Tables kept whole on a given device, as (table, device); searches place the others."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything but the name and what is kept: what a plan is a plan of."""
+        """SHA-256 of all but the name and `kept`, which identifies the task of a plan."""
         content = asdict(self)
         del content["name"], content["kept"]
         return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -79,7 +79,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
 class Shard:
-    """Neighbouring columns of one table, on one device, with all rows."""
+    """Neighbouring columns of a table, with all rows, on one device."""
 
     table: int
     first_column: int
@@ -89,10 +89,10 @@ class Shard:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repair:
-    """How a plan was found where the search itself found no room for a table."""
+    """Repair of a plan, where the search itself found no room for a table."""
 
     start: RepairStart
-    """What was repaired: what the search had placed, or a new start by bytes or by trying arrangements."""
+    """Placement that was repaired: the search's own, or a new one by bytes or by trying arrangements."""
     num_moves: int
     num_swaps: int
 
@@ -106,13 +106,13 @@ class Repair:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """Where every column of every table is: shards in the order of tables and columns."""
+    """Device of every column of every table: shards in the order of tables and columns."""
 
     shards: tuple[Shard, ...]
     repair: Repair | None = field(default=None, compare=False)
-    """What was needed beyond the search itself; None where it found the plan."""
+    """Repair that was needed after the search; None if the search itself found the plan."""
     bound_s: float | None = field(default=None, compare=False)
-    """Seconds that the search proved no plan of whole tables to be below; None where it proved nothing."""
+    """Proved lower bound, in seconds, of plans of whole tables; None if none was proved."""
 
     @property
     def is_cut(self) -> bool:
@@ -120,7 +120,7 @@ class Plan:
         return len({shard.table for shard in self.shards}) < len(self.shards)
 
     def sets(self, task: Task) -> list[list[Table]]:
-        """Return the tables that each device holds, those that are cut as tables of their columns there."""
+        """Return the tables of each device; a cut table appears as a table of its columns there."""
         held: list[list[Table]] = [[] for _ in range(task.num_devices)]
         for shard in self.shards:
             held[shard.device].append(task.tables[shard.table].with_columns(shard.num_columns))
@@ -139,14 +139,16 @@ def place_whole(task: Task, devices: Sequence[int]) -> Plan:
 
 
 def list_not_kept(task: Task, plan: Plan) -> list[tuple[int, int]]:
-    """List the tables, each with its device, that the task keeps and the plan has columns of elsewhere."""
+    """Return the (table, device) pairs that the task keeps and the plan places, or cuts, elsewhere."""
     away = {shard.table for shard in plan.shards if dict(task.kept).get(shard.table, shard.device) != shard.device}
     return [(table, device) for table, device in sorted(task.kept) if table in away]
 
 
 def find_fault(task: Task, plan: Plan) -> str | None:
-    """Return the first way in which a plan is none of the task: columns left out, placed twice or outside of their
-    table, a device that is not there, or more than its memory; None for a plan that may be used."""
+    """Return the first fault of a plan for a task, None for a valid plan.
+
+    Faults are columns left out, placed twice or outside of their table, unknown devices, and too little memory.
+    """
     ends = [0] * len(task.tables)
     for shard in sorted(plan.shards):
         if not 0 <= shard.table < len(task.tables):

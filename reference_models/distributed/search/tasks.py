@@ -1,4 +1,4 @@
-"""Placement tasks: of a benchmark, from NeuroShard's files, or drawn as its released generator draws them.
+"""Placement tasks: of a benchmark, from NeuroShard's files, or random as from NeuroShard's released generator.
 
 Each takes an `empty` task, which has the devices and the batch size.
 """
@@ -24,15 +24,15 @@ from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.process.open_file import read_regular
 
 NEUROSHARD = Task(name="neuroshard", tables=(), num_devices=4, memory_bytes=4 << 30, batch_size=65536)
-"""The devices and the batch of NeuroShard's released tasks."""
+"""Devices and batch size of NeuroShard's released tasks, without tables."""
 _NUM_TABLES = 856
 _MAX_FILE_BYTES = 64 << 20
 _MAX_DIM = 1 << 16
 _MAX_TASKS = 10_000
 _MAX_TABLES = 10_000
-"""Tables of a task: NeuroShard draws from 856. What a step of local search takes grows with their square."""
+"""Most tables of a task: NeuroShard has 856. The time of a step of local search grows with their square."""
 _MAX_LOOKUPS = 1 << 31
-"""Lookups of a table in a batch: for more, scipy's binomial distribution is not a number."""
+"""Most lookups of a table in a batch: for more, scipy's binomial distribution is NaN."""
 _MAX_DRAWS = 1000
 _NUM_BLOCKS = 256
 _AMOUNT = Annotated[float, msgspec.Meta(ge=0, le=2**40)]
@@ -43,10 +43,10 @@ _ENTRY: Any = msgspec.defstruct("Entry", [(name, _AMOUNT) for name in _NAMES])
 def task_of(
     empty: Task, data: DataConfig, num_embeddings: Sequence[int], dim: int, opt_name: str, trace: AccessTrace | None
 ) -> Task:
-    """Return the task of a benchmark: `data` and `num_embeddings` as its model meets them, after an id map.
+    """Return the task of a benchmark; `data` and `num_embeddings` are those after an id map.
 
-    Reuse is counted in the trace; without one it is of Zipf's law with the data's own exponent, else with that of
-    synthetic data. Raises ConfigError for a trace of other tables, and as `check_task` does.
+    Reuse is counted in the trace; without a trace it follows Zipf's law with the data's own exponent, else with that
+    of synthetic data. Raises ConfigError for a trace of other tables, and as `check_task` does.
     """
     if trace is not None and trace.num_rows != tuple(num_embeddings):
         raise ConfigError(f"the trace is of other tables than those of {empty.name}. Trace {empty.name} itself.")
@@ -68,7 +68,7 @@ def task_of(
 
 
 def check_task(task: Task) -> Task:
-    """Return a task that has tables, no larger than all devices together; else raise ConfigError."""
+    """Return a task that has tables, which fit all devices together; else raise ConfigError."""
     if not task.tables:
         raise ConfigError(f"{task.name} has no embedding tables: there is nothing to place.")
     need, memory = sum(table.memory_bytes for table in task.tables), task.num_devices * task.memory_bytes
@@ -81,8 +81,10 @@ def check_task(task: Task) -> Task:
 
 
 def keep_tables(task: Task, kept: Sequence[tuple[int, int]]) -> Task:
-    """Return the task with tables that stay on their devices. Raises ConfigError for a table or device that it has
-    not, a table that is kept twice, and tables that have no room together."""
+    """Return the task with tables kept on given devices.
+
+    Raises ConfigError for an unknown table or device, a table kept twice, or kept tables that do not fit.
+    """
     for table, device in kept:
         if not (0 <= table < len(task.tables) and 0 <= device < task.num_devices):
             raise ConfigError(
@@ -102,9 +104,11 @@ def keep_tables(task: Task, kept: Sequence[tuple[int, int]]) -> Task:
 
 
 def describe_tables(tables: Sequence[TableEntry], empty: Task) -> Task:
-    """Return the task of tables that a file describes; where it says no law, reuse is of synthetic data's, and where
-    it names no optimizer, state is that of row-wise Adagrad. Raises ConfigError for tables that are not fp32, and as
-    `check_task` does."""
+    """Return the task of the tables of a file.
+
+    By default reuse is that of synthetic data, and optimizer state that of row-wise Adagrad. Raises ConfigError for
+    tables that are not fp32, and as `check_task` does.
+    """
     if len(tables) > _MAX_TABLES:
         raise ConfigError(f"{tables[_MAX_TABLES].place}: expected at most {_MAX_TABLES:,} tables. Leave some out.")
     found = []
@@ -135,11 +139,11 @@ def describe_tables(tables: Sequence[TableEntry], empty: Task) -> Task:
 
 
 def zipf_reuse(num_rows: int, exponent: float, num_lookups: int) -> tuple[float, ...]:
-    """Return the reuse bins that a batch of n independent lookups has on average.
+    """Return the mean reuse bins of a batch of n independent lookups.
 
-    Row r has the chance p_r, the integral of x^-exponent from r to r + 1, as synthetic data draws it; its lookups are
-    binomial (n, p_r), so the share of lookups in the bin low < c <= high is the sum over rows of
-    p_r (F(high - 1) - F(low - 1)), with F of the binomial (n - 1, p_r). Rows are taken in blocks of nearly equal p.
+    Row r has the probability p_r, the integral of x^-exponent from r to r + 1, as synthetic data draws it; its
+    lookups are binomial (n, p_r), so the share of lookups in the bin low < c <= high is the sum over rows of p_r
+    (F(high - 1) - F(low - 1)), with F of the binomial (n - 1, p_r). Rows are taken in blocks of nearly equal p.
     """
     edges = np.unique(np.geomspace(1, num_rows + 1, _NUM_BLOCKS).round())
     law = np.log(edges) if exponent == 1 else edges ** (1 - exponent)
@@ -163,17 +167,17 @@ def traced_reuse(trace: AccessTrace, table: int, batch_size: int) -> tuple[float
 
 
 def _share(weights: NDArray[np.float64]) -> tuple[float, ...]:
-    """Divide weights by their sum; a table that is never looked up is all in the first bin."""
+    """Return weights divided by their sum; a table without lookups has all in the first bin."""
     if not weights.any():
         weights = np.eye(1, NUM_REUSE_BINS)[0]
     return tuple((weights / weights.sum()).tolist())
 
 
 def read_tasks(path: Path, tables: Path, empty: Task) -> list[Task]:
-    """Read tasks of NeuroShard, a line `ids dims` each, whose ids count the tables of its table_configs.json.
+    """Read NeuroShard's tasks, a line `ids dims` each; ids are numbers of tables in its table_configs.json.
 
-    Its tables have no optimizer state. Raises DatasetError naming file and line, or table, for what is no such file,
-    ConfigError as `check_task` does.
+    NeuroShard's tables have no optimizer state. Raises DatasetError naming file and line, or table, for an invalid
+    file, ConfigError as `check_task` does.
     """
     if not (known := _read_tables(tables)):
         raise ConfigError(f"{tables} has no tables: expected a list of them.")
@@ -210,7 +214,7 @@ def _read(path: Path) -> bytes:
 
 
 def _read_tables(path: Path) -> list[Table]:
-    """Read NeuroShard's tables, whose bins count rows: each row stands for the lookups of its bin."""
+    """Read NeuroShard's tables, whose bins count rows: each row is taken to have its bin's lookups."""
     content = _read(path)
     try:
         found = map(msgspec.structs.astuple, msgspec.json.decode(content, type=list[_ENTRY]))
@@ -231,10 +235,10 @@ def _read_tables(path: Path) -> list[Table]:
 def generate_tasks(
     num_tasks: int, seed: int, empty: Task = NEUROSHARD, num_tables: tuple[int, int] = (10, 60)
 ) -> list[Task]:
-    """Draw tasks as NeuroShard's released generator does, of tables that we draw: its own are in Git LFS.
+    """Draw tasks as NeuroShard's released generator does, of random tables, since its own are in Git LFS.
 
-    As released: so many tables, `num_tables`' end excluded, each any of 856, each dim one of 128 to 4; drawn again
-    until weights take at most the devices' memory but for a quarter of one (15 of 4 x 4 GiB). The 856 tables: rows
+    As released: a number of tables in `num_tables`, end excluded, each any of 856, each dim one of 128 to 4; drawn
+    again until weights leave a quarter of one device's memory free (15 of 4 x 4 GiB). The 856 tables: rows
     log-uniform from 1,000 to 8,000,000, so that each fits on a device of 4 GiB; lookups per sample log-uniform from 1
     to 67 (mean 15.7; published 15.8); Zipf exponent uniform from .55 to 1.1, with which a row of a batch is looked up
     some 7 times (published 6.9). Raises ConfigError where none fits.
