@@ -1,4 +1,4 @@
-"""Which spec serves which kind of data, and where a dataset is."""
+"""Kinds of data by name, and the folders of datasets."""
 
 import hashlib
 import json
@@ -23,13 +23,13 @@ DATA_KINDS: Mapping[str, str] = {
     "made_up": "reference_models.data.synthetic.spec:SPEC",
     "synthetic": "reference_models.data.synthetic.spec:SPEC",
 }
-"""Where the `DataSpec` is, by the name that a definition gives as data.kind."""
+"""Place of each `DataSpec`, by the value of data.kind in a definition."""
 DEFAULT_ROOT = Path("data")
 _NOT_STORED = ("sha256", "id_map", "id_maps")
 
 
 def find_data(kind: str) -> DataSpec:
-    """Find a kind of data. Raises ConfigError, with a suggestion, when there is none."""
+    """Return the DataSpec of a kind of data. Raises ConfigError, with a suggestion, for an unknown kind."""
     if kind not in DATA_KINDS:
         raise ConfigError(f"data.kind is {kind!r}.{did_you_mean(kind, [*DATA_KINDS])}")
     spec = find(DATA_KINDS[kind])
@@ -38,7 +38,7 @@ def find_data(kind: str) -> DataSpec:
 
 
 def examples() -> Mapping[str, str]:
-    """Return the kinds that a new definition may be of, each with the shipped benchmark that it begins as."""
+    """Return the kinds of data for new definitions, each with the shipped benchmark to start from."""
     names = {kind: find_data(kind).example for kind in DATA_KINDS}
     return {kind: example for kind, example in names.items() if example is not None}
 
@@ -51,13 +51,13 @@ def parse_data(table: Mapping[str, Any]) -> DataConfig:
 
 
 def dataset_digest(data: DataConfig) -> str:
-    """Return first 12 hex digits of the sha256 of what makes the dataset; names its folder."""
+    """Return the first 12 hex digits of the sha256 of a dataset's definition, part of its folder's name."""
     content = {key: value for key, value in asdict(replace(data, id_maps=None)).items() if key not in _NOT_STORED}
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=list).encode()).hexdigest()[:12]
 
 
 def locate_dataset(data: DataConfig, root: Path | None) -> Path:
-    """Return the dataset's folder: `root` itself where it is one, else `<root>/<name>-<digest>`."""
+    """Return the dataset's folder: `root` itself if it holds a dataset, else `<root>/<name>-<digest>`."""
     root = DEFAULT_ROOT if root is None else root
     spec = find_data(data.kind)
     if not (spec.has_store or spec.is_in_memory) or (root / "manifest.json").exists():

@@ -1,4 +1,4 @@
-"""What the harness knows of a kind of data: one `DataSpec` per kind; `registry` finds it by name.
+"""`DataSpec`, all that the harness knows of a kind of data: one per kind, found by `registry`.
 
 Specs import neither torch nor numpy, since listing benchmarks reads them all.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def load(place: str) -> Callable[..., Any]:
-    """Make a function of 'module:function', which is imported when it is called."""
+    """Return the function 'module:function', imported when it is called."""
 
     def call(*arguments: Any, **options: Any) -> Any:
         return find(place)(*arguments, **options)
@@ -28,14 +28,14 @@ def load(place: str) -> Callable[..., Any]:
 
 
 def find(place: str) -> Any:
-    """Import 'module:name'."""
+    """Import and return 'module:name'."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSection:
-    """[data] of a dataset in files. Sizes may come from the files themselves."""
+    """Section [data] of a dataset in files. Sizes may come from the files themselves."""
 
     kind: Literal[
         "click_log",
@@ -45,76 +45,77 @@ class DataSection:
         "mlperf_one_hot",
         "mlperf_multi_hot",
     ]
-    """`click_log`, `click_sequence` and `patterns` are generated, `criteo` prepared from text in Criteo's form, the
-    others are MLPerf's own files. `columns`, prepared from files with other columns, has a section of its own."""
+    """Kind of data: `click_log`, `click_sequence` and `patterns` are generated, `criteo` is prepared from text in
+    Criteo's format, the others are MLPerf's own files. `columns`, for files with other columns, has a section of its
+    own."""
     name: str
-    """The dataset's name, in the name of its folder."""
+    """Name of the dataset, part of its folder's name."""
     train_samples: PositiveCount | None = None
-    """Samples of an epoch; needed for generated data, else checked against the files where given."""
+    """Samples of an epoch; required for generated data, else checked against the files if given."""
     eval_samples: PositiveCount | None = None
-    """Samples of an evaluation; likewise."""
+    """Samples of an evaluation; required for generated data, else checked against the files if given."""
     num_dense: PositiveCount = NUM_CRITEO_DENSE
-    """Numbers per sample."""
+    """Dense features per sample."""
     num_embeddings: Counts | None = None
-    """Rows of each table, one per category; `criteo` takes them from the files."""
+    """Rows of each table, one table per sparse feature; `criteo` takes them from the files."""
     multi_hot: Counts | None = None
-    """Ids per sample of each table; one where it is left out."""
+    """Ids per sample of each table; one if left out."""
     seed: Count | None = None
-    """Seed of the generator; needed for generated data."""
+    """Seed of the generator; required for generated data."""
     sha256: str | None = None
-    """Digest that the data must have; leave it out of data that you change."""
+    """Digest that the dataset must have; leave it out for data that you change."""
     parameters: dict[str, Any] = field(default_factory=dict)
-    """What makes the data, by kind: see below."""
+    """Parameters of the data's generation or preparation, by kind: see below."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataSpec:
-    """One kind of data. Its folder fills it; nothing outside of the folder knows the kind otherwise.
+    """All that the rest of the code knows of a kind of data; each kind's folder has one.
 
-    What is neither generated nor prepared is read where its owner's files lie, or made in memory.
+    Data that is neither generated nor prepared is read from its owner's files in place, or made in memory.
     """
 
     example: str | None
-    """The shipped benchmark that a new definition of this kind begins as; None where `init` begins none."""
+    """Shipped benchmark from which `init` starts a definition of this kind; None if it cannot."""
     section: type[Any] = DataSection
-    """The record of [data], for the schema of definitions."""
+    """Record class of the [data] section, for the schema of definitions."""
     parse: Callable[[Mapping[str, Any]], DataConfig] | None = None
-    """Reads [data] where it is another record than `DataSection`. Raises ConfigError naming the field."""
+    """Function that reads a [data] section other than `DataSection` (ConfigError names the field); else None."""
     takes_sizes_from_files: bool = False
-    """Whether num_embeddings may be left out of [data], since the files say them."""
+    """Whether num_embeddings may be left out of [data], since the files determine them."""
     has_one_id_per_table: bool = False
-    """Whether multi_hot may only be ones."""
+    """Whether multi_hot may have only ones."""
     parameters: str | None = None
-    """Place of the record of [data.parameters], as 'module:name', if there are any."""
+    """Place of the record class of [data.parameters], as 'module:name'; None without parameters."""
     check: Callable[[DataConfig], object] = lambda data: None
-    """Raises ConfigError for [data.parameters] or sizes that no data of this kind can have."""
+    """Function that raises ConfigError for [data.parameters] or sizes that data of this kind cannot have."""
     layout: Layout = CLICKS
-    """Arrays in files, and the batch that a reader gives. A model takes data by its batch."""
+    """Arrays in files, and the type of batch that a reader returns, by which models accept data."""
     soft_layout: Layout | None = None
-    """Likewise, where labels are shares from 0 to 1; None of a kind that has no such labels."""
+    """Layout for labels that are shares from 0 to 1; None for a kind without such labels."""
     generate: Callable[[DataConfig], "Parts"] | None = None
-    """What makes the data; None where it comes from elsewhere. Raises ConfigError as `check` does."""
+    """Function that generates the data, ConfigError as `check`; None for a kind that is not generated."""
     oracle: Callable[[DataConfig, str], tuple[Any, Any]] | None = None
-    """(data, split): score and label of every sample of generated data, as its metric takes them. No model can do
-    better. Of clicks these are float64 [N] and uint8 [N], of classes float64 [N, T, K] and int64 [N, T]."""
+    """(data, split): best possible scores, and labels, of all samples of generated data, as its metric takes them:
+    for clicks float64 [N] and uint8 [N], for classes float64 [N, T, K] and int64 [N, T]."""
     prepare: Callable[..., Any] | None = None
-    """What makes it from files of the user's, as `data prepare` calls it: (train_files, eval_files, data, folder)
-    and the options of `prepare_files`, whose `PreparedDataset` it returns."""
+    """Function of `data prepare` from a user's files: (train_files, eval_files, data, folder) and the options of
+    `prepare_files`, whose `PreparedDataset` it returns; None for a kind that is not prepared."""
     is_in_memory: bool = False
-    """Whether it has no files at all."""
+    """Whether the data is in memory alone, without files."""
     open: Callable[[Path, DataConfig], OpenedDataset] | None = None
-    """Opens both splits, metadata only, where they lie in no store of this product. Raises DatasetError."""
+    """Function that opens both splits, metadata only, of data outside of the store (DatasetError); else None."""
     published: Callable[[DataConfig], Mapping[str, str]] = lambda data: {}
-    """MD5 by file name, of files whose owner publishes it."""
+    """(data): published MD5 by file name, where the data's owner publishes them."""
 
     @property
     def is_prepared(self) -> bool:
-        """Return whether `data prepare` makes it from files of the user's."""
+        """Return whether `data prepare` makes data of this kind from a user's files."""
         return self.prepare is not None
 
     @property
     def has_store(self) -> bool:
-        """Return whether its files are a folder with a manifest, made here."""
+        """Return whether data of this kind is in the store: a folder with a manifest."""
         return self.open is None
 
     def open_dataset(self, folder: Path, data: DataConfig) -> OpenedDataset:
@@ -126,7 +127,7 @@ class DataSpec:
         return open_store(folder, data, self.layout_of(data.has_soft_labels))
 
     def layout_of(self, has_soft_labels: bool) -> Layout:
-        """Return the arrays of data whose labels are soft, or not."""
+        """Return the layout of data with soft labels, or with labels 0 and 1."""
         return self.soft_layout if has_soft_labels and self.soft_layout is not None else self.layout
 
     def parse_section(self, table: Mapping[str, Any]) -> DataConfig:

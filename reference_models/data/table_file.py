@@ -1,7 +1,7 @@
-"""Read embedding tables from a plain file of the user's: CSV with a header, or JSON, a list of objects. Torch-free.
+"""Reading of embedding tables from a user's file: CSV with a header, or JSON, a list of objects. Torch-free.
 
-Whoever reads such a file says which columns it cannot do without; the others of COLUMNS may be there all the same, so
-that one file describes a model to every reader.
+Each reader names the columns that it needs; the file may have all other COLUMNS, too, so that one file describes a
+model to every reader.
 """
 
 import csv
@@ -16,7 +16,7 @@ from reference_models.process.errors import DatasetError, did_you_mean
 from reference_models.process.open_file import read_regular
 
 FORMS = (".csv", ".json")
-"""How names of such files end."""
+"""Endings of the names of table files."""
 MAX_TABLES = 100_000
 _MAX_BYTES, _MAX_NAME, _SHOWN = 16 << 20, 200, 40
 _LIKE = 'Such a file is \'name,rows,width,pooling\' and a line per table, or [{"name": "a", "rows": 1000}, ...].'
@@ -27,7 +27,7 @@ Optimizer = Literal["sgd", "adagrad", "rowwise_adagrad"]
 
 
 class Column(NamedTuple):
-    """What the cells of a column are: one of `words`, or a number from `least` to `most`; a text without either."""
+    """Valid cells of a column: one of `words`, or a number from `least` to `most`; any text without either."""
 
     least: float | None = None
     most: float = 0.0
@@ -36,7 +36,7 @@ class Column(NamedTuple):
 
     @property
     def expected(self) -> str:
-        """Say in words what a cell may hold."""
+        """Return the valid cells in words."""
         if self.words:
             return " or ".join(self.words)
         if self.least is None:
@@ -44,7 +44,7 @@ class Column(NamedTuple):
         return f"a {'whole ' * self.is_whole}number from {self.least:g} to {self.most:.15g}"
 
     def read(self, cell: Any) -> Any:
-        """Return the value of a cell, a text of CSV or a value of JSON. Raises ValueError."""
+        """Return the value of a cell, which is a text of CSV or a value of JSON. Raises ValueError."""
         if self.least is None:
             if not isinstance(cell, str) or not 0 < len(cell) <= _MAX_NAME or (self.words and cell not in self.words):
                 raise ValueError
@@ -67,36 +67,36 @@ COLUMNS: Mapping[str, Column] = {
     "precision": Column(words=("fp32", "fp16", "int8", "int4")),
     "zipf_exponent": Column(least=0, most=8, is_whole=False),
 }
-"""All columns that a file may have, whoever reads it."""
+"""All columns that a file may have, for any reader."""
 _ALWAYS = ("name", "rows")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableEntry:
-    """One embedding table as a file describes it; None where the file does not say."""
+    """Embedding table as described in a file; members that the file leaves out are None."""
 
     name: str
     rows: int
     width: int | None = None
-    """Values per row."""
+    """Values per embedding row."""
     pooling: float | None = None
     """Lookups per sample, on average."""
     side: Side | None = None
-    """Whether a query looks it up once, for its user, or for each item that is ranked."""
+    """Side of the lookups of a query: once for its user, or for each ranked item."""
     optimizer: Optimizer | None = None
     precision: Precision | None = None
-    """How the values of a row are stored."""
+    """Precision in which the values of a row are stored."""
     zipf_exponent: float | None = None
-    """Chances of rows fall as rank to minus this; 0 is uniform."""
+    """Zipf exponent: probabilities of rows are proportional to rank to the minus this; 0 is uniform."""
     place: str
     """File and line, for messages: 'tables.csv:3'."""
 
 
 def read_tables(path: Path, needs: Collection[str] = ()) -> tuple[TableEntry, ...]:
-    """Read the tables of a .csv or .json file of at most 16 MiB, in their order. Names and rows are always needed.
+    """Read the tables of a .csv or .json file of at most 16 MiB, in order. Names and rows are always required.
 
-    `needs` has further names of COLUMNS that no table may leave empty. Raises DatasetError (exit code 8) that names
-    file and line, what was found, what was expected and what to do; OSError.
+    `needs` names further COLUMNS that no table may leave empty. Raises DatasetError (exit code 8) naming file and
+    line, what was found, what was expected and what to do; OSError.
     """
     if path.suffix not in FORMS:
         raise DatasetError(f"{path}: expected a file of tables, whose name ends in {' or '.join(FORMS)}.")
@@ -145,7 +145,7 @@ def _refuse_unknown(names: Iterable[str], place: str) -> None:
 
 
 def _read_csv(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line, and the cells by column, of each row; empty cells are left out."""
+    """Yield the line number and the cells by column of each row; empty cells are left out."""
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [name.strip() for name in next(rows, [])]
@@ -168,7 +168,7 @@ def _read_csv(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _read_json(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line, and the members, of each object of a list; members that are null are left out."""
+    """Yield the line number and the members of each object of a list; members that are null are left out."""
     decoder = json.JSONDecoder(object_pairs_hook=_refuse_twice, parse_constant=_refuse_constant)
     line, counted, at = 1, 0, _skip_space(text, 0)
 

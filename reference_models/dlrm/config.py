@@ -36,9 +36,9 @@ class DLRMConfig:
     top_mlp: Counts
     """Widths of the layers after the interaction; the last is 1, the logit."""
     dcn_num_layers: PositiveCount = 0
-    """Number of cross layers; required with `dcn`, and for `dcn` alone."""
+    """Number of cross layers; required with `dcn`, refused otherwise."""
     dcn_low_rank_dim: PositiveCount = 0
-    """Rank of the cross layers' weights; required with `dcn`, and for `dcn` alone."""
+    """Rank of the cross layers' weights; required with `dcn`, refused otherwise."""
     init: Literal["dlrm", "torchrec"] = "dlrm"
     """Project whose initial distribution the MLPs have: `dlrm` (facebookresearch/dlrm) or `torchrec`."""
 

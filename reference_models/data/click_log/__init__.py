@@ -1,1 +1,1 @@
-"""The generated click log: a dataset whose best reachable quality is known."""
+"""Generated click log: a dataset whose best reachable quality is known."""

@@ -1,4 +1,4 @@
-"""Random bits by counter: stream s of sample k is a hash of (seed, k, s), so no order of generation matters.
+"""Random bits by counter: stream s of sample k is a hash of (seed, k, s), so the order of generation does not matter.
 
 The hash is the finalizer of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
 generators", 2014) in wrapping 64-bit integer arithmetic, which is the same on every machine.
@@ -15,7 +15,7 @@ _FACTOR_1, _FACTOR_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111
 _SHIFT_1, _SHIFT_2, _SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 FIRST_COUNTER = {"train": 0, "eval": 1 << 40}
-"""Where each split's counters begin; a split may hold at most 2**40 samples, so they never meet."""
+"""First counter of each split; a split has at most 2**40 samples, so that the splits' counters differ."""
 MAX_SPLIT_SAMPLES = 1 << 40
 
 

@@ -1,4 +1,4 @@
-"""Samples from a teacher, in any chunks and by any number of threads: always the same bytes.
+"""Generator of a click log's samples: the same bytes with any chunks and any number of threads.
 
 The inner loop uses integer hashing, table lookups and element-wise float32 additions in a fixed order.
 """
@@ -18,7 +18,7 @@ from reference_models.data.store.layout import SPLITS
 from reference_models.data.store.store import Chunk
 
 CHUNK_SAMPLES = 4096
-"""Samples made at once: small enough that a chunk's columns stay in the cache."""
+"""Samples generated at a time: few enough that a chunk's columns stay in the cache."""
 _TASK_CHUNKS = 16
 _DENSE_PER_WORD = 5
 _FRACTION_BITS = np.int64(20)
@@ -27,7 +27,7 @@ _ENTRY_MASK = np.int64(tables.NUM_QUANTILES - 1)
 
 
 class ChunkMaker:
-    """Makes chunks of up to `max_samples`; owns the scratch memory, so each thread has its own."""
+    """Maker of chunks of up to `max_samples`; it owns scratch memory, so each thread needs its own."""
 
     def __init__(self, teacher: Teacher, max_samples: int = CHUNK_SAMPLES) -> None:
         self.teacher, self.max_samples = teacher, max_samples
@@ -41,7 +41,7 @@ class ChunkMaker:
         self._classes = np.empty((len(teacher.sparse), max_samples), np.int64)
 
     def make(self, split: str, start: int, stop: int) -> tuple[Chunk, NDArray[np.float32]]:
-        """Make samples start to stop - 1 of a split, and their logits: float32 [stop - start]."""
+        """Return samples start to stop - 1 of a split, and their logits: float32 [stop - start]."""
         size = stop - start
         first = FIRST_COUNTER[split] + start
         base = counters(self.teacher.key, first, first + size, self._num_streams)
@@ -118,7 +118,7 @@ class ChunkMaker:
 
 
 def click_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the exact probability with which each logit's label is 1: the share of thresholds below it."""
+    """Return the exact probability that each logit's label is 1: the share of thresholds below the logit."""
     thresholds = tables.logit_thresholds()
     return np.searchsorted(thresholds, logits, side="left").astype(np.float64) / len(thresholds)
 
@@ -137,7 +137,7 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_samples: int = CHUNK_SAMPLES) -> Parts:
-    """Make the parts of both splits; the bytes do not depend on `chunk_samples`. Raises ConfigError."""
+    """Return the parts of both splits; the bytes do not depend on `chunk_samples`. Raises ConfigError."""
     teacher, own = build_teacher(data), threading.local()
     task_samples = chunk_samples * _TASK_CHUNKS
 

@@ -1,4 +1,4 @@
-"""Generated click logs as the harness knows them. Imports neither torch nor numpy."""
+"""DataSpec of generated click logs. Imports neither torch nor numpy."""
 
 from reference_models.data.spec import DataSpec, load
 

@@ -21,7 +21,7 @@ _MASS_ONE = float(1 << 40)
 
 
 def natural_log(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute ln(x) for x > 0 to about 1e-15: ln(m * 2**e) = e ln 2 + 2 artanh((m - 1) / (m + 1))."""
+    """Return ln(x) for x > 0 to about 1e-15: ln(m * 2**e) = e ln 2 + 2 artanh((m - 1) / (m + 1))."""
     mantissa, exponent = np.frexp(x)
     ratio = (mantissa - 1.0) / (mantissa + 1.0)
     square = ratio * ratio
@@ -35,7 +35,7 @@ def natural_log(x: NDArray[np.float64]) -> NDArray[np.float64]:
 def logit_thresholds() -> NDArray[np.float32]:
     """Return increasing float32 [2**16]: ln(p / (1 - p)) at p = (i + 1/2) / 2**16.
 
-    A label is 1 where the logit exceeds the entry drawn, which happens with the logit's own probability.
+    A label is 1 if the logit exceeds a randomly drawn entry, which has the probability sigmoid(logit).
     """
     size = 1 << THRESHOLD_BITS
     index = np.arange(size, dtype=np.float64)
@@ -50,7 +50,7 @@ def exponential_quantiles() -> NDArray[np.float64]:
 
 
 def zipf_masses(num_ids: int, exponent: float) -> NDArray[np.int64]:
-    """Non-increasing int64 [num_ids]: 2**40 / (id + 1) ** exponent, at least 1. Integers, so sums are exact."""
+    """Return non-increasing int64 [num_ids]: 2**40 / (id + 1) ** exponent, at least 1. Sums of integers are exact."""
     rank = np.arange(1, num_ids + 1, dtype=np.float64)
     power, root = np.ones_like(rank), rank
     eighths = round(exponent * ZIPF_STEPS_PER_ONE)
@@ -77,7 +77,7 @@ def inverse_zipf(masses: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[
 
 
 def slice_masses(num_ids: int, first: NDArray[np.int64], width: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return probability of each id under `inverse_zipf`'s slices: float64 [num_ids]."""
+    """Return the probability of each id under `inverse_zipf`'s slices: float64 [num_ids]."""
     steps = np.zeros(num_ids + 1, dtype=np.float64)
     share = 1.0 / (width * float(NUM_QUANTILES))
     np.add.at(steps, first, share)

@@ -1,13 +1,14 @@
-"""The hidden teacher of a click log: what makes a sample's click probability.
+"""Hidden teacher of a click log, which determines a sample's click probability.
 
 logit = bias + sum of per-id effects + sum over pairs of features of <v_i, v_j> + a function of each dense
 feature. Every id belongs to one of 32 latent classes of its feature and v is its class's vector, so a pair's
 term is one lookup in a 32 x 32 table. The vectors are centred under the ids' distribution, so neither id of a pair
-says anything about the label without the other, and no model without interactions can learn the term. A `latent_mean`
-other than 0 gives up some of that: models that must find the interactions first then find them sooner.
+says anything about the label without the other, and no model without interactions can learn the term. With a
+`latent_mean` other than 0, single ids say a little, and models that must find the interactions find them sooner.
 
-With `interaction_order` 3 or 4, three or four features meet in place of two: the sum over the vectors' coordinates of
-the product of all of them, a lookup by as many classes. Without a mean no fewer of the features say anything.
+With `interaction_order` 3 or 4, groups of three or four features interact instead of pairs: the term is the sum over
+coordinates of the product of all vectors, a lookup by as many classes. Without a mean, a part of a group says
+nothing.
 """
 
 from collections.abc import Sequence
@@ -28,8 +29,7 @@ CLASS_BITS = 5
 NUM_CLASSES = 1 << CLASS_BITS
 LATENT_DIM = 4
 MIN_MATCHED_IDS = NUM_CLASSES
-"""Least ids of features that a matching pairs: those with fewer ids have too few latent classes for a term to be
-learned."""
+"""Least ids of a feature in a matching: with fewer ids, there are too few latent classes for a term to be learned."""
 Scale = Annotated[float, Meta(ge=0, le=100)]
 
 
@@ -38,30 +38,30 @@ class TeacherConfig:
     """[data.parameters] of a click log. The scales are standard deviations of each part of the logit."""
 
     zipf_exponent: Annotated[float, Meta(ge=0, le=4)]
-    """How unequal ids are, in steps of 0.125; 0 is uniform."""
+    """Zipf exponent of the ids' popularity, in steps of 0.125; 0 is uniform."""
     bias: Annotated[float, Meta(ge=-20, le=20)] = 0.0
     """Constant part of the logit: below 0 makes clicks rare."""
     effect_scale: Scale
-    """Standard deviation of what ids say by themselves, which logistic regression can learn."""
+    """Standard deviation of the effects of single ids, which logistic regression can learn."""
     interaction_scale: Scale
-    """Standard deviation of what pairs of ids say together, which takes a model with interactions."""
+    """Standard deviation of the effects of interactions of ids, which need a model with interactions."""
     dense_scale: Scale
-    """Standard deviation of what the numbers say."""
+    """Standard deviation of the effects of dense features."""
     num_interactions: Count
-    """Pairs of features that interact."""
+    """Number of interacting pairs of features."""
     interaction_order: Literal[2, 3, 4] = 2
-    """Features that meet in each: more than two with `matching` alone, as groups in place of pairs."""
+    """Features per interaction: more than two, groups instead of pairs, only with `matching`."""
     pairing: Literal["random", "matching"] = "random"
-    """Which pairs: any, or no feature in two of them and none of fewer than 32 ids. Pairs that share a feature
-    compete for its embeddings, and which of them wins is left to the initial weights."""
+    """Choice of pairs: `random`, or `matching`, in which no feature is in two pairs or has fewer than 32 ids. Pairs
+    that share a feature compete for its embeddings, and the initial weights decide which pair is learned."""
     latent_mean: Annotated[float, Meta(ge=-10, le=10)] = 0.0
-    """What is added to every coordinate of the centred class vectors."""
+    """Number added to every coordinate of the centred class vectors."""
     interaction_rank: Annotated[int, Meta(ge=1, le=LATENT_DIM)] = LATENT_DIM
-    """Coordinates of the class vectors. Of one alone, ids that say something by themselves show it directly."""
+    """Coordinates of the class vectors. With one coordinate, effects of single ids reveal it directly."""
 
 
 def parse_teacher(data: DataConfig) -> TeacherConfig:
-    """Raises ConfigError naming the field."""
+    """Read [data.parameters] of a click log. Raises ConfigError naming the field."""
     teacher = read_section("data.parameters", data.parameters, TeacherConfig)
     if not (teacher.zipf_exponent * tables.ZIPF_STEPS_PER_ONE).is_integer():
         raise refuse("data.parameters", data.parameters, "zipf_exponent", "a multiple of 0.125")
@@ -85,22 +85,22 @@ def parse_teacher(data: DataConfig) -> TeacherConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SparseFeature:
-    """How one feature's ids are drawn and what they mean. n is its number of ids, m its multi-hot size."""
+    """Distribution and effects of a sparse feature's ids. n is the number of ids, m the multi-hot size."""
 
     first_id: NDArray[np.int64]
-    """[2**12]: see `tables.inverse_zipf`."""
+    """[2**12]: first id of each slice of probability, by `tables.inverse_zipf`."""
     num_ids: NDArray[np.int64]
     effect: NDArray[np.float32]
     """[n]: the id's part of the logit."""
     latent_class: NDArray[np.int64]
-    """[n], below 32."""
+    """[n]: latent class of each id, below 32."""
     bag: NDArray[np.int32]
-    """[n, m]: the ids that stand in the data for a drawn id, itself first."""
+    """[n, m]: the bag of ids written to the data for a drawn id, that id first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DenseFeature:
-    """One dense feature by quantile: its value, log(1 + x), and its part of the logit, float32 [2**12] each."""
+    """Dense feature by quantile: its value, log(1 + x), and its part of the logit, float32 [2**12] each."""
 
     value: NDArray[np.float32]
     effect: NDArray[np.float32]
@@ -108,9 +108,9 @@ class DenseFeature:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interaction:
-    """The term of a pair of features, or of three or four: float32 [32 ** len(features)].
+    """Term of the logit of two, three or four features: float32 [32 ** len(features)].
 
-    It is at the features' classes as digits to base 32, the first feature's first.
+    Its index has the features' classes as digits to base 32, the first feature's class first.
     """
 
     features: tuple[int, ...]
@@ -119,7 +119,7 @@ class Interaction:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Teacher:
-    """Everything that a sample is made from, besides its counter."""
+    """Tables from which samples are generated, given their counters."""
 
     key: int
     bias: np.float32
@@ -167,12 +167,12 @@ def build_teacher(data: DataConfig) -> Teacher:
 
 
 def _ordered_sum(values: NDArray[np.float64]) -> float:
-    """Sum in index order; np.sum's order depends on the build."""
+    """Return the sum in index order, since np.sum's order depends on the build."""
     return float(np.add.accumulate(values)[-1])
 
 
 def _centred(values: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scale to mean 0 and variance 1 under `mass`; zero where only one value has any mass."""
+    """Return values scaled to mean 0 and variance 1 under `mass`; zeros if only one value has mass."""
     total = _ordered_sum(mass)
     centred = values - _ordered_sum(values * mass) / total
     variance = _ordered_sum(centred * centred * mass) / total
@@ -189,7 +189,7 @@ def _matched_features(num_embeddings: Sequence[int]) -> list[int]:
 
 
 def draw_groups(key: int, config: TeacherConfig, num_embeddings: Sequence[int]) -> list[tuple[int, ...]]:
-    """Draw the features of each interaction; `parse_teacher` has seen to it that there are enough."""
+    """Draw the features of each interaction; `parse_teacher` has checked that there are enough."""
     num_sparse, order = len(num_embeddings), config.interaction_order
     if config.pairing == "matching":
         features = _matched_features(num_embeddings)
@@ -214,11 +214,11 @@ def _interactions(
 
 
 def _product(coordinates: Sequence[NDArray[np.float64]], mean: float) -> NDArray[np.float64]:
-    """Multiply the coordinates of all classes with one another, `mean` added to each: float64 [32, 32, ...].
+    """Return products of the coordinates of all classes, with `mean` added to each coordinate: float64 [32, 32, ...].
 
-    What the means alone would give is left out.
+    The product of the means alone is subtracted.
     """
-    if len(coordinates) == 2:  # in the order of operations that the datasets of pairs are pinned with
+    if len(coordinates) == 2:  # in the order of operations with which the digests of datasets of pairs are pinned
         a, b = coordinates[0][:, None], coordinates[1][None, :]
         return a * b + mean * (a + b)
     made, constant = coordinates[0] + mean, mean
@@ -228,7 +228,7 @@ def _product(coordinates: Sequence[NDArray[np.float64]], mean: float) -> NDArray
 
 
 def _bags(key: int, num_ids: int, multi_hot: int) -> NDArray[np.int32]:
-    """Give each id a fixed list of further ids, drawn uniformly, as in the reference's multi_hot.py."""
+    """Return each id's fixed list of further ids, drawn uniformly, as in the reference's multi_hot.py."""
     words = hash_range(key, 0, num_ids * multi_hot) >> np.uint64(32)
     bags = ((words * np.uint64(num_ids)) >> np.uint64(32)).astype(np.int32).reshape(num_ids, multi_hot)
     bags[:, 0] = np.arange(num_ids, dtype=np.int32)
@@ -236,7 +236,7 @@ def _bags(key: int, num_ids: int, multi_hot: int) -> NDArray[np.int32]:
 
 
 def _dense_feature(key: int, scale: float) -> DenseFeature:
-    """log(1 + x) is exponential, shifted so that a share of the samples is 0, as counts are; x is then skewed."""
+    """Return a feature whose log(1 + x) is exponential, shifted so that a share of samples is 0, as with counts."""
     quantiles = tables.exponential_quantiles()
     spread, shift, slope, bend = (float(u) for u in tables.uniforms(key, 4))
     value = np.maximum(quantiles * (0.5 + spread) - 0.8 * shift, 0.0)

@@ -1,1 +1,1 @@
-"""The generated sequence log: who met which item when, and clicked on it; the best reachable quality is known."""
+"""Generated log of users' events (item, time, click), whose best reachable quality is known."""

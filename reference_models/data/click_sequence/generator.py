@@ -1,8 +1,8 @@
-"""Events from a teacher, in any chunks of users and by any number of threads: always the same bytes.
+"""Generator of a sequence log's events: the same bytes with any chunks of users and any number of threads.
 
-A row of the store is an event: `labels` whether it was a click, `dense` its time (the events that its user had met
-before, a whole number), `indices` the item, the user and the item's artist. Rows are in order of windows of time;
-within a window user by user, each user's in order of time. The evaluation split is what follows the training split.
+A row of the store is an event: `labels` is 1 for a click, `dense` is the time (the number of the user's earlier
+events), `indices` are the item, the user and the item's artist. Rows are in order of time windows, within a window
+by user, and each user's in order of time. The evaluation split follows the training split.
 
 Integer hashing, table lookups and element-wise float32 additions in a fixed order; see `click_log.tables`.
 """
@@ -31,7 +31,7 @@ from reference_models.data.store.layout import SPLITS
 from reference_models.data.store.store import Chunk
 
 CHUNK_USERS = 256
-"""Users whose events are made at once."""
+"""Users whose events are generated at a time."""
 _NUM_STREAMS = 3
 _CLASS, _ITEM, _LABEL = range(_NUM_STREAMS)
 _HALF = np.uint64(0xFFFF)
@@ -40,17 +40,17 @@ _FRACTION_BITS = 20
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The events of some users in one window, user by user: arrays [U, events_per_window]."""
+    """Events of some users in one time window, by user: arrays [U, events_per_window]."""
 
     start: int
-    """Row of the first event, counted over both splits."""
+    """Row number of the first event, counted over both splits."""
     items: NDArray[np.int64]
     labels: NDArray[np.uint8]
     logits: NDArray[np.float32]
 
 
 def make_windows(teacher: SequenceTeacher, first_user: int, last_user: int, num_windows: int) -> Iterator[Window]:
-    """Make the windows of users first_user to last_user - 1 in order of time, each from the labels before it."""
+    """Yield the windows of users first_user to last_user - 1 in order of time, each generated from earlier labels."""
     per_window, users = teacher.events_per_window, np.arange(first_user, last_user, dtype=np.uint64)
     num_events = num_windows * per_window
     drawn = np.empty((len(users), num_events), np.int64)
@@ -119,7 +119,7 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_users: int = CHUNK_USERS) -> Parts:
-    """Make the parts of both splits of a sequence log, users by users; the bytes do not depend on `chunk_users`.
+    """Return the parts of both splits, by chunks of users; the bytes do not depend on `chunk_users`.
 
     Raises ConfigError.
     """
@@ -154,6 +154,6 @@ def _num_windows(data: DataConfig, teacher: SequenceTeacher) -> int:
 
 
 def _place(data: DataConfig, split: str) -> tuple[int, int]:
-    """Return the first row of a split, counted over both, and its rows."""
+    """Return a split's first row, counted over both splits, and its number of rows."""
     train, evaluation = data.train_samples or 0, data.eval_samples or 0
     return (0, train) if split == "train" else (train, evaluation)

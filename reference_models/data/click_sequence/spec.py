@@ -1,4 +1,4 @@
-"""Generated sequences of clicks as the harness knows them. Imports neither torch nor numpy."""
+"""DataSpec of generated sequences of clicks. Imports neither torch nor numpy."""
 
 from reference_models.data.spec import DataSpec, load
 

@@ -1,10 +1,10 @@
-"""The hidden teacher of a sequence log: what of a user's past makes the probability of the next click.
+"""Hidden teacher of a sequence log, which determines the next click's probability from the user's past.
 
-Every item is of an artist, every artist of one of several latent classes; every user has a few favourite classes, of
-which most of what the user meets is. logit = bias + the item's own effect + sum over the user's last events before
-the window, the k-th last of class c and with sign s (+1 clicked, -1 not): weight_k * s * A[c, class of the item], A
-the identity times `same_class` plus `other_class`, weight_k proportional to decay**k and of length `history_scale`.
-So what can be known of a click is in the history, where events matter less with their age, and in the item.
+Every item has an artist, every artist one of several latent classes; every user has a few favourite classes, to which
+most of the user's items belong. logit = bias + the item's own effect + sum over the user's last events before the
+window, the k-th last of class c and with sign s (+1 clicked, -1 not): weight_k * s * A[c, class of the item], A the
+identity times `same_class` plus `other_class`, weight_k proportional to decay**k and of length `history_scale`. So a
+click depends on the history, where older events matter less, and on the item.
 """
 
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ from reference_models.data.click_log.counter import derive_key, hash_range
 from reference_models.process.errors import ConfigError
 
 MAX_EVENTS = 1 << 20
-"""Events of one user, all windows together: their counters never meet another user's, and their times are exact."""
+"""Most events of a user in all windows: the counters of users then differ, and times are exact in float32."""
 MAX_USERS = 1 << 40
 NUM_TABLES = 3
-"""Columns of ids: the item, the user, the item's artist."""
+"""Number of columns of ids: item, user, item's artist."""
 ITEM, USER, ARTIST = range(NUM_TABLES)
 Scale = Annotated[float, Meta(ge=0, le=100)]
 Weight = Annotated[float, Meta(ge=-100, le=100)]
@@ -35,48 +35,48 @@ class SequenceParameters:
     """[data.parameters] of a sequence log."""
 
     events_per_window: PositiveCount
-    """Events of every user in a window of time; what a user did before the window is what may be known in it."""
+    """Events of every user in a time window; only events before the window influence its clicks."""
     num_classes: Annotated[int, Meta(ge=2, le=256)]
-    """Latent classes of artists, and so of their items."""
+    """Number of latent classes of artists, and so of their items."""
     num_favourites: PositiveCount
-    """Favourite classes of a user."""
+    """Number of favourite classes of a user."""
     favourite_share: Annotated[float, Meta(ge=0, le=1)]
     """Share of a user's events whose item is of a favourite class."""
     zipf_exponent: Annotated[float, Meta(ge=0, le=4)]
-    """How unequal the items of a class are, in steps of 0.125; 0 is uniform."""
+    """Zipf exponent of the popularity of a class's items, in steps of 0.125; 0 is uniform."""
     bias: Annotated[float, Meta(ge=-20, le=20)] = 0.0
     """Constant part of the logit: below 0 makes clicks rare."""
     effect_scale: Scale
-    """Standard deviation of what items say by themselves, which needs no history."""
+    """Standard deviation of the effects of single items, which need no history."""
     history_scale: Scale
-    """Weight of what the history says: the length of the vector of the events' weights."""
+    """Weight of the history: the length of the vector of the events' weights."""
     history_events: Annotated[int, Meta(ge=1, le=4096)]
-    """Last events that matter."""
+    """Number of last events that influence a click."""
     decay: Annotated[float, Meta(ge=0, le=1)]
-    """Factor on an event's weight for every event after it."""
+    """Factor by which each later event reduces an event's weight."""
     same_class: Weight
-    """What a click on an item says of items of its class, beside `other_class`."""
+    """Effect of a click on later items of the same class, added to `other_class`."""
     other_class: Weight
-    """What it says of all items."""
+    """Effect of a click on later items of all classes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SequenceTeacher:
-    """Everything that an event is made from, besides its counter. C classes, n items, K events of history."""
+    """Tables from which events are generated, given their counters. C classes, n items, K events of history."""
 
     key: int
     bias: np.float32
     num_users: int
     events_per_window: int
     favourite_threshold: int
-    """The share of events of a favourite class, in 2**16-ths."""
+    """Share of events of a favourite class, in 2**16-ths."""
     num_favourites: int
     effect: NDArray[np.float32]
-    """[n]"""
+    """[n]: each item's own part of the logit."""
     artist: NDArray[np.int64]
-    """[n]: of each item."""
+    """[n]: artist of each item."""
     items: NDArray[np.int64]
-    """[n]: the items class by class, each class's in the order of their popularity."""
+    """[n]: items by class, within a class in the order of popularity."""
     first_item: NDArray[np.int64]
     """[C, 2**12]: of each slice of probability of a class, its first place in `items`; see `tables.inverse_zipf`."""
     num_items: NDArray[np.int64]
@@ -149,7 +149,7 @@ def build_teacher(data: DataConfig) -> SequenceTeacher:
 
 
 def _deal_artists(key: int, num_items: int, num_artists: int) -> NDArray[np.int64]:
-    """Deal the items to the artists in a random order, so that none is without items: int64 [num_items]."""
+    """Return each item's artist, dealt out in random order, so that every artist has items: int64 [num_items]."""
     order = np.argsort(hash_range(key, 0, num_items), kind="stable")
     artists = np.empty(num_items, np.int64)
     artists[order] = np.arange(num_items) % num_artists

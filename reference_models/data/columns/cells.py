@@ -1,4 +1,4 @@
-"""What the cells of a column are: numbers, labels, times. `init` and `prepare` read them here alone."""
+"""Parsing of a column's cells as numbers, labels and times, for both `init` and `prepare`."""
 
 import re
 from datetime import UTC, date, datetime
@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from pyarrow import compute
 
 NULLS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "\\N")
-"""What stands for a missing number, label or time in text."""
+"""Texts that stand for a missing number, label or time."""
 BAD_TEXT = "\ufdd0"
-"""Begins the mark of a byte that is not UTF-8: a noncharacter, which no text has, before two hexadecimal digits."""
+"""Begin of the mark of a byte that is not UTF-8, before two hexadecimal digits: a noncharacter, never in text."""
 WORDS = {"true": 1, "yes": 1, "y": 1, "t": 1, "false": 0, "no": 0, "n": 0, "f": 0}
-"""Labels that are words, in small letters."""
+"""Labels that are words, in lower case."""
 _NULLS = pa.array(NULLS)
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 BLANKS = " \t"
-"""What may stand around a cell's text and is no part of it."""
+"""Characters around a cell's text that are ignored."""
 _NUMBER_CELL = re.compile(_NUMBER)
 _TIME_CELL = re.compile(
     r"\d{4}([-/]\d{2}([-/]\d{2}([T ]\d{2}(:\d{2}(:\d{2}([.,]\d{1,9})?)?)?)?)?)?( ?(Z|UTC|[+-]\d{2}(:?\d{2})?))?"
@@ -29,18 +29,18 @@ _YEAR_BEHIND = (
     r"(?i)^(0?[1-9]|[12][0-9]|3[01])[/.-](0?[1-9]|[12][0-9]|3[01])[/.-](19|20)[0-9]{2}\b"
     rf"|^([a-z]{{3,9}},? )?([0-9]{{1,2}}[ -]{_MONTH}|{_MONTH}\.? [0-9]{{1,2}})\b.*\b(19|20)[0-9]{{2}}\b"
 )
-"""Such as 31/01/2026, Jan 31, 2026 and Sat Jan 31 23:59:59 +0000 2026."""
+"""Pattern of dates with the year last, such as 31/01/2026, Jan 31, 2026 and Sat Jan 31 23:59:59 +0000 2026."""
 EXPECTED_TEXT = "UTF-8. Where it is Windows-1252 or Latin-1, convert it: iconv -f WINDOWS-1252 -t UTF-8"
 EXPECTED_TIME = "a number, or a time such as 2026-01-31, 2026-01-31 23:59:59 or 2026-01-31T23:59:59+01:00"
 
 
 def mark_bad_bytes(text: str) -> str:
-    """Write bytes that are not UTF-8, decoded by 'surrogateescape', as BAD_TEXT and two hexadecimal digits."""
+    """Return text with surrogates of bytes that are not UTF-8 written as BAD_TEXT and two hexadecimal digits."""
     return re.sub("[\udc80-\udcff]", lambda found: f"{BAD_TEXT}{ord(found[0]) - 0xDC00:02x}", text)
 
 
 def show_cell(cell: object) -> str:
-    """Write a cell for a message: short, and what is not UTF-8 as it is."""
+    """Return a cell for a message, shortened, with bytes that are not UTF-8 as escapes."""
     if cell is None:
         return "empty"
     if not isinstance(cell, bytes | str):
@@ -50,7 +50,7 @@ def show_cell(cell: object) -> str:
 
 
 def to_text(column: pa.Array) -> pa.Array:
-    """Return text, however the column holds it, as strings; bytes that are not UTF-8 are marked."""
+    """Return a column of text or bytes as strings; bytes that are not UTF-8 are marked."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not is_text(column.type):
@@ -77,7 +77,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def strip(column: pa.Array) -> pa.Array:
-    """Return text without blanks around it, and null for what stands for a missing cell."""
+    """Return text without blanks around it, and null for texts of missing cells."""
     column = compute.utf8_trim(column, BLANKS)
     return compute.if_else(compute.is_in(column, value_set=_NULLS), None, column)
 
@@ -85,9 +85,9 @@ def strip(column: pa.Array) -> pa.Array:
 def parse_numbers(
     column: pa.Array, decimal: str = ".", thousands: str = ""
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return numbers [n] of text, NaN where one is missing, and where a cell holds something else.
+    """Return numbers [n] of text, NaN where missing, and which cells are no numbers.
 
-    `decimal` is before the fraction, `thousands` between groups of digits.
+    `decimal` stands before the fraction, `thousands` between groups of digits.
     """
     if decimal == "." and not thousands:
         try:
@@ -113,10 +113,10 @@ def parse_words(column: pa.Array) -> NDArray[np.float64]:
 
 
 def parse_times(column: pa.Array, has_zone: bool | None) -> tuple[NDArray[np.int64], NDArray[np.bool_], bool]:
-    """Return the instants of text in nanoseconds since 1970 [n], where a cell is none, and whether they name a zone.
+    """Return the times of text in nanoseconds since 1970 [n], which cells are none, and whether they name a zone.
 
-    Times without a zone are compared as they are written, those with one as instants; `has_zone` says which kind
-    the column has, so that a cell of the other kind is none. None takes the kind of the first cell.
+    Times without a zone are compared as written, times with a zone as instants; `has_zone` says which kind the column
+    has, so that a cell of the other kind is no time. None takes the kind of the first cell.
     """
     column = compute.utf8_trim(column, BLANKS)
     if has_zone is None:
@@ -139,12 +139,12 @@ def parse_times(column: pa.Array, has_zone: bool | None) -> tuple[NDArray[np.int
 
 
 def names_zone(cell: str) -> bool:
-    """Return whether a time that is written as text names its zone."""
+    """Return whether a time in text names its zone."""
     return bool(re.search(r"(Z|UTC|\d\d:?\d\d:?[\d.,]* ?[+-]\d{2}(:?\d{2})?|[T ]\d{2} ?[+-]\d{2}(:?\d{2})?)$", cell))
 
 
 def parse_time(cell: str) -> int | None:
-    """Return the instant of a cell in nanoseconds since 1970, without a zone as if in UTC; None of no time."""
+    """Return the time of a cell in nanoseconds since 1970, without a zone as if in UTC; None for other cells."""
     cell = cell.strip()
     if not _TIME_CELL.fullmatch(cell):
         return None
@@ -161,7 +161,7 @@ def parse_time(cell: str) -> int | None:
 
 
 def to_instant(found: date) -> int | None:
-    """Return nanoseconds since 1970 of a date or time, of one without a zone as if in UTC; None beyond 64 bits."""
+    """Return nanoseconds since 1970 of a date or time, without a zone as if in UTC; None beyond 64 bits."""
     if not isinstance(found, datetime):
         found = datetime(found.year, found.month, found.day)
     since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
@@ -170,23 +170,23 @@ def to_instant(found: date) -> int | None:
 
 
 def hold_unsorted_dates(column: pa.Array) -> bool:
-    """Return whether all cells of text are dates with the year behind month and day, so that they sort otherwise."""
+    """Return whether all cells are dates with the year last, which do not sort as text."""
     return compute.all(compute.match_substring_regex(column, _YEAR_BEHIND)).as_py() is True
 
 
 def explain_time(cell: object) -> str:
-    """Say what was expected of a cell that is no time."""
+    """Return the expectation, for a message, of a cell that is no time."""
     if isinstance(cell, str) and _DAY_FIRST.fullmatch(cell.strip()):
         return f"{EXPECTED_TIME}; day and month in this order do not sort, and may be exchanged"
     return EXPECTED_TIME
 
 
 def is_number_or_time(cell: str) -> bool:
-    """Return whether a cell is a number or a date: no name of a column."""
+    """Return whether a cell is a number or a date, and so no column's name."""
     cell = cell.strip()
     return bool(_NUMBER_CELL.fullmatch(cell)) or (len(cell) >= 10 and parse_time(cell) is not None)
 
 
 def to_numpy(column: pa.Array) -> NDArray[Any]:
-    """Return a copy that may be written to; NaN for nulls of numbers."""
+    """Return a writable copy, with NaN for nulls of numbers."""
     return np.array(column.to_numpy(zero_copy_only=False))

@@ -1,4 +1,4 @@
-"""A batch of columns to labels, numbers and category values, with the rows that are left out named."""
+"""Conversion of a batch of columns to labels, numbers and category values; malformed rows are left out and named."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,9 +33,9 @@ from reference_models.data.columns.parameters import ColumnsParameters, DenseCol
 from reference_models.process.errors import DatasetError
 
 _MOST_PARTS = 1 << 16
-"""Parts of one cell beyond which it is not even split."""
+"""Most parts of a cell; a cell with more is refused before it is split."""
 MISSING = 0
-"""The value of a cell without a category; no other value has it."""
+"""Hash value of an empty cell of a category; no other value has it."""
 _MISSING_SHARES = pa.array([cell for cell in NULLS if cell.lower() != "nan"])
 _SHARE = "a number from 0 to 1"
 _LARGEST = float(np.finfo(np.float32).max)
@@ -43,7 +43,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(slots=True)
 class Times:
-    """The times of rows: int64 or float64 [n] that sort, and whether they are instants of dates."""
+    """Times of rows: sortable int64 or float64 [n], and whether they come from dates."""
 
     values: NDArray[Any]
     is_date: bool
@@ -52,21 +52,21 @@ class Times:
 
 @dataclass(slots=True)
 class Batch:
-    """n rows of a file, of which those in `reasons` are left out. Row numbers count from 1."""
+    """Batch of n rows of a file; the rows in `reasons` are left out. Row numbers count from 1."""
 
     path: Path
     columns: pa.RecordBatch
     numbers: NDArray[np.int64]
-    """The rows' numbers in the file [n]."""
+    """Numbers [n] of the rows in the file, from 1."""
     is_wrong: NDArray[np.bool_] = field(init=False)
     reasons: dict[int, str] = field(default_factory=dict)
-    """What is wrong, by position, of the first of them."""
+    """Reasons, by position, of the first rows that are left out."""
 
     def __post_init__(self) -> None:
         self.is_wrong = np.zeros(self.columns.num_rows, np.bool_)
 
     def numbers_of(self, given: DenseColumn) -> NDArray[np.float64]:
-        """Return the numbers of a column [n], NaN where one is missing; rows whose cell is no number are left out.
+        """Return the numbers of a column [n], NaN where missing; rows whose cell is no number are left out.
 
         Raises DatasetError for a column of another type.
         """
@@ -86,9 +86,9 @@ class Batch:
         return values
 
     def labels_of(self, given: ColumnsParameters) -> NDArray[np.uint8] | NDArray[np.float32]:
-        """Return the labels [n], float32 if soft; rows without one are left out.
+        """Return the labels [n], float32 if soft; rows without a label are left out.
 
-        Raises DatasetError for any that is none.
+        Raises DatasetError for a cell that is no label.
         """
         name, positive_from = given.label, given.positive_from
         if given.soft_labels:
@@ -127,7 +127,7 @@ class Batch:
         return (values >= (1 if positive_from is None else positive_from)).astype(np.uint8)
 
     def _soft_labels(self, name: str) -> NDArray[np.float32]:
-        """Return shares [n]. A NaN is refused, unlike an empty cell: it is what became of a share of nothing."""
+        """Return shares [n]. NaN is refused, unlike an empty cell: it results from a share of nothing."""
         column = self._column(name)
         if is_text(column.type):
             column = compute.utf8_trim(to_text(column), BLANKS)
@@ -162,10 +162,10 @@ class Batch:
         return to_numpy(compute.is_in(column, value_set=pa.array(positive, pa.string()))).astype(np.uint8)
 
     def values_of(self, given: SparseColumn) -> NDArray[np.uint64]:
-        """Return the values of a category [n], or [n, max_ids]: 64 bits of a hash of each one's text.
+        """Return the values of a category [n], or [n, max_ids]: 64 bits of a hash of each value's text.
 
-        MISSING stands for none. Two of ten million values share a hash with a chance of 3 in a million. Raises
-        DatasetError for a cell with more ids than there may be, and for a list where one id is expected.
+        MISSING fills cells without ids. Two of ten million values share a hash with a probability of 3 in a million.
+        Raises DatasetError for a cell of more than max_ids, and for a list where one id is expected.
         """
         column = self.columns.column(given.column)
         if is_list(column.type):
@@ -198,7 +198,7 @@ class Batch:
     def _pad_texts(
         self, given: SparseColumn, codes: NDArray[np.int64], counts: NDArray[np.int64], values: NDArray[np.uint64]
     ) -> NDArray[np.uint64]:
-        """Give each row the ids of its text: `counts` are of each text, `codes` say which one a row has."""
+        """Return each row's ids [n, max_ids]: `counts` are those of distinct texts, `codes` the rows' texts."""
         texts = np.repeat(np.arange(len(counts)), counts)
         texts, values = texts[values != MISSING], values[values != MISSING]
         counts = np.bincount(texts, minlength=len(counts))
@@ -226,9 +226,9 @@ class Batch:
         )
 
     def times_of(self, name: str, known: Times | None) -> Times:
-        """Return the times of rows; rows without one are left out. `known` are times above them in the files.
+        """Return the times of rows; rows without a time are left out. `known` are times of earlier rows.
 
-        Numbers are taken as they are, dates and times as instants. Raises DatasetError for another type of column.
+        Numbers stay as they are, dates and times become instants. Raises DatasetError for another type of column.
         """
         column = self._column(name)
         if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
@@ -262,7 +262,7 @@ class Batch:
         return Times(values, True, has_zone)
 
     def leave_out_bad_text(self, names: Sequence[str]) -> None:
-        """Leave out the rows of text whose cells hold bytes that are not UTF-8."""
+        """Leave out rows of text with bytes that are not UTF-8."""
         for name in names:
             column = self.columns.column(name)
             if pa.types.is_string(column.type):
@@ -274,7 +274,7 @@ class Batch:
                 )
 
     def _column(self, name: str) -> pa.Array:
-        """Return a column, one that holds each value once decoded."""
+        """Return a column, decoded if it is dictionary-encoded."""
         column = self.columns.column(name)
         return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
@@ -293,22 +293,22 @@ class Batch:
 
 
 def convert(batch: Batch, given: ColumnsParameters) -> tuple[NDArray[Any], NDArray[Any], list[NDArray[Any]]]:
-    """Return labels uint8 [n], float32 if soft, numbers float64 [n, max(1, D)], and values of each category.
+    """Return labels uint8 [n], float32 if soft, numbers float64 [n, max(1, D)], and the values of each category.
 
-    Numbers are NaN where they are missing.
+    Missing numbers are NaN.
     """
     labels = batch.labels_of(given)
     return labels, read_dense(batch, given), [batch.values_of(column) for column in given.sparse]
 
 
 def read_dense(batch: Batch, given: ColumnsParameters) -> NDArray[np.float64]:
-    """Return the numbers of rows [n, max(1, D)], NaN where missing; one 0 where there are none."""
+    """Return the numbers of rows [n, max(1, D)], NaN where missing; a column of 0 without numeric columns."""
     numbers = [batch.numbers_of(column) for column in given.dense]
     return np.stack(numbers or [np.zeros(len(batch.numbers))], axis=1)
 
 
 def _parse_time_numbers(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return whole numbers where all are, else numbers [n], and where a cell is none."""
+    """Return times that are numbers [n], as integers if all are whole, and which cells are no numbers."""
     try:
         return to_numpy(column.cast(pa.int64()).fill_null(0)), to_numpy(column.is_null())
     except pa.ArrowInvalid:
@@ -317,7 +317,7 @@ def _parse_time_numbers(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool
 
 
 def _ids(values: pa.Array) -> pa.Array:
-    """Return the text of ids: that of whole numbers held as floating point is without a fraction."""
+    """Return the text of ids; whole numbers stored as floating point have no fraction in it."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if pa.types.is_floating(values.type):
@@ -332,11 +332,11 @@ def _ids(values: pa.Array) -> pa.Array:
 
 
 def _hash(column: pa.Array) -> NDArray[np.uint64]:
-    """Hash the text of a column [n], without blanks around it; MISSING for null and for empty text."""
+    """Return hashes of a column's texts [n], without blanks around them; MISSING for null and empty text."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     if encoded is column and 4 * len(encoded.dictionary) > len(
         encoded
-    ):  # of a part of the file: not all in these rows
+    ):  # a dictionary of a part of the file, with values not in these rows
         encoded = column.dictionary_decode().dictionary_encode()
     dictionary = encoded.dictionary.cast(pa.binary())
     texts = dictionary.to_pylist()
@@ -348,7 +348,7 @@ def _hash(column: pa.Array) -> NDArray[np.uint64]:
 
 
 def hash_texts(texts: Sequence[bytes]) -> NDArray[np.uint64]:
-    """Hash each text by BLAKE2b to 64 bits, little-endian, other than MISSING, which empty text has."""
+    """Return BLAKE2b hashes of texts, 64 bits, little-endian, never MISSING but for empty text."""
     digests = b"".join([blake2b(text, digest_size=8).digest() for text in texts])
     hashes = np.frombuffer(digests, "<u8").astype(np.uint64)
     hashes[hashes == MISSING] = 1

@@ -1,4 +1,4 @@
-"""Rows of a file that was not prepared, as the model knows them: by what is kept beside the data that was."""
+"""Encoding of a new file's rows as a trained model expects them, by dictionaries stored beside the prepared data."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ from reference_models.process.errors import DatasetError
 
 _MOST_ROWS = 1 << 16
 _NUM_NAMED = 10
-"""Malformed rows of which it is kept what is wrong with them; all are counted."""
+"""Most malformed rows whose reasons are recorded; all malformed rows are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedRows:
-    """Well-formed rows of a file: their numbers in it from 1 int64 [n], numbers float32 [n, D], ids int32 [n, L]."""
+    """Well-formed rows of a file: row numbers from 1 int64 [n], dense features float32 [n, D], ids int32 [n, L]."""
 
     rows: NDArray[np.int64]
     dense: NDArray[np.float32]
@@ -35,11 +35,11 @@ class EncodedRows:
 def encode_file(
     path: Path, data: DataConfig, folder: Path, on_bytes: Callable[[int], None] = lambda count: None
 ) -> Iterator[EncodedRows]:
-    """Yield the rows of a file as the dataset in `folder` numbers them; it needs no label and no time.
+    """Yield the rows of a file with the ids of the dataset in `folder`; the file needs no label and no time.
 
-    Values that training lacked have id 0, as in evaluation. Malformed rows are left out; at the end DatasetError is
-    raised where they are more than MAX_MALFORMED of all. Raises DatasetError also for a dataset beside which no
-    dictionaries are kept, or damaged ones, ConfigError for a column that the file lacks.
+    Values not seen in training have id 0, as in evaluation. Malformed rows are left out; at the end DatasetError is
+    raised if they are more than MAX_MALFORMED of all. Raises DatasetError also for a dataset without dictionaries, or
+    with damaged ones, ConfigError for a column that the file lacks.
     """
     given = read_parameters(data)
     manifest = read_manifest(folder)
@@ -56,14 +56,14 @@ def encode_file(
     for whole in joined(file.batches(on_bytes)):
         for piece in (whole.slice(start, wide) for start in range(0, whole.num_rows, wide)):
             batch = Batch(path, piece, file.number_rows(piece.num_rows))
-            others = file.take_wrong_rows()  # at each piece: a file of nothing else would fill the memory
+            others = file.take_wrong_rows()  # at each piece: only malformed rows would fill the memory
             if file.has_bad_text:
                 batch.leave_out_bad_text(needed)
             yield _encode(batch, given, coders, finish)
             num_rows += piece.num_rows + len(others)
             num_wrong += len(others) + int(batch.is_wrong.sum())
             reasons += [*others, *batch.reasons.values()][: _NUM_NAMED - len(reasons)]
-    others = file.take_wrong_rows()  # below the last piece, or of a file without any
+    others = file.take_wrong_rows()  # after the last piece, or in a file without any
     num_rows, num_wrong = num_rows + len(others), num_wrong + len(others)
     reasons += others[: _NUM_NAMED - len(reasons)]
     if not num_rows:

@@ -1,7 +1,7 @@
-"""Batches of the columns that are needed, from text, JSON lines or Parquet, in bounded memory.
+"""Reading of needed columns in batches, from text, JSON lines or Parquet, in bounded memory.
 
-`init` and `prepare` read all files here. Cells of text and of JSON are strings, and null where they are empty; those
-of Parquet have the file's types.
+`init` and `prepare` read all files here. Cells of text and of JSON are strings, null if empty; cells of Parquet have
+the file's types.
 """
 
 import json
@@ -33,55 +33,55 @@ from reference_models.process.errors import ConfigError, DatasetError, did_you_m
 
 PARQUET_MAGIC = b"PAR1"
 MAX_CELL_BYTES = 1 << 20
-"""A cell of more bytes is refused; so is a row of text of more."""
+"""Most bytes of a cell, and of a row of text; larger ones are refused."""
 _PIECE_BYTES = 1 << 25
-"""Bytes of cells that a batch has at most, however small the file is that they are in."""
+"""Most bytes of the cells of a batch, even from a small (compressed) file."""
 _BATCH_ROWS = 1 << 16
 _BUFFER_BYTES = 1 << 18
 _MAX_PART_BYTES = 1 << 29
 _DELTA_ROWS = 256
-"""Rows of a batch where text is kept as what it shares with the text before it, and may be far longer so."""
+"""Rows of a batch of delta-encoded text, which may be far longer decoded than in the file."""
 _VALUE_BYTES = 16
-"""What a value takes at least while it is decoded, however few bytes it has in the file."""
+"""Least bytes of a value while it is decoded, however few it has in the file."""
 _MAX_WRONG = 100_000
-"""Rows of another number of columns in one block: beyond it the file has another form."""
+"""Most rows of a wrong number of columns in a block; with more, the file has another form."""
 _STRADDLES = "straddling"
-# While it reads, pyarrow would catch SIGINT and SIGTERM itself, and it loses some. A block takes milliseconds only.
+# While reading, pyarrow would catch SIGINT and SIGTERM itself, and loses some. A block takes only milliseconds.
 pa.enable_signal_handlers(False)
 
 
 @dataclass(slots=True)
 class ColumnFile:
-    """One file: iterate over `batches` once; then `source` is what was read."""
+    """File of columns: iterate over `batches` once; then `source` describes the file."""
 
     path: Path
     needed: Sequence[str] | None = None
-    """The columns that are read; None for all that hold one value or a list of values a cell."""
+    """Columns to read; None for all columns of single values or lists of values."""
     delimiter: str | None = None
-    """What stands between cells of text; found out where it is None."""
+    """Delimiter of cells in text; None to detect it."""
     names: Sequence[str] = ()
-    """The columns' names, of text without a header."""
+    """Names of the columns of text without a header."""
     form: TextForm | None = None
-    """How a text file is read, once its batches are."""
+    """Form of a text file, set by reading batches."""
     left_out: list[str] = field(default_factory=list)
-    """Columns that hold neither a value nor a list of values a cell; where all are read."""
+    """Columns of neither single values nor lists of values, where all columns are read."""
     num_rows: int | None = None
-    """Rows of the file, where it says so itself."""
+    """Rows of the file, if its metadata have the number."""
     _num_rows: int = 0
     """The number of the last row that was numbered."""
     _wrong: list[tuple[int, str]] = field(default_factory=list)
-    """What is wrong with rows of text that have another number of columns; not reported yet."""
+    """Rows of text with a wrong number of columns, and the reasons, not reported yet."""
     _unpassed: list[int] = field(default_factory=list)
-    """Numbers of such rows, below which no row was numbered yet."""
+    """Numbers of rows with a wrong number of columns after the last numbered row."""
     _source: SourceFile | None = None
     _text: TextSource | None = None
     _stream: Utf8Text | None = None
 
     def batches(self, on_bytes: Callable[[int], None] = lambda count: None) -> Iterator[pa.RecordBatch]:
-        """Yield the needed columns.
+        """Yield batches of the needed columns.
 
-        Raises ConfigError for a column that is not there, DatasetError for a file that cannot be read, and for a cell
-        of more than MAX_CELL_BYTES.
+        Raises ConfigError for a missing column, DatasetError for a file that cannot be read, or a cell of more than
+        MAX_CELL_BYTES.
         """
         try:
             begin = _read_begin(self.path)
@@ -103,17 +103,17 @@ class ColumnFile:
 
     @property
     def has_bad_text(self) -> bool:
-        """Whether what was read so far of a text file holds bytes that are not UTF-8."""
+        """Whether the part of a text file read so far has bytes that are not UTF-8."""
         return self._stream is not None and self._stream.has_bad_text
 
     @property
     def share_read(self) -> float:
-        """The share of a text file's bytes that was read so far."""
+        """Share of a text file's bytes read so far."""
         assert self._text is not None, "asked of text alone"
         return min(1.0, self._text.num_read_bytes / max(1, self.path.stat().st_size))
 
     def number_rows(self, num_rows: int) -> NDArray[np.int64]:
-        """Return the numbers of the next rows of a batch [num_rows], from 1 below the header."""
+        """Return the numbers of the next rows of a batch [num_rows]; the first row after the header is 1."""
         first = self._num_rows + 1
         wrong = np.array(sorted(self._unpassed), np.int64)
         numbers = np.setdiff1d(np.arange(first, first + num_rows + len(wrong)), wrong)[:num_rows]
@@ -123,30 +123,30 @@ class ColumnFile:
         return numbers
 
     def take_wrong_rows(self, last: int | None = None) -> list[str]:
-        """Return what is wrong with the rows up to `last` that have another number of columns, each once."""
+        """Return the reasons of rows up to `last` with a wrong number of columns, each once."""
         taken, self._wrong = self._wrong, []
         return [f"row {number}: {why}" for number, why in taken if last is None or number <= last]
 
     @property
     def num_numbered(self) -> int:
-        """The number of the last row that was numbered, or is wrong behind it."""
+        """Number of the last row that was numbered, or of a wrong row after it."""
         return max([self._num_rows, *self._unpassed])
 
     def stop(self) -> None:
-        """Read no more rows; the digest is of the whole file all the same."""
+        """Read no more rows; the digest still covers the whole file."""
         num_bytes = self.path.stat().st_size
         self._source = SourceFile(path=self.path, num_bytes=num_bytes, sha256=file_sha256(self.path))
 
     @property
     def source(self) -> SourceFile:
-        """The file as it was read. Only after all batches."""
+        """Description of the file read, available after all batches."""
         assert self._source is not None, "all batches were read before"
         return self._source
 
     def _read_text(self, on_bytes: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
         form = self.form = read_form(self.path, self.delimiter, self.names)
         if self.needed is None or not {*self.needed} <= {*form.names}:
-            refuse_headerless(self.path, form)  # which says more than that a column is missing or there twice
+            refuse_headerless(self.path, form)  # more helpful than that a column is missing or duplicate
         needed = self._check_names(form.names)
         self._text = TextSource(self.path, on_bytes)
         convert = csv.ConvertOptions(
@@ -209,7 +209,7 @@ class ColumnFile:
         with parquet.ParquetFile(
             self.path, pre_buffer=False, buffer_size=_BUFFER_BYTES, read_dictionary=[*texts]
         ) as file:
-            for group in range(num_groups):  # each by itself, whose dictionaries are then forgotten
+            for group in range(num_groups):  # each by itself, so that its dictionaries are freed
                 for batch in file.iter_batches(
                     batch_size=num_rows, row_groups=[group], columns=[*needed], use_threads=False
                 ):
@@ -218,7 +218,7 @@ class ColumnFile:
         self._source = SourceFile(path=self.path, num_bytes=num_bytes, sha256=file_sha256(self.path, on_bytes))
 
     def _with_dictionary(self, file: parquet.ParquetFile, texts: set[str]) -> set[str]:
-        """Return the columns of text that hold each value once, and are read so. DatasetError where one is long."""
+        """Return the columns of text to read dictionary-encoded. Raises DatasetError for a row group too large."""
         found: dict[str, bool] = {}
         for name, num_bytes, uses_dictionary, uses_delta in _encodings(file, texts):
             found[name] = found.get(name, True) and uses_dictionary and not uses_delta
@@ -230,7 +230,7 @@ class ColumnFile:
         return {name for name, has_dictionary in found.items() if has_dictionary}
 
     def _cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Cut a batch where its cells are long: what a dictionary holds once may stand in every row."""
+        """Yield slices of a batch with bounded decoded size: a dictionary's long value may be in every row."""
         row_bytes = 0
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             cells = column.dictionary if pa.types.is_dictionary(column.type) else column
@@ -267,7 +267,7 @@ class ColumnFile:
 
 
 def _count_batch_rows(file: parquet.ParquetFile, needed: Sequence[str]) -> int:
-    """Return how many rows are decoded at a time, by what the file says of the fullest of its parts."""
+    """Return the number of rows to decode at a time, by the metadata of the file's largest part."""
     row_bytes = 8 * len(needed)
     wanted = {*needed}
     for group in range(file.num_row_groups):
@@ -282,7 +282,7 @@ def _count_batch_rows(file: parquet.ParquetFile, needed: Sequence[str]) -> int:
 
 
 def _encodings(file: parquet.ParquetFile, names: set[str]) -> Iterator[tuple[str, int, bool, bool]]:
-    """Yield of each part of a column its name, its bytes, and whether it has a dictionary, or differences."""
+    """Yield the name, bytes, and use of dictionary and delta encoding of each part of a column."""
     parts = map(file.metadata.row_group, range(file.num_row_groups))
     for chunk in (part.column(place) for part in parts for place in range(part.num_columns)):
         if chunk.path_in_schema in names:
@@ -297,14 +297,14 @@ def _encodings(file: parquet.ParquetFile, names: set[str]) -> Iterator[tuple[str
 
 
 def _is_nested(kind: pa.DataType) -> bool:
-    """Return whether a cell of this type is more than a value or a list of values."""
+    """Return whether a type is nested deeper than a list of values."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         kind = kind.value_type
     return bool(pa.types.is_nested(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Return whether a cell of this type is a list of values."""
+    """Return whether a type is a list of values."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 

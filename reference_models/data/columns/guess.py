@@ -1,6 +1,6 @@
-"""Guess what the columns of a file are from its first rows; `init --from-columns` writes each with its reason.
+"""Guess the columns' roles from a file's first rows; `init --from-columns` writes each with its reason.
 
-The rows are read as `prepare` reads them, and a cell is what it is there: `cells` decides both.
+Rows and cells are read as `prepare` reads them, by `cells`.
 """
 
 import re
@@ -57,86 +57,85 @@ _IDS = (
     *("occupation", "country", "city", "region", "browser", "os", "channel", "cat", "cate", "categorical", "genre"),
 )
 _NUMBERED_CATEGORY = re.compile(r"(C|cat|categorical)_?[0-9]+")
-"""Names that categories without one have: of Criteo's and Avazu's files and of those like them."""
+"""Generic names of categories, as in files of Criteo, Avazu and similar ones."""
 _TYPES = ("token", "float", "token_seq", "float_seq")
-"""What names of RecBole's files end in, behind a colon."""
+"""Types after a colon at the end of column names in RecBole's files."""
 _FEW, _MANY = 50, 1000
 _ODD_SHARE = 0.1
 _LEAST_DATE = 10_000_000
-"""Below it a number is neither a date such as 20260131 nor seconds since 1970."""
+"""Least number that may be a date such as 20260131, or seconds since 1970."""
 _LARGEST_NUMBER = 2**53
-"""Whole numbers beyond it are no amounts, and doubles do not hold them: ids."""
+"""Largest whole number that is an amount: larger ones, which doubles cannot represent, are ids."""
 _GROUPED = r"^[+-]?[0-9]{{1,3}}(?:{1}[0-9]{{3}})*(?:{0}[0-9]+)?$"
-"""Numbers with a mark between groups of digits: of the mark before the fraction, and that between groups."""
+"""Pattern of numbers with grouped digits, to format with the decimal mark and the group mark."""
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})*$"
 _IS_COUNTED = "\0"
-"""Begins what is wrong with a row that is among those that were read."""
+"""Prefix of the reason of a malformed row among those already counted as read."""
 _PLAIN = (".", "")
-"""Marks before the fraction and between thousands of numbers that no column has to explain; labels have no others."""
+"""Default marks before the fraction and between thousands, the only ones for labels."""
 _GIVEN = ("names", "positive", "positive_from", "soft_labels")
 _SEPARATORS = ("|", ";", "^", " ")
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the cells of one column are in the first rows."""
+    """Properties of a column's cells in the first rows."""
 
     name: str
     type: Literal["empty", "number", "time", "text", "list"]
     cells: pa.Array
-    """The cells as the file has them; text without blanks around it; null where a cell stands for a missing one."""
+    """Cells as in the file; text is without blanks around it; missing cells are null."""
     numbers: NDArray[np.float64]
-    """The values [n] of numbers and times, NaN where one is missing; none for other types."""
+    """Values [n] of numbers and times, NaN where missing; empty for other types."""
     is_whole: bool = False
-    """Whether numbers are whole, as they are written."""
+    """Whether all numbers are written as whole numbers."""
     marks: tuple[str, str] = _PLAIN
-    """What stands before the fraction, and between groups of digits."""
+    """Marks before the fraction, and between groups of digits."""
     odd: str = ""
-    """Which cells, at most a tenth, keep text from being numbers; empty where none do."""
+    """Cells, at most a tenth, because of which the column is text, not numbers; empty if there are none."""
 
     @property
     def values(self) -> pa.Array:
-        """The cells that are not missing."""
+        """Cells that are not missing."""
         return self.cells.drop_null()
 
     @property
     def num_distinct(self) -> int:
-        """How many different values there are."""
+        """Number of distinct values."""
         return int(compute.count_distinct(self.values).as_py())
 
     @property
     def base_name(self) -> str:
-        """The name in small letters, without a type behind it."""
+        """Name in lower case, without a type after a colon."""
         name, _, kind = self.name.rpartition(":")
         return (name if name and kind in _TYPES else self.name).lower()
 
 
 @dataclass(slots=True)
 class Guess:
-    """[data] of a definition, and why: by key of its parameters, and by position in `dense` and `sparse`."""
+    """Section [data] of a definition, with reasons by key of the parameters, and by position in lists of columns."""
 
     data: dict[str, Any]
     num_rows: int
-    """Rows of the file: counted of Parquet, of text estimated from its size."""
+    """Rows of the file: exact for Parquet, estimated from the size for text."""
     num_read: int
-    """Rows that were looked at."""
+    """Rows that were examined."""
     reasons: dict[tuple[str, int | None], str] = field(default_factory=dict)
     best_auc: float = 1.0
-    """The highest ROC AUC that the labels of the first rows leave any model: of soft ones that of the labels."""
+    """Highest ROC AUC possible on the first rows: below 1 for soft labels, that of the labels as scores."""
 
     @property
     def is_all(self) -> bool:
-        """Return whether every row was looked at."""
+        """Return whether every row was examined."""
         return self.num_read == self.num_rows
 
 
 def guess_columns(path: Path, name: str, given: Mapping[str, Any]) -> Guess:
     """Guess [data] of a definition `name` from the first rows of a file.
 
-    `given` are keys of its parameters that are known: label, positive, positive_from, soft_labels, names, delimiter,
-    split, time.
-    Raises DatasetError for a file that is empty, cannot be read or has no label, ConfigError where the label or the
-    time is no column.
+    `given` are known keys of its parameters: label, positive, positive_from, soft_labels, names, delimiter, split,
+    time. Raises DatasetError for a file that is empty, cannot be read or has no label, ConfigError if the given label
+    or time is no column.
     """
     file = ColumnFile(path, None, given.get("delimiter"), given.get("names", ()))
     head, num_rows = _read_head(file)
@@ -175,7 +174,7 @@ def guess_columns(path: Path, name: str, given: Mapping[str, Any]) -> Guess:
 
 
 def _read_head(file: ColumnFile) -> tuple[pa.Table, int]:
-    """Return the first rows without those that `prepare` leaves out, and how many rows the file has, or may have."""
+    """Return the first rows without those that `prepare` leaves out, and the number (or an estimate) of all."""
     batches: list[pa.RecordBatch] = []
     wrong: list[str] = []
     num_rows, num_bytes, is_whole = 0, 0, True
@@ -202,7 +201,7 @@ def _read_head(file: ColumnFile) -> tuple[pa.Table, int]:
 
 
 def _drop_bad_text(file: ColumnFile, head: pa.Table, wrong: list[str]) -> pa.Table:
-    """Drop the rows with cells that are not UTF-8; the first is named in `wrong`."""
+    """Return the rows without those with cells that are not UTF-8; the first such cell is named in `wrong`."""
     is_bad = np.zeros(head.num_rows, np.bool_)
     for name in head.column_names:
         column = head.column(name).combine_chunks()
@@ -220,7 +219,7 @@ def _drop_bad_text(file: ColumnFile, head: pa.Table, wrong: list[str]) -> pa.Tab
 
 
 def _decode(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Decode the columns that hold each value once, and write bytes as text."""
+    """Return the table with dictionary-encoded columns decoded, and bytes as text."""
     columns = []
     for column in batch.columns:
         cells = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
@@ -229,7 +228,7 @@ def _decode(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def look_at(name: str, column: pa.Array) -> Look:
-    """Say what the cells of a column are; up to MAX_MALFORMED of them may be something else."""
+    """Return the properties of a column's cells, of which up to MAX_MALFORMED may be malformed."""
     nothing = np.empty(0)
     if is_list(column.type):
         return Look(name, "list" if column.null_count < len(column) else "empty", column, nothing)
@@ -294,7 +293,7 @@ def _guess_label(path: Path, looks: Sequence[Look], given: str | None, guess: Gu
         if _take_label(look, guess):
             return
         if look.marks != _PLAIN and look in first:
-            raise _no_label(path, look, guess)  # another column would be taken without a word
+            raise _no_label(path, look, guess)  # otherwise another column would be taken silently
     parameters.pop("label", None)
     if named:
         raise _no_label(path, named[0], guess)
@@ -305,7 +304,7 @@ def _guess_label(path: Path, looks: Sequence[Look], given: str | None, guess: Gu
 
 
 def _no_label(path: Path, look: Look, guess: Guess) -> DatasetError:
-    """Return the error for a column that is named as the label, and tells no two values apart."""
+    """Return the error for a given label column that does not distinguish two values."""
     if is_list(look.cells.type):
         return DatasetError(
             f"{path}: column {look.name!r} holds lists, expected one label a row. Name another column with --set "
@@ -345,7 +344,7 @@ def _no_label(path: Path, look: Look, guess: Guess) -> DatasetError:
 
 
 def _take_label(look: Look, guess: Guess) -> bool:
-    """Put a column down as the label where two values are told apart; return whether they are."""
+    """Set a column as the label if it distinguishes two values; return whether it does."""
     parameters, reasons = guess.data["parameters"], guess.reasons
     is_soft = parameters.get("soft_labels") is True
     if is_list(look.cells.type) or look.type == "empty":
@@ -393,7 +392,7 @@ def _take_label(look: Look, guess: Guess) -> bool:
 
 
 def _is_soft(look: Look) -> bool:
-    """Return whether a column holds shares: numbers from 0 to 1, and any between them."""
+    """Return whether a column holds shares: numbers from 0 to 1, some of them between."""
     if look.type != "number":
         return False
     numbers = _there(look)
@@ -401,7 +400,7 @@ def _is_soft(look: Look) -> bool:
 
 
 def _may_be_rare(look: Look, guess: Guess) -> bool:
-    """Return whether a column holds 0 or 1 alone in the first rows, of a file with others behind them."""
+    """Return whether a column holds only 0 or only 1 in the first rows, of a file that has more rows."""
     return look.type == "number" and not guess.is_all and {*np.unique(_there(look))} in ({0.0}, {1.0})
 
 
@@ -410,7 +409,7 @@ def _holds_two(look: Look) -> bool:
 
 
 def _is_full(look: Look) -> bool:
-    """Return whether so few cells are missing that the rows may be left out."""
+    """Return whether so few cells are missing that their rows may be left out."""
     there = len(_there(look)) if look.type in ("number", "time") else len(look.values)
     return len(look.cells) - there <= MAX_MALFORMED * len(look.cells)
 
@@ -420,12 +419,12 @@ def _small(look: Look) -> list[str]:
 
 
 def _there(look: Look) -> NDArray[np.float64]:
-    """Return the numbers of a column that are there."""
+    """Return the numbers of a column that are not missing."""
     return look.numbers[np.isfinite(look.numbers)]
 
 
 def _is_time(look: Look) -> bool:
-    """Return whether a column is a time: of dates, or by its name of numbers that rise or are large."""
+    """Return whether a column is a time: dates, or, by the column's name, numbers that rise or are large."""
     if look.type != "number" or look.base_name not in _TIMES:
         return look.type == "time"
     numbers = _there(look)
@@ -433,7 +432,7 @@ def _is_time(look: Look) -> bool:
 
 
 def _guess_time(looks: Sequence[Look], split: str | None, time: str | None, guess: Guess) -> None:
-    """Guess how rows are split; a `split` and a `time` that are given stand."""
+    """Guess the split of rows; a given `split` and `time` are kept."""
     parameters = guess.data["parameters"]
     parameters["split"] = split or "fraction"
     if split not in (None, "time"):
@@ -452,7 +451,7 @@ def _guess_time(looks: Sequence[Look], split: str | None, time: str | None, gues
 
 
 def _why_useless(look: Look, num_rows: int, parameters: Mapping[str, Any]) -> str | None:
-    """Say why nothing should be learnt of a column: what is constant, names rows, or is known after the label."""
+    """Return why a column should be left out: constant, a key of rows, or known only after the label; else ""."""
     if look.name == parameters.get("time"):
         return "the time"
     if look.type == "empty":
@@ -484,7 +483,7 @@ def _is_category(look: Look) -> bool:
     name = look.name.rpartition(":")[0] or look.name
     looks_so = any(word in _IDS for word in words) or name.endswith(("Id", "ID")) or words[-1].endswith("id")
     if looks_so or _NUMBERED_CATEGORY.fullmatch(name):
-        return True  # also 7.0, as pandas writes the ids of a column where some are missing
+        return True  # also 7.0, as pandas writes a column of ids with missing ones
     return look.is_whole and look.num_distinct <= min(_FEW, len(look.values) // 20)
 
 
@@ -514,10 +513,10 @@ def _guess_category(look: Look, guess: Guess, position: int) -> dict[str, Any]:
 
 
 def _are_lists(look: Look) -> bool:
-    """Return whether cells with blanks in them are lists of ids, rather than names such as "New York".
+    """Return whether cells with spaces are lists of ids, rather than names such as "New York".
 
-    They are where each part is a number, where parts return so often that there are fewer of them than cells, and
-    where the name says so.
+    They are lists if each part is a number, if parts repeat so often that there are fewer distinct parts than cells,
+    or if the name says so.
     """
     if look.name.endswith("_seq"):
         return True

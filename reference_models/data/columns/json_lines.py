@@ -1,7 +1,7 @@
-"""JSON lines, an object of one sample per line, to batches of columns: strings, and lists of strings.
+"""Reading of JSON lines, an object of one sample per line, to batches of columns of strings and lists of strings.
 
-A block whose lines `msgspec` finds sound is cut into values by the places of its marks, all lines at once; only what
-is unusual is read line by line.
+A block whose lines `msgspec` validates is cut into values by the places of its punctuation, all lines at once;
+unusual blocks are read line by line.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,25 +18,25 @@ from reference_models.data.prepared.lines import BLOCK_BYTES
 from reference_models.process.errors import DatasetError
 
 _LOOKED_AT = 1000
-"""Lines in which names are looked for."""
+"""First lines that are searched for names of columns."""
 _MOST_VALUES = 1 << 20
-"""Values, of lines and names, that are made at a time: short lines may lack most names."""
+"""Values (lines times names) that are made at a time: short lines may lack most names."""
 _MOST_LAYOUTS = 32
-"""Orders of keys, of the lines of one block, beyond which it is read line by line."""
+"""Most different orders of keys in a block; with more, the block is read line by line."""
 _WORDS = {b"null": None, b"true": "true", b"false": "false"}
 _QUOTE, _COMMA, _OPEN, _CLOSE, _NULL, _BLANK, _ESCAPE = b'",{}n \\'
 _MOST_KEY_BYTES = 1 << 10
-"""Bytes of a key, and blanks about it, beyond which a block is read line by line."""
+"""Most bytes of a key with blanks around it; with more, a block is read line by line."""
 _MOST_BLANKS = 8
-"""Blanks before or behind a value beyond which a block is read line by line."""
+"""Most blanks before or after a value; with more, a block is read line by line."""
 
 
 class _Object(msgspec.Struct):
-    """Any JSON object; what it holds is checked and passed over."""
+    """Any JSON object; its members are validated and discarded."""
 
 
 class JsonLines:
-    """The lines of one file. A value is the text that it has there: numbers as they are written, null as none."""
+    """Lines of a file. A value is its text in the file, numbers as written; null is missing."""
 
     def __init__(self, path: Path, text: Utf8Text, leave_out: Callable[[int, str], None]) -> None:
         self._path, self._text, self._leave_out = path, text, leave_out
@@ -46,10 +46,10 @@ class JsonLines:
         self._sound = msgspec.json.Decoder(_Object)
         self._objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
         self.names, self.nested = self._find_names(self._ahead.splitlines()[:_LOOKED_AT])
-        """Keys that hold values or lists of values, and those that hold objects, in the order of the first lines."""
+        """Keys of values or lists of values, and keys of objects, in the order of the first lines."""
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns; lines that are no object are left out by `leave_out`."""
+        """Yield batches of the given columns; lines that are no object are reported to `leave_out`."""
         block, self._ahead = self._ahead, b""
         lists: set[int] = set()
         while block:
@@ -62,7 +62,7 @@ class JsonLines:
             block = self._read_block()
 
     def _cut(self, block: bytes, names: Sequence[str], lists: set[int]) -> list[pa.Array] | None:
-        """Return the columns of a block, all lines at once; None where a line is unusual or no object."""
+        """Return the columns of a block, all lines at once; None if a line is unusual or no object."""
         block = block.replace(b"\r\n", b"\n")
         if b"\r" in block:
             return None
@@ -77,7 +77,7 @@ class JsonLines:
         return _make_columns(block, *found, lists)
 
     def _read_lines(self, block: bytes, names: Sequence[str]) -> list[pa.Array]:
-        """Return the values of each column, as the lines have them, one line after another."""
+        """Return the values of each column, read line by line."""
         rows: list[dict[str, msgspec.Raw]] = []
         for line in block.splitlines():
             if not line.strip():
@@ -93,7 +93,7 @@ class JsonLines:
         ]
 
     def _read_block(self) -> bytes:
-        """Read the next whole lines; none at the end."""
+        """Read the next complete lines; empty at the end."""
         while True:
             block = self._text.read(BLOCK_BYTES)
             whole = self._rest + block
@@ -129,7 +129,7 @@ class JsonLines:
 
 
 def _pieces(block: bytes, num_lines: int) -> Iterator[bytes]:
-    """Cut a block into pieces of so many lines, a line feed behind each line."""
+    """Yield pieces of a block of `num_lines` lines, each line with its line feed."""
     if block.count(b"\n") <= num_lines:
         yield block
         return
@@ -140,11 +140,11 @@ def _pieces(block: bytes, num_lines: int) -> Iterator[bytes]:
 
 
 def find_values(block: bytes, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Return where the values of `names` begin and end in sound lines, both [lines, names]; -1 where one is lacking.
+    """Return begins and ends of the values of `names` in valid lines, both [lines, names]; -1 for a missing value.
 
-    None where a line has blanks around it, many blanks in it, or a key twice, and where lines are of many layouts.
+    Returns None if a line has blanks around it, many blanks in it, or a key twice, or if lines have many layouts.
     """
-    # Lengths stay: what is escaped is hidden, so that a quote is the begin or the end of a text.
+    # Lengths stay: escaped characters are masked, so that every quote begins or ends a text.
     shown = block.replace(rb"\\", b"__").replace(rb"\"", b"__") if b"\\" in block else block
     text = np.frombuffer(shown, np.uint8)
     ends = np.flatnonzero(text == ord("\n"))
@@ -185,7 +185,7 @@ def find_values(block: bytes, names: Sequence[str]) -> tuple[NDArray[np.int64], 
 
 
 def _find_commas(text: NDArray[np.uint8], num_lines: int) -> NDArray[np.int64]:
-    """Return the places of the commas between keys and values of lines, not those within texts, lists or objects."""
+    """Return the places of the commas between members of lines, not those within texts, lists or objects."""
     folded = text | 0x20  # the two kinds of brackets alike
     is_mark = ((text == _COMMA) | (folded == _OPEN) | (folded == _CLOSE)) & ~_find_texts(text == _QUOTE)
     places = np.flatnonzero(is_mark)
@@ -199,9 +199,9 @@ def _find_commas(text: NDArray[np.uint8], num_lines: int) -> NDArray[np.int64]:
 
 
 def _find_texts(is_quote: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which bytes are in a text, its first quote included [n]: those behind an odd number of quotes.
+    """Return which bytes are in a text, its first quote included [n]: those after an odd number of quotes.
 
-    The parity of all bits before one is found for 64 at a time, as simdjson does (Langdale and Lemire, Parsing
+    The parity of all earlier bits is computed for 64 bits at a time, as in simdjson (Langdale and Lemire, Parsing
     Gigabytes of JSON per Second, 2019, section 3.1.1).
     """
     packed = np.packbits(is_quote, bitorder="little")
@@ -215,7 +215,7 @@ def _find_texts(is_quote: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _read_key(shown: bytes, block: bytes, start: int, stop: int) -> tuple[str | None, int]:
-    """Return the key that a line has from `start` on, or None, and how many bytes are before its value."""
+    """Return the key at `start` of a line, or None, and the number of bytes before its value."""
     begin = shown.find(b'"', start, stop)
     end = shown.find(b'"', begin + 1, stop)
     colon = shown.find(b":", end, stop)
@@ -228,7 +228,7 @@ def _read_key(shown: bytes, block: bytes, start: int, stop: int) -> tuple[str | 
 
 
 def _begin_alike(block: bytes, cells: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which rows begin their cells as the first does, by so many bytes of each: with its keys [n]."""
+    """Return which rows' cells begin like the first row's, compared by `lengths` bytes: they have its keys [n]."""
     padded = block + bytes(int(lengths.max()) + 8)
     words = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))
     is_alike = np.ones(len(cells), np.bool_)
@@ -243,7 +243,7 @@ def _begin_alike(block: bytes, cells: NDArray[np.int64], lengths: NDArray[np.int
 def _without_blanks(
     text: NDArray[np.uint8], begins: NDArray[np.int64], stops: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Move begins and ends of values to where no blanks are; None where there are too many."""
+    """Return begins and ends of values without blanks around them; None if there are too many blanks."""
     is_there = begins >= 0
     for _ in range(_MOST_BLANKS):
         before, behind = is_there & (text[begins] <= _BLANK), is_there & (text[stops - 1] <= _BLANK)
@@ -256,7 +256,7 @@ def _without_blanks(
 def _make_columns(
     block: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], lists: set[int]
 ) -> list[pa.Array]:
-    """Return the texts of values between starts and ends [n, columns]; `lists` has the columns that are lists."""
+    """Return the texts of values between starts and ends [n, columns]; `lists` names the columns of lists."""
     text = np.frombuffer(block, np.uint8)
     begins = np.where(starts < 0, _NULL, text[starts])
     is_plain = ~((begins | 0x20) == _OPEN).any(axis=0)
@@ -275,7 +275,7 @@ def _make_columns(
 def _gather(
     text: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], is_null: NDArray[np.bool_]
 ) -> pa.Array:
-    """Return the bytes from each start to its end [n], null where there is none."""
+    """Return the bytes from each start to its end [n], null for missing values."""
     lengths = np.where(is_null.reshape(-1), 0, ends - starts)
     offsets = np.append(0, np.cumsum(lengths))
     data = text[np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])]
@@ -285,7 +285,7 @@ def _gather(
 
 
 def _make(column: pa.Array, place: int, lists: set[int]) -> pa.Array:
-    """Return the texts of JSON values; lists of them from the first block on that has a list, which `lists` keeps."""
+    """Return the texts of JSON values; lists of texts from the first block with a list on, recorded in `lists`."""
     tokens = column.dictionary_encode()
     cells: list[Any] = [_read_token(token) for token in tokens.dictionary.to_pylist()]
     if place in lists or any(isinstance(cell, list) for cell in cells):

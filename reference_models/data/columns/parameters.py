@@ -1,4 +1,4 @@
-"""The [data] section of clicks with columns of the user's own."""
+"""Section [data] of clicks with a user's own columns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,91 +12,90 @@ from reference_models.config.sections import DataConfig
 from reference_models.process.errors import ConfigError
 
 MAX_IDS = 1 << 16
-"""Ids of a sample, of all columns together: no cell of text has more, and each takes memory in every row."""
+"""Most ids of a sample, over all columns: no cell of text has more, and each takes memory in every row."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DenseColumn:
-    """One number of a sample."""
+    """Column of a dense feature: a number per sample."""
 
     column: str
-    """Its name in the file."""
+    """Name of the column in the file."""
     transform: Literal["as_is", "log1p", "standardised"] = "as_is"
-    """`log1p`: log(1 + x), negative numbers as 0. `standardised`: less the mean, by the standard deviation, of the
-    training rows."""
+    """`log1p`: log(1 + x), negative numbers as 0. `standardised`: less the mean, divided by the standard deviation,
+    of the training rows."""
     decimal: Literal[".", ","] = "."
-    """What stands before the fraction of numbers in text."""
+    """Mark before the fraction of numbers in text."""
     thousands: Literal["", ",", ".", " ", "'"] = ""
-    """What stands between groups of three digits of numbers in text."""
+    """Mark between groups of three digits of numbers in text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SparseColumn:
-    """One category of a sample, or several: a table of its own."""
+    """Column of a sparse feature: one category per sample, or several, with a table of its own."""
 
     column: str
-    """Its name in the file."""
+    """Name of the column in the file."""
     min_count: PositiveCount = 1
-    """Values seen less often in the training rows share id 0."""
+    """Least occurrences in the training rows of a value with its own id; rarer values share id 0."""
     rows: Annotated[int, Meta(ge=2)] | None = None
-    """Rows of the table, where ids are a hash of the value instead of its number in a dictionary."""
+    """Rows of the table, if ids are hashes of values instead of numbers in a dictionary."""
     separator: Annotated[str, Meta(min_length=1)] | None = None
-    """What stands between the ids of a cell that has several."""
+    """Separator of the ids of a cell that has several."""
     max_ids: PositiveCount = 1
-    """The most ids that a cell has; id 0 fills those that have fewer. Lists of Parquet and JSON need no separator."""
+    """Most ids of a cell; id 0 pads cells with fewer. Lists of Parquet and JSON need no separator."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnsParameters:
-    """Which columns of the files are what, and which rows evaluate. Changing any of it makes another dataset.
+    """Roles of the files' columns, and the split of rows. Changing any of it makes another dataset.
 
-    A missing number is 0, or the mean where it is standardised; a missing category is id 0. Rows without a label are
+    A missing number is 0, or the mean if it is standardised; a missing category is id 0. Rows without a label are
     left out.
     """
 
     label: str
-    """The column of the label: 0 or 1, or false or true, or no or yes; with `soft_labels` a number from 0 to 1."""
+    """Name of the label's column: 0 or 1, false or true, no or yes; with `soft_labels` a number from 0 to 1."""
     soft_labels: bool = False
-    """Whether labels are shares from 0 to 1 that are kept and trained on as they are: a sample counts as a 1 by its
-    share, and as a 0 by the rest."""
+    """Whether labels are shares from 0 to 1 that are trained on as they are: a sample counts as a 1 by its share, and
+    as a 0 by the rest."""
     positive_from: float | None = None
-    """Numbers from here on are label 1, smaller ones 0: 4 of ratings, 1 of counts and of -1 and 1."""
+    """Least number with label 1; smaller ones are 0: such as 4 for ratings, 1 for counts and for labels -1 and 1."""
     positive: tuple[str, ...] = ()
-    """Cells that are label 1, as text; all others are 0: of events, such as `["purchase"]`."""
+    """Cells, as text, with label 1, such as `["purchase"]` of events; all others are 0."""
     dense: tuple[DenseColumn, ...] = ()
-    """Numbers: a list of `{ column = "price", transform = "as_is" }`; the transform may also be `log1p`: log(1 + x),
-    negative numbers as 0; or `standardised`: less the mean and by the standard deviation of the training rows.
-    Without any, samples have one number, which is 0."""
+    """Dense features: a list of `{ column = "price", transform = "as_is" }`; the transform may also be `log1p`: log(1
+    + x), negative numbers as 0; or `standardised`: less the mean, divided by the standard deviation, of the training
+    rows. Without dense features, samples have one number, which is 0."""
     sparse: Annotated[tuple[SparseColumn, ...], Meta(min_length=1)]
-    """Categories: a list of `{ column = "user", min_count = 1 }`, a table each. Values that are rarer in training,
-    and those that only evaluation has, share id 0; the others are numbered. `rows = 1000` hashes to so many rows
-    instead; `separator = "/", max_ids = 4` reads several ids in a cell."""
+    """Sparse features: a list of `{ column = "user", min_count = 1 }`, a table each. Values that are rarer in
+    training, or only in evaluation, share id 0; the others are numbered. `rows = 1000` instead hashes values to 1000
+    rows; `separator = "/", max_ids = 4` reads several ids in a cell."""
     split: Literal["fraction", "time", "files"] = "fraction"
-    """`fraction`: the last rows evaluate. `time`: the latest do, and rows are sorted by it. `files`: --train
-    and --eval as they are given."""
+    """Evaluation rows: the last (`fraction`), the latest, after sorting by time (`time`), or --eval's (`files`)."""
     eval_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.1
-    """Share of the rows that evaluates, except with `files`. Rows of one time are never parted."""
+    """Share of the rows for evaluation, except with `files`. Rows of equal times stay together."""
     time: str | None = None
-    """The column of the time: numbers, or dates and times such as 2026-01-31 23:59:59, with or without a zone; needed
-    with `time` alone."""
+    """Name of the time's column: numbers, or dates and times such as 2026-01-31 23:59:59, with or without a zone;
+    only with, and required by, split `time`."""
     eval_from: str | Amount | None = None
-    """The first time that evaluates, instead of a fraction: a number, or a date or time as `time` has them."""
+    """First time for evaluation, instead of a fraction: a number, or a date or time as in the column `time`."""
     rows: PositiveCount | None = None
-    """Only the first so many rows, counted through all files, malformed ones among them. Not with split = 'files'."""
+    """Number of first rows to use, counted through all files, malformed ones included. Not with split = 'files'."""
     share: Annotated[float, Meta(gt=0, lt=1)] | None = None
-    """Only about this share of the rows: those whose hash, BLAKE2b to 64 bits, little-endian, is below `share` times
-    2^64. It is the hash of the row's number, counted through all files from 1, or of the cell of `share_by`."""
+    """Share, approximate, of the rows to use: those whose hash, BLAKE2b to 64 bits, little-endian, is below `share`
+    times 2^64. The hash is of the row's number, counted through all files from 1, or of the cell of `share_by`."""
     share_by: str | None = None
-    """The column by whose values, such as users, rows are in the `share`: all rows of a value, none without one."""
+    """Name of a column, such as the user, by whose values rows are in the `share`: all rows of a value or none."""
     delimiter: Annotated[str, Meta(min_length=1, max_length=8)] = ","
-    """What stands between the columns of text, such as `"::"`."""
+    """Delimiter of the columns of text, such as `"::"`."""
     names: tuple[str, ...] = ()
-    """Names of the columns of text without a header, in their order."""
+    """Names of the columns, in order, of text without a header."""
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The columns that are read, each once."""
+        """Names of the columns to read, each once."""
         named = [name for name in (self.time, self.share_by) if name is not None]
         columns = (*(column.column for column in self.dense), *(column.column for column in self.sparse))
         return tuple(dict.fromkeys((self.label, *named, *columns)))
@@ -104,20 +103,20 @@ class ColumnsParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnsSection:
-    """[data] of files with columns of your own. How many numbers and tables there are follows from the columns."""
+    """Section [data] of files with your own columns, which determine the number of dense features and tables."""
 
     kind: Literal["columns"]
-    """Prepared from CSV, JSON lines or Parquet."""
+    """Kind of data: prepared from CSV, JSON lines or Parquet."""
     name: str
-    """The dataset's name, in the name of its folder."""
+    """Name of the dataset, part of its folder's name."""
     train_samples: PositiveCount | None = None
-    """Samples of an epoch, checked against the files where given."""
+    """Samples of an epoch, checked against the files if given."""
     eval_samples: PositiveCount | None = None
-    """Samples of an evaluation; likewise."""
+    """Samples of an evaluation, checked against the files if given."""
     sha256: str | None = None
-    """Digest that the data must have."""
+    """Digest that the dataset must have."""
     parameters: dict[str, Any]
-    """Which columns are what: see below."""
+    """Roles of the columns: see below."""
 
 
 def parse_columns(table: Mapping[str, Any]) -> DataConfig:
@@ -140,7 +139,7 @@ def parse_columns(table: Mapping[str, Any]) -> DataConfig:
 
 
 def _write_dates(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Write a date or time of TOML as the text that it is read of."""
+    """Return a date or time of TOML as text."""
     parameters = table.get("parameters")
     if not isinstance(parameters, Mapping) or not isinstance(found := parameters.get("eval_from"), date):
         return table
@@ -189,7 +188,7 @@ def _read(table: Mapping[str, Any]) -> ColumnsParameters:
 
 
 def _refuse_together(parameters: ColumnsParameters, table: Mapping[str, Any]) -> None:
-    """Raise ConfigError for values that say nothing, or two things, beside each other."""
+    """Raise ConfigError for parameters that have no effect, or contradict each other."""
     if parameters.positive and parameters.positive_from is not None:
         raise refuse("data.parameters", table, "positive", "nothing, except without positive_from")
     for key in ("positive", "positive_from"):

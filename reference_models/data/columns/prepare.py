@@ -1,4 +1,4 @@
-"""Files with columns of the user's own to a dataset: what `prepared.pipeline` needs to know of them."""
+"""Preparation of files with a user's own columns: the reader for `prepared.pipeline`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,13 +26,13 @@ from reference_models.process.errors import ConfigError, DatasetError
 
 _MOST_ROWS = 1 << 20
 _JOINED_BYTES = 1 << 22
-"""Bytes of cells up to which batches are joined."""
+"""Largest batches, in bytes of cells, that are joined."""
 
 
 def prepare_columns(
     train_files: Sequence[Path], eval_files: Sequence[Path], data: DataConfig, folder: Path, **options: Any
 ) -> PreparedDataset:
-    """Make the dataset `data` in `folder` from the files; raises and takes `options` as `prepare_files`.
+    """Make the dataset `data` in `folder` from the files; `options` and errors are those of `prepare_files`.
 
     Raises ConfigError also for a column that a file lacks.
     """
@@ -47,7 +47,7 @@ def prepare_columns(
 
 
 class _Reader:
-    """Columns as the pipeline reads them."""
+    """Reader of columns for the pipeline."""
 
     dense_dtype, category_dtype = "float64", "uint64"
     keeps_dictionaries = True
@@ -56,9 +56,9 @@ class _Reader:
         self._parameters = parameters
         self.has_times = parameters.time is not None
         self._known: Times | None = None
-        """The last times that were read, whose kind those of all files are of."""
+        """Last times read, whose kind all files must share."""
         self._num_before = 0
-        """Rows of the files before the one that is read."""
+        """Rows of the files before the current one."""
         self._file: ColumnFile | None = None
         self.moments: NDArray[np.float64] | None = None
         self.numbers = [f"column {column.column!r}" for column in parameters.dense]
@@ -78,7 +78,7 @@ class _Reader:
         given = self._parameters
         file = self._file = ColumnFile(path, given.needed, given.delimiter, given.names)
         most = None if given.rows is None else given.rows - self._num_before
-        """The number of the file's last row that is read."""
+        """Number of the last row to read in the file; None for all."""
         if most == 0:
             self._file = None
             return
@@ -103,7 +103,7 @@ class _Reader:
         self._num_before += file.num_numbered if most is None else min(most, file.num_numbered)
 
     def _choose(self, batch: Batch, share: float) -> NDArray[np.bool_]:
-        """Return which rows are in the share [n]."""
+        """Return which rows are in `share` [n]."""
         column = self._parameters.share_by
         if column is None:
             hashes = hash_texts([str(number).encode() for number in (self._num_before + batch.numbers).tolist()])
@@ -113,7 +113,7 @@ class _Reader:
         return is_in
 
     def _convert(self, batch: Batch, file: ColumnFile, wrong: Sequence[str]) -> Rows:
-        """Return the rows of a batch that are not malformed; `wrong` are others of the file that are."""
+        """Return the well-formed rows of a batch; `wrong` are malformed rows of the file beside it."""
         given = self._parameters
         if file.has_bad_text:
             batch.leave_out_bad_text(given.needed)
@@ -148,7 +148,7 @@ class _Reader:
         return times.values.astype(np.longdouble)
 
     def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Cut batches where their rows are wide: a short cell takes as many ids as its column may have."""
+        """Yield slices of batches with wide rows: a short cell takes as many ids as its column's maximum."""
         num_rows = num_rows_within(8 * sum(feature.width for feature in self.features), _MOST_ROWS)
         for batch in joined(batches):
             yield from (batch.slice(start, num_rows) for start in range(0, max(1, batch.num_rows), num_rows))
@@ -178,7 +178,7 @@ class _Reader:
         return {"train": range(num_train), "eval": range(num_train, total)}
 
     def _find_time(self, num_rows: int, times: Iterator[NDArray[Any]]) -> int:
-        """Return the number of training rows, by sorted times. Raises DatasetError where no time divides them."""
+        """Return the number of training rows, by sorted times. Raises DatasetError if no time divides the rows."""
         given, name = self._parameters, self._parameters.time
         if given.eval_from is not None and num_rows:
             first = np.longdouble(self._read_eval_from(given.eval_from))
@@ -201,7 +201,7 @@ class _Reader:
         return last_change
 
     def _read_eval_from(self, given: str | float) -> float | int:
-        """Return the first time that evaluates as rows have it. Raises ConfigError where it is of another kind."""
+        """Return eval_from as rows have times. Raises ConfigError if it is of another kind."""
         assert self._known is not None, "rows were read before"
         if isinstance(given, str) == self._known.is_date:
             instant = parse_time(given) if isinstance(given, str) else given
@@ -225,7 +225,7 @@ class _Reader:
 def finish_numbers(
     given: ColumnsParameters, mean: NDArray[np.float64], deviation: NDArray[np.float64]
 ) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
-    """Make what turns numbers float64 [n, D] into those of the store float32 [n, D], by moments [D] of training."""
+    """Return the function from numbers float64 [n, D] to the store's float32 [n, D], with moments [D] of training."""
     is_log = np.array([column.transform == "log1p" for column in given.dense] or [False])
 
     def finish(values: NDArray[Any]) -> NDArray[np.float32]:
@@ -236,7 +236,7 @@ def finish_numbers(
 
 
 def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches of text in a row, so that a value in many of them is hashed once."""
+    """Yield successive small batches of text joined, so that a value in many of them is hashed once."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         is_full = sum(piece.nbytes for piece in waiting) >= _JOINED_BYTES
@@ -256,9 +256,9 @@ def _join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _moments(pieces: Iterator[NDArray[Any]], width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean and standard deviation (of the population) of the numbers there are; 0 and 1 where they are alike.
+    """Return mean and population standard deviation of the numbers that are not missing; 0 and 1 if all are equal.
 
-    Pieces are merged as Chan, Golub and LeVeque do (Updating formulae and a pairwise algorithm for computing sample
+    Pieces are merged as in Chan, Golub and LeVeque (Updating formulae and a pairwise algorithm for computing sample
     variances, 1979).
     """
     count, mean, squares = np.zeros(width), np.zeros(width), np.zeros(width)

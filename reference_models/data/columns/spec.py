@@ -1,4 +1,4 @@
-"""Clicks with columns of the user's own, as the harness knows them. Imports no numpy."""
+"""DataSpec of clicks with a user's own columns. Imports no numpy."""
 
 from reference_models.data.columns.parameters import ColumnsSection, parse_columns
 from reference_models.data.spec import DataSpec, load

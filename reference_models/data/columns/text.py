@@ -1,4 +1,4 @@
-"""The form of a text file of columns, told from its first bytes, and its rows as a stream that is always UTF-8."""
+"""Form of a text file of columns, detected from its first bytes, and its rows as a stream that is always UTF-8."""
 
 import codecs
 import csv as text_rows
@@ -18,9 +18,9 @@ from reference_models.process.errors import DatasetError
 HEAD_BYTES = 1 << 20
 MAX_COLUMNS = 1 << 14
 DELIMITERS = ("\t", "::", "\x01", ",", ";", "|")
-"""What is looked for where no delimiter is given; of those that give equally many columns, the first."""
+"""Delimiters that are tried if none is given; among those that give equally many columns, the first is taken."""
 _PLACEHOLDER = b"\x1f"
-"""What pyarrow, which splits at one byte, is given for a delimiter of several characters."""
+"""Byte that replaces a delimiter of several characters for pyarrow, which splits at one byte."""
 _SNIFFED_ROWS = 50
 _MOSTLY = 0.9
 _SEP = re.compile(rb'"?sep=([^"\r\n]{1,8})"?\r?\n')
@@ -43,30 +43,31 @@ _BINARY = (
     (b"\x80\x05", "pickle"),
 )
 _NO_TEXT = bytes(code for code in range(32) if code not in (0, 1, 9, 10, 13, 30, 31))
-"""Control characters that no text has; zero bytes stand in text that databases write for what they miss."""
+"""Control characters that are in no text; zero bytes are allowed, as databases write them for missing values."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """How a text file of columns is read."""
+    """Form of a text file of columns."""
 
     names: tuple[str, ...]
-    """The columns' names, in the order of the cells of a row."""
+    """Names of the columns, in the order of a row's cells."""
     delimiter: str
     begin_bytes: int
     """Bytes before the first row: a byte order mark, a line `sep=`, the header."""
     first_rows: tuple[tuple[str, ...], ...] = ()
-    """The cells of the first rows."""
+    """Cells of the first rows."""
     has_header: bool = False
     has_rows: bool = True
-    """Whether there is anything behind the header."""
+    """Whether there are rows after the header."""
 
 
 def read_form(path: Path, delimiter: str | None, names: Sequence[str]) -> TextForm:
-    """Tell the form of a text file. `delimiter` is told too where it is None; `names` are given of files without any.
+    """Detect the form of a text file, with its delimiter if that is None; `names` are for files without header.
 
-    Columns without a name before the header's (row names, as R writes them) or behind it (a delimiter at the end of
-    each row) are named "". Raises DatasetError, naming the form and what converts it, for what is no UTF-8 text.
+    A column without a name before the header's (row names, as R writes them) or after them (a delimiter at the end of
+    each row) is named "". Raises DatasetError, naming the form and a command that converts it, for other than UTF-8
+    text.
     """
     with TextSource(path).opened() as file:
         head = _read_fully(file, HEAD_BYTES)
@@ -98,7 +99,7 @@ def read_form(path: Path, delimiter: str | None, names: Sequence[str]) -> TextFo
 
 
 def refuse_headerless(path: Path, form: TextForm) -> None:
-    """Raise DatasetError where the first line names no columns: a name is a number, or rows hold the names."""
+    """Raise DatasetError if the first line is no header: a name is a number, or a value of later rows."""
     names, rows = form.names, form.first_rows
     if not form.has_header or names == tuple(map(str, range(len(names)))) or not rows:
         return
@@ -119,7 +120,7 @@ def refuse_headerless(path: Path, form: TextForm) -> None:
 
 
 def refuse_other_forms(path: Path, head: bytes) -> None:
-    """Raise DatasetError for UTF-16, UTF-32 and binary forms, with what converts them."""
+    """Raise DatasetError for UTF-16, UTF-32 and binary forms, with a command that converts them."""
     shown = shlex.quote(str(path))
     encoding = next((name for mark, name in _UNICODE if head.startswith(mark)), None)
     if encoding is None and len(head) > 8 and b"\0" in head[:64]:
@@ -165,7 +166,7 @@ def _read_fully(file: IO[bytes], size: int) -> bytes:
 
 
 def find_delimiter(text: str) -> str:
-    """Return the delimiter that gives the most columns, equally many in nearly all of the first lines."""
+    """Return the delimiter with the most columns among those with equally many in nearly all of the first lines."""
     lines = [line for line in text.splitlines() if line.strip()][: _SNIFFED_ROWS + 1] or [text]
     best, most = ",", 1
     for delimiter in DELIMITERS:
@@ -179,13 +180,13 @@ def find_delimiter(text: str) -> str:
 
 def _count_cells(line: str, delimiter: str) -> int:
     if '"' in line and len(delimiter) == 1:
-        with suppress(text_rows.Error):  # of a cell that is longer than `csv` reads
+        with suppress(text_rows.Error):  # a cell is longer than `csv` reads
             return len(next(text_rows.reader([line], delimiter=delimiter), []))
     return line.count(delimiter) + 1
 
 
 def _split(path: Path, text: str, delimiter: str, *, is_cut: bool) -> tuple[list[tuple[str, ...]], list[int]]:
-    """Return the cells of the header and the first rows, and where each ends in the text."""
+    """Return the cells of the header and the first rows, and the end of each line in the text."""
     lines = [*io.StringIO(text[: HEAD_BYTES // 4] if is_cut else text, newline="")]
     if len(lines) == 1 and is_cut:
         lines = [*io.StringIO(text, newline="")]
@@ -213,7 +214,7 @@ def _split(path: Path, text: str, delimiter: str, *, is_cut: bool) -> tuple[list
 
 
 def _fit_names(header: list[str], rows: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Name the one column more that nearly all rows have: the last where its cells are empty, else the first."""
+    """Return names with an unnamed column, if nearly all rows have one more: last if it is empty, else first."""
     longer = [row for row in rows if len(row) == len(header) + 1]
     if not longer or len(longer) < _MOSTLY * len([row for row in rows if row]) or "" in header:
         return tuple(header)
@@ -221,9 +222,9 @@ def _fit_names(header: list[str], rows: Sequence[tuple[str, ...]]) -> tuple[str,
 
 
 class Utf8Text(io.RawIOBase):
-    """The rows of a text file as bytes of UTF-8; what is none of it is marked, as `mark_bad_bytes` does.
+    """Stream of a text file's rows as UTF-8; other bytes are marked, as by `mark_bad_bytes`.
 
-    A delimiter of several characters is given as one byte.
+    A delimiter of several characters is replaced by one byte.
     """
 
     def __init__(self, file: IO[bytes], form: TextForm) -> None:
@@ -232,25 +233,25 @@ class Utf8Text(io.RawIOBase):
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._is_plain = True
         self._rest = b""
-        """Bytes that were read, and may begin a delimiter."""
+        """Bytes read that may begin a delimiter."""
         self._ready = b""
         self.has_bad_text = False
         self.num_lines = 0
-        """Lines that were given, with those before the first row."""
+        """Lines returned so far, including those before the first row."""
         self.num_bytes = form.begin_bytes
         begin = _read_fully(file, form.begin_bytes)
         self.num_lines = begin.count(b"\n")
 
     @property
     def pyarrow_delimiter(self) -> str:
-        """The one character that stands between cells of what is given."""
+        """Single character between the cells of the stream."""
         return _PLACEHOLDER.decode()
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Return at most `size` bytes; none at the end."""
+        """Return at most `size` bytes; empty at the end."""
         if size < 0:
             size = BLOCK_BYTES
         while not self._ready:

@@ -1,4 +1,4 @@
-"""MLPerf's preprocessed Criteo 1TB files, read where they are: memory-mapped, nothing converted beforehand.
+"""MLPerf's preprocessed Criteo 1TB files, read in place: memory-mapped, without conversion.
 
 `dlrm` (v0.7 to v2.1): one binary file per split, each sample 40 little-endian int32: label, 13 dense integers
 (negatives already 0), 26 ids, as facebookresearch/dlrm's `numpy_to_binary` writes and `CriteoBinDataset` reads them.
@@ -34,7 +34,7 @@ FILE_NAMES = (
     ("terabyte_processed_train.bin", "terabyte_processed_test.bin"),
     ("train_data.bin", "test_data.bin"),
 )
-"""The names that `--processed-data-file=terabyte_processed.npz` makes, and those of the loader's own command."""
+"""File names by `--processed-data-file=terabyte_processed.npz`, and those of the loader's own command."""
 _INT32 = np.dtype("<i4")
 
 
@@ -42,12 +42,12 @@ class _Arrays(NamedTuple):
     dense: NDArray[Any]
     labels: NDArray[np.int32]
     sparse: tuple[NDArray[np.int32], ...]
-    """Side by side, all ids of a sample."""
+    """Arrays of ids, whose columns together are all ids of a sample."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Part:
-    """`num_rows` samples that are in files of their own; `map` opens these."""
+    """Part of a split in files of its own, of `num_rows` samples; `map` opens the files."""
 
     name: str
     num_rows: int
@@ -56,7 +56,7 @@ class _Part:
 
 
 class BinarySplit:
-    """Consecutive parts as one split; a batch may span the border between two."""
+    """Split of consecutive parts; a batch may span the border between two parts."""
 
     def __init__(self, parts: Sequence[_Part], num_samples: int, data: DataConfig, files: ReadFiles) -> None:
         assert data.num_embeddings is not None, "parse_data demands them for these kinds"
@@ -71,14 +71,14 @@ class BinarySplit:
         self.multi_hot = data.multi_hot
 
     def read(self, start: int, stop: int) -> Batch:
-        """Read samples start to stop - 1; DatasetError where a label is none."""
+        """Read samples start to stop - 1. Raises DatasetError for a label other than 0 and 1."""
         stop = min(stop, self.num_samples)
         batch = Batch.empty(self, max(0, stop - start))
         self.read_into(start, stop, batch)
         return batch
 
     def read_into(self, start: int, stop: int, batch: Batch) -> None:
-        """Read samples start to stop - 1 into a batch; DatasetError where a label is none."""
+        """Read samples start to stop - 1 into a batch. Raises DatasetError for a label other than 0 and 1."""
         self._files.samples_read += max(0, stop - start)
         dense, indices, labels = batch.dense.numpy(), batch.indices.numpy(), batch.labels.numpy()
         for number, first in enumerate(self._starts[:-1]):
@@ -104,15 +104,15 @@ class BinarySplit:
 
 
 def _wrap_ids(ids: NDArray[Any], num_rows: int) -> None:
-    """Take `ids` modulo `num_rows` in place, as the references do. The look comes first: it is far cheaper."""
+    """Take `ids` modulo `num_rows` in place, as the references do, unless a far cheaper check finds nothing to do."""
     if ids.size and (ids.max() >= num_rows or ids.min() < 0):
         np.remainder(ids, num_rows, out=ids)
 
 
 def open_mlperf_binary(folder: Path, data: DataConfig) -> OpenedDataset:
-    """Open the official layout of `data.kind` in `folder` and hold its sample counts against the definition.
+    """Open the official layout of `data.kind` in `folder` and compare its sample counts with the definition.
 
-    Raises DatasetError naming the file that is missing, cut short or of another shape.
+    Raises DatasetError naming a file that is missing, cut short or of another shape.
     """
     if not folder.is_dir():
         raise DatasetError(f"{folder}: no such folder. Give the folder that holds the preprocessed files as --data.")
@@ -185,7 +185,7 @@ def _locate_day(folder: Path, day: int, data: DataConfig) -> _Part:
 
 
 def _expect(place: ArrayPlace, shape: tuple[int, int], dtype: np.dtype[Any]) -> ArrayPlace:
-    """Return `place`, if it has the shape that the day's labels and the definition ask for."""
+    """Return `place` if its shape fits the day's labels and the definition. Raises DatasetError otherwise."""
     if place.shape != shape or place.dtype != dtype or shape[0] == 0:
         raise DatasetError(
             f"{place}: {place.dtype} {place.shape}, expected {dtype} {shape} "

@@ -1,4 +1,4 @@
-"""Where an array is inside a .npy file or an uncompressed .npz file, so that it can be memory-mapped in place.
+"""Places of arrays inside .npy files and uncompressed .npz files, for memory-mapping in place.
 
 Only headers are read here. `numpy.load` cannot map the members of an .npz file; the arrays of the official
 multi-hot set are members of up to 78 GB, so they are located by the zip file's directory and mapped directly.
@@ -23,7 +23,7 @@ _LOCAL_SIGNATURE = b"PK\x03\x04"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArrayPlace:
-    """An array of `shape` and `dtype` that starts `offset_bytes` into `path`."""
+    """Place of an array of `shape` and `dtype`, which starts `offset_bytes` into `path`."""
 
     path: Path
     member: str | None = None
@@ -37,7 +37,7 @@ class ArrayPlace:
         return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
 
     def map(self, files: ReadFiles) -> NDArray[Any]:
-        """Map the array read-only, of the file as `files` has it open. Reads no data."""
+        """Return a read-only memory map of the array, in the file that `files` has open. Reads no data."""
         if self.num_bytes == 0:
             return np.empty(self.shape, self.dtype)
         try:
@@ -58,14 +58,14 @@ class ArrayPlace:
 
 
 def locate_npy(path: Path) -> ArrayPlace:
-    """The array of one .npy file. DatasetError when the file is missing, no .npy, or shorter than its header says."""
+    """Return the place of a .npy file's array. DatasetError if missing, no .npy, or shorter than its header says."""
     with open_data(path) as file:
         place = _read_header(file, path, None)
         return _check_length(place, path.stat().st_size - place.offset_bytes)
 
 
 def locate_npz(path: Path) -> dict[str, ArrayPlace]:
-    """Return all arrays of an uncompressed .npz file by name, without the members' `.npy`."""
+    """Return the places of all arrays of an uncompressed .npz file, by name without `.npy`."""
     with open_data(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
@@ -79,7 +79,7 @@ def locate_npz(path: Path) -> dict[str, ArrayPlace]:
 
 
 def open_data(path: Path) -> BinaryIO:
-    """Open a data file for reading; a missing or unreadable one is a DatasetError."""
+    """Open a data file for reading. Raises DatasetError if it is missing or unreadable."""
     try:
         return open_regular(path, follows=True)
     except FileNotFoundError:

@@ -1,12 +1,12 @@
-"""Criteo's tab-separated text to columns: pyarrow splits and types a block of whole lines at a time.
+"""Parsing of Criteo's tab-separated text to columns: pyarrow splits and converts a block of complete lines at a time.
 
 A line is a label (0 or 1), 13 integers and 26 categories of up to 8 hexadecimal digits; an empty integer or category
 is missing and counts as 0, as in facebookresearch/dlrm's data_utils.py. Lines may end in LF or CR LF. Any other line
 is malformed: it is left out and reported with its number and the reason.
 
-pyarrow is more lenient than that (a byte order mark, blanks, "0x", a lone CR as line end), so it only sees blocks of
-the bytes that a well-formed line may have. A block with anything wrong is looked through line by line, about ten
-times slower, and its good lines are read.
+pyarrow is more lenient (a byte order mark, blanks, "0x", a lone CR as line end), so it only gets blocks of bytes that
+a well-formed line may have. A block with any fault is checked line by line, about ten times slower, and its
+well-formed lines are read.
 """
 
 import re
@@ -40,16 +40,16 @@ _CONVERT = csv.ConvertOptions(
     false_values=["0"],
     check_utf8=False,
 )
-# pyarrow imports pandas with its first scalar: here, and not amid the first block, where a Ctrl-C would be lost.
+# pyarrow imports pandas with its first scalar: here, and not during the first block, where a Ctrl-C would be lost.
 _MISSING = pa.scalar(0, pa.int32())
-# While it reads, pyarrow would catch SIGINT and SIGTERM itself, and it loses some. A block takes milliseconds only.
+# While reading, pyarrow would catch SIGINT and SIGTERM itself, and loses some. A block takes only milliseconds.
 pa.enable_signal_handlers(False)
 _LOG_TABLE = np.log(np.arange(1, 65537, dtype=np.float64)).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class MalformedLine:
-    """A line that is left out: its number within the block, from 0, and what is wrong with it."""
+    """Line that is left out: its number within the block, from 0, and the reason."""
 
     line: int
     reason: str
@@ -57,9 +57,9 @@ class MalformedLine:
 
 @dataclass(frozen=True, slots=True)
 class ParsedRows:
-    """n well-formed lines: labels uint8 [n], integers int32 [n, 13], categories uint32 [n, 26]; lines read in all.
+    """Columns of n well-formed lines: labels uint8 [n], integers int32 [n, 13], categories uint32 [n, 26].
 
-    Both matrices are column by column in memory.
+    `num_lines` counts all lines read. Both matrices are stored by columns.
     """
 
     labels: NDArray[np.uint8]
@@ -71,7 +71,7 @@ class ParsedRows:
 
 
 def parse_block(block: bytes, max_named: int = 10) -> ParsedRows:
-    """Parse whole lines, the last one ending in a line feed. The first `max_named` malformed lines are named."""
+    """Parse complete lines, the last ending in a line feed. The first `max_named` malformed lines are named."""
     columns = _read_columns(block)
     if columns is not None:
         return ParsedRows(*columns, num_lines=len(columns[0]), num_malformed=0, malformed=())
@@ -92,7 +92,7 @@ def parse_block(block: bytes, max_named: int = 10) -> ParsedRows:
 
 
 def describe_fault(line: bytes) -> str | None:
-    """What is wrong with one line, given without its line feed; None if it is well-formed. This defines the form."""
+    """Return the fault of a line, given without its line feed; None if it is well-formed. This defines the format."""
     fields = line.removesuffix(b"\r").split(b"\t")
     if len(fields) != NUM_COLUMNS:
         return f"{len(fields)} columns, expected {NUM_COLUMNS}"
@@ -108,7 +108,7 @@ def describe_fault(line: bytes) -> str | None:
 
 
 def transform_integers(integers: NDArray[np.int32]) -> NDArray[np.float32]:
-    """Compute log(x + 1) with negative values as 0 (data_utils.py), the same float32 on every machine.
+    """Return log(x + 1) with negative values as 0 (data_utils.py), the same float32 on every machine.
 
     Small values come from a table in double precision; numpy's own float32 logarithm depends on the processor.
     """
@@ -120,13 +120,13 @@ def transform_integers(integers: NDArray[np.int32]) -> NDArray[np.float32]:
 
 
 def _read_columns(block: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint32]] | None:
-    """Return labels, integers and categories of whole lines; None if any of them is malformed."""
+    """Return labels, integers and categories of complete lines; None if any line is malformed."""
     if not block:
         empty = np.empty((0, NUM_CRITEO_DENSE), np.int32), np.empty((0, NUM_CRITEO_SPARSE), np.uint32)
         return np.empty(0, np.uint8), *empty
     text = np.frombuffer(block, np.uint8)
     num_lines, num_returns = (np.count_nonzero(text == byte) for byte in b"\n\r")
-    # pyarrow would take a gigabyte to refuse a million line ends without lines.
+    # pyarrow would need a gigabyte to refuse a million empty lines.
     if num_lines * _MIN_LINE_BYTES > len(block) or num_returns > num_lines:
         return None
     if block.translate(None, delete=_KNOWN_BYTES):
@@ -138,7 +138,7 @@ def _read_columns(block: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int32], N
         return None
     labels, integers = _join(table.columns[:1]), _join(table.columns[1:_FIRST_CATEGORY])
     categories = _parse_hexadecimal(_join(table.columns[_FIRST_CATEGORY:]))
-    # A carriage return in a line's middle ends it too, for pyarrow: there are then more rows than lines.
+    # For pyarrow a carriage return within a line ends it, too: there are then more rows than lines.
     if table.num_rows != num_lines or labels.null_count or categories is None:
         return None
     return (
@@ -153,7 +153,7 @@ def _join(columns: Sequence[pa.ChunkedArray]) -> pa.Array:
 
 
 def _parse_hexadecimal(strings: pa.StringArray) -> NDArray[np.uint32] | None:
-    """Return values of up to eight hexadecimal digits each, none of them 0; None if any string is something else."""
+    """Return the values of strings of one to eight hexadecimal digits, none 0; None for any other string."""
     if compute.max(compute.binary_length(strings)).as_py() > MAX_CATEGORY_DIGITS:
         return None
     padded = compute.ascii_lpad(strings, MAX_CATEGORY_DIGITS, "0")

@@ -1,9 +1,9 @@
-"""The digests that are published of MLPerf's preprocessed Criteo 1TB files.
+"""Published digests of MLPerf's preprocessed Criteo 1TB files.
 
 `multi_hot_md5.csv` has those of dense.npy and labels.npy of each day, from
 md5sums_preprocessed_criteo_click_logs_dataset.txt, and of sparse_multi_hot.npz, from
 md5sums_MLPerf_v2_synthetic_multi_hot_sparse_dataset.txt, both in torchrec_dlrm of
-https://github.com/facebookresearch/dlrm at commit 090956ee. Of the one-hot files none are known.
+https://github.com/facebookresearch/dlrm at commit 090956ee. For the one-hot files none are known.
 """
 
 import csv
@@ -13,11 +13,11 @@ from importlib import resources
 from reference_models.config.sections import DataConfig
 
 _TRAIN_SAMPLES = 4_195_197_692
-"""Training samples of the whole data; parts of it are other files."""
+"""Training samples of the whole data; digests do not hold for parts of it."""
 
 
 def published_multi_hot(data: DataConfig) -> Mapping[str, str]:
-    """Return the published MD5, in hexadecimal digits, by file name; none where the data is but a part."""
+    """Return the published MD5, in hexadecimal digits, by file name; empty if the data is only a part."""
     if data.train_samples != _TRAIN_SAMPLES:
         return {}
     text = resources.files(__package__).joinpath("multi_hot_md5.csv").read_text(encoding="utf-8")

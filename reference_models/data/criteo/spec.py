@@ -1,4 +1,4 @@
-"""Criteo's clicks as the harness knows them: text that is prepared, and MLPerf's own files. Imports no numpy."""
+"""DataSpecs of Criteo's clicks: text that is prepared, and MLPerf's own files. Imports no numpy."""
 
 from reference_models.data.spec import DataSpec, load
 

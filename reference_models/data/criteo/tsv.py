@@ -1,6 +1,6 @@
-"""Criteo's text files to a dataset: 13 integers and 26 categories a line, days as the reference cuts them.
+"""Preparation of Criteo's text files: 13 integers and 26 categories a line, days cut as in the reference.
 
-`prepared.pipeline` has the passes; what Criteo's form says of them is here.
+The passes are in `prepared.pipeline`; here is their reader for Criteo's format.
 """
 
 import shlex
@@ -23,22 +23,22 @@ from reference_models.process.errors import ConfigError, DatasetError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrepareParameters:
-    """What makes a dataset of given rows. Changing any of it makes another dataset."""
+    """Parameters of the preparation of given rows. Changing any of them makes another dataset."""
 
     split: Literal["days", "last_file", "files"]
-    """`days`: all rows are cut into `num_days` equal days (earlier ones take the remainder); the last day's first
-    half is for evaluation, its second half unused, all other days train. `last_file`: the same with one file per day.
-    `files`: --train and --eval as they are given."""
+    """`days`: all rows are cut into `num_days` equal days (the remainder goes to the first days); the last day's
+    first half is for evaluation, its second half unused, all other days train. `last_file`: the same with one file
+    per day. `files`: the files of --train and --eval."""
     num_days: Annotated[int, Meta(ge=2)] | None = None
-    """Days that the rows are cut into; with `days` alone, and needed there."""
+    """Days that the rows are cut into; required with `days`, refused otherwise."""
     min_frequency: PositiveCount = 1
-    """Values seen less often in training share id 0."""
+    """Least occurrences in training of a value with its own id; rarer values share id 0."""
     max_ind_range: PositiveCount | None = None
-    """Values are taken modulo this before anything else."""
+    """Number modulo which category values are taken first."""
 
 
 def parse_parameters(data: DataConfig) -> PrepareParameters:
-    """Raises ConfigError naming the field, what was given and what is allowed."""
+    """Read [data.parameters]. Raises ConfigError naming the field, what was given and what is allowed."""
     if (data.num_dense, data.num_sparse) != (13, 26):
         raise ConfigError(
             f"data has {data.num_dense} dense and {data.num_sparse} sparse features, expected Criteo's 13 and 26."
@@ -54,9 +54,9 @@ def parse_parameters(data: DataConfig) -> PrepareParameters:
 def prepare_tsv(
     train_files: Sequence[Path], eval_files: Sequence[Path], data: DataConfig, folder: Path, **options: Any
 ) -> PreparedDataset:
-    """Make the dataset `data` in `folder` from text files; raises and takes `options` as `prepare_files`.
+    """Make the dataset `data` in `folder` from text files; `options` and errors are those of `prepare_files`.
 
-    Raises ConfigError also for parameters that cannot be served.
+    Raises ConfigError also for parameters that do not fit the files given.
     """
     parameters = parse_parameters(data)
     _check_options(train_files, eval_files, parameters)
@@ -65,7 +65,7 @@ def prepare_tsv(
 
 
 class _Reader:
-    """Criteo's text as the pipeline reads it."""
+    """Reader of Criteo's text for the pipeline."""
 
     dense_dtype, category_dtype = "float32", "uint32"
     keeps_dictionaries, moments = False, None
@@ -109,7 +109,7 @@ class _Reader:
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Nothing is known of files before."""
+        """Do nothing: no state depends on earlier files."""
 
     def source(self) -> SourceFile:
         assert self._source is not None, "a file was read before"
@@ -123,10 +123,10 @@ class _Reader:
 
 
 def split_rows(file_rows: Sequence[int], num_train_files: int, parameters: PrepareParameters) -> dict[str, range]:
-    """Return the rows of each split, counted through all files one after another.
+    """Return the rows of each split, counted through all files in order.
 
-    `days` and `last_file` follow data_utils.py: rows are dealt to days with the remainder to the first ones, and of
-    the last day the first half, rounded up, is "test", which the reference evaluates.
+    `days` and `last_file` follow data_utils.py: days have equal numbers of rows, the first ones one more, and the
+    first half of the last day, rounded up, is "test", which the reference evaluates.
     """
     total = sum(file_rows)
     if parameters.split == "files":

@@ -1,1 +1,1 @@
-"""Maps from the ids of tables to fewer rows: how they are made, and how a split is read through them."""
+"""Maps from the ids of tables to fewer rows: making them, and reading a split through them."""

@@ -1,4 +1,4 @@
-"""Weighted k-means: few centres for many points, some of which count more than others."""
+"""Weighted k-means clustering."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,10 @@ def cluster(
 ) -> NDArray[np.int32]:
     """Return the cluster of each of the points [n, d], below `num_clusters`, which is at most n: int32 [n].
 
-    Lloyd's algorithm from a few k-means++ starts (Arthur and Vassilvitskii 2007); the one with the least weighted
-    sum of squared distances is taken.
+    Runs Lloyd's algorithm from a few k-means++ starts (Arthur and Vassilvitskii 2007), and takes the result with the
+    least weighted sum of squared distances.
     """
-    from scipy.cluster.vq import vq  # takes a second, and few maps cluster
+    from scipy.cluster.vq import vq  # imported here: it takes a second, and few maps cluster
 
     generator, found = np.random.default_rng(seed), []
     for _ in range(_NUM_STARTS):
@@ -34,7 +34,7 @@ def cluster(
 def _spread(
     points: NDArray[np.float32], weights: NDArray[np.float64], num_clusters: int, generator: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Draw centres among the points, each the likelier the farther it is from those that are drawn."""
+    """Draw centres among the points, with probabilities that grow with the distance from centres already drawn."""
     chosen, nearest = np.empty((num_clusters, points.shape[1]), np.float32), np.ones(len(points))
     for place in range(num_clusters):
         mass = np.cumsum(weights * nearest)

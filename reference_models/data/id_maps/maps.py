@@ -1,4 +1,4 @@
-"""How each kind of [id_map] gives the ids of one table their rows: int32 [ids, k], the k rows whose sum is meant."""
+"""Maps of a table's ids to rows, by kind of [id_map]: int32 [ids, k], the k rows whose sum is an id's embedding."""
 
 from math import isqrt
 
@@ -9,7 +9,7 @@ from reference_models.data.id_maps.clusters import cluster
 
 IdMap = NDArray[np.int32]
 MIN_SEEN = 6
-"""Ids that were seen less often have embeddings that say little of them: they are hashed."""
+"""Least occurrences of an id that is clustered: embeddings of rarer ids are hardly trained, so these are hashed."""
 _KNUTH = np.uint64(2_654_435_761)
 _WORD = np.uint64(0xFFFF_FFFF)
 
@@ -20,16 +20,15 @@ def hash_ids(ids: NDArray[np.int64], num_rows: int) -> NDArray[np.int64]:
 
 
 def map_by_hash(num_ids: int, num_rows: int) -> IdMap:
-    """Give each id the row of its hash."""
+    """Map each id to the row of its hash."""
     return _of_rows(hash_ids(np.arange(num_ids), num_rows))
 
 
 def map_by_quotient(num_ids: int, num_rows: int) -> IdMap:
-    """Give each id a row of its quotient and one of its remainder (Shi et al. 2019), the two of each id a pair of its
-    own.
+    """Map each id to a row for its quotient and a row for its remainder, distinct pairs (Shi et al. 2019).
 
-    The divisor is the least with which the rows of both fit, so that as few ids as possible share a quotient. Where
-    none does, ids are first hashed to as many numbers as half of the rows make pairs with the other half.
+    The divisor is the least with which both kinds of rows fit, so that as few ids as possible share a quotient. If
+    none fits, ids are first hashed to as many numbers as there are pairs of one half of the rows with the other.
     """
     ids = np.arange(num_ids)
     if (divisor := _least_divisor(num_ids, num_rows)) is None:
@@ -48,9 +47,9 @@ def _least_divisor(num_ids: int, num_rows: int) -> int | None:
 
 
 def map_by_frequency(counts: NDArray[np.int64], num_rows: int) -> IdMap:
-    """Give the ids that were seen most rows of their own, half of all; the others the rows that are left, by hash.
+    """Map the most frequent ids to rows of their own, half of all rows; hash the others to the remaining rows.
 
-    `counts` int64 [ids] says how often each was seen.
+    `counts` int64 [ids] are the ids' occurrences.
     """
     hot = _hottest(counts, num_rows)
     rows = len(hot) + hash_ids(np.arange(len(counts)), num_rows - len(hot))
@@ -59,10 +58,10 @@ def map_by_frequency(counts: NDArray[np.int64], num_rows: int) -> IdMap:
 
 
 def map_by_embedding(counts: NDArray[np.int64], embeddings: NDArray[np.float32], num_rows: int, seed: int) -> IdMap:
-    """As `map_by_frequency`, but of the ids that are left those seen often enough share rows by their embeddings.
+    """Map as `map_by_frequency`, but cluster the remaining ids that are frequent enough by their embeddings.
 
-    Those are clustered, float32 [ids, d], by k-means that weighs each with its count; they and the ids that were seen
-    less often have the rows that are left in the proportion in which they were seen, one at the least.
+    Embeddings float32 [ids, d] are clustered by k-means, weighted by counts. Clustered and hashed ids share the
+    remaining rows in proportion to their occurrences, at least one each.
     """
     hot = _hottest(counts, num_rows)
     is_left = np.ones(len(counts), bool)
@@ -79,12 +78,12 @@ def map_by_embedding(counts: NDArray[np.int64], embeddings: NDArray[np.float32],
 
 
 def map_by_class(classes: NDArray[np.int64], num_rows: int) -> IdMap:
-    """Give all ids of a class, int64 [ids], one row, taken modulo the rows."""
+    """Map all ids of a class, int64 [ids], to one row, the class modulo the rows."""
     return _of_rows(classes % num_rows)
 
 
 def _hottest(counts: NDArray[np.int64], num_rows: int) -> NDArray[np.int64]:
-    """Return the ids that were seen most, the lower id first among equals, for half of the rows at most."""
+    """Return the most frequent ids, the lower id first among equals, for at most half of the rows."""
     order = np.argsort(-counts, kind="stable")[: num_rows // 2]
     return order[counts[order] > 0]
 

@@ -1,4 +1,4 @@
-"""A split whose ids become rows of smaller tables as it is read."""
+"""Dataset split whose ids are mapped to rows of smaller tables while it is read."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,10 +13,10 @@ from reference_models.process.errors import DatasetError
 
 
 class MappedSplit:
-    """A split read through the maps of its tables, int32 [ids, k]; its sizes are those of the rows.
+    """Split read through the maps of its tables, int32 [ids, k]; its sizes are those of the mapped tables.
 
-    Each id of a sample is replaced by its k rows, side by side. Without maps it has sizes alone. Ids are held against
-    their tables as they are read: DatasetError names the first that is outside.
+    Each id of a sample is replaced by its k rows, in neighbouring columns. Without maps the split has only sizes. Ids
+    are checked while they are read: DatasetError names the first id outside of its table.
     """
 
     def __init__(self, split: ClickDataset, name: str, config: IdMapConfig, maps: Mapping[int, Any] | None) -> None:
@@ -48,7 +48,7 @@ class MappedSplit:
         return rows
 
     def _flatten(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-        """Lay the columns of all maps end to end; for each column of the result, whose ids it takes and its place."""
+        """Return the columns of all maps concatenated, with each result column's source of ids and start."""
         if self._maps is None:
             raise DatasetError("the map of ids to rows was not made, which whoever opens the dataset gives with it.")
         parts, columns, offsets, size, first = [], [], [], 0, 0
@@ -63,9 +63,9 @@ class MappedSplit:
 
 
 def map_splits(opened: OpenedDataset, config: IdMapConfig, maps: Mapping[int, Any] | None) -> OpenedDataset:
-    """Return the dataset with both splits read through `maps`; with sizes alone where they are not made yet.
+    """Return the dataset with both splits read through `maps`; with sizes alone if maps are not made yet.
 
-    It is what it was where every table keeps all of its rows.
+    The dataset is returned unchanged if every table keeps all of its rows.
     """
     num_ids = opened.train.num_embeddings
     if tuple(rows for rows, _ in config.shapes(num_ids)) == tuple(num_ids):

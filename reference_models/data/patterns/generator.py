@@ -1,4 +1,4 @@
-"""Patterns from a teacher, in any chunks and by any number of threads: always the same bytes.
+"""Generator of patterns: the same bytes with any chunks and any number of threads.
 
 A pattern is an image of pixels that are 0 or 1, with the class of each task. Integer hashing alone; see
 `click_log.counter`.
@@ -19,12 +19,12 @@ from reference_models.data.store.layout import SPLITS
 CHUNK_SAMPLES = 4096
 _LANE = np.uint64(0xFFFF)
 _LANE_BITS, _LANES = 16, 4
-"""Pixels take 16 bits each of a word."""
+"""Bits of a random word for each pixel, and pixels per word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """A run of n patterns: images float32 [n, P], classes int32 [n, T]."""
+    """Run of n patterns: images float32 [n, P], classes int32 [n, T]."""
 
     images: NDArray[np.float32]
     classes: NDArray[np.int32]
@@ -34,7 +34,7 @@ class Patterns:
 
 
 def make_patterns(teacher: PatternTeacher, start: int, stop: int) -> Patterns:
-    """Make the patterns of counters start to stop - 1."""
+    """Return the patterns of counters start to stop - 1."""
     num_tasks, num_classes, num_pixels = teacher.prototypes.shape
     streams = 1 + -(-num_pixels // _LANES)
     base = counters(teacher.key, start, stop, streams)
@@ -65,8 +65,8 @@ def _hash(words: Words) -> Words:
 def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return (score, class) of every pattern of a split: float64 [N, T, K], int64 [N, T]. No model can do better.
 
-    A class is the likelier, the more pixels of its task are as in its prototype, or as in its negative, whichever
-    are more: the log of the likelihood is log cosh of that surplus times a constant, plus another.
+    A class is likelier, the more pixels of its task agree with its prototype, or with the negative, whichever are
+    more: the log-likelihood is log cosh of the surplus times a constant, plus a constant.
     """
     teacher, first = build_teacher(data), FIRST_COUNTER[split]
     size = (data.train_samples if split == "train" else data.eval_samples) or 0
@@ -81,7 +81,7 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_samples: int = CHUNK_SAMPLES) -> Parts:
-    """Make the parts of both splits; the bytes do not depend on `chunk_samples`. Raises ConfigError."""
+    """Return the parts of both splits; the bytes do not depend on `chunk_samples`. Raises ConfigError."""
     teacher = build_teacher(data)
     sizes = {"train": data.train_samples or 0, "eval": data.eval_samples or 0}
 

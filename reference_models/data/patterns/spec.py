@@ -1,4 +1,4 @@
-"""Generated patterns of several tasks as the harness knows them. Imports neither torch nor numpy."""
+"""DataSpec of generated patterns of several tasks. Imports neither torch nor numpy."""
 
 from reference_models.data.spec import DataSpec, load
 from reference_models.data.store.layout import IMAGES

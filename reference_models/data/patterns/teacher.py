@@ -1,9 +1,9 @@
-"""What patterns are made of: per task and class a prototype of dark and bright pixels.
+"""Teacher of patterns: a prototype of dark and bright pixels for each class of each task.
 
 A pattern is a square of pixels. Pixel (row, column) belongs to task (row + column) modulo the number of tasks, as a
 chessboard's squares do to its colours. Each task draws a class and shows its prototype on its pixels, or with equal
-probability the prototype's negative; then each pixel is turned, dark to bright or back, with probability
-`flip_share`. The mean pattern of every class is therefore grey: what tells classes apart is of second order.
+probability the prototype's negative; then each pixel is flipped, dark to bright or back, with probability
+`flip_share`. The mean pattern of every class is therefore grey: classes differ only in second-order statistics.
 """
 
 import math
@@ -20,7 +20,7 @@ from reference_models.data.click_log.counter import MAX_SPLIT_SAMPLES, derive_ke
 from reference_models.process.errors import ConfigError
 
 MAX_TASKS = 3
-"""What the bits of one word decide."""
+"""Most tasks: the bits of one random word must suffice."""
 MAX_CLASSES = 256
 KIND = "patterns"
 
@@ -30,12 +30,12 @@ class PatternParameters:
     """[data.parameters] of patterns."""
 
     flip_share: Annotated[float, Meta(ge=0, le=0.5)]
-    """The share of pixels that are turned; at 0.5 nothing can be learned."""
+    """Share of pixels that are flipped; at 0.5 nothing can be learned."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PatternShape:
-    """T tasks of K classes each, of patterns of side x side pixels."""
+    """Sizes of patterns: T tasks of K classes each, side x side pixels."""
 
     num_tasks: int
     num_classes: int
@@ -44,19 +44,19 @@ class PatternShape:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PatternTeacher:
-    """Everything that a pattern is made from, besides its counter."""
+    """Tables from which patterns are generated, given their counters."""
 
     key: int
     flip_threshold: int
-    """The share of turned pixels, in 2**16-ths."""
+    """Share of flipped pixels, in 2**16-ths."""
     owners: NDArray[np.int64]
-    """[P]: the task of each pixel, row by row."""
+    """[P]: task of each pixel, row by row."""
     prototypes: NDArray[np.uint8]
-    """[T, K, P]: 1 is bright; each task's own pixels alone are shown."""
+    """[T, K, P]: prototypes, 1 is bright; only a task's own pixels are used."""
 
 
 def pattern_shape(data: DataConfig) -> PatternShape:
-    """Return the tasks, classes and pixels of a dataset. Raises ConfigError for sizes that are not of patterns."""
+    """Return the tasks, classes and pixels of a dataset. Raises ConfigError for sizes that patterns cannot have."""
     classes = data.num_embeddings or ()
     if not classes or len(set(classes)) > 1 or data.num_lookups != len(classes):
         raise ConfigError(
@@ -72,7 +72,7 @@ def pattern_shape(data: DataConfig) -> PatternShape:
 
 
 def parse_parameters(data: DataConfig) -> PatternParameters:
-    """Read and check [data.parameters] and the sizes. Raises ConfigError naming the field."""
+    """Read [data.parameters] of patterns, and check the sizes. Raises ConfigError naming the field."""
     made, shape = read_section("data.parameters", data.parameters, PatternParameters), pattern_shape(data)
     if shape.num_tasks > MAX_TASKS or not 2 <= shape.num_classes <= MAX_CLASSES:
         raise ConfigError(

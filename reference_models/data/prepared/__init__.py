@@ -1,5 +1,5 @@
-"""Datasets made of the user's own files, whatever their form, in three passes and bounded memory.
+"""Preparation of datasets from a user's files, of any format, in three passes and bounded memory.
 
-`lines` reads text, `spool` keeps the columns on disk, `dictionary` numbers categories, `pipeline` leads from the
-files to a finished store. A kind of data gives the reader of its files.
+`lines` reads text, `spool` stores the columns on disk, `dictionary` numbers categories, `pipeline` runs the passes
+from the files to a finished store. Each kind of data has a reader of its files.
 """

@@ -1,8 +1,8 @@
-"""From category values to ids: a dictionary per feature, made from the training rows alone.
+"""Dictionaries from category values to ids, one per feature, made from the training rows alone.
 
-Id 0 stands for what is rarer than `min_count` in training and for what only evaluation has; the others are
-numbered from 1 in the order of their first appearance, as facebookresearch/dlrm's data_utils.py numbers them. (That
-code also numbers what only the evaluation day has; such rows are never trained.)
+Id 0 stands for values rarer than `min_count` in training, and for values that only evaluation has; all others are
+numbered from 1 in the order of first appearance, as in facebookresearch/dlrm's data_utils.py. (That code also numbers
+values that only the evaluation day has, whose rows are never trained.)
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 RARE_ID = 0
 BYTES_PER_VALUE = {"uint32": 84, "uint64": 122}
-"""Peak memory per distinct value of a type while a stretch of rows is merged in, as measured at 8 million values."""
+"""Peak bytes per distinct value, by type, while rows are merged in, measured at 8 million values."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueCounts:
-    """Distinct values, sorted: unsigned [u], row of first appearance int64 [u], occurrences int64 [u]."""
+    """Counts of distinct values: sorted values unsigned [u], first rows int64 [u], occurrences int64 [u]."""
 
     values: NDArray[Any]
     first_rows: NDArray[np.int64]
@@ -30,14 +30,14 @@ class ValueCounts:
         return cls(np.empty(0, dtype), np.empty(0, np.int64), np.empty(0, np.int64))
 
     def add(self, column: NDArray[Any], first_row: int) -> "ValueCounts":
-        """Add the values of one more stretch of rows, which starts at `first_row`."""
+        """Return the counts with the values of further rows, the first of which is `first_row`."""
         values, codes = factorize(column)
         merged = np.concatenate([self.values, values])
         order = np.argsort(merged, kind="stable")
         merged = merged[order]
         starts = np.flatnonzero(np.concatenate(([True], merged[1:] != merged[:-1])))
         appeared = first_row + np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
-        # The sort is stable and earlier stretches come first, so a group's first element appeared first.
+        # The sort is stable and earlier rows come first, so a group's first element appeared first.
         first_rows = np.concatenate([self.first_rows, appeared])[order[starts]]
         added = np.concatenate([self.counts, np.bincount(codes, minlength=len(values))])[order]
         return ValueCounts(merged[starts], first_rows, np.add.reduceat(added, starts))
@@ -45,7 +45,7 @@ class ValueCounts:
 
 @dataclass(frozen=True, slots=True)
 class Dictionary:
-    """Values that have an id of their own: sorted unsigned [u], their ids int32 [u], each from 1 to u."""
+    """Values with an id of their own: sorted values unsigned [u], their ids int32 [u], each from 1 to u."""
 
     values: NDArray[Any]
     ids: NDArray[np.int32]
@@ -55,7 +55,7 @@ class Dictionary:
         return len(self.values) + 1
 
     def encode(self, column: NDArray[Any]) -> NDArray[np.int32]:
-        """Return ids of a column; RARE_ID for what the dictionary does not hold."""
+        """Return the ids of a column; RARE_ID for values that the dictionary lacks."""
         if not len(self.values):
             return np.full(len(column), RARE_ID, np.int32)
         values, codes = factorize(column)
@@ -65,7 +65,7 @@ class Dictionary:
 
 
 def number_values(counted: ValueCounts, min_count: int, without: int | None = None) -> Dictionary:
-    """Number the values that occur at least `min_count` times by first appearance; `without` is never numbered."""
+    """Return the dictionary of values that occur at least `min_count` times, but not of the value `without`."""
     is_kept = counted.counts >= min_count
     if without is not None:
         is_kept &= counted.values != without
@@ -76,6 +76,6 @@ def number_values(counted: ValueCounts, min_count: int, without: int | None = No
 
 
 def factorize(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Return the distinct values [u] in the order of their first appearance, and which one each of the column is."""
+    """Return the distinct values [u] in the order of first appearance, and each cell's index into these."""
     encoded = pa.array(column).dictionary_encode()
     return encoded.dictionary.to_numpy(), encoded.indices.to_numpy()

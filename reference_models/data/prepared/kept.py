@@ -1,4 +1,4 @@
-"""What turns values into ids, kept beside prepared data: rows of other files become what the model has seen."""
+"""Dictionaries of values and moments of numbers, stored beside prepared data, to encode rows of other files."""
 
 import hashlib
 import math
@@ -29,13 +29,13 @@ _AGAIN = "Remove the folder and prepare the data again; its digest stays the sam
 
 @contextmanager
 def keeping(folder: Path, keeps: bool) -> Iterator[None]:
-    """Make the place of what is kept beside the dataset in `folder`, if any is; remove it when what is done fails."""
+    """Create the folder of dictionaries beside the dataset in `folder`, if any are kept; remove it after an error."""
     place = folder / FOLDER
     if not keeps:
         yield
         return
     if place.is_symlink():
-        place.unlink()  # nothing is written where a link leads
+        place.unlink()  # nothing is written through a link
     place.mkdir(parents=True, exist_ok=True)
     try:
         yield
@@ -45,20 +45,20 @@ def keeping(folder: Path, keeps: bool) -> Iterator[None]:
 
 
 def keep_dictionary(folder: Path, number: int, found: Dictionary) -> None:
-    """Write the values of category column `number`, unsigned [u], in the order of their ids from 1."""
+    """Write the dictionary of category column `number`: values unsigned [u] in the order of their ids from 1."""
     _write(folder, f"{number:05}", found.values[np.argsort(found.ids)])
 
 
 def keep_numbers(folder: Path, moments: NDArray[np.float64]) -> None:
-    """Write what numbers are standardised by: mean and deviation [2, D], 0 and 1 of those that are not."""
+    """Write mean and standard deviation [2, D] of dense features, 0 and 1 for those that are not standardised."""
     _write(folder, _NUMBERS, moments)
 
 
 def digests_of(folder: Path, numbers: Iterable[int]) -> dict[str, str]:
-    """Return the sha256 of the dictionaries of these category columns, and of the numbers, by name, for the manifest.
+    """Return the sha256 of the dictionaries of category columns, and of the moments, by file name, for the manifest.
 
-    Those of other columns are removed: a preparation of another definition left them as it was killed. Other files
-    are not ours, and are neither listed nor touched.
+    Dictionaries of other columns, left by a killed preparation of another definition, are removed. Any other files
+    are neither listed nor touched.
     """
     names = [*(f"{number:05}.npy" for number in numbers), f"{_NUMBERS}.npy"]
     for path in (folder / FOLDER).iterdir():
@@ -68,7 +68,7 @@ def digests_of(folder: Path, numbers: Iterable[int]) -> dict[str, str]:
 
 
 def read_dictionary(folder: Path, manifest: Mapping[str, Any], number: int) -> Dictionary:
-    """Read the dictionary of category column `number`. Raises DatasetError where it is missing or damaged."""
+    """Read the dictionary of category column `number`. Raises DatasetError if it is missing or damaged."""
     size = manifest["num_embeddings"][number] - 1
     values = _read(folder, manifest, f"{number:05}", np.uint64, (size,))
     order = np.argsort(values, kind="stable")
@@ -76,12 +76,12 @@ def read_dictionary(folder: Path, manifest: Mapping[str, Any], number: int) -> D
 
 
 def read_numbers(folder: Path, manifest: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Read mean and deviation [2, D] of the numbers. Raises DatasetError where they are missing or damaged."""
+    """Read mean and deviation [2, D] of dense features. Raises DatasetError if they are missing or damaged."""
     return _read(folder, manifest, _NUMBERS, np.float64, (2, manifest["num_dense"]))
 
 
 def has_dictionary(folder: Path, number: int, num_embeddings: int) -> bool:
-    """Return whether the dictionary of category column `number` is there, of a table of so many rows."""
+    """Return whether the dictionary of category column `number` exists, for a table of `num_rows`."""
     path, shape = _path_of(folder, f"{number:05}"), (num_embeddings - 1,)
     with suppress(OSError):
         found = path.lstat()
@@ -94,7 +94,7 @@ def _path_of(folder: Path, name: str) -> Path:
 
 
 def _num_bytes(dtype: type[np.generic], shape: tuple[int, ...]) -> int:
-    """Return the bytes of the whole file of an array, its header included."""
+    """Return the bytes of an array's file, its header included."""
     return len(npy_header(np.dtype(dtype).name, shape)) + math.prod(shape) * np.dtype(dtype).itemsize
 
 
@@ -117,7 +117,7 @@ def _read(
     try:
         with open_regular(path, follows=True) as file:
             found = os.fstat(file.fileno()).st_size
-            if found != num_bytes:  # before anything is allocated for it
+            if found != num_bytes:  # before memory is allocated
                 raise DatasetError(f"{path}: {found:,} bytes, expected {num_bytes:,}. {_AGAIN}")
             content = file.read(num_bytes)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""Blocks of whole lines from text, plain or compressed, in bounded memory, with the digest of what was read.
+"""Reading of text, plain or compressed, in blocks of complete lines and bounded memory, with the file's digest.
 
-How a file is compressed is told from its first bytes: gzip, bzip2, xz, and zip archives of one file.
+Compression is detected from the first bytes: gzip, bzip2, xz, and zip archives of one file.
 """
 
 import gzip
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 1 << 20
 _MAX_LINE_BYTES = 1 << 20
 _XZ_MEMORY_BYTES = 128 << 20
-"""A file says how much memory its decoder takes, up to 4 GB; `xz -9` asks for 65 MiB."""
+"""Limit of an xz decoder's memory, which the file determines, up to 4 GB; `xz -9` needs 65 MiB."""
 _GZIP_MAGIC, _BZIP2_MAGIC, _XZ_MAGIC, _ZIP_MAGIC = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"PK\x03\x04"
 _UNREAD = {
     b"\x28\xb5\x2f\xfd": ("zstd", "zstd -d {}"),
@@ -35,12 +35,12 @@ _UNREAD = {
     b"7z\xbc\xaf\x27\x1c": ("7z", "7z x {}"),
     b"Rar!": ("rar", "unrar x {}"),
 }
-"""By first bytes: compressed forms that are named alone, with the command that unpacks them."""
+"""Compressed formats that are not read, by first bytes, with the command that unpacks them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceFile:
-    """A text file as it was read: size and sha256 of its bytes on disk, compressed or not."""
+    """Text file that was read: size and sha256 of its bytes on disk, compressed or not."""
 
     path: Path
     num_bytes: int
@@ -48,14 +48,14 @@ class SourceFile:
 
 
 class _DamagedError(Exception):
-    """What a decompressor says of a stream that is none of its own."""
+    """A compressed stream is damaged, by the decompressor's message."""
 
 
 _DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zipfile.BadZipFile, _DamagedError)
 
 
 class TextSource:
-    """One text file. Iterate over it once; then `source` is what was read. `on_bytes` gets bytes read from disk."""
+    """Text file: iterate over it once; then `source` describes it. `on_bytes` gets the bytes read from disk."""
 
     def __init__(self, path: Path, on_bytes: Callable[[int], None] | None = None) -> None:
         self.path = path
@@ -65,7 +65,7 @@ class TextSource:
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """Give the text, uncompressed. Raises DatasetError with the file's name, also for what is done inside."""
+        """Yield the uncompressed text. Raises DatasetError with the file's name, also for errors while it is read."""
         with self._raw, io.BufferedReader(self._raw, BLOCK_BYTES) as plain:
             begin = plain.peek(8)[:8]
             for magic, (form, command) in _UNREAD.items():
@@ -113,12 +113,12 @@ class TextSource:
 
     @property
     def num_read_bytes(self) -> int:
-        """Bytes that were read from disk so far: of an archive all of them."""
+        """Bytes read from disk so far; for an archive all of its bytes."""
         return self.path.stat().st_size if self._is_archive else self._raw.num_bytes
 
     @property
     def source(self) -> SourceFile:
-        if self._is_archive:  # whose end is read before its beginning
+        if self._is_archive:  # an archive's end is read before its beginning
             sha256 = file_sha256(self.path, self._on_bytes)
             return SourceFile(path=self.path, num_bytes=self.path.stat().st_size, sha256=sha256)
         return SourceFile(path=self.path, num_bytes=self._raw.num_bytes, sha256=self._raw.digest.hexdigest())
@@ -134,13 +134,13 @@ def _open(path: Path) -> io.FileIO:
 
 
 def _is_of_macos(name: str) -> bool:
-    """Return whether a file in an archive is what macOS adds to each."""
+    """Return whether a file in an archive is one of those that macOS adds."""
     return name.startswith("__MACOSX/")
 
 
 @contextmanager
 def _open_member(path: Path) -> Iterator[IO[bytes]]:
-    """Open the one file in a zip archive. Raises DatasetError for any other number, and for one that is encrypted."""
+    """Open the only file of a zip archive. Raises DatasetError for another number of files, or an encrypted one."""
     with zipfile.ZipFile(path) as archive:
         members = [entry for entry in archive.infolist() if not (entry.is_dir() or _is_of_macos(entry.filename))]
         if len(members) != 1:
@@ -166,7 +166,7 @@ def _begin_xz() -> lzma.LZMADecompressor:
 
 
 class _DecompressedFile(io.RawIOBase):
-    """Reads what compressed streams, one after another, decompress to, in bounded memory."""
+    """Reader that decompresses concatenated streams in bounded memory."""
 
     def __init__(self, file: IO[bytes], begin: "Callable[[], BZ2Decompressor | lzma.LZMADecompressor]") -> None:
         self._file, self._begin = file, begin
@@ -199,8 +199,10 @@ class _DecompressedFile(io.RawIOBase):
 
 
 class _CountingReader(io.RawIOBase):
-    """Reads a file while hashing and counting its bytes. Opening may fail, so it is done before: io closes what it
-    has begun to make."""
+    """Reader that hashes and counts the bytes of an open file.
+
+    The file is opened before, since opening may fail, and io closes an object whose constructor failed.
+    """
 
     def __init__(self, file: io.FileIO, on_bytes: Callable[[int], None] | None) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""A look at the quality of prepared rows: what is missing, rare or unseen, and what tells the label by itself."""
+"""Statistics of prepared data's quality: missing, rare and unseen values, columns that predict the label alone."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,52 +9,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_ROWS = 1 << 17
-"""Rows of each split that an AUC is taken of: the first so many."""
+"""Number of first rows of each split that an AUC is computed of."""
 _TELLING = 0.9
-"""Share of what labels that are ranked by themselves have beyond an AUC of 0.5: for 0 and 1, an AUC of 0.95."""
+"""Share of the best possible AUC above 0.5 from which on a column predicts the label alone: for 0 and 1, AUC 0.95."""
 _CHANCE = 3.0
-"""Standard errors by which shares of positives must differ, beyond what a few rows do by chance."""
+"""Standard errors by which the splits' shares of positives must differ, to exclude chance."""
 _DIFFERENT = 0.2
-"""Difference of shares between the splits from which on it is remarked."""
+"""Least difference of shares between the splits that is reported."""
 _MOSTLY = 0.5
 _KEY_SHARE = 0.9
 _PRIOR_ROWS = 10.0
-"""Rows of the mean that a value's share of positives is drawn to."""
+"""Weight, in rows, of the mean in a value's share of positives."""
 
 
 @dataclass(slots=True)
 class ColumnLook:
-    """Counts of one column's cells by split: train, eval. A cell of several ids is unknown where all of them are."""
+    """Counts of a column's cells by split: train, eval. A cell of several ids is unknown if all of its ids are."""
 
     name: str
     kind: str
-    """`number` or `category`."""
+    """Kind of column: `number` or `category`."""
     num_cells: list[int] = field(default_factory=lambda: [0, 0])
     num_missing: list[int] = field(default_factory=lambda: [0, 0])
     num_unknown: list[int] = field(default_factory=lambda: [0, 0])
-    """Cells of a category whose value has id 0: it is rare in training, or only evaluation has it."""
+    """Cells of a category whose value has id 0, since it is rare in training, or only in evaluation."""
     num_distinct: int | None = None
-    """Values in training, rare ones included, of a category that has a dictionary; else None."""
+    """Distinct values in training, rare ones included, of a category with a dictionary; else None."""
     auc: float | None = None
-    """ROC AUC in evaluation of this column alone: of a number, or of the share of positives that a value has in
-    training. None where a row has several ids, or evaluation one label."""
+    """ROC AUC in evaluation of this column alone: of the number, or of the value's share of positives in training.
+    None if a row has several ids, or evaluation has one label."""
     width: int = 1
-    """Ids that a cell has at most."""
+    """Most ids of a cell."""
 
     def add(self, split: int, is_missing: NDArray[np.bool_], is_unknown: NDArray[np.bool_] | None = None) -> None:
-        """Add cells of a split, 0 of training and 1 of evaluation."""
+        """Add cells of a split, 0 for training, 1 for evaluation."""
         self.num_cells[split] += len(is_missing)
         self.num_missing[split] += int(is_missing.sum())
         if is_unknown is not None:
             self.num_unknown[split] += int((is_unknown & ~is_missing).sum())
 
     def shares(self, counts: Sequence[int]) -> tuple[float, float]:
-        """Return counts as shares of all cells of each split."""
+        """Return `counts` as shares of all cells of each split."""
         first, second = (count / max(1, total) for count, total in zip(counts, self.num_cells, strict=True))
         return first, second
 
     def remarks(self, best_auc: float = 1.0) -> list[str]:
-        """Say what may be wrong with the column, beside labels of such a `best_auc`; nothing of most."""
+        """Return warnings about the column, given the labels' `best_auc`; usually none."""
         found = []
         missing, unknown = self.shares(self.num_missing), self.shares(self.num_unknown)
         if abs(missing[0] - missing[1]) > _DIFFERENT:
@@ -75,16 +75,16 @@ class ColumnLook:
         return [f"{self.name} {remark}" for remark in found]
 
     def record(self) -> dict[str, Any]:
-        """Return it as the manifest holds it."""
+        """Return the counts as the manifest stores them."""
         return {key: value for key, value in asdict(self).items() if key != "width"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SoftLook:
-    """What is seen of labels that are shares from 0 to 1, as the manifest holds it."""
+    """Statistics of labels that are shares from 0 to 1, as the manifest stores them."""
 
     best_auc: float
-    """ROC AUC of the first rows of evaluation, ranked by their labels: there no scores have a higher one."""
+    """ROC AUC of evaluation's first rows with their labels as scores: the highest that any scores can have."""
     variance: float
     """Variance of the labels of both splits together (of the population)."""
 
@@ -95,7 +95,7 @@ def remarks_on(
     looks: Sequence[ColumnLook],
     soft: SoftLook | None = None,
 ) -> list[str]:
-    """Say what may be wrong with data, by the share of positives of each split and its columns; nothing of most."""
+    """Return warnings about data, by the share of positives of each split and by columns; usually none."""
     found = compare_positives(positives, num_samples, soft)
     best_auc = 1.0 if soft is None else soft.best_auc
     return found + [remark for look in looks for remark in look.remarks(best_auc)]
@@ -104,9 +104,9 @@ def remarks_on(
 def compare_positives(
     positives: Mapping[str, float], num_samples: Mapping[str, int], soft: SoftLook | None = None
 ) -> list[str]:
-    """Say where the splits' shares of positives differ by more than a quarter of the larger, and by more than chance.
+    """Return warnings if the splits' shares of positives differ by more than a quarter of the larger, and by chance.
 
-    Chance is three standard errors of the difference of two proportions, by the share of both splits together; of
+    Chance is three standard errors of the difference of two proportions, by the share of both splits together; for
     soft labels of two means, by their variance.
     """
     train, evaluation = positives["train"], positives["eval"]
@@ -124,7 +124,7 @@ def compare_positives(
 
 
 def rank_auc(scores: NDArray[Any], labels: NDArray[Any]) -> float | None:
-    """Return the ROC AUC of scores [n] by the Mann-Whitney statistic, ties as half; None with one label alone.
+    """Return the ROC AUC of scores [n] by the Mann-Whitney statistic, ties as half; None if all labels are equal.
 
     A soft label y counts as y of a positive and 1 - y of a negative, as in `training.metrics.roc_auc`. Up to 2**25
     labels of 0 and 1 all sums are exact.
@@ -140,7 +140,7 @@ def rank_auc(scores: NDArray[Any], labels: NDArray[Any]) -> float | None:
 
 
 def auc_of_number(values: NDArray[np.float64], labels: NDArray[Any]) -> float | None:
-    """Return the AUC of a number in either direction; rows where it is missing are left out."""
+    """Return the AUC of a number, in the better direction; rows where it is missing are left out."""
     is_there = np.isfinite(values)
     auc = rank_auc(values[is_there], labels[is_there])
     return None if auc is None else max(auc, 1 - auc)
@@ -148,7 +148,7 @@ def auc_of_number(values: NDArray[np.float64], labels: NDArray[Any]) -> float | 
 
 @dataclass(slots=True)
 class ValueRates:
-    """Labels by id in training: what the AUC of a category is taken by."""
+    """Sums of labels by id in training, from which a category's AUC is computed."""
 
     num_embeddings: int
     num_wanted: int = MOST_ROWS
@@ -159,14 +159,14 @@ class ValueRates:
         self.positives, self.rows = np.zeros(self.num_embeddings), np.zeros(self.num_embeddings, np.int64)
 
     def add(self, ids: NDArray[np.int32], labels: NDArray[Any]) -> None:
-        """Add training rows, until there are enough."""
+        """Add training rows, up to MOST_ROWS."""
         ids, labels = ids[: self.num_wanted], labels[: self.num_wanted]
         self.num_wanted -= len(ids)
         self.rows += np.bincount(ids, minlength=self.num_embeddings)
         self.positives += np.bincount(ids, weights=labels, minlength=self.num_embeddings)
 
     def auc(self, ids: NDArray[np.int32], labels: NDArray[Any]) -> float | None:
-        """Return the AUC of evaluation rows by the share of positives that their value has in training."""
+        """Return the AUC of evaluation rows by their value's share of positives in training."""
         mean = self.positives.sum() / max(1, int(self.rows.sum()))
         rates = (self.positives + _PRIOR_ROWS * mean) / (self.rows + _PRIOR_ROWS)
         return rank_auc(rates[ids], labels)

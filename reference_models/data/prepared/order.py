@@ -1,4 +1,4 @@
-"""Rows of a spool in the order of one of its columns: an external merge sort in bounded memory."""
+"""Sorting of a spool's rows by one of its columns: an external merge sort in bounded memory."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -12,13 +12,13 @@ _SOURCE = "source"
 _MERGED_ROWS = 1 << 20
 
 Read = Callable[[int, int], NDArray[Any]]
-"""Called with first row and the one after the last."""
+"""Function that reads rows, given the first row and the row after the last."""
 
 
 def sort_rows(spool: Spool, key: str, num_rows_of_run: int) -> None:
-    """Bring all columns into the order of `key`; rows of equal keys keep theirs.
+    """Sort all columns by `key`, stably.
 
-    Runs of so many rows are sorted in memory, and merged by reading each once from its begin to its end.
+    Runs of `run_rows` rows are sorted in memory, and merged by reading each run once from begin to end.
     """
     runs = [
         range(start, min(start + num_rows_of_run, spool.num_rows))
@@ -39,7 +39,7 @@ def sort_rows(spool: Spool, key: str, num_rows_of_run: int) -> None:
 
 
 def merge_runs(read: Read, runs: Sequence[range], buffer_rows: int) -> Iterator[NDArray[np.uint32]]:
-    """Yield which run each row of the merged order is of, from sorted keys, in pieces of any length."""
+    """Yield the run of each row of the merged order, from the runs' sorted keys, in pieces of any length."""
     buffers = [read(run.start, min(run.start + buffer_rows, run.stop)) for run in runs]
     nexts = [run.start + len(buffer) for run, buffer in zip(runs, buffers, strict=True)]
 
@@ -53,7 +53,7 @@ def merge_runs(read: Read, runs: Sequence[range], buffer_rows: int) -> Iterator[
         unread = [buffers[which][-1] for which, run in enumerate(runs) if nexts[which] < run.stop]
         below = [len(buffer) if not unread else np.searchsorted(buffer, min(unread)) for buffer in buffers]
         ends = [*map(int, below)]
-        if any(ends):  # what is below all that is not read yet
+        if any(ends):  # keys below all keys that are not read yet
             keys = np.concatenate([buffer[:end] for buffer, end in zip(buffers, ends, strict=True)])
             sources = np.repeat(np.arange(len(runs), dtype=np.uint32), ends)
             yield sources[np.argsort(keys, kind="stable")]
@@ -61,7 +61,7 @@ def merge_runs(read: Read, runs: Sequence[range], buffer_rows: int) -> Iterator[
                 take(which, end)
             continue
         least = min(unread)
-        for which in range(len(runs)):  # equal keys, of one run after another
+        for which in range(len(runs)):  # equal keys, run by run
             while len(buffers[which]) and buffers[which][0] == least:
                 count = int(np.searchsorted(buffers[which], least, side="right"))
                 yield np.full(count, which, np.uint32)

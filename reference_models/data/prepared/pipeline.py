@@ -1,9 +1,9 @@
-"""From files to a finished store, in three passes: parse into the spool, number the categories, write.
+"""Preparation of files into a finished store, in three passes: parse into the spool, number the categories, write.
 
 One pass reads the files into columns on disk; then each category column in turn is counted in the training rows and
 replaced by ids; a last pass writes the store. Rows keep the order of the files, or are sorted by their times. Memory,
-beside what libraries take, stays below `memory_bytes` whatever the files' size and however wide their rows are; the
-disk holds the columns beside the store until the end.
+beside that of libraries, stays below `memory_bytes` for files of any size and rows of any width; the disk holds the
+columns beside the store until the end.
 """
 
 import time
@@ -45,50 +45,50 @@ from reference_models.data.store.store import Chunk, SplitWriter, unfinished
 from reference_models.process.errors import ConfigError, DatasetError
 
 TIME = "time"
-"""The spool's column of times."""
+"""Name of the spool's column of times."""
 MAX_MALFORMED = 0.001
 MEMORY_BYTES = 1 << 30
 MIN_MEMORY_BYTES = 1 << 29
 WORKING_BYTES = 256 << 20
-"""Interpreter, libraries and buffers; what is left of `memory_bytes` is for one feature's dictionary."""
+"""Bytes of interpreter, libraries and buffers; the rest of `memory_bytes` is for one feature's dictionary."""
 NUM_NAMED = 10
 _COLUMN_ROWS = 1 << 20
 _STORE_ROWS = 1 << 16
 _KEPT_BYTES = 1 << 26
-"""Bytes that are read or numbered before it is kept how far a preparation is."""
+"""Bytes read or numbered between two records of a preparation's progress."""
 _PIECE_BYTES = 1 << 25
-"""Bytes of rows that are worked on at a time, however wide a row is; more only where one row has more."""
+"""Bytes of rows that are processed at a time; more only if a single row has more."""
 
 Progress = Callable[[str, float], None]
-"""Called with the stage and its share done, 0 to 1."""
+"""Function called with the stage and the share of it that is done, 0 to 1."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Feature:
-    """How the values of one category column become ids."""
+    """Encoding of a category column's values as ids."""
 
     name: str
-    """What messages call the column."""
+    """Name of the column in messages."""
     width: int = 1
     """Ids per sample."""
     min_count: int = 1
-    """Values seen less often in training share id 0."""
+    """Least occurrences in training of a value with its own id; rarer values share id 0."""
     modulo: int | None = None
-    """Values are taken modulo this before they are counted."""
+    """Number modulo which values are taken before they are counted; None for no modulo."""
     num_hashed: int | None = None
-    """Rows of a table whose ids are the values modulo its rows, without a dictionary; id 0 is for what is missing."""
+    """Rows of a table whose ids are values modulo its rows, without a dictionary; id 0 is for missing values."""
     missing: int | None = None
-    """The value of a cell without one, whose id is 0; None where it is a value as any other."""
+    """Value that stands for a missing one, with id 0; None if there is no such value."""
     remedy: str
-    """What makes the dictionary smaller, for a message."""
+    """Advice, for a message, that makes the dictionary smaller."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rows:
-    """Well-formed rows of a file: labels uint8 [n], float32 if soft, dense [n, num_dense], of each feature values [n]
-    or [n, width].
+    """Well-formed rows of a file: labels, dense features and category values.
 
-    `malformed` names the first of those that were left out, as 'PLACE: REASON' without the file.
+    `labels` are uint8 [n], float32 if soft, `dense` [n, num_dense], each feature's values [n] or [n, width].
+    `malformed` names the first rows that were left out, as 'PLACE: REASON' without the file.
     """
 
     labels: NDArray[np.uint8] | NDArray[np.float32]
@@ -97,96 +97,96 @@ class Rows:
     num_malformed: int = 0
     malformed: Sequence[str] = ()
     num_others: int = 0
-    """Rows that were not asked for."""
+    """Number of well-formed rows that are not used."""
     times: NDArray[np.longdouble] | None = None
-    """The rows' times [n], where rows are sorted by it: longdouble holds each whole number and float64 of 64 bits."""
+    """Times [n] of rows to be sorted: longdouble holds every int64 and float64 exactly."""
 
 
 class Reader(Protocol):
-    """What a kind of data knows of the user's files."""
+    """Reader of a user's files of one kind of data."""
 
     @property
     def features(self) -> Sequence[Feature]:
-        """The category columns, in the order of the tables."""
+        """Category columns, in the order of the tables."""
 
     @property
     def numbers(self) -> Sequence[str]:
-        """What messages call the columns of numbers; none where there are none."""
+        """Names in messages of the dense features, empty if there are none."""
 
     @property
     def dense_dtype(self) -> str:
-        """Type of the numbers as they are parsed."""
+        """Type of parsed dense features."""
 
     @property
     def category_dtype(self) -> str:
-        """Unsigned type of the categories' values."""
+        """Unsigned type of category values."""
 
     def read(self, path: Path, on_bytes: Callable[[int], None]) -> Iterator[Rows]:
-        """Yield the rows of a file in order; `on_bytes` gets how many bytes were just read. Raises DatasetError."""
+        """Yield the rows of a file in order; `on_bytes` gets the number of bytes just read. Raises DatasetError."""
 
     def state(self) -> dict[str, Any]:
-        """Return what it knows of the files that it has read, for `restore` of another process, as JSON has it."""
+        """Return the state after the files read so far, as JSON values, for `restore` in another process."""
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Know of files that another process has read."""
+        """Restore the state of another process after the files that it read."""
 
     def source(self) -> SourceFile | None:
-        """Describe the file that was read last; None where nothing of it was asked for."""
+        """Return the description of the file read last; None if none of its rows were used."""
 
     @property
     def keeps_dictionaries(self) -> bool:
-        """Whether what turns values into ids is kept beside the dataset, for rows of other files."""
+        """Whether dictionaries are stored beside the dataset, to encode rows of other files."""
 
     @property
     def moments(self) -> NDArray[np.float64] | None:
-        """Mean and deviation [2, D] by which `finish_dense` standardises; None where nothing is kept."""
+        """Mean and deviation [2, D] by which `finish_dense` standardises; None if they are not stored."""
 
     @property
     def has_times(self) -> bool:
-        """Whether rows have times, in whose order they are brought."""
+        """Whether rows have times, by which they are sorted."""
 
     def split(
         self, file_rows: Sequence[int], num_train_files: int, times: Callable[[], Iterator[NDArray[Any]]]
     ) -> dict[str, range]:
-        """Return the rows of each split, counted through all files one after another, or in the order of their times.
+        """Return the rows of each split, counted through all files in order, or in the order of times.
 
-        `times` yields these, piece by piece. Raises DatasetError.
+        `times` yields the sorted times, piece by piece. Raises DatasetError.
         """
 
     def finish_dense(self, pieces: Iterator[NDArray[Any]]) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
-        """Make what turns parsed numbers into those of the store, from the parsed numbers of the training rows."""
+        """Return the function from parsed dense features to the store's, given the training rows' parsed ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedDataset:
-    """What a preparation made and left out."""
+    """Result of a preparation: the dataset, and counts of rows that were left out."""
 
     folder: Path
     dataset_sha256: str
     num_samples: dict[str, int]
     num_unused: int
-    """Well-formed rows in neither split."""
+    """Number of well-formed rows in neither split."""
     num_embeddings: tuple[int, ...]
     num_lines: int
     num_malformed: int
     malformed: tuple[str, ...]
     stages_s: dict[str, float]
     positives: dict[str, float]
-    """Share of labels that are 1, by split; of soft labels their mean."""
+    """Share of labels that are 1, by split; mean of soft labels."""
     looks: tuple[ColumnLook, ...]
-    """What is missing, rare and unseen in each column; numbers first."""
+    """Counts of missing, rare and unseen values in each column; dense features first."""
     soft: SoftLook | None = None
-    """What was seen of soft labels; None of others."""
+    """Statistics of soft labels; None for other labels."""
 
     @property
     def remarks(self) -> list[str]:
-        """What may be wrong with the data; nothing of most."""
+        """Warnings about the data, usually none."""
         return remarks_on(self.positives, self.num_samples, self.looks, self.soft)
 
 
 @dataclass(slots=True)
 class _Tally:
-    """What the parsing pass has met so far."""
+    """Counts of the parsing pass so far."""
 
     max_malformed: float
     num_lines: int = 0
@@ -195,19 +195,19 @@ class _Tally:
     file_rows: list[int] = field(default_factory=list)
     sources: list[SourceFile] = field(default_factory=list)
     is_sorted: bool = True
-    """Whether no row so far has an earlier time than the one above it."""
+    """Whether no row so far has an earlier time than the row before it."""
     last: NDArray[np.longdouble] | None = None
-    """The time of the last row [1]."""
+    """Time of the last row [1]."""
 
     @property
     def state(self) -> dict[str, Any]:
-        """What another process goes on counting from, but for `last`."""
+        """Counts, without `last`, from which another process can continue."""
         members = ("num_lines", "num_malformed", "named", "file_rows", "is_sorted")
         sources = [(str(each.path), each.num_bytes, each.sha256) for each in self.sources]
         return {**{name: getattr(self, name) for name in members}, "sources": sources}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on counting from there."""
+        """Continue from the counts of another process."""
         for name, value in state.items():
             setattr(self, name, value)
         sources = state.get("sources", ())
@@ -225,7 +225,7 @@ class _Tally:
         self.check(is_last=False)
 
     def check(self, *, is_last: bool) -> None:
-        # Half way, only what is plainly another format stops the pass: bad lines may stand close together.
+        # Before the end, only a file of plainly another format stops the pass: bad lines may be close together.
         allowed = self.max_malformed * self.num_lines if is_last else max(10_000, 0.5 * self.num_lines)
         if self.num_malformed > allowed:
             share = f"{self.num_malformed:,} of {self.num_lines:,} lines are malformed"
@@ -237,12 +237,12 @@ class _Tally:
 
 
 def _dictionaries_of(reader: Reader) -> list[int]:
-    """Return the numbers of the category columns whose values are counted."""
+    """Return the numbers of the category columns with dictionaries."""
     return [number for number, feature in enumerate(reader.features) if feature.num_hashed is None]
 
 
 def _columns_of(reader: Reader, data: DataConfig) -> dict[str, Column]:
-    """Return the columns that rows are kept in until ids are numbered."""
+    """Return the spool's columns of parsed rows."""
     categories = {
         category_name(number): Column(reader.category_dtype, feature.width)
         for number, feature in enumerate(reader.features)
@@ -265,16 +265,16 @@ def prepare_files(
     on_progress: Progress | None = None,
     on_note: Callable[[str], None] = lambda text: None,
 ) -> PreparedDataset:
-    """Make the dataset `data` in `folder` from the files, as `reader` reads them; the manifest keeps `parameters`.
+    """Make the dataset `data` in `folder` from the files, read by `reader`; the manifest stores `parameters`.
 
-    The manifest is written last, so that an interrupted preparation is no dataset; run it again. A killed one is gone
-    on from, after the last of its files that was whole in the spool, and `on_note` is told so. Raises ConfigError
-    for options that cannot be served, DatasetError for files that are missing, damaged, too malformed or not what the
-    definition says, OSError when the disk is full.
+    The manifest is written last, so that an interrupted preparation is no dataset. Run again, it continues after the
+    last file that was complete in the spool, and tells `on_note`. Raises ConfigError for invalid options,
+    DatasetError for files that are missing, damaged, too malformed or do not fit the definition, OSError if the disk
+    is full.
     """
     _check_options(train_files, memory_bytes)
     if (folder / MANIFEST).exists():
-        remove_spool(folder)  # of one that was killed in its last moment
+        remove_spool(folder)  # left by a preparation that was killed at its end
         _look_at_begin([*train_files, *eval_files], reader, max_malformed)
         raise ConfigError(
             f"{folder}: holds a finished dataset already. Use it, or remove it, or give another --data folder."
@@ -331,7 +331,7 @@ def prepare_files(
 
 
 def _time_stages(started_s: float, parsed_s: float, numbered_s: float) -> dict[str, float]:
-    """Return the seconds of each stage, of which the last ends now; the arguments are of the monotonic clock."""
+    """Return the seconds of each stage, the last of which ends now; arguments are of the monotonic clock."""
     return {
         "parsing": parsed_s - started_s,
         "numbering": numbered_s - parsed_s,
@@ -349,7 +349,7 @@ def _describe(
     looks: Sequence[ColumnLook],
     soft: SoftLook | None,
 ) -> dict[str, Any]:
-    """Return what the manifest says of the data, but for its files."""
+    """Return the manifest's content, without the files."""
     return {
         "kind": data.kind,
         "name": data.name,
@@ -386,7 +386,7 @@ def _pieces(rows: range, num_rows: int) -> Iterator[tuple[int, int]]:
 
 
 def num_rows_within(row_bytes: int, most: int) -> int:
-    """Return how many rows of so many bytes are worked on at a time: at least one, and at most `most`."""
+    """Return the number of rows to process at a time: as fit the bytes, at least one, and at most `most`."""
     return max(1, min(most, _PIECE_BYTES // max(1, row_bytes)))
 
 
@@ -398,7 +398,7 @@ def _check_options(train_files: Sequence[Path], memory_bytes: int) -> None:
 
 
 def _look_at_begin(paths: Sequence[Path], reader: Reader, max_malformed: float) -> None:
-    """Read the first rows of each file. Raises ConfigError or DatasetError for one that could not be prepared."""
+    """Read the first rows of each file. Raises ConfigError or DatasetError for a file that cannot be prepared."""
     for path in paths:
         tally = _Tally(max_malformed, file_rows=[0])
         for rows in islice(reader.read(path, lambda count: None), 1):
@@ -409,7 +409,7 @@ def _look_at_begin(paths: Sequence[Path], reader: Reader, max_malformed: float) 
 def _begin_spool(
     folder: Path, columns: Mapping[str, Column], reader: Reader, kept: SpoolProgress, on_note: Callable[[str], None]
 ) -> Spool:
-    """Open what a killed preparation left, whose state `kept` then has, or begin anew."""
+    """Open the spool of a killed preparation, whose progress `kept` then has, or a new one."""
     found = read_progress(folder / FOLDER, kept.asked)
     if found is not None and found.is_of(columns, len(reader.features)) and _has_dictionaries(folder, reader, found):
         files = {name: (file, Column(dtype, width)) for name, (file, dtype, width) in found.columns.items()}
@@ -427,7 +427,7 @@ def _begin_spool(
 
 
 def _has_dictionaries(folder: Path, reader: Reader, found: SpoolProgress) -> bool:
-    """Return whether of each column that was numbered, and whose dictionary is kept, it is there."""
+    """Return whether the dictionaries of all numbered columns exist, where they are stored."""
     counted = _dictionaries_of(reader) if reader.keeps_dictionaries else []
     sizes = [num_rows for num_rows, _ in found.numbered]
     return all(has_dictionary(folder, number, sizes[number]) for number in counted if number < len(sizes))
@@ -435,32 +435,32 @@ def _has_dictionaries(folder: Path, reader: Reader, found: SpoolProgress) -> boo
 
 @dataclass(slots=True)
 class _Recorder:
-    """Keeps how far a preparation is, whenever so much was done that it should not be lost."""
+    """Recorder of a preparation's progress, each time enough work was done."""
 
     spool: Spool
     kept: SpoolProgress
     reader: Reader
     num_bytes: int = 0
-    """Bytes that were worked on since it was kept."""
+    """Bytes processed since the last record."""
 
     def add_file(self, num_bytes: int, tally: _Tally) -> None:
-        """Keep the rows of all files so far. Only large ones are worth that the disk is waited for."""
+        """Record the rows of all files so far, if they are large enough to be worth waiting for the disk."""
         self.kept.tally, self.kept.reader = tally.state, self.reader.state()
         self._add(num_bytes)
 
     def finish_parsing(self) -> None:
-        """Keep that rows are in their order; once more where they were sorted."""
+        """Record that all rows are parsed and in their final order; record again if they were sorted."""
         if not self.kept.is_parsed:
             self.kept.is_parsed = True
             self._add(0 if self.spool.is_kept else self.spool.num_bytes)
 
     def add_category(self, num_rows: int, look: ColumnLook, num_bytes: int) -> None:
-        """Keep that one more category is numbered."""
+        """Record that one more category is numbered."""
         self.kept.numbered.append((num_rows, look))
         self._add(num_bytes)
 
     def forget(self) -> None:
-        """What was kept is no longer true: rows are sorted where they are."""
+        """Remove the record, which is no longer true while rows are sorted in place."""
         self.spool.forget()
 
     def _add(self, num_bytes: int) -> None:
@@ -482,7 +482,7 @@ def _parse(
     report: Progress,
     saved: _Recorder,
 ) -> _Tally:
-    """Append the rows of all files to the spool, of those alone that a killed preparation has not parsed."""
+    """Append the rows of all files to the spool, except files that a killed preparation had parsed."""
     tally = _Tally(max_malformed)
     tally.restore(saved.kept.tally)
     reader.restore(saved.kept.reader)
@@ -522,9 +522,9 @@ def _read_times(spool: Spool) -> Iterator[NDArray[Any]]:
 
 
 def _check_splits(data: DataConfig, spool: Spool, splits: Mapping[str, range]) -> dict[str, float]:
-    """Return the share of positives of each split, of soft labels their mean.
+    """Return the share of positives of each split, or the mean of soft labels.
 
-    Raises DatasetError for splits that are not as they must be.
+    Raises DatasetError for splits of wrong sizes, or with all labels equal.
     """
     shares = {}
     for split, wanted in (("train", data.train_samples), ("eval", data.eval_samples)):
@@ -551,7 +551,7 @@ def _check_splits(data: DataConfig, spool: Spool, splits: Mapping[str, range]) -
 
 
 def _look_at_shares(spool: Spool, splits: Mapping[str, range]) -> SoftLook:
-    """Look at soft labels, of which neither split's are all alike."""
+    """Return the statistics of soft labels, which vary in both splits."""
     num_rows, total, squares = 0, 0.0, 0.0
     for start, stop in _pieces(range(splits["eval"].stop), _COLUMN_ROWS):
         labels = spool.read("labels", start, stop).astype(np.float64)
@@ -573,7 +573,7 @@ def _number(
     saved: _Recorder,
     folder: Path,
 ) -> tuple[tuple[int, ...], list[ColumnLook]]:
-    """Replace every category column by ids; return the tables' sizes, and what was seen of each column."""
+    """Replace every category column by ids; return the tables' rows, and the counts of each column."""
     for number, feature in [*enumerate(reader.features)][len(saved.kept.numbered) :]:
         name, num_rows = category_name(number), max(1, _COLUMN_ROWS // feature.width)
         if feature.num_hashed is None:
@@ -604,7 +604,7 @@ def _encode(
     num_rows: int,
     look: ColumnLook,
 ) -> Iterator[NDArray[np.int32]]:
-    """Yield the ids of a column, and look at them."""
+    """Yield the ids of a column, counting its cells."""
     rates = ValueRates(coder.num_embeddings) if feature.width == 1 else None
     for start, stop in _pieces(range(splits["eval"].stop), num_rows):
         values = _values(spool, name, start, stop, feature)
@@ -642,7 +642,7 @@ def _look_at_numbers(spool: Spool, splits: Mapping[str, range], reader: Reader, 
 
 @dataclass(frozen=True, slots=True)
 class HashedIds:
-    """Ids from 1 on that are values modulo so many rows."""
+    """Encoding of values as ids from 1 on, by hash: values modulo a number of rows."""
 
     num_embeddings: int
     missing: int | None
@@ -657,7 +657,7 @@ class HashedIds:
 def _count(
     spool: Spool, name: str, feature: Feature, rows: range, reader: Reader, memory_bytes: int
 ) -> tuple[Dictionary, int]:
-    """Return the dictionary of a column, and how many values it has in training."""
+    """Return the dictionary of a column, and its number of distinct values in training."""
     bytes_per_value = BYTES_PER_VALUE[reader.category_dtype]
     max_values = (memory_bytes - WORKING_BYTES) // bytes_per_value
     counted = ValueCounts.empty(reader.category_dtype)

@@ -1,7 +1,7 @@
-"""How far a preparation is, beside its spool: a killed one goes on from there.
+"""Progress of a preparation, stored beside its spool, from which a killed preparation continues.
 
-It is written after files were parsed and columns were numbered, once the spool is on disk. It is used by a
-preparation of the same files (path, size, time of change) and definition, and by no other.
+It is written after files were parsed and columns were numbered, once the spool is on disk. Only a preparation of the
+same files (path, size, time of change) and definition uses it.
 """
 
 import json
@@ -21,30 +21,30 @@ from reference_models.process.errors import DatasetError
 from reference_models.process.open_file import read_regular
 
 _VERSION = 2
-"""Raised whenever the spool's rows, or what is kept of the numbering, are made in another way."""
+"""Version, raised whenever the spool's rows, or the record of the numbering, change their form."""
 _MAX_BYTES = 1 << 28
 
 
 @dataclass(kw_only=True, slots=True)
 class SpoolProgress:
-    """What is done. `asked` is the digest of what the preparation was asked for."""
+    """Work done by a preparation. `asked` is the digest of its files and definition."""
 
     asked: str
     num_rows: int = 0
     """Rows in each of the spool's columns."""
     columns: dict[str, tuple[str, str, int]] = field(default_factory=dict)
-    """The file of each column, its type and values per row."""
+    """File, type and values per row of each column."""
     is_parsed: bool = False
-    """Whether all files are, and rows are in their order."""
+    """Whether all files are parsed, and rows are in their final order."""
     tally: dict[str, Any] = field(default_factory=dict)
-    """What was counted while files were parsed."""
+    """Counts of the parsing pass."""
     reader: dict[str, Any] = field(default_factory=dict)
-    """What the reader knows of the files before."""
+    """State of the reader after the parsed files."""
     numbered: list[tuple[int, ColumnLook]] = field(default_factory=list)
-    """For each category that was numbered its table's rows, and what was seen of it."""
+    """Table rows, and counts, of each category that was numbered."""
 
     def is_of(self, columns: Mapping[str, Column], num_tables: int) -> bool:
-        """Return whether it may be of a spool of these columns, the last `num_tables` of which are categories'."""
+        """Return whether the progress fits a spool of these columns, of which the last `num_tables` are ids."""
         done = [category_name(number) for number in range(len(self.numbered))]
         forms = {name: (Column("int32", each.width) if name in done else each) for name, each in columns.items()}
         return (
@@ -59,7 +59,7 @@ class SpoolProgress:
 def digest_of(
     train_files: Sequence[Path], eval_files: Sequence[Path], data: DataConfig, parameters: Mapping[str, Any]
 ) -> str:
-    """Return the digest of what a preparation is asked for. Raises DatasetError for a file that is not there."""
+    """Return the digest of a preparation's files and definition. Raises DatasetError for a missing file."""
 
     def describe(path: Path) -> tuple[str, int, int]:
         try:
@@ -76,14 +76,14 @@ def digest_of(
 
 
 def write_progress(folder: Path, kept: SpoolProgress) -> None:
-    """Write it, whole or not at all."""
+    """Write the progress, whole or not at all."""
     write_atomically(folder / PROGRESS, json.dumps(asdict(kept)))
 
 
 def read_progress(folder: Path, asked: str) -> SpoolProgress | None:
-    """Read what a killed preparation left; None where there is nothing that can be gone on from.
+    """Read the progress that a killed preparation left; None if there is none to continue from.
 
-    What is there of another preparation, or is damaged, is nothing.
+    Progress of another preparation, or a damaged file, counts as none.
     """
     if folder.is_symlink():
         return None

@@ -1,6 +1,6 @@
-"""Parsed rows on disk, a file per column, between the pass that parses and the passes that number and write.
+"""Parsed rows on disk, a file per column, between the parsing pass and the passes that number and write.
 
-Plain reads and writes, no memory maps: they stay within the memory that was promised, and a full disk is an error
+Reads and writes are plain, without memory maps: they stay within the memory limit, and a full disk is an error
 instead of a signal.
 """
 
@@ -17,23 +17,23 @@ from numpy.typing import NDArray
 
 FOLDER = ".spool"
 PROGRESS = "progress.json"
-"""What else is there: see `progress`."""
+"""File of the preparation's progress in the spool's folder: see `progress`."""
 _BUFFER_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """How the rows of one file lie in it: `width` values of a type each."""
+    """Format of a column's file: `width` values of a type per row."""
 
     dtype: str
     width: int = 1
 
 
 class Spool:
-    """Columns of rows below `folder`/.spool, which is removed at the end, unless the process is killed.
+    """Columns of parsed rows in `folder`/.spool, which is removed at the end, unless the process is killed.
 
-    `kept` are the columns that a killed one left, by name: their files' names and forms, and `num_rows` of each.
-    Without them, what is there is removed first. Raises OSError, or ValueError where a file is shorter than it says.
+    `kept` are the columns of a killed preparation by name: files, formats, and `num_rows` of each. Without them, an
+    older spool is removed first. Raises OSError, or ValueError for a file that is shorter than recorded.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Spool:
         self._columns = {name: column for name, (_, column) in kept.items()} if kept else dict(columns)
         self._names = {name: file for name, (file, _) in kept.items()} if kept else {name: name for name in columns}
         self._stale: list[Path] = []
-        """Files that were replaced, and are needed until that is known to be."""
+        """Replaced files, needed until the replacement is recorded."""
         self._files: dict[str, BinaryIO] = {}
         self.num_rows = num_rows
         if not kept:
@@ -53,7 +53,7 @@ class Spool:
         try:
             for name in self._columns:
                 self._files[name] = self._begin(name, is_kept=bool(kept))
-        except BaseException:  # such as too many open files
+        except BaseException:  # for example too many open files
             self.remove()
             raise
         if kept:
@@ -86,7 +86,7 @@ class Spool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, OSError) and error.filename is None:
-            # A buffered write names no file.
+            # An error of a buffered write has no file name.
             error.filename = str(self._folder)
         self.remove()
 
@@ -105,19 +105,19 @@ class Spool:
             file.flush()
 
     def sync(self) -> None:
-        """Bring all rows to the disk, so that what is said of them afterwards is true."""
+        """Sync all rows to the disk, before progress is recorded."""
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
 
     @property
     def files(self) -> dict[str, tuple[str, str, int]]:
-        """The name of each column's file, its type and its width."""
+        """Each column's file name, type and width."""
         return {name: (self._names[name], column.dtype, column.width) for name, column in self._columns.items()}
 
     @property
     def folder(self) -> Path:
-        """Where its files are."""
+        """Folder of the spool's files."""
         return self._folder
 
     @property
@@ -127,15 +127,15 @@ class Spool:
 
     @property
     def is_kept(self) -> bool:
-        """Whether a preparation that is killed now is gone on from."""
+        """Whether a preparation that is killed now can be continued."""
         return (self._folder / PROGRESS).exists()
 
     def forget(self) -> None:
-        """Let a preparation that is killed from now on begin anew."""
+        """Remove the progress, so that a preparation killed from now on begins anew."""
         (self._folder / PROGRESS).unlink(missing_ok=True)
 
     def drop_stale(self) -> None:
-        """Remove what was replaced: nobody goes on from it any more."""
+        """Remove replaced files, which are no longer needed to continue."""
         while self._stale:
             self._stale.pop().unlink(missing_ok=True)
 
@@ -149,15 +149,15 @@ class Spool:
 
     @property
     def names(self) -> list[str]:
-        """The columns that are there."""
+        """Names of the columns."""
         return [*self._columns]
 
     def column(self, name: str) -> Column:
-        """Say how a column lies in its file."""
+        """Return the format of a column's file."""
         return self._columns[name]
 
     def write(self, name: str, start: int, values: NDArray[Any]) -> None:
-        """Write other values over those of the rows from `start` on."""
+        """Overwrite the values of the rows from `start` on."""
         with (self._folder / self._names[name]).open("r+b", buffering=0) as file:
             file.seek(start * self._row_bytes(name))
             view = np.ascontiguousarray(values).data.cast("B")
@@ -165,7 +165,7 @@ class Spool:
                 view = view[file.write(view) :]
 
     def add(self, name: str, pieces: Iterator[NDArray[np.uint32]]) -> None:
-        """Add a column of whole numbers of all rows."""
+        """Add an integer column for all rows."""
         self.replace(name, Column("uint32"), pieces)
 
     def drop(self, name: str) -> None:
@@ -175,9 +175,9 @@ class Spool:
         (self._folder / self._names.pop(name)).unlink()
 
     def replace(self, name: str, column: Column, pieces: Iterator[NDArray[Any]], *, keeps_old: bool = False) -> None:
-        """Put other rows in a column's place, of another type; `pieces` may read the old ones.
+        """Replace a column by values of another type, from `pieces`, which may read the old values.
 
-        With `keeps_old` these stay on disk until `drop_stale`.
+        With `keeps_old` the old values stay on disk until `drop_stale`.
         """
         old = self._names.get(name)
         new = f"{name}.new" if old != f"{name}.new" else name
@@ -203,7 +203,7 @@ class Spool:
             try:
                 file.close()
             except OSError:
-                # On a full disk the last buffer cannot be written; the file goes anyway.
+                # On a full disk the last buffer cannot be written; the file is removed anyway.
                 continue
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -213,5 +213,5 @@ def category_name(feature: int) -> str:
 
 
 def remove_spool(folder: Path) -> None:
-    """Remove what a preparation left below `folder`."""
+    """Remove the spool that a preparation left in `folder`."""
     shutil.rmtree(folder / FOLDER, ignore_errors=True)

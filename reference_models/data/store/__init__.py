@@ -1,1 +1,1 @@
-"""The memory-mapped store that generated and prepared data share."""
+"""Memory-mapped store of generated and prepared data."""

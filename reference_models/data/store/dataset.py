@@ -1,4 +1,4 @@
-"""What every reader of data serves: contiguous batches of one split, without per-sample Python work."""
+"""Protocol of data readers: contiguous batches of a split, without per-sample Python work."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Sizes(Protocol):
-    """The sizes of a sample, as a definition, a manifest or a reader says them."""
+    """Sizes of a sample, as in a definition, a manifest or a reader."""
 
     @property
     def num_dense(self) -> int: ...
@@ -27,7 +27,7 @@ class Sizes(Protocol):
 
 
 class ClickDataset(Protocol):
-    """One split. Opening it reads metadata only; the first `read` touches samples."""
+    """Split of a dataset. Opening it reads metadata only; the first `read` reads samples."""
 
     @property
     def num_samples(self) -> int: ...
@@ -42,39 +42,39 @@ class ClickDataset(Protocol):
     def num_dense(self) -> int: ...
 
     def read(self, start: int, stop: int) -> Any:
-        """Read samples start to stop - 1 in dataset order, as the batch of its kind of data."""
+        """Read samples start to stop - 1 in dataset order, as a batch of the kind of data."""
 
     def read_into(self, start: int, stop: int, batch: Any) -> None:
-        """Read samples start to stop - 1, all of which there are, into a batch of so many, whose ids may be int32."""
+        """Read samples start to stop - 1, which must exist, into a batch of that size, whose ids may be int32."""
 
 
 def has_soft_labels(split: ClickDataset) -> bool:
-    """Return whether the labels of a split are shares from 0 to 1. One that does not say has 0 and 1 alone."""
+    """Return whether the labels of a split are shares from 0 to 1; by default they are 0 and 1."""
     return getattr(split, "has_soft_labels", False) is True
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """B clicks. `indices` holds the ids of all features side by side, `multi_hot[f]` columns per feature."""
+    """Batch of B clicks. `indices` has the ids of all features, `multi_hot[f]` columns for feature f."""
 
     dense: "torch.Tensor"
     """float32 [B, num_dense], already log(1 + x)."""
     indices: "torch.Tensor"
-    """[B, sum(multi_hot)], each below its feature's num_embeddings; int64, or int32 where that was asked for."""
+    """[B, sum(multi_hot)], each below its feature's num_embeddings; int64, or int32 if requested."""
     labels: "torch.Tensor"
-    """float32 [B], 0 or 1; anything from 0 to 1 of a split with soft labels."""
+    """float32 [B], 0 or 1; with soft labels any number from 0 to 1."""
 
     @property
     def ids(self) -> "torch.Tensor":
-        """What names rows of tables, or classes: [B, sum(multi_hot)], as every batch has it."""
+        """Ids of table rows, or classes, [B, sum(multi_hot)]: a member of every type of batch."""
         return self.indices
 
     @classmethod
     def empty(
         cls, split: ClickDataset, num_samples: int, *, has_int32_ids: bool = False, is_pinned: bool = False
     ) -> "Batch":
-        """Make the memory of a batch of the split's shapes, page-locked if it is to be copied to a GPU."""
-        import torch  # here, so that generating and verifying data need none
+        """Return an uninitialised batch of the split's shapes, page-locked for copies to a GPU if `pins`."""
+        import torch  # here, so that generating and verifying data need no torch
 
         ids = torch.int32 if has_int32_ids else torch.int64
         return cls(
@@ -85,8 +85,7 @@ class Batch:
 
     @classmethod
     def synthetic(cls, split: ClickDataset, num_embeddings: Sequence[int], batch_size: int) -> "Batch":
-        """Make a batch of the split's shapes that is not its data: ids count up through each table of so many rows,
-        labels alternate."""
+        """Return a synthetic batch of the split's shapes: ids count up through each table, labels alternate."""
         import torch
 
         positions = torch.arange(batch_size).unsqueeze(1)
@@ -100,9 +99,9 @@ class Batch:
     def check(self, split: ClickDataset, place: str, start: int) -> None:
         """Raise DatasetError for the first id outside its table or label that is not 0 or 1, or from 0 to 1 if soft.
 
-        `place` names the split in messages, `start` is the number of the first sample. The ids take one comparison,
-        since as unsigned numbers negatives are large. Dense values need no check here: those that are not finite make
-        a loss or a score that is not.
+        `place` names the split in messages, `start` is the number of the first sample. Ids need one comparison, since
+        negative numbers are large as unsigned ones. Dense values need no check here: if they are not finite, so is a
+        loss or a score.
         """
         import numpy as np
 
@@ -119,7 +118,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class ImageBatch:
-    """B images, each with a class for every task."""
+    """Batch of B images, each with a class for every task."""
 
     images: "torch.Tensor"
     """float32 [B, P]: pixels, row by row."""
@@ -128,30 +127,30 @@ class ImageBatch:
 
     @property
     def ids(self) -> "torch.Tensor":
-        """The classes, which no table has rows for."""
+        """Classes, which name no table rows."""
         return self.classes
 
     @classmethod
     def empty(cls, split: ClickDataset, num_samples: int) -> "ImageBatch":
-        """Make the memory of a batch of the split's shapes."""
+        """Return an uninitialised batch of the split's shapes."""
         batch = Batch.empty(split, num_samples)
         return cls(batch.dense, batch.indices)
 
     @classmethod
     def synthetic(cls, split: ClickDataset, num_classes: Sequence[int], batch_size: int) -> "ImageBatch":
-        """Make a batch of the split's shapes that is not its data: classes count up through those of each task."""
+        """Return a synthetic batch of the split's shapes: classes count up through those of each task."""
         batch = Batch.synthetic(split, num_classes, batch_size)
         return cls(batch.dense, batch.indices)
 
     def check(self, split: ClickDataset, place: str, start: int) -> None:
-        """Raise DatasetError for the first class that its task does not have."""
+        """Raise DatasetError for the first class that its task lacks."""
         refuse_outside_ids(self.classes, split, place, start)
 
 
 def refuse_outside_ids(ids: "torch.Tensor", split: ClickDataset, place: str, start: "int | NDArray[int64]") -> None:
     """Raise DatasetError for the first of the ids [B, sum(multi_hot)] that is outside its table.
 
-    `start` is the number of the first sample, or those of all samples [B] where some between them were left out.
+    `start` is the number of the first sample, or the numbers of all samples [B] if some were left out.
     """
     import numpy as np
 
@@ -171,12 +170,12 @@ def refuse_outside_ids(ids: "torch.Tensor", split: ClickDataset, place: str, sta
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenedDataset:
-    """Both splits of one dataset and its digest (None where the owner of the data publishes none)."""
+    """Both splits of a dataset and its digest (None if the data's owner publishes none)."""
 
     train: ClickDataset
     eval: ClickDataset
     dataset_sha256: str | None
     files: Mapping[str, int]
-    """Data files by path with their size in bytes, for clearing their page cache."""
+    """Sizes in bytes of the data files by path, for clearing their page cache."""
     read_files: ReadFiles = field(default_factory=ReadFiles)
-    """What both splits have open: what shows which bytes they gave."""
+    """Files that both splits have open, to verify which bytes were read."""

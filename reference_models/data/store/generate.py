@@ -1,4 +1,4 @@
-"""Write a dataset of parts that are made independently of each other, by threads, into one store."""
+"""Generation of a dataset into the store, in independent parts by threads."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -15,17 +15,17 @@ from reference_models.data.store.manifest import write_manifest
 from reference_models.data.store.store import Rows, SplitWriter, unfinished
 
 Piece = tuple[str, int, Rows]
-"""A split, the first of its samples that these are, and the rows."""
+"""Split, number of the first sample, and the rows from that sample on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What makes both splits of one dataset: the bytes depend on the definition alone."""
+    """Parts of both splits of a dataset, whose bytes depend on the definition alone."""
 
     tasks: Iterable[Any]
-    """Any order; each goes to one thread."""
+    """Tasks in any order, each done by one thread."""
     make: Callable[[Any], Iterable[Piece]]
-    """Makes the pieces of one task; called from several threads at a time. Together they cover both splits."""
+    """Function that yields a task's pieces, called from several threads; all pieces together cover both splits."""
 
 
 def write_parts(
@@ -40,7 +40,7 @@ def write_parts(
     """Write both splits into `folder` and return dataset_sha256.
 
     The bytes do not depend on `num_threads` (default: all cores). `on_progress` gets the number of samples just
-    written. Raises OSError, and DatasetError when the digest is not the one that the definition pins; the folder then
+    written. Raises OSError, and DatasetError if the digest is not the one that the definition pins; the folder then
     holds no dataset.
     """
     sizes = {"train": data.train_samples or 0, "eval": data.eval_samples or 0}
@@ -68,9 +68,9 @@ def write_parts(
 def _work_in_threads(
     work: Callable[[Any], int], tasks: Iterable[Any], num_threads: int, on_progress: Callable[[int], None]
 ) -> int:
-    """Keep every thread busy with one task at a time, so that an error or an interrupt ends the rest soon.
+    """Run `work` on each task, one task per thread at a time, so that an error or interrupt soon ends all.
 
-    Returns the sum of what `work` returned.
+    Returns the sum of the results.
     """
     left, total = iter(tasks), 0
     with ThreadPoolExecutor(num_threads) as pool:
@@ -85,7 +85,7 @@ def _work_in_threads(
 
 
 def _describe(data: DataConfig, sizes: dict[str, int]) -> dict[str, Any]:
-    """Return what the manifest says of generated data."""
+    """Return the manifest's content for generated data."""
     return {
         "kind": data.kind,
         "name": data.name,

@@ -1,4 +1,4 @@
-"""What a kind of data consists of: the arrays of a split, how they lie in files, and which values they may have."""
+"""Layouts of kinds of data: the arrays of a split, their files, and the valid values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,33 +15,33 @@ SPLITS = ("train", "eval")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Array:
-    """One array of a split, whose first axis is samples."""
+    """Array of a split, whose first axis is samples."""
 
     file: str
-    """Its file is <split>_<file>.npy."""
+    """Name in the array's file, <split>_<file>.npy."""
     member: str | None
-    """What rows to write and batches call it; None for zeros that are only in the file."""
+    """Member of rows and batches with the array; None for zeros that are only in the file."""
     dtype: str
-    """Its type in the file; a batch may hold wider numbers."""
+    """Type in the file; a batch may have wider numbers."""
     shape: Callable[[Sizes], tuple[int, ...]]
-    """Its shape without the axis of samples."""
+    """Function to the shape without the axis of samples."""
     is_wrong: Callable[["NDArray[Any]", Sizes], "NDArray[np.bool_]"]
-    """Where its values are what no reader could use."""
+    """Function to a mask of invalid values."""
     expected: str
-    """What they should be, for messages."""
+    """Valid values in words, for messages."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layout:
-    """The arrays of one kind of data, and the batch that its splits give."""
+    """Arrays of a kind of data, and the type of its batches."""
 
     batch: Any
-    """A class with a member for each array that has one; `ids`, `empty`, `synthetic` and `check` as `ImageBatch`."""
+    """Class of batches, with the arrays' members, and `ids`, `empty`, `synthetic` and `check` as in `ImageBatch`."""
     arrays: tuple[Array, ...]
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names of all files."""
+        """Names of all files of both splits."""
         return tuple(f"{split}_{array.file}.npy" for split in SPLITS for array in self.arrays)
 
 
@@ -88,9 +88,9 @@ INDICES = Array(
     expected="ids inside their tables",
 )
 CLICKS = Layout(batch=Batch, arrays=(LABELS, DENSE, INDICES))
-"""Numbers, ids and whether it was a click."""
+"""Layout of clicks: dense features, ids, and a label 0 or 1."""
 SOFT_CLICKS = Layout(batch=Batch, arrays=(SOFT_LABELS, DENSE, INDICES))
-"""Likewise, with a share from 0 to 1 instead."""
+"""Layout of clicks with labels that are shares from 0 to 1."""
 IMAGES = Layout(
     batch=ImageBatch,
     arrays=(
@@ -99,4 +99,4 @@ IMAGES = Layout(
         replace(INDICES, member="classes", expected="classes that their tasks have"),
     ),
 )
-"""Images and the class of each task. The file of labels holds zeros, and is kept since digests count it."""
+"""Layout of images and the class of each task. The file of labels holds zeros; it is part of existing digests."""

@@ -1,4 +1,4 @@
-"""`manifest.json`: what a prepared dataset is, and the digest of each of its files."""
+"""`manifest.json`: description of a dataset, with the digest of each of its files."""
 
 import hashlib
 import json
@@ -15,9 +15,9 @@ from reference_models.process.open_file import open_regular, read_regular
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
 SOFT_LABELS = "soft_labels"
-"""The key of what is known of labels that are shares from 0 to 1; other data has none."""
+"""Key of the statistics of labels that are shares from 0 to 1, absent for other labels."""
 KEPT = "dictionaries"
-"""The key of what is kept beside a dataset to number the values of other files, and its folder: sha256 by file."""
+"""Key, and folder, of the dictionaries that encode values of other files; its value is the sha256 by file."""
 AGAIN = "Make the dataset again with 'dlrmbench data generate' or 'data prepare'."
 _MAX_MANIFEST_BYTES = 1 << 26
 _KEPT_FILE = re.compile(r"[a-z0-9]{1,16}\.npy")
@@ -25,12 +25,12 @@ _FILE = re.compile(r"(train|eval)_[a-z][a-z0-9_]*\.npy")
 
 
 def file_sha256(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
-    """Compute the sha256 of a file; `on_bytes` gets how many bytes were just read."""
+    """Return the sha256 of a file; `on_bytes` gets the number of bytes just read."""
     return _hash_file(path, hashlib.sha256(), on_bytes)
 
 
 def file_md5(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
-    """Compute the MD5 of a file, which others publish; `on_bytes` gets how many bytes were just read."""
+    """Return the MD5 of a file, to compare with published ones; `on_bytes` gets the number of bytes just read."""
     return _hash_file(path, hashlib.md5(usedforsecurity=False), on_bytes)
 
 
@@ -44,16 +44,16 @@ def _hash_file(path: Path, digest: "hashlib._Hash", on_bytes: Callable[[int], No
 
 
 def digest_of_files(files: Mapping[str, str]) -> str:
-    """Compute the sha256 of a dataset from those of its files by name."""
+    """Return the sha256 of a dataset from the sha256 of its files by name."""
     return hashlib.sha256(json.dumps(sorted(files.items())).encode()).hexdigest()
 
 
 def write_manifest(folder: Path, layout: Layout, content: Mapping[str, Any], *, sha256: str | None = None) -> str:
-    """Complete the dataset: hash its files, write the manifest by one rename, return dataset_sha256.
+    """Hash the dataset's files, write the manifest by one rename, and return dataset_sha256.
 
     `content` must hold kind, name, splits {train: N, eval: N}, num_dense, num_embeddings, multi_hot and the
-    parameters that made it. dataset_sha256 is taken over the files' names and digests; where it is known
-    beforehand (`sha256`) and differs, DatasetError says so and the dataset stays unfinished.
+    parameters that made it. dataset_sha256 is over the files' names and digests; if it differs from a given `sha256`,
+    DatasetError is raised and the dataset stays unfinished.
     """
     files: dict[str, dict[str, Any]] = {}
     for name in layout.files:
@@ -71,7 +71,7 @@ def write_manifest(folder: Path, layout: Layout, content: Mapping[str, Any], *, 
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished dataset, its fields checked; DatasetError says what is wrong and what to do."""
+    """Return the manifest of a finished dataset, with checked fields. Raises DatasetError with a remedy."""
     path = folder / MANIFEST
     if not path.is_file():
         what = "is not finished (no manifest.json)" if folder.is_dir() else "does not exist"
@@ -96,7 +96,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _check_fields(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Check every field that a reader relies on, by type and range."""
+    """Raise DatasetError for a field of wrong type or range, of those that readers rely on."""
 
     def fail(field: str, value: object, expected: str) -> DatasetError:
         return DatasetError(f"{path}: {field} is {value!r:.80}, expected {expected}. {AGAIN}")
@@ -127,7 +127,7 @@ def _check_fields(path: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def kept_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Yield each file that is kept beside a dataset, and its sha256; DatasetError for a manifest that is damaged."""
+    """Yield each dictionary file beside a dataset, and its sha256. Raises DatasetError for a damaged manifest."""
     known = manifest.get(KEPT, {})
     if not isinstance(known, dict) or not all(
         _KEPT_FILE.fullmatch(name) and isinstance(found, str) for name, found in known.items()
@@ -142,7 +142,7 @@ def _is_whole(value: object, *, low: int) -> bool:
 
 
 def check_layout(folder: Path, manifest: Mapping[str, Any], layout: Layout) -> None:
-    """Raise DatasetError where a manifest lists other files than its kind of data has."""
+    """Raise DatasetError if a manifest lists other files than its kind of data has."""
     if sorted(manifest["files"]) != sorted(layout.files):
         raise DatasetError(
             f"{folder / MANIFEST}: files is {list(manifest['files'])!r:.80}, expected the files "
@@ -151,7 +151,7 @@ def check_layout(folder: Path, manifest: Mapping[str, Any], layout: Layout) -> N
 
 
 def listed_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Yield each file of a manifest and what it says of it; DatasetError for one that is missing."""
+    """Yield each file of a manifest and its entry. Raises DatasetError for a missing file."""
     for name, entry in manifest["files"].items():
         if not (folder / name).is_file():
             raise DatasetError(f"{folder / name}: missing, though the manifest lists it. {AGAIN}")
@@ -159,11 +159,11 @@ def listed_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[Pa
 
 
 def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Compare sizes and times with the manifest, before every run. Contents are compared by `verify`."""
+    """Compare the files' sizes and times with the manifest, before every run; `verify` compares contents."""
     for path, entry in listed_files(folder, manifest):
         stat = path.stat()
         if stat.st_size != entry["bytes"]:
             raise DatasetError(f"{path}: {stat.st_size} bytes, the manifest says {entry['bytes']}. {AGAIN}")
-        # A copied dataset has new times and the same bytes.
+        # A copied dataset has new times but the same bytes.
         if stat.st_mtime_ns != entry.get("mtime_ns") and file_sha256(path) != entry["sha256"]:
             raise DatasetError(f"{path}: changed since it was made (sha256 differs). {AGAIN}")

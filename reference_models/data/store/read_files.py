@@ -1,7 +1,7 @@
-"""The files that a reader has open: what shows after a run which bytes it was given.
+"""Files that a reader has open, to verify after a run which bytes were read.
 
-A reader opens its files here and maps what is open. What is put in a file's place later is not what is looked at
-after the run; and a file that was changed in between has another ctime, which no call sets back as utime does mtime.
+A reader opens its files here and maps the open files. A file put in their place later is not examined after the run,
+and a file changed in between has another ctime, which no call can reset, as utime resets mtime.
 """
 
 import hashlib
@@ -18,16 +18,16 @@ from reference_models.process.open_file import open_regular
 
 BLOCK_BYTES = 1 << 20
 NUM_BLOCKS = 16
-"""Blocks of each file that are hashed where the dataset is too large to be hashed whole: at even distances, the first
-and the last too."""
+"""Blocks of each file that are hashed if the dataset is too large to be hashed whole: equidistant, first and last
+included."""
 MAX_WHOLE_BYTES = 16 << 30
-"""Up to this size a dataset is hashed whole: at most some 40 s, beside runs of many minutes."""
+"""Largest dataset that is hashed whole: that takes at most 40 s, beside runs of many minutes."""
 _CHUNK_BYTES = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileState:
-    """Which file it is, and when it was last written: of an open file, not of what has its name."""
+    """Identity and last change of an open file, not of the file that has its name."""
 
     device: int
     inode: int
@@ -38,7 +38,7 @@ class FileState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadFile:
-    """One file as the reader opened it and as it was when its bytes were hashed. `sha256` is None before that."""
+    """File as it was when the reader opened it, and when its bytes were hashed; `sha256` is None before."""
 
     name: str
     opened: FileState
@@ -47,10 +47,10 @@ class ReadFile:
 
 
 class ReadFiles:
-    """The files of one opened dataset. They stay open until this object goes."""
+    """Files of an opened dataset, open as long as this object exists."""
 
     samples_read: int
-    """How many samples were read of them, some more than once."""
+    """Number of samples read from the files, repeated ones included."""
 
     def __init__(self, paths: Iterable[Path] = ()) -> None:
         self.samples_read = 0
@@ -60,7 +60,7 @@ class ReadFiles:
         self._closing = weakref.finalize(self, _close, self._open)
 
     def open(self, path: Path) -> BinaryIO:
-        """Return a file of the one descriptor that a path has here, opened with the first call.
+        """Return a file on the path's single descriptor, which the first call opens.
 
         Raises OSError, and DatasetError for a pipe or a device.
         """
@@ -72,7 +72,7 @@ class ReadFiles:
             return open(self._open[path][0], "rb", closefd=False)
 
     def look(self) -> tuple[ReadFile, ...]:
-        """Say which files these are; those that were not read are opened now. Raises OSError."""
+        """Return the state of the files, opening those that were not read. Raises OSError."""
         for path in self._paths:
             with naming(path):
                 self.open(path).close()
@@ -83,7 +83,7 @@ class ReadFiles:
         return sum(file.opened.num_bytes for file in self.look()) <= MAX_WHOLE_BYTES
 
     def hash(self, on_bytes: Callable[[int], None] = lambda num_bytes: None) -> tuple[ReadFile, ...]:
-        """Hash what the open files hold now, whole or in blocks; `on_bytes` gets how many bytes were just read."""
+        """Hash the open files' present content, whole or in blocks; `on_bytes` gets the number of bytes just read."""
         is_whole, hashed = self.is_hashed_whole(), []
         for file, (path, (descriptor, _)) in zip(self.look(), sorted(self._open.items()), strict=True):
             digest = hashlib.sha256()
@@ -98,7 +98,7 @@ class ReadFiles:
 
 
 def blocks(num_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yield offset and size of the blocks that stand for a file of so many bytes."""
+    """Yield offset and size of the blocks that are hashed of a file of `num_bytes`."""
     last = max(0, num_bytes - BLOCK_BYTES)
     for offset in sorted({last * index // (NUM_BLOCKS - 1) for index in range(NUM_BLOCKS)}):
         yield offset, min(BLOCK_BYTES, num_bytes - offset)

@@ -1,4 +1,4 @@
-"""The memory-mapped store that generated and prepared data share.
+"""Memory-mapped store of generated and prepared data.
 
 A dataset is a folder: `manifest.json` and, per split, a file for each array of its `Layout`; of clicks these are
 `<split>_labels.npy` uint8 [N], float32 of soft labels, `<split>_dense.npy` float32 [N, num_dense],
@@ -39,14 +39,14 @@ _VERIFY_SAMPLES = 1 << 16
 
 
 class Rows(Protocol):
-    """A run of samples to append, with an array for each of the layout's members."""
+    """Run of samples to write, with an array for each of the layout's members."""
 
     def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A run of clicks to append: labels uint8 [n], float32 if soft, dense float32 [n, D], indices int32 [n, H]."""
+    """Run of clicks to write: labels uint8 [n], float32 if soft, dense float32 [n, D], indices int32 [n, H]."""
 
     labels: NDArray[np.uint8] | NDArray[np.float32]
     dense: NDArray[np.float32]
@@ -57,9 +57,9 @@ class Chunk:
 
 
 class SplitWriter:
-    """Writes one split of known length. `write` may be called in any order of `start` and from any thread.
+    """Writer of a split of known length. `write` may be called in any order of `start` and from any thread.
 
-    Writes go through file descriptors: a full disk is then an OSError, where a memory map would be a SIGBUS.
+    Writes go through file descriptors: a full disk is then an OSError, not a SIGBUS as with memory maps.
     """
 
     def __init__(self, folder: Path, split: str, num_samples: int, sizes: Sizes, layout: Layout = CLICKS) -> None:
@@ -75,9 +75,9 @@ class SplitWriter:
         ]
 
     def write(self, start: int, rows: Rows) -> None:
-        """Write `rows` as samples start, start + 1, ...; ValueError if they do not fit the split.
+        """Write `rows` as samples start, start + 1, ... Raises ValueError if they do not fit the split.
 
-        What the layout gives no member stays zero, as a new file is.
+        Arrays without a member stay zero, as in a new file.
         """
         if start < 0 or start + len(rows) > self.num_samples:
             raise ValueError(f"samples {start} to {start + len(rows)} of a split of {self.num_samples}")
@@ -86,18 +86,18 @@ class SplitWriter:
                 file.write(start, getattr(rows, member))
 
     def close(self) -> None:
-        """Make the files durable."""
+        """Sync the files to disk and close them."""
         for _, file in self._files:
             file.close()
 
 
 class _ArrayFile:
-    """One .npy file of known shape, written row by row in any order."""
+    """.npy file of known shape, whose rows are written in any order."""
 
     def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._path, self._dtype, self._columns = path, dtype, shape[1:]
         self._row_bytes = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
-        path.unlink(missing_ok=True)  # a link in its place may lead to what is the user's
+        path.unlink(missing_ok=True)  # a link in its place may lead to a user's file
         with naming(path), create(path) as file:
             header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
@@ -109,7 +109,7 @@ class _ArrayFile:
             self._reserve(size)
 
     def _reserve(self, size: int) -> None:
-        """Take the space now, so that a disk that is too small is found before any work is done."""
+        """Reserve the disk space now, so that too small a disk is found before any work."""
         if hasattr(os, "posix_fallocate"):
             try:
                 os.posix_fallocate(self._descriptor, 0, size)
@@ -137,9 +137,9 @@ class _ArrayFile:
 
 @contextmanager
 def unfinished(folder: Path, layout: Layout) -> Iterator[Path]:
-    """Give `folder` without a manifest; remove its arrays again when what is done inside fails.
+    """Yield `folder` without a manifest; remove its arrays after an error inside.
 
-    A process that is killed leaves arrays without a manifest: an unfinished dataset, made anew the next time.
+    A killed process leaves arrays without a manifest: an unfinished dataset, made anew the next time.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
@@ -153,9 +153,9 @@ def unfinished(folder: Path, layout: Layout) -> Iterator[Path]:
 
 
 def verify(folder: Path, layout: Layout = CLICKS, on_bytes: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Read everything: digests, and every value, such as ids in their tables, labels 0 or 1. Returns the manifest.
+    """Check all digests, and every value, such as ids in their tables and labels 0 or 1; return the manifest.
 
-    DatasetError names the first file, and sample, that is wrong. `on_bytes` gets what was just hashed.
+    DatasetError names the first wrong file, and sample. `on_bytes` gets the number of bytes just hashed.
     """
     manifest = read_manifest(folder)
     check_layout(folder, manifest, layout)
@@ -173,7 +173,7 @@ def verify(folder: Path, layout: Layout = CLICKS, on_bytes: Callable[[int], None
 
 
 class StoreSplit:
-    """One split of a store, read by slices of memory maps."""
+    """Split of the store, read by slices of memory maps."""
 
     def __init__(
         self,
@@ -193,13 +193,13 @@ class StoreSplit:
         self.multi_hot: tuple[int, ...] = tuple(manifest["multi_hot"])
 
     def read(self, start: int, stop: int) -> Any:
-        """Read samples start to stop - 1; DatasetError where the files are not what the manifest says."""
+        """Read samples start to stop - 1. Raises DatasetError if the files do not fit the manifest."""
         batch = self._layout.batch.empty(self, max(0, min(stop, self.num_samples) - start))
         self.read_into(start, stop, batch)
         return batch
 
     def read_into(self, start: int, stop: int, batch: Any) -> None:
-        """Read samples start to stop - 1 into a batch, without a copy in between; DatasetError as `read`."""
+        """Read samples start to stop - 1 into a batch without an intermediate copy. Raises DatasetError as `read`."""
         arrays = self._mapped()
         self._files.samples_read += max(0, stop - start)
         for array in self._layout.arrays:
@@ -207,7 +207,7 @@ class StoreSplit:
                 np.copyto(getattr(batch, array.member).numpy(), arrays[array.file][start:stop])
 
     def check_samples(self) -> None:
-        """Look at every value; DatasetError names the first that no reader could use."""
+        """Check every value. DatasetError names the first invalid one."""
         arrays = self._mapped()
         for start in range(0, self.num_samples, _VERIFY_SAMPLES):
             for array in self._layout.arrays:
@@ -234,7 +234,7 @@ class StoreSplit:
                 mapped = _map_npy(file)
         except (OSError, ValueError, EOFError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-                raise  # which is no damage
+                raise  # lack of memory is no damage
             raise DatasetError(f"{path}: cannot be mapped ({error}). {AGAIN}") from None
         expected = (self.num_samples, *array.shape(self))
         if mapped.shape != expected or mapped.dtype != array.dtype:
@@ -245,7 +245,7 @@ class StoreSplit:
 
 
 def _map_npy(file: BinaryIO) -> NDArray[Any]:
-    """Map the array of an open .npy file as `SplitWriter` makes them. Raises ValueError where it is none."""
+    """Map the array of an open .npy file written by `SplitWriter`. Raises ValueError for any other file."""
     if (version := np.lib.format.read_magic(file)) != (1, 0):
         raise ValueError(f"version {version} of the .npy format, expected (1, 0)")
     shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
@@ -256,7 +256,7 @@ def _map_npy(file: BinaryIO) -> NDArray[Any]:
 
 
 def open_store(folder: Path, data: DataConfig, layout: Layout = CLICKS) -> OpenedDataset:
-    """Open a dataset and hold it against the definition: metadata, no samples. Raises DatasetError."""
+    """Open a dataset and compare its metadata with the definition, without samples. Raises DatasetError."""
     manifest = read_manifest(folder)
     check_layout(folder, manifest, layout)
     check_files(folder, manifest)

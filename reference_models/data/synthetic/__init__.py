@@ -1,1 +1,1 @@
-"""Synthetic click data of any shape, held in memory: for throughput only, since there is nothing in it to learn."""
+"""Synthetic click data of any shape, in memory: for throughput, since by default its labels are random."""

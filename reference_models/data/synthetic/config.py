@@ -1,4 +1,4 @@
-"""The [data] section of synthetic data: any number of tables, rows and lookups, written by hand or by a sweep."""
+"""Section [data] of synthetic data: any number of tables, rows and lookups, written by hand or by a sweep."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,37 +11,37 @@ from reference_models.config.sections import NUM_CRITEO_DENSE, DataConfig
 from reference_models.process.errors import ConfigError
 
 SYNTHETIC_KINDS = ("made_up", "synthetic")
-"""How files name the kind. The first spelling is what digests and records hold; the second reads as the first."""
+"""Names of the kind in files: digests and records use the first; the second is read as the first."""
 ZIPF_EXPONENT = 1.05
 """Zipf exponent of the ids unless the section says otherwise; 0 draws them uniformly."""
 SHAPE_KEYS = ("num_tables", "rows_per_table", "lookups_per_table", "row_scale", "zipf_exponent", "labels")
-"""What only synthetic data has, beside num_embeddings, multi_hot and num_dense of every kind."""
+"""Keys of synthetic data alone, beside num_embeddings, multi_hot and num_dense of every kind."""
 _POOL_BYTES = 1 << 30
 _MAX_ROWS = 1 << 40
 
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticSection:
-    """[data] held in memory: tables come from num_embeddings and multi_hot, or all alike from the other keys."""
+    """Section [data] of data in memory: tables by num_embeddings and multi_hot, or all equal by the other keys."""
 
     kind: Literal["made_up", "synthetic"]
-    """Data for throughput alone, unless `labels` says otherwise. Both names are one kind."""
+    """Kind of data, for throughput alone unless `labels` is `planted`. Both names mean the same."""
     name: str = SYNTHETIC_KINDS[0]
-    """The dataset's name."""
+    """Name of the dataset."""
     num_dense: PositiveCount = NUM_CRITEO_DENSE
-    """Numbers per sample."""
+    """Dense features per sample."""
     num_embeddings: Counts | None = None
     """Rows of each table."""
     multi_hot: Counts | None = None
-    """Ids per sample of each table; one where it is left out."""
+    """Ids per sample of each table; one if left out."""
     train_samples: PositiveCount | None = None
-    """Samples held in memory; as many as the steps need where it is left out."""
+    """Samples in memory; if left out, as many as the steps need."""
     eval_samples: PositiveCount | None = None
-    """Samples of an evaluation; as many as to train where it is left out."""
+    """Samples of an evaluation; if left out, as many as for training."""
     seed: Count = 0
     """Seed of the generator."""
     num_tables: PositiveCount | None = None
-    """Tables; the numbers given repeat in their order."""
+    """Number of tables; num_embeddings and multi_hot are repeated up to it."""
     rows_per_table: PositiveCount | None = None
     """Rows of every table, instead of num_embeddings."""
     lookups_per_table: PositiveCount | None = None
@@ -49,21 +49,21 @@ class SyntheticSection:
     row_scale: Amount = 1.0
     """Factor on the rows of every table."""
     zipf_exponent: Annotated[float, Meta(ge=0, le=8)] = ZIPF_EXPONENT
-    """How unequal ids are: chances fall as rank to minus this; 0 is uniform."""
+    """Zipf exponent of the ids: probabilities are proportional to rank to the minus this; 0 is uniform."""
     labels: Literal["coin_flips", "planted"] = "coin_flips"
-    """What a label says: nothing; or `planted`, what a hidden logistic model of numbers and ids says, so that what
-    `serve` trains has a quality."""
+    """Labels: random (`coin_flips`), or drawn from a hidden logistic model of dense features and ids (`planted`), so
+    that the models that `serve` trains have a quality."""
 
 
 def has_signal(data: DataConfig) -> bool:
-    """Return whether there is something to learn in the labels."""
+    """Return whether the labels can be learned."""
     return data.kind not in SYNTHETIC_KINDS or data.parameters.get("labels") == "planted"
 
 
 def parse_synthetic(table: Mapping[str, Any]) -> DataConfig:
-    """Read typed [data] of synthetic data. Raises ConfigError naming the key.
+    """Read [data] of synthetic data. Raises ConfigError naming the key.
 
-    Tables come from `num_embeddings` and `multi_hot`, repeated in their order up to `num_tables`;
+    Tables come from `num_embeddings` and `multi_hot`, repeated in order up to `num_tables`;
     `rows_per_table` and `lookups_per_table` give all tables the same; `row_scale` multiplies rows.
     """
     section = read_section("data", table, SyntheticSection)
@@ -93,20 +93,20 @@ def parse_synthetic(table: Mapping[str, Any]) -> DataConfig:
         multi_hot=_repeat(hots, num_tables),
         seed=section.seed,
         sha256=None,
-        # Coin flips have no name of their own here: records of before there was a choice mean them.
+        # Coin flips are not named here, since records made before there was a choice mean them.
         parameters={"zipf_exponent": section.zipf_exponent} | ({"labels": "planted"} if planted else {}),
     )
 
 
 def bytes_per_sample(data: DataConfig) -> int:
-    """Count the bytes of one sample in memory: float32 dense features, int64 ids, float32 label."""
+    """Return the bytes of a sample in memory: float32 dense features, int64 ids, float32 label."""
     return 4 * data.num_dense + 8 * data.num_lookups + 4
 
 
 def fitting_samples(data: DataConfig, global_batch_size: int, num_batches: int) -> int:
-    """Count the samples to hold: `num_batches` as far as 1 GiB holds whole batches, at least one.
+    """Return the number of samples to hold: `num_batches` batches, or as many as fit 1 GiB, at least one.
 
-    As many as there will be steps, so that no batch comes twice and finds its rows in the caches.
+    One batch for each step, so that no batch is repeated and finds its rows in caches.
     """
     fitting = _POOL_BYTES // (global_batch_size * bytes_per_sample(data))
     return global_batch_size * max(1, min(num_batches, fitting))

@@ -1,8 +1,8 @@
-"""Synthetic clicks held in memory. They touch no file, so a throughput measured on them has no input in it.
+"""Synthetic clicks in memory. They read no file, so a throughput measured on them excludes input.
 
-Ids follow a power law over the ranks of each table and are scattered over its rows by a fixed bijection: a few
-rows are read most of the time, as in real click logs, but hot rows are no neighbours. Labels are coin flips, or drawn
-from a planted logistic model: numbers say a little, and ids most, by classes.
+Ids follow a power law over the ranks of each table and are scattered over its rows by a fixed bijection: a few rows
+are read most of the time, as in real click logs, but hot rows are not neighbours. Labels are random, or drawn from a
+planted logistic model, in which ids, by classes, have larger effects than dense features.
 """
 
 import math
@@ -21,7 +21,7 @@ from reference_models.process.errors import DatasetError
 
 _GOLDEN_RATIO = 0.6180339887498949
 _FITTING_ROWS = 1 << 31
-"""Rows below which a rank times a step is an int64."""
+"""Rows below which a rank times a step fits int64."""
 _TEACHER_STREAM, _NUM_CLASSES = 2, 4096
 _DENSE_SCALE, _ID_SCALE = 0.5, 1.4
 _DENSE_MEAN, _DENSE_DEVIATION = 0.5963, 0.42
@@ -29,7 +29,7 @@ _DENSE_MEAN, _DENSE_DEVIATION = 0.5963, 0.42
 
 
 class SyntheticClicks:
-    """`num_samples` samples that are made at the first read, always the same ones for one `data`."""
+    """Split of `num_samples` synthetic clicks, made at the first read, always the same for one `data`."""
 
     def __init__(self, data: DataConfig, num_samples: int, stream: int) -> None:
         if data.num_embeddings is None:
@@ -40,7 +40,7 @@ class SyntheticClicks:
         self._seed = (data.seed or 0, stream)
         self._is_planted = has_signal(data)
         self._samples: Batch | None = None
-        self._making = threading.Lock()  # readers may prefetch in a thread of their own
+        self._making = threading.Lock()  # readers may prefetch in another thread
 
     def read(self, start: int, stop: int) -> Batch:
         whole = self._whole()
@@ -83,11 +83,11 @@ class SyntheticClicks:
 def planted_logits(
     dense: NDArray[np.float64], indices: NDArray[np.int64], multi_hot: Sequence[int], seed: int
 ) -> NDArray[np.float64]:
-    """Compute the logits [N] of the hidden model of `seed`, of dense [N, num_dense] and indices [N, sum(multi_hot)].
+    """Return the logits [N], by the hidden model of `seed`, of dense [N, num_dense] and indices [N, sum(multi_hot)].
 
-    The weights of numbers differ in their sign, those of ids are one of 4096 per table; each part has about the
-    standard deviation that is given here, so that the best model has an AUC of about 0.8. Ids say most: hot ones are
-    learnt within few steps, and a model of any shape then ranks better than chance.
+    Weights of dense features differ in sign alone, those of ids are one of 4096 per table; each part has about the
+    standard deviation given here, so that the best model has an AUC of about 0.8. Ids have the larger effect: hot ids
+    are learned within few steps, and a model of any shape then ranks better than chance.
     """
     teacher = np.random.default_rng((seed, _TEACHER_STREAM))
     weights = teacher.choice((-1.0, 1.0), dense.shape[1])
@@ -102,7 +102,7 @@ def planted_logits(
 
 
 def open_synthetic(folder: Path, data: DataConfig) -> OpenedDataset:
-    """Open both splits, which are in no folder; nothing is made before the first read.
+    """Open both splits, which are in memory; nothing is made before the first read.
 
     Raises DatasetError without data.train_samples.
     """
@@ -121,9 +121,9 @@ def open_synthetic(folder: Path, data: DataConfig) -> OpenedDataset:
 
 
 def zipf_ranks(drawn: NDArray[np.float64], num_rows: int, exponent: float) -> NDArray[np.int64]:
-    """Ranks 0 to num_rows - 1 from uniform numbers in [0, 1): the floor of a power law's inverse on [1, rows + 1).
+    """Return ranks 0 to num_rows - 1 from uniform numbers in [0, 1), by a power law's inverse on [1, rows + 1).
 
-    A rank's chance falls as its (rank + 1) ** -exponent, like Zipf's up to the integral over its step.
+    A rank's probability is the integral of x ** -exponent over [rank + 1, rank + 2), close to Zipf's law.
     """
     if exponent == 1.0:
         position = np.exp(drawn * math.log(num_rows + 1.0))
@@ -134,11 +134,11 @@ def zipf_ranks(drawn: NDArray[np.float64], num_rows: int, exponent: float) -> ND
 
 
 def scatter(ranks: NDArray[np.int64], num_rows: int) -> NDArray[np.int64]:
-    """Return rows for ranks: multiplied, modulo the rows, by a number near the golden share that shares no factor."""
+    """Return rows for ranks: multiplied, modulo the rows, by a coprime number near the golden ratio of the rows."""
     step = max(1, round(num_rows * _GOLDEN_RATIO))
     while math.gcd(step, num_rows) != 1:
         step += 1
     if num_rows < _FITTING_ROWS:
         return ranks * step % num_rows
-    high, low = divmod(step, 1 << 20)  # products of up to 2^40 rows by 2^20 are int64 still
+    high, low = divmod(step, 1 << 20)  # products of up to 2^40 rows by 2^20 fit int64
     return ((ranks * high % num_rows << 20) + ranks * low) % num_rows

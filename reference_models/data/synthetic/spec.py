@@ -1,4 +1,4 @@
-"""Synthetic clicks held in memory as the harness knows them. Imports neither torch nor numpy."""
+"""DataSpec of synthetic clicks in memory. Imports neither torch nor numpy."""
 
 from reference_models.data.spec import DataSpec, load
 from reference_models.data.synthetic.config import SyntheticSection, parse_synthetic
