@@ -11,7 +11,7 @@ from reference_models.d2nn.reference import ReferenceWorkload
 from reference_models.data.patterns.teacher import PatternShape
 
 
-class Linear(nn.Module):
+class LinearClassifier(nn.Module):
     """Linear classifier of the pixels for each task, which cannot tell apart classes whose mean image is grey."""
 
     def __init__(self, shape: PatternShape) -> None:
@@ -31,7 +31,7 @@ class LinearWorkload(ReferenceWorkload):
     name = "linear"
 
     def make_model(self) -> nn.Module:
-        return Linear(refuse_data(self.spec.model, self.spec.data))
+        return LinearClassifier(refuse_data(self.spec.model, self.spec.data))
 
 
 class UntrainedSharedWorkload(ReferenceWorkload):

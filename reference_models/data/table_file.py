@@ -26,7 +26,7 @@ Precision = Literal["fp32", "fp16", "int8", "int4"]
 Optimizer = Literal["sgd", "adagrad", "rowwise_adagrad"]
 
 
-class Column(NamedTuple):
+class TableFileColumn(NamedTuple):
     """Valid cells of a column: one of `words`, or a number from `least` to `most`; any text without either."""
 
     least: float | None = None
@@ -57,15 +57,15 @@ class Column(NamedTuple):
         return int(value) if self.is_whole else float(value)
 
 
-COLUMNS: Mapping[str, Column] = {
-    "name": Column(),
-    "rows": Column(least=1, most=1 << 40),
-    "width": Column(least=1, most=1 << 16),
-    "pooling": Column(least=1e-6, most=1e6, is_whole=False),
-    "side": Column(words=("user", "item")),
-    "optimizer": Column(words=("sgd", "adagrad", "rowwise_adagrad")),
-    "precision": Column(words=("fp32", "fp16", "int8", "int4")),
-    "zipf_exponent": Column(least=0, most=8, is_whole=False),
+COLUMNS: Mapping[str, TableFileColumn] = {
+    "name": TableFileColumn(),
+    "rows": TableFileColumn(least=1, most=1 << 40),
+    "width": TableFileColumn(least=1, most=1 << 16),
+    "pooling": TableFileColumn(least=1e-6, most=1e6, is_whole=False),
+    "side": TableFileColumn(words=("user", "item")),
+    "optimizer": TableFileColumn(words=("sgd", "adagrad", "rowwise_adagrad")),
+    "precision": TableFileColumn(words=("fp32", "fp16", "int8", "int4")),
+    "zipf_exponent": TableFileColumn(least=0, most=8, is_whole=False),
 }
 """All columns that a file may have, for any reader."""
 _ALWAYS = ("name", "rows")

@@ -23,7 +23,7 @@ from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.phases import DLRMPhase
 from reference_models.fused.merged_embedding import split_tables
 from reference_models.layers.interaction import LowRankCrossNet
-from reference_models.serving.products import Linear, make_linear
+from reference_models.serving.products import ServedLinear, make_linear
 from reference_models.serving.queries import read_queries
 from reference_models.serving.servable import (
     Weights,
@@ -152,7 +152,7 @@ def build_model(
     return model, tables
 
 
-def make_mlp(mlp: nn.Sequential, precision: str) -> list[Linear]:
+def make_mlp(mlp: nn.Sequential, precision: str) -> list[ServedLinear]:
     """Return the served layers of `layers.build_mlp`'s result."""
     return [
         make_linear(module.weight, module.bias, precision, has_relu=isinstance(after, nn.ReLU))

@@ -26,7 +26,7 @@ _TINY = torch.finfo(torch.float32).tiny
 """Scale used for a row of zeros."""
 
 
-class Linear(Protocol):
+class ServedLinear(Protocol):
     """Layer relu(x W' + b), with or without ReLU and bias, that answers queries."""
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
@@ -92,7 +92,9 @@ def quantise_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return rounded.to(torch.int8, memory_format=torch.contiguous_format), scale
 
 
-def make_linear(weight: torch.Tensor, bias: torch.Tensor | None, precision: str, *, has_relu: bool = False) -> Linear:
+def make_linear(
+    weight: torch.Tensor, bias: torch.Tensor | None, precision: str, *, has_relu: bool = False
+) -> ServedLinear:
     """Return the layer of weight float32 [out, in] and bias [out]; with tf32, a mode, weights stay float32."""
     weight, bias = weight.detach().contiguous(), None if bias is None else bias.detach()
     if is_kept(weight.shape[1], weight.shape[0], precision):

@@ -51,7 +51,7 @@ class Times:
 
 
 @dataclass(slots=True)
-class Batch:
+class ColumnBatch:
     """Batch of n rows of a file; the rows in `reasons` are left out. Row numbers count from 1."""
 
     path: Path
@@ -292,7 +292,7 @@ class Batch:
         return f"{self.path}:{self._place(position, name)}"
 
 
-def convert(batch: Batch, given: ColumnsParameters) -> tuple[NDArray[Any], NDArray[Any], list[NDArray[Any]]]:
+def convert(batch: ColumnBatch, given: ColumnsParameters) -> tuple[NDArray[Any], NDArray[Any], list[NDArray[Any]]]:
     """Return labels uint8 [n], float32 if soft, numbers float64 [n, max(1, D)], and the values of each category.
 
     Missing numbers are NaN.
@@ -301,7 +301,7 @@ def convert(batch: Batch, given: ColumnsParameters) -> tuple[NDArray[Any], NDArr
     return labels, read_dense(batch, given), [batch.values_of(column) for column in given.sparse]
 
 
-def read_dense(batch: Batch, given: ColumnsParameters) -> NDArray[np.float64]:
+def read_dense(batch: ColumnBatch, given: ColumnsParameters) -> NDArray[np.float64]:
     """Return the numbers of rows [n, max(1, D)], NaN where missing; a column of 0 without numeric columns."""
     numbers = [batch.numbers_of(column) for column in given.dense]
     return np.stack(numbers or [np.zeros(len(batch.numbers))], axis=1)

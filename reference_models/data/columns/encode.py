@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference_models.config.sections import DataConfig
-from reference_models.data.columns.convert import MISSING, Batch, read_dense
+from reference_models.data.columns.convert import MISSING, ColumnBatch, read_dense
 from reference_models.data.columns.files import ColumnFile
 from reference_models.data.columns.parameters import ColumnsParameters, read_parameters
 from reference_models.data.columns.prepare import finish_numbers, joined
@@ -55,7 +55,7 @@ def encode_file(
     num_rows, reasons, num_wrong = 0, list[str](), 0
     for whole in joined(file.batches(on_bytes)):
         for piece in (whole.slice(start, wide) for start in range(0, whole.num_rows, wide)):
-            batch = Batch(path, piece, file.number_rows(piece.num_rows))
+            batch = ColumnBatch(path, piece, file.number_rows(piece.num_rows))
             others = file.take_wrong_rows()  # at each piece: only malformed rows would fill the memory
             if file.has_bad_text:
                 batch.leave_out_bad_text(needed)
@@ -76,7 +76,7 @@ def encode_file(
 
 
 def _encode(
-    batch: Batch,
+    batch: ColumnBatch,
     given: ColumnsParameters,
     coders: Sequence[Any],
     finish: Callable[[NDArray[Any]], NDArray[np.float32]],

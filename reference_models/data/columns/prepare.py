@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from reference_models.config.sections import DataConfig
 from reference_models.data.columns.cells import EXPECTED_TIME, names_zone, parse_time
-from reference_models.data.columns.convert import MISSING, Batch, Times, convert, hash_texts
+from reference_models.data.columns.convert import MISSING, ColumnBatch, Times, convert, hash_texts
 from reference_models.data.columns.files import ColumnFile
 from reference_models.data.columns.parameters import ColumnsParameters, SparseColumn, read_parameters
 from reference_models.data.prepared.lines import SourceFile
 from reference_models.data.prepared.pipeline import (
     Feature,
+    FileRows,
     PreparedDataset,
-    Rows,
     num_rows_within,
     prepare_files,
 )
@@ -42,11 +42,11 @@ def prepare_columns(
             "give the evaluation files with --eval" if not eval_files else "leave --eval out, or say split = 'files'"
         )
         raise ConfigError(f"data.parameters.split is {parameters.split!r}: {how}.")
-    reader = _Reader(parameters)
+    reader = _ColumnReader(parameters)
     return prepare_files(train_files, eval_files, data, folder, reader, data.parameters, **options)
 
 
-class _Reader:
+class _ColumnReader:
     """Reader of columns for the pipeline."""
 
     dense_dtype, category_dtype = "float64", "uint64"
@@ -74,7 +74,7 @@ class _Reader:
             for column in parameters.sparse
         ]
 
-    def read(self, path: Path, on_bytes: Callable[[int], None]) -> Iterator[Rows]:
+    def read(self, path: Path, on_bytes: Callable[[int], None]) -> Iterator[FileRows]:
         given = self._parameters
         file = self._file = ColumnFile(path, given.needed, given.delimiter, given.names)
         most = None if given.rows is None else given.rows - self._num_before
@@ -89,9 +89,9 @@ class _Reader:
                 is_last, numbers = True, numbers[numbers <= most]
                 columns = columns.slice(0, len(numbers))
             if given.share is not None:
-                is_in = self._choose(Batch(path, columns, numbers), given.share)
+                is_in = self._choose(ColumnBatch(path, columns, numbers), given.share)
                 columns, numbers, num_others = columns.filter(pa.array(is_in)), numbers[is_in], int((~is_in).sum())
-            rows = self._convert(Batch(path, columns, numbers), file, file.take_wrong_rows(most))
+            rows = self._convert(ColumnBatch(path, columns, numbers), file, file.take_wrong_rows(most))
             yield replace(rows, num_others=num_others)
             if is_last:
                 file.stop()
@@ -99,10 +99,10 @@ class _Reader:
         else:
             if wrong := file.take_wrong_rows(most):
                 nothing = pa.RecordBatch.from_pylist([], pa.schema([(name, pa.string()) for name in given.needed]))
-                yield self._convert(Batch(path, nothing, np.empty(0, np.int64)), file, wrong)
+                yield self._convert(ColumnBatch(path, nothing, np.empty(0, np.int64)), file, wrong)
         self._num_before += file.num_numbered if most is None else min(most, file.num_numbered)
 
-    def _choose(self, batch: Batch, share: float) -> NDArray[np.bool_]:
+    def _choose(self, batch: ColumnBatch, share: float) -> NDArray[np.bool_]:
         """Return which rows are in `share` [n]."""
         column = self._parameters.share_by
         if column is None:
@@ -112,7 +112,7 @@ class _Reader:
         is_in: NDArray[np.bool_] = (hashes < np.uint64(share * 2.0**64)) & (hashes != MISSING)
         return is_in
 
-    def _convert(self, batch: Batch, file: ColumnFile, wrong: Sequence[str]) -> Rows:
+    def _convert(self, batch: ColumnBatch, file: ColumnFile, wrong: Sequence[str]) -> FileRows:
         """Return the well-formed rows of a batch; `wrong` are malformed rows of the file beside it."""
         given = self._parameters
         if file.has_bad_text:
@@ -123,7 +123,7 @@ class _Reader:
         if not keep.all():
             labels, dense, categories = labels[keep], dense[keep], [values[keep] for values in categories]
             times = None if times is None else times[keep]
-        return Rows(
+        return FileRows(
             labels=labels,
             dense=dense,
             categories=categories,
@@ -132,7 +132,7 @@ class _Reader:
             times=times,
         )
 
-    def _read_times(self, batch: Batch, name: str) -> NDArray[np.longdouble]:
+    def _read_times(self, batch: ColumnBatch, name: str) -> NDArray[np.longdouble]:
         times = batch.times_of(name, self._known)
         if not batch.is_wrong.all():
             if self._known is not None and (times.is_date, times.has_zone) != (

@@ -17,7 +17,7 @@ from reference_models.config.records import PositiveCount, read_section, refuse
 from reference_models.config.sections import NUM_CRITEO_DENSE, NUM_CRITEO_SPARSE, DataConfig
 from reference_models.data.criteo.parse import parse_block, transform_integers
 from reference_models.data.prepared.lines import SourceFile, TextSource
-from reference_models.data.prepared.pipeline import NUM_NAMED, Feature, PreparedDataset, Rows, prepare_files
+from reference_models.data.prepared.pipeline import NUM_NAMED, Feature, FileRows, PreparedDataset, prepare_files
 from reference_models.process.errors import ConfigError, DatasetError
 
 
@@ -61,10 +61,10 @@ def prepare_tsv(
     parameters = parse_parameters(data)
     _check_options(train_files, eval_files, parameters)
     given = {key: value for key, value in asdict(parameters).items() if value is not None}
-    return prepare_files(train_files, eval_files, data, folder, _Reader(parameters), given, **options)
+    return prepare_files(train_files, eval_files, data, folder, _CriteoReader(parameters), given, **options)
 
 
-class _Reader:
+class _CriteoReader:
     """Reader of Criteo's text for the pipeline."""
 
     dense_dtype, category_dtype = "float32", "uint32"
@@ -85,7 +85,7 @@ class _Reader:
             for number in range(NUM_CRITEO_SPARSE)
         ]
 
-    def read(self, path: Path, on_bytes: Callable[[int], None]) -> Iterator[Rows]:
+    def read(self, path: Path, on_bytes: Callable[[int], None]) -> Iterator[FileRows]:
         self._source, line, num_named = TextSource(path, on_bytes), 1, 0
         for block in self._source:
             rows = parse_block(block, max_named=NUM_NAMED - num_named)
@@ -95,7 +95,7 @@ class _Reader:
                     "columns of their own are begun by: dlrmbench init ./mine.toml --from-columns "
                     f"{shlex.quote(str(path))}"
                 )
-            yield Rows(
+            yield FileRows(
                 labels=rows.labels,
                 dense=transform_integers(rows.integers),
                 categories=[*rows.categories.T],

@@ -38,7 +38,7 @@ from reference_models.data.prepared.look import (
 )
 from reference_models.data.prepared.order import sort_rows
 from reference_models.data.prepared.progress import SpoolProgress, digest_of, read_progress, write_progress
-from reference_models.data.prepared.spool import FOLDER, Column, Spool, category_name, remove_spool
+from reference_models.data.prepared.spool import FOLDER, Spool, SpoolColumn, category_name, remove_spool
 from reference_models.data.store.layout import CLICKS, SOFT_CLICKS
 from reference_models.data.store.manifest import KEPT, MANIFEST, SOFT_LABELS, write_manifest
 from reference_models.data.store.store import Chunk, SplitWriter, unfinished
@@ -84,7 +84,7 @@ class Feature:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rows:
+class FileRows:
     """Well-formed rows of a file: labels, dense features and category values.
 
     `labels` are uint8 [n], float32 if soft, `dense` [n, num_dense], each feature's values [n] or [n, width].
@@ -121,7 +121,7 @@ class Reader(Protocol):
     def category_dtype(self) -> str:
         """Unsigned type of category values."""
 
-    def read(self, path: Path, on_bytes: Callable[[int], None]) -> Iterator[Rows]:
+    def read(self, path: Path, on_bytes: Callable[[int], None]) -> Iterator[FileRows]:
         """Yield the rows of a file in order; `on_bytes` gets the number of bytes just read. Raises DatasetError."""
 
     def state(self) -> dict[str, Any]:
@@ -213,7 +213,7 @@ class _Tally:
         sources = state.get("sources", ())
         self.sources = [SourceFile(path=Path(path), num_bytes=size, sha256=digest) for path, size, digest in sources]
 
-    def add(self, path: Path, rows: Rows) -> None:
+    def add(self, path: Path, rows: FileRows) -> None:
         if rows.times is not None and len(rows.times):
             times = rows.times if self.last is None else np.concatenate([self.last, rows.times])
             self.is_sorted = self.is_sorted and not bool((times[1:] < times[:-1]).any())
@@ -241,15 +241,15 @@ def _dictionaries_of(reader: Reader) -> list[int]:
     return [number for number, feature in enumerate(reader.features) if feature.num_hashed is None]
 
 
-def _columns_of(reader: Reader, data: DataConfig) -> dict[str, Column]:
+def _columns_of(reader: Reader, data: DataConfig) -> dict[str, SpoolColumn]:
     """Return the spool's columns of parsed rows."""
     categories = {
-        category_name(number): Column(reader.category_dtype, feature.width)
+        category_name(number): SpoolColumn(reader.category_dtype, feature.width)
         for number, feature in enumerate(reader.features)
     }
-    times = {TIME: Column("longdouble")} if reader.has_times else {}
-    labels = Column("float32" if data.has_soft_labels else "uint8")
-    return {"labels": labels, "dense": Column(reader.dense_dtype, data.num_dense), **categories, **times}
+    times = {TIME: SpoolColumn("longdouble")} if reader.has_times else {}
+    labels = SpoolColumn("float32" if data.has_soft_labels else "uint8")
+    return {"labels": labels, "dense": SpoolColumn(reader.dense_dtype, data.num_dense), **categories, **times}
 
 
 def prepare_files(
@@ -407,12 +407,16 @@ def _look_at_begin(paths: Sequence[Path], reader: Reader, max_malformed: float) 
 
 
 def _begin_spool(
-    folder: Path, columns: Mapping[str, Column], reader: Reader, kept: SpoolProgress, on_note: Callable[[str], None]
+    folder: Path,
+    columns: Mapping[str, SpoolColumn],
+    reader: Reader,
+    kept: SpoolProgress,
+    on_note: Callable[[str], None],
 ) -> Spool:
     """Open the spool of a killed preparation, whose progress `kept` then has, or a new one."""
     found = read_progress(folder / FOLDER, kept.asked)
     if found is not None and found.is_of(columns, len(reader.features)) and _has_dictionaries(folder, reader, found):
-        files = {name: (file, Column(dtype, width)) for name, (file, dtype, width) in found.columns.items()}
+        files = {name: (file, SpoolColumn(dtype, width)) for name, (file, dtype, width) in found.columns.items()}
         with suppress(OSError, ValueError):
             spool = Spool(folder, columns, files, found.num_rows)
             for member in fields(SpoolProgress):
@@ -586,7 +590,7 @@ def _number(
         look = ColumnLook(feature.name, "category", num_distinct=num_distinct, width=feature.width)
         spool.replace(
             name,
-            Column("int32", feature.width),
+            SpoolColumn("int32", feature.width),
             _encode(spool, name, feature, coder, splits, num_rows, look),
             keeps_old=True,
         )

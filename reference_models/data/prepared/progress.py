@@ -15,7 +15,7 @@ import msgspec
 
 from reference_models.config.sections import DataConfig
 from reference_models.data.prepared.look import ColumnLook
-from reference_models.data.prepared.spool import PROGRESS, Column, category_name
+from reference_models.data.prepared.spool import PROGRESS, SpoolColumn, category_name
 from reference_models.process.atomic_write import write_atomically
 from reference_models.process.errors import DatasetError
 from reference_models.process.open_file import read_regular
@@ -43,15 +43,15 @@ class SpoolProgress:
     numbered: list[tuple[int, ColumnLook]] = field(default_factory=list)
     """Table rows, and counts, of each category that was numbered."""
 
-    def is_of(self, columns: Mapping[str, Column], num_tables: int) -> bool:
+    def is_of(self, columns: Mapping[str, SpoolColumn], num_tables: int) -> bool:
         """Return whether the progress fits a spool of these columns, of which the last `num_tables` are ids."""
         done = [category_name(number) for number in range(len(self.numbered))]
-        forms = {name: (Column("int32", each.width) if name in done else each) for name, each in columns.items()}
+        forms = {name: (SpoolColumn("int32", each.width) if name in done else each) for name, each in columns.items()}
         return (
             self.num_rows >= 0
             and len(self.numbered) <= num_tables
             and self.is_parsed >= bool(self.numbered)
-            and {name: Column(dtype, width) for name, (_, dtype, width) in self.columns.items()} == forms
+            and {name: SpoolColumn(dtype, width) for name, (_, dtype, width) in self.columns.items()} == forms
             and all(file in (name, f"{name}.new") for name, (file, *_) in self.columns.items())
         )
 

@@ -22,7 +22,7 @@ _BUFFER_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SpoolColumn:
     """Format of a column's file: `width` values of a type per row."""
 
     dtype: str
@@ -37,9 +37,12 @@ class Spool:
     """
 
     def __init__(
-        self, folder: Path, columns: Mapping[str, Column], kept: Mapping[str, tuple[str, Column]] | None = None,
+        self,
+        folder: Path,
+        columns: Mapping[str, SpoolColumn],
+        kept: Mapping[str, tuple[str, SpoolColumn]] | None = None,
         num_rows: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._folder = folder / FOLDER
         self._columns = {name: column for name, (_, column) in kept.items()} if kept else dict(columns)
         self._names = {name: file for name, (file, _) in kept.items()} if kept else {name: name for name in columns}
@@ -152,7 +155,7 @@ class Spool:
         """Names of the columns."""
         return [*self._columns]
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> SpoolColumn:
         """Return the format of a column's file."""
         return self._columns[name]
 
@@ -166,7 +169,7 @@ class Spool:
 
     def add(self, name: str, pieces: Iterator[NDArray[np.uint32]]) -> None:
         """Add an integer column for all rows."""
-        self.replace(name, Column("uint32"), pieces)
+        self.replace(name, SpoolColumn("uint32"), pieces)
 
     def drop(self, name: str) -> None:
         """Remove a column."""
@@ -174,7 +177,9 @@ class Spool:
         self._close(name)
         (self._folder / self._names.pop(name)).unlink()
 
-    def replace(self, name: str, column: Column, pieces: Iterator[NDArray[Any]], *, keeps_old: bool = False) -> None:
+    def replace(
+        self, name: str, column: SpoolColumn, pieces: Iterator[NDArray[Any]], *, keeps_old: bool = False
+    ) -> None:
         """Replace a column by values of another type, from `pieces`, which may read the old values.
 
         With `keeps_old` the old values stay on disk until `drop_stale`.

@@ -27,7 +27,7 @@ from reference_models.data.columns.prepare import prepare_columns
 from reference_models.data.columns.text import TextForm, Utf8Text
 from reference_models.data.prepared import order
 from reference_models.data.prepared.pipeline import PreparedDataset
-from reference_models.data.prepared.spool import Column, Spool
+from reference_models.data.prepared.spool import Spool, SpoolColumn
 from reference_models.data.registry import open_dataset, parse_data
 from reference_models.process.errors import ConfigError, DatasetError
 
@@ -422,7 +422,7 @@ def test_rows_of_a_spool_are_sorted_by_runs(
     monkeypatch.setattr(order, "_MERGED_ROWS", 12)
     keys = np.random.default_rng(0).integers(0, 9, 40)
     pairs = np.arange(80, dtype=np.int32).reshape(40, 2)
-    with Spool(tmp_path, {"key": Column("<i8"), "pair": Column("<i4", 2)}) as spool:
+    with Spool(tmp_path, {"key": SpoolColumn("<i8"), "pair": SpoolColumn("<i4", 2)}) as spool:
         spool.append({"key": keys, "pair": pairs})
         spool.flush()
         order.sort_rows(spool, "key", num_rows_of_run)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference_models.config.sections import DataConfig
-from reference_models.data.prepared.spool import Column, Spool
+from reference_models.data.prepared.spool import Spool, SpoolColumn
 from reference_models.data.registry import parse_data
 from reference_models.data.store.dataset import Batch
 from reference_models.data.store.layout import CLICKS
@@ -367,7 +367,7 @@ def test_too_many_open_files_are_no_damage(tmp_path: Path, monkeypatch: pytest.M
 
 def test_rows_that_cannot_all_be_opened_leave_nothing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        Spool(tmp_path, {"labels": Column("uint8"), "no/such": Column("uint8")})
+        Spool(tmp_path, {"labels": SpoolColumn("uint8"), "no/such": SpoolColumn("uint8")})
     assert list(tmp_path.iterdir()) == []
 
 
