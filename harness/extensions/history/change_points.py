@@ -1,6 +1,6 @@
-"""Where the mean of a line of values changed: steps are held against lines that drift, by their likelihoods.
+"""Find where the mean of a series of values changed: steps are held against drift and trends by their likelihoods.
 
-A line is explained by steps between levels with independent noise, or without a step: by neighbours that resemble
+A series is explained by steps between levels with independent noise, or without a step: by neighbours that resemble
 each other (an AR(1), each of CORRELATIONS as likely as another) or by a steady trend. Steps must do better than all
 of these together, each as likely as another, and than the trend where it has a third of what is likely beforehand.
 The likelihood of each is integrated over the level, over steps and slopes in units of the noise, and over the noise,
@@ -22,24 +22,25 @@ import numpy as np
 from reports.statistics.ratios import Floats
 
 LEAST = 3
-"""Sets on each side of a change."""
+"""Fewest sets on each side of a change."""
 SHORTEST = 8
-"""Sets of a line that can show a change."""
+"""Fewest sets of a series that can show a change."""
 CORRELATIONS = (0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 0.99)
-"""How neighbours of a line that does not change may resemble each other, as an AR(1)."""
+"""Correlations of neighbours, as an AR(1), with which a series without a change is explained."""
 MOST = 10
-"""Changes of one line."""
+"""Most changes of one series."""
 TREND_WORTH = 3.5
-"""What a trend must add to the logarithm of the likelihood: by chance 1 of 100 lines of independent sets has it."""
+"""Least gain of a trend in log likelihood: by chance 1 of 100 series of independent sets reaches it."""
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Changes:
-    """The places of the first values after each change of a line, in their order.
+    """Changes of a series, or the reason why it is not judged.
 
-    The others say why a line is not judged. `is_trend`: it rises or falls steadily. `is_correlated`: neighbours
-    resemble each other, which may be all that looks like a change. `is_too_short`: fewer than SHORTEST values.
+    `places` are those of the first value after each change, rising. `is_trend`: the series rises or falls steadily.
+    `is_correlated`: neighbouring values resemble each other, which may be all that looks like a change.
+    `is_too_short`: fewer than SHORTEST values.
     """
 
     places: tuple[int, ...] = ()
@@ -48,23 +49,23 @@ class Changes:
     is_too_short: bool = False
 
 
-def worth(number: int, num_lines: int = 1) -> float:
-    """Return by how much each change must raise the logarithm of the likelihood of `number` values.
+def worth(number: int, num_series: int = 1) -> float:
+    """Return the least gain in log likelihood for which a change of `number` values is shown.
 
-    Of more than four lines on a page each must be as much clearer as there are more of them.
+    With more than four series on a page the gain rises by the logarithm of their number over four.
     """
     alone = min(0.18 * number + 0.44, 4.8) if number >= 12 else 4.5
-    return alone + log(max(num_lines / 4.0, 1.0))
+    return alone + log(max(num_series / 4.0, 1.0))
 
 
-def find_changes(lines: Sequence[Floats]) -> list[Changes]:
-    """Find the changes of lines of values [n], each in the order of time, all of them on one page."""
-    num_judged = sum(len(values) >= SHORTEST for values in lines)
-    return [_find(values, num_judged) if len(values) >= SHORTEST else Changes(is_too_short=True) for values in lines]
+def find_changes(page: Sequence[Floats]) -> list[Changes]:
+    """Find the changes of all series of a page, each of values [n] in the order of time."""
+    num_judged = sum(len(values) >= SHORTEST for values in page)
+    return [_find(values, num_judged) if len(values) >= SHORTEST else Changes(is_too_short=True) for values in page]
 
 
-def _find(values: Floats, num_lines: int) -> Changes:
-    number, least = len(values), worth(len(values), num_lines)
+def _find(values: Floats, num_series: int) -> Changes:
+    number, least = len(values), worth(len(values), num_series)
     floor = number * (_ROUNDING * float(np.abs(values).max())) ** 2
     values = values - values.mean()
     if float(np.square(values).sum()) <= floor:  # all are equal
@@ -86,7 +87,7 @@ def _find(values: Floats, num_lines: int) -> Changes:
 
 
 def level_likelihoods(values: Floats, floor: float) -> list[float]:
-    """Return the logarithms for one level, by each of CORRELATIONS, but for what all explanations share."""
+    """Return log likelihoods of one level by each of CORRELATIONS, less the terms that all explanations share."""
     found, number = [], len(values)
     for correlation in CORRELATIONS:
         innovation = 1.0 - correlation**2
@@ -99,7 +100,7 @@ def level_likelihoods(values: Floats, floor: float) -> list[float]:
 
 
 def _trend_likelihood(values: Floats, floor: float) -> float:
-    """The logarithm for a steady trend; the prior of its rise from end to end is flat, as that of a step is."""
+    """Return the log likelihood of a steady trend, whose rise from end to end has a flat prior, as a step has."""
     number = len(values)
     rise = (np.arange(number) - (number - 1) / 2.0) / (number - 1)
     weight = float(rise @ rise)
@@ -108,7 +109,7 @@ def _trend_likelihood(values: Floats, floor: float) -> float:
 
 
 def _step_likelihood(residual: float, places: tuple[int, ...], number: int, floor: float) -> float:
-    """The logarithm for levels between `places`, whose squared residuals sum to `residual`."""
+    """Return the log likelihood of levels between `places`, whose squared residuals sum to `residual`."""
     num_steps = len(places)
     num_places = number - (num_steps + 1) * LEAST + num_steps
     ways = lgamma(num_places + 1) - lgamma(num_steps + 1) - lgamma(num_places - num_steps + 1)
@@ -118,7 +119,7 @@ def _step_likelihood(residual: float, places: tuple[int, ...], number: int, floo
 
 
 def partition(values: Floats) -> list[tuple[float, tuple[int, ...]]]:
-    """Return the least sum of squared residuals of 1, 2, … steps and their places; values [n] have a mean of 0."""
+    """Return the least sum of squared residuals with 1, 2, … steps, and the steps' places; values [n] have mean 0."""
     number = len(values)
     most = min(MOST, number // LEAST - 1)
     sums, squares = (np.concatenate([[0.0], np.cumsum(each)]) for each in (values, values**2))

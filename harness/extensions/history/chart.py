@@ -1,4 +1,4 @@
-"""One quantity of sets in the order of time: dots by code, and of each part between changes its mean and spread."""
+"""Chart of a series: a dot per set in the order of time, coloured by code; mean and spread between changes."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,20 +10,20 @@ from reports.charts.figure import Caption, Figure, LegendKey, hue
 from reports.charts.xy import ChartAxis, Dot, Panel, Series, xy_figure
 
 _MOST_NAMED = 5
-"""Codes that the legend names; more share the colours."""
+"""Most codes that the legend names; with more, codes share colours."""
 
 
-def timeline_figure(
+def series_figure(
     codes: Sequence[tuple[str, Sequence[Dot]]],
     parts: Sequence[tuple[int, int, float, float, float]],
     days: Sequence[tuple[float, str]],
     axis: tuple[str, Callable[[float], str]],
     **caption: Unpack[Caption],
 ) -> Figure:
-    """Draw dots of each code, by its name, over the number of the set, which `days` label.
+    """Draw the dots of each code, by its name, over the number of the set; `days` label the x axis.
 
-    `parts` have first place and that behind the last, the mean, and the ends of the spread. `axis` is the quantity
-    with words for its ticks.
+    `parts` between changes are (first place, place behind the last, mean, low and high end of the spread). `axis`
+    is the name of the quantity and the words of its ticks.
     """
     dots = [dot for _, some in codes for dot in some]
     values = [dot.y for dot in dots if dot.y is not None] + [end for part in parts for end in part[3:]]
@@ -54,7 +54,7 @@ def timeline_figure(
     keys = [LegendKey(mark="dot-counted", words=words, hue=hue(at)) for at, words in enumerate(named)]
     keys += [
         LegendKey(mark="reference", words="mean between changes"),
-        LegendKey(mark="reference-band", words="where 95 % of sets of one code lie"),
+        LegendKey(mark="reference-band", words="95 % of sets of one code"),
         *([LegendKey(mark="limit", words="change")] if len(parts) > 1 else ()),
     ]
     return xy_figure(panel, keys=keys, **caption)

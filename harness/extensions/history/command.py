@@ -3,7 +3,7 @@
 import math
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from reports.render.forms import FORMS
 
 if TYPE_CHECKING:
-    from harness.extensions.history.timelines import Timeline
+    from harness.extensions.history.series import SetSeries
 
 _DEFAULT_PAGE = Path("history.html")
 
@@ -23,30 +23,31 @@ _DEFAULT_PAGE = Path("history.html")
 @verb("dlrmbench history", "dlrmbench history results --format html -o history.html")
 @click.argument("folder", metavar="[DIR]", default="results", type=click.Path(path_type=Path))
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Show at most so many, the newest."
+    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Most sets shown, the newest first."
 )
 @click.option(
     "--fail-on",
     type=click.Choice(["regression", "never"]),
     default="never",
     show_default=True,
-    help="regression: list what changed, and exit 5 for a change for the worse within the --last sets of its line, "
-    "else 7 where a line that has sets since then cannot be judged.",
+    help="regression: list what changed, and exit 5 for a change for the worse within the --last sets of its series, "
+    "else 7 where a series that has sets since then cannot be judged.",
 )
 @click.option(
-    "--last", type=click.IntRange(min=3), default=10, show_default=True, help="How many sets --fail-on looks back."
+    "--last", type=click.IntRange(min=3), default=10, show_default=True, help="Newest sets that --fail-on looks at."
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The page to write [html: history.html].")
 @form_option("table", "json", "csv", *FORMS, "html")
 def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | None, form: str) -> int:
     """List past run sets and measurements below DIR, newest first.  [default: results]
 
-    Each with its benchmark, configuration, system, verdict, score, throughput, and the code that made it. Sets that
+    Each has its benchmark, configuration, system, verdict, score, throughput, and the code that made it. Sets that
     cannot be read are listed as broken. Nothing is kept elsewhere: the directory is the history.
 
-    --format html makes a page of all sets: a chart per benchmark, configuration, system and quantity, and changes
-    that are more than chance, each with the first set after it, both commits, its step and what else differs. 3 sets
-    must follow it, of at least 8. A line that drifts, or rises or falls steadily, is not judged, which is said.
+    A series is one quantity of one benchmark, configuration and system over time. --format html makes a page of all:
+    a chart per series, and changes that are more than chance, each with the first set after it, both commits, its
+    step and the settings that differ. A series needs at least 8 sets, and a change 3 sets after it. A series that
+    drifts, rises or falls steadily is not judged, and the page says so.
     """
     from reports.comparison.history import read_history
     from reports.comparison.records import PastSet
@@ -57,27 +58,28 @@ def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | No
         raise click.UsageError(f"--output is for --format html, and {form} is printed. Leave one of them out.")
     if form == "html":
         refuse_folder(output, _DEFAULT_PAGE)
-    lines, num_left_out = None, 0
+    every: tuple[SetSeries, ...] | None = None
+    left_out: Mapping[str, int] = {}
     if form == "html" or fail_on != "never":
-        from harness.extensions.history.timelines import read_timelines
+        from harness.extensions.history.series import read_series
         from rules.judge.parallel import no_collections
 
         with no_collections():
-            lines, num_left_out = read_timelines(folder)
+            every, left_out = read_series(folder)
     past, num_found = ((), 0) if form == "html" else read_history(folder, limit=limit)
     if form == "html":
         from harness.extensions.history.page import render_history
 
         typed = shlex.join(["dlrmbench", *sys.argv[1:]])
-        page = render_history(lines or (), num_left_out, command=typed)
+        page = render_history(every or (), left_out, command=typed)
         click.echo(write_output(output, _DEFAULT_PAGE, page))
     elif form == "json":
         from harness.extensions.history.documents import HistoryDocument
         from harness.extensions.history.words import change_rows, why_not_judged
 
-        changes = None if lines is None else change_rows(lines)
-        left = None if lines is None else tuple(filter(None, map(why_not_judged, lines)))
-        show_json(HistoryDocument(num_found=num_found, run_sets=past, changes=changes, not_judged=left))
+        changes = None if every is None else change_rows(every)
+        unjudged = None if every is None else tuple(filter(None, map(why_not_judged, every)))
+        show_json(HistoryDocument(num_found=num_found, run_sets=past, changes=changes, not_judged=unjudged))
     elif form == "csv":
         from reports.tables.frames import frame_csv, record_frame
 
@@ -86,37 +88,38 @@ def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | No
         blocks = [*history_blocks(past)]
         if past and len(past) < num_found:
             blocks.append(Prose(text=f"{len(past)} of {num_found} shown; --limit shows more."))
-        if past and lines is not None:
+        if past and every is not None:
             from harness.extensions.history.words import change_blocks
 
-            blocks += change_blocks(lines)
+            blocks += change_blocks(every)
         show(blocks, form)
-    return ExitCode.DONE if fail_on == "never" else _judge_timelines(lines or (), last)
+    return ExitCode.DONE if fail_on == "never" else _judge_series(every or (), last)
 
 
-def _judge_timelines(lines: Sequence["Timeline"], last: int) -> int:
-    """Name on standard error what became worse, and lines that cannot be judged. Raises HarnessError for them alone.
+def _judge_series(every: Sequence["SetSeries"], last: int) -> int:
+    """Name regressions and series that cannot be judged on standard error, and return the exit code.
 
-    A line that had no set since the last `last` sets of any line that is judged is over, and not asked for.
+    A series without a set since the begin of the last `last` sets of the others has ended, and is passed over.
+    Raises HarnessError (exit 7) where no regression is shown but a series cannot be judged.
     """
     from harness.extensions.history.words import change_sentence, why_not_judged
 
     worse = [
-        change_sentence(line, change)
-        for line in lines
-        for change in line.changes
-        if change.is_worse and change.at >= len(line.points) - last
+        change_sentence(series, change)
+        for series in every
+        for change in series.changes
+        if change.is_worse and change.at >= len(series.points) - last
     ]
     for text in worse:
         click.echo(f"regression: {text}", err=True)
-    judged = [line.points[-last:] for line in lines if not why_not_judged(line)]
+    judged = [series.points[-last:] for series in every if not why_not_judged(series)]
     since_ms = min((points[0].time_ms for points in judged), default=-math.inf)
-    reasons = [why for line in lines if line.points[-1].time_ms >= since_ms and (why := why_not_judged(line))]
+    reasons = [why for series in every if series.points[-1].time_ms >= since_ms and (why := why_not_judged(series))]
     for text in reasons:
         click.echo(f"not judged: {text}", err=True)
     if not worse and not judged:
-        raise HarnessError("no line of sets can show a regression.", ExitCode.INCONCLUSIVE)
+        raise HarnessError("no series of sets can show a regression.", ExitCode.INCONCLUSIVE)
     if not worse and reasons:
-        what = "a line of sets" if len(reasons) == 1 else f"{len(reasons)} lines of sets"
-        raise HarnessError(f"no regression is shown, but {what} cannot be judged.", ExitCode.INCONCLUSIVE)
+        what = f"no regression is shown, but {len(reasons)} series cannot be judged."
+        raise HarnessError(what, ExitCode.INCONCLUSIVE)
     return ExitCode.REGRESSION if worse else ExitCode.DONE

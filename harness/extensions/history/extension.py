@@ -1,4 +1,4 @@
-"""What the core is told of history: one verb, and what it prints as JSON."""
+"""Registration of history with the core: one verb, and the document that it prints as JSON."""
 
 from rules.extensions import Extension, Verb
 

@@ -1,4 +1,4 @@
-"""What history adds to tests of the core."""
+"""Cases that history adds to tests of the core."""
 
 from typing import Any
 

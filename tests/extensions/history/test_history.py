@@ -13,7 +13,7 @@ from records_builder import process_content, run_set_content, throughput_content
 from report_builder import Page, write_run_set
 
 from harness.extensions.history.page import TERMS, render_history
-from harness.extensions.history.timelines import read_timelines
+from harness.extensions.history.series import NO_RECORD, UNFINISHED, read_series
 from reports.results.logs import gather
 from reports.schemas import DOCUMENTS
 from rules.benchmarks.loader import canonical_sha256, load_benchmark
@@ -76,14 +76,14 @@ def test_history_lists_every_set_newest_first(command: Any, results: Path) -> No
     assert by_name["measured"]["throughput_samples_per_s"] == pytest.approx(1000 / 0.52, rel=1e-3)
 
 
-def test_the_page_counts_every_set_that_is_on_no_line_and_explains_its_words(results: Path) -> None:
-    lines, num_left_out = read_timelines(results)
-    assert {point.result.label for line in lines for point in line.points} == {"whole", "measured"}
-    assert num_left_out == 5  # part, empty, under_way, bad, lost
-    page = Page(render_history(lines, num_left_out)).text
-    assert "5 sets on no line" in page and "dlrmbench · a history" in page
-    assert "sets on no line" not in Page(render_history(lines, 0)).text
-    assert all(TERMS[word] in page for word in ("Line", "Change", "Interval"))
+def test_the_page_says_why_sets_are_on_no_series_and_explains_its_words(results: Path) -> None:
+    every, left_out = read_series(results)
+    assert {point.result.label for series in every for point in series.points} == {"whole", "measured"}
+    assert left_out == {UNFINISHED: 3, NO_RECORD: 2}  # part, empty, under_way; bad, lost
+    page = Page(render_history(every, left_out)).text
+    assert f"5 sets on no series: 3 {UNFINISHED}, 2 {NO_RECORD}" in page and "dlrmbench · a history" in page
+    assert "sets on no series" not in Page(render_history(every, {})).text
+    assert all(TERMS[word] in page for word in ("Series", "Change", "Interval"))
 
 
 def test_history_has_four_forms_and_a_limit(command: Any, results: Path) -> None:

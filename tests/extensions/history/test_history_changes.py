@@ -15,7 +15,7 @@ from records_builder import system_part
 from report_builder import Page, write_run_set
 from tiers import quick_first
 
-from harness.extensions.history.timelines import read_timelines
+from harness.extensions.history.series import COPIED, UNFINISHED, read_series
 from harness.extensions.history.words import change_blocks
 from reports.document.blocks import Bullets
 from reports.schemas import DOCUMENTS
@@ -30,7 +30,7 @@ TINY = load_benchmark("dlrm_tiny")
 
 
 def write_sets(folder: Path, values: Sequence[float], kind: str = "throughput", first: int = 0, **about: Any) -> Path:
-    """A set a day, each of five processes around its value; the code changes with every fifth."""
+    """Write a set a day, each of five processes around its value; the code changes with every fifth set."""
     for day, value in enumerate(values, start=first):
         known = {
             "created_utc": f"2026-{1 + day // 28:02d}-{1 + day % 28:02d}T03:00:00+00:00",
@@ -66,21 +66,22 @@ def test_a_slower_code_is_a_regression_and_named(command: Any, tmp_path: Path) -
     assert json.loads(command("history", tmp_path, "--format", "json")[1])["changes"] is None
 
 
-def test_a_set_that_is_not_finished_is_on_no_line(tmp_path: Path) -> None:
+def test_a_set_that_is_not_finished_or_a_copy_is_on_no_series(tmp_path: Path) -> None:
     write_sets(tmp_path, STEADY[:2])
     write_sets(tmp_path, STEADY[:1], first=2, num_runs=6)
-    ((line,), num_left_out) = read_timelines(tmp_path)
-    assert (len(line.points), num_left_out) == (2, 1)
+    write_sets(tmp_path / "copy", STEADY[:1])
+    ((series,), left_out) = read_series(tmp_path)
+    assert (len(series.points), left_out) == (2, {UNFINISHED: 1, COPIED: 1})
 
 
-def test_lines_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_series_of_one_name_are_told_apart(tmp_path: Path) -> None:
     for number, system in enumerate(("Example 9000", "Example 7000")):
         about = system_part(host_processor_model_name=system)
         write_sets(tmp_path / str(number), STEADY[:2], system=about, name="a")
     for number, threads in enumerate((1, 2), start=2):
         config = {"runtime.threads": {"value": threads, "source": "option"}}
         write_sets(tmp_path / str(number), STEADY[:2], config=config, name="b")
-    names = [line.name for line in read_timelines(tmp_path)[0]]
+    names = [series.name for series in read_series(tmp_path)[0]]
     assert len(set(names)) == 4
     assert sum("runtime.threads 1" in name for name in names) == 1
     assert sum("runtime.threads 2" in name for name in names) == 1
@@ -102,35 +103,35 @@ def test_what_became_worse_longer_ago_than_the_last_sets_is_no_failure(command: 
 def test_with_too_few_sets_nothing_is_passed(command: Any, tmp_path: Path, number: int) -> None:
     code, changes, err = looked(command, write_sets(tmp_path, SLOWER[14 - number :]))
     assert (code, changes) == (7, [])
-    assert "no line of sets can show a regression" in err
+    assert "no series of sets can show a regression" in err
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    ("values", "why"),
     [
         ([1000 + 15 * day + (day * 7 % 5) for day in range(18)], "a steady trend, 1.25"),
         ([1000 + round(100 * sin(day / 3)) for day in range(24)], "neighbouring sets resemble one another"),
     ],
 )
-def test_sets_that_drift_pass_nothing_either(command: Any, tmp_path: Path, line: list[float], why: str) -> None:
-    code, changes, err = looked(command, write_sets(tmp_path, line))
+def test_sets_that_drift_pass_nothing_either(command: Any, tmp_path: Path, values: list[float], why: str) -> None:
+    code, changes, err = looked(command, write_sets(tmp_path, values))
     assert (code, changes) == (7, [])
     assert why in err
 
 
-def test_a_line_that_cannot_be_judged_is_named_and_passes_nothing(command: Any, tmp_path: Path) -> None:
+def test_a_series_that_cannot_be_judged_is_named_and_passes_nothing(command: Any, tmp_path: Path) -> None:
     write_sets(tmp_path / "steady", STEADY)
     write_sets(tmp_path / "short", SLOWER[8:13], first=5, options={"num_steps": 20})
     code, changes, err = looked(command, tmp_path)
     assert (code, changes) == (7, [])
     assert "not judged: Samples/s" in err and "5 sets, too few to show a change" in err
-    assert "but a line of sets cannot be judged" in err
+    assert "but 1 series cannot be judged" in err
     page = tmp_path / "page.html"
     assert command("history", tmp_path, "--format", "html", "-o", page)[0] == 0
-    assert Page(page.read_text(encoding="utf-8")).text.count("no change shown in 1 line of sets; 1 not judged") >= 2
+    assert Page(page.read_text(encoding="utf-8")).text.count("no change shown in 1 series; 1 not judged") >= 2
 
 
-def test_a_line_that_ended_before_the_last_sets_is_not_asked_for(command: Any, tmp_path: Path) -> None:
+def test_a_series_that_ended_before_the_last_sets_is_not_asked_for(command: Any, tmp_path: Path) -> None:
     write_sets(tmp_path / "short", SLOWER[8:13], options={"num_steps": 20})
     write_sets(tmp_path / "steady", STEADY, first=6)
     assert looked(command, tmp_path)[0] == 0
@@ -138,9 +139,9 @@ def test_a_line_that_ended_before_the_last_sets_is_not_asked_for(command: Any, t
     assert looked(command, tmp_path)[0] == 7
 
 
-def test_a_line_of_too_few_sets_says_so(tmp_path: Path) -> None:
-    lines, _ = read_timelines(write_sets(tmp_path, SLOWER[:2]))
-    said = [item for block in change_blocks(lines) if isinstance(block, Bullets) for item in block.items]
+def test_a_series_of_too_few_sets_says_so(tmp_path: Path) -> None:
+    every, _ = read_series(write_sets(tmp_path, SLOWER[:2]))
+    said = [item for block in change_blocks(every) if isinstance(block, Bullets) for item in block.items]
     assert len(said) == 1 and "2 sets, too few to show a change" in str(said[0])
 
 
@@ -159,7 +160,7 @@ def test_steady_sets_pass(command: Any, tmp_path: Path) -> None:
         ]
     ),
 )
-def test_another_system_or_configuration_starts_a_line(command: Any, tmp_path: Path, other: dict[str, Any]) -> None:
+def test_another_system_or_configuration_starts_a_series(command: Any, tmp_path: Path, other: dict[str, Any]) -> None:
     write_sets(tmp_path / "one", STEADY)
     write_sets(tmp_path / "two", SLOWER[10:], first=10, **other)
     assert looked(command, tmp_path)[:2] == (7, [])
@@ -188,13 +189,13 @@ def test_copies_of_a_set_are_one(command: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "scale"), [("quality", 7e-4), ("serve", 1.0)])
-def test_every_kind_has_its_line(command: Any, tmp_path: Path, kind: str, scale: float) -> None:
+def test_every_kind_has_its_series(command: Any, tmp_path: Path, kind: str, scale: float) -> None:
     code, (change,), _ = looked(command, write_sets(tmp_path, [scale * value for value in SLOWER], kind))
     assert (code, change["is_worse"], change["is_ratio"]) == (5, True, kind == "serve")
 
 
 @pytest.mark.slow
-def test_runs_to_a_target_have_two_lines_and_sets_without_record_none(command: Any, tmp_path: Path) -> None:
+def test_runs_to_a_target_have_two_series_and_sets_without_record_none(command: Any, tmp_path: Path) -> None:
     for day, value in enumerate([*SLOWER, 1.0]):
         runs = make_runs(TINY, throughput=15.0 * value, start_ms=1_770_000_000_000 + day * 86_400_000)
         for index, run in enumerate(runs):
@@ -210,7 +211,7 @@ def test_runs_to_a_target_have_two_lines_and_sets_without_record_none(command: A
     assert sorted(change["step"] for change in changes) == pytest.approx([0.85, 1 / 0.85], rel=0.03)
     page = tmp_path / "page.html"
     assert command("history", tmp_path, "--format", "html", "-o", page)[0] == 0
-    assert "1 set on no line" in Page(page.read_text(encoding="utf-8")).text
+    assert "1 set on no series: 1 without" in Page(page.read_text(encoding="utf-8")).text
 
 
 def test_the_page_is_written_where_it_is_asked_for(
@@ -219,7 +220,7 @@ def test_the_page_is_written_where_it_is_asked_for(
     monkeypatch.chdir(tmp_path)
     assert command("history", write_sets(tmp_path / "sets", SLOWER), "--format", "html") == (0, "history.html\n", "")
     page = Page((tmp_path / "history.html").read_text(encoding="utf-8"))
-    assert "1 change, 1 for the worse, in 1 line of sets" in page.text
+    assert "1 change, 1 for the worse, in 1 series" in page.text
     assert sum(tag == "circle" and "cx" in about and "r" in about for tag, about in page.elements) >= 2 * len(SLOWER)
     assert command("history", "sets", "--format", "html", "--fail-on", "regression", "-o", "b.html")[0] == 5
     code, out, err = command("history", "sets", "-o", "b.html")
@@ -230,7 +231,7 @@ def test_the_page_is_written_where_it_is_asked_for(
 
 
 def hostile_page(command: Any, folder: Path) -> Path:
-    """A page of lines whose every text is hostile."""
+    """Write a page of series whose every text is hostile."""
     about: dict[str, Any] = {
         "benchmark": {"name": NASTY, "version": 1, "status": "own", "definition_sha256": "a" * 64},
         "system": system_part(NASTY, host_processor_model_name=NASTY),
@@ -260,4 +261,4 @@ def test_the_page_is_sound_in_a_browser(command: Any, tmp_path: Path) -> None:
                 tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
                 assert tab.evaluate("document.documentElement.scrollWidth") <= width
                 assert (tab.requests(), tab.complaints()) == ([page], [])
-                assert tab.evaluate("document.title").endswith("in 1 line of sets; 1 not judged")
+                assert tab.evaluate("document.title").endswith("in 1 series; 1 not judged")

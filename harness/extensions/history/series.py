@@ -1,8 +1,10 @@
-"""Timelines: what sets of one benchmark, configuration and system measured, in their order, and what changed."""
+"""Series: sets of one benchmark, configuration and system in the order of time, by one quantity, and changes."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -36,11 +38,21 @@ _TRAINED = (
         columns=(),
     ),
 )
-"""What is drawn of runs to a target; `value` is a member of RunResult."""
+"""Quantities of runs to a target that have a series; `value` is a member of RunResult."""
+NO_RECORD = "without an extra/run_set.json that can be read"
+DAMAGED = "with logs or values that cannot be read"
+UNFINISHED = "not finished"
+NO_DATE = "without a date"
+NO_VALUE = "without a value to compare"
+COPIED = "identical to another set"
+
+
+class _OnNoSeriesError(Exception):
+    """Reason why a set is on no series, in words that follow a number of sets."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Point:
+class SeriesPoint:
     """One set: its mean over runs or processes, geometric where ratios are compared, with the mean's interval."""
 
     result: Result
@@ -48,14 +60,17 @@ class Point:
     value: float
     interval: Interval | None
     code: str
-    """First characters of the digest of the code that measured, of runs of that which began the set."""
+    """First 12 characters of the digest of the code that measured; of runs, the code that began the set."""
     commit: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangePoint:
-    """Between two sets: `step` is the mean after it over that before, or less it, with a 95 % interval (Welch) that
-    takes its place as known; `at` is the place of the first set after it."""
+    """A change between two sets of a series, with a 95 % interval (Welch) that takes its place as known.
+
+    `step` is the mean after the change over the mean before it; where differences are compared, the mean after less
+    the mean before. `at` is the place of the first set after the change.
+    """
 
     at: int
     step: float
@@ -65,12 +80,12 @@ class ChangePoint:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Timeline:
+class SetSeries:
     """One quantity of sets that differ in time, code, software and defaults alone."""
 
     name: str
     measure: Measure
-    points: tuple[Point, ...]
+    points: tuple[SeriesPoint, ...]
     found: Changes = field(default_factory=Changes)
     changes: tuple[ChangePoint, ...] = ()
 
@@ -80,24 +95,24 @@ class Timeline:
 
     @property
     def values(self) -> Floats:
-        """What is compared [sets]: logarithms where `is_ratio`."""
+        """Values that are compared [sets]: logarithms where `is_ratio`."""
         values = np.asarray([point.value for point in self.points], dtype=np.float64)
         return np.log(values) if self.is_ratio else values
 
     @property
     def parts(self) -> tuple[tuple[int, int], ...]:
-        """The place of the first set of each part between changes, and that behind its last."""
+        """Parts between changes, each as the place of its first set and the place behind its last set."""
         return tuple(pairwise((0, *(change.at for change in self.changes), len(self.points))))
 
     @property
     def rise(self) -> float:
-        """The last value over the first, or less it, of the straight line through all values."""
+        """Last over first value of the straight line through all values; their difference where not `is_ratio`."""
         slope = float(np.polyfit(np.arange(len(self.points)), self.values, 1)[0]) * (len(self.points) - 1)
         return float(factor_from(slope)) if self.is_ratio else slope
 
     @property
     def spread(self) -> float:
-        """The standard deviation of sets of one code between two changes, of what is compared; 0 where no two are."""
+        """Standard deviation of `values` of sets of one code between changes; 0 where no two sets share one."""
         groups: dict[tuple[int, str], list[float]] = {}
         for start, stop in self.parts:
             for point, value in zip(self.points[start:stop], self.values[start:stop], strict=True):
@@ -106,66 +121,86 @@ class Timeline:
         return float(np.sqrt(squares / max(sum(len(group) - 1 for group in groups.values()), 1)))
 
 
-def read_timelines(folder: Path) -> tuple[tuple[Timeline, ...], int]:
-    """Read all sets at or below `folder`, and find what changed; the timeline with the newest set first.
+def read_series(folder: Path) -> tuple[tuple[SetSeries, ...], Mapping[str, int]]:
+    """Read all sets at or below `folder`, and find what changed; the series with the newest set comes first.
 
-    Nothing is judged. Also returned is how many sets are on no timeline: without record, moment or value, not
-    finished, or copies. Raises InputError where `folder` cannot be read.
+    Nothing is judged. Also returned is the number of sets that are on no series, by reason, the most frequent first.
+    Raises InputError where `folder` cannot be read.
     """
     inventory = take_inventory(folder)
-    trained = [_read_runs(result_set) for result_set in inventory.result_sets]
-    measured = [find_measured(place, kind, []) for place, kind in find_in_processes(inventory)]
-    lines: dict[str, list[Timeline]] = {}
+    in_processes = find_in_processes(inventory)
+    reads: list[Callable[[], Result]] = [
+        *(partial(_read_runs, result_set) for result_set in inventory.result_sets),
+        *(partial(_read_measured, place, kind) for place, kind in in_processes),
+    ]
+    begun: dict[str, list[SetSeries]] = {}
     seen: set[tuple[tuple[str, float, float], ...]] = set()
-    for result in filter(None, (*trained, *measured)):
-        made = list(_lines_of(result))
-        mark = tuple((key, line.points[0].time_ms, line.points[0].value) for key, line in made)  # a copy has it, too
-        for key, line in made if mark not in seen else ():
-            lines.setdefault(key, []).append(line)
+    left_out = Counter[str]()
+    for read in reads:
+        try:
+            made = _series_of(read())
+        except _OnNoSeriesError as reason:
+            left_out[str(reason)] += 1
+            continue
+        mark = tuple((key, series.points[0].time_ms, series.points[0].value) for key, series in made)
+        if mark in seen:
+            left_out[COPIED] += 1
+            continue
         seen.add(mark)
+        for key, series in made:
+            begun.setdefault(key, []).append(series)
     joined = [
         replace(parts[-1], points=tuple(part.points[0] for part in parts))
-        for parts in (sorted(line, key=lambda part: part.points[0].time_ms) for line in lines.values())
+        for parts in (sorted(parts, key=lambda part: part.points[0].time_ms) for parts in begun.values())
     ]
-    joined.sort(key=lambda line: -line.points[-1].time_ms)
+    joined.sort(key=lambda series: -series.points[-1].time_ms)
     joined = _tell_apart(joined)
-    found = find_changes([line.values for line in joined])
-    read = {result_set.root for result_set in inventory.result_sets}
-    read |= {place for place, _ in find_in_processes(inventory)}
-    num_bare = len(set(inventory.run_sets) - read)  # of which no run was finished
-    num_left_out = len(trained) + len(measured) + num_bare - len(seen - {()})
-    return tuple(map(_with_changes, joined, found)), num_left_out
+    found = find_changes([series.values for series in joined])
+    finished = {result_set.root for result_set in inventory.result_sets} | {place for place, _ in in_processes}
+    left_out[UNFINISHED] += len(set(inventory.run_sets) - finished)
+    return tuple(map(_with_changes, joined, found)), {why: num for why, num in left_out.most_common() if num}
 
 
-def _read_runs(result_set: ResultSet) -> Result | None:
-    """What the logs of a set of our own say; None of another, and where one cannot be read."""
+def _read_runs(result_set: ResultSet) -> Result:
+    """Read the logs of a run set of this harness. Raises _OnNoSeriesError for others, and where a log is damaged."""
     folder = result_set.root
     asked = None if folder is None else read_run_set(folder, [])
     if folder is None or asked is None:
-        return None
+        raise _OnNoSeriesError(NO_RECORD)
     try:
         runs = make_runs([read_run_result(read_log(log)) for log in result_set.logs])
     except (InputError, OSError):
-        return None
-    system = System(name=asked.system.name, fields=tuple(asked.system.fields.items()))
-    benchmark = asked.benchmark.name
+        raise _OnNoSeriesError(DAMAGED) from None
     return Result(
         label=name_of(folder),
         source="logs",
         place=folder,
-        benchmark=benchmark,
+        benchmark=asked.benchmark.name,
         repetitions=runs,
-        system=system,
+        system=System(name=asked.system.name, fields=tuple(asked.system.fields.items())),
         asked=asked,
     )
 
 
-def _lines_of(result: Result) -> Iterator[tuple[str, Timeline]]:
-    """What a set says of each of its quantities, as a timeline of its own, with the digest of what makes it one."""
+def _read_measured(folder: Path, kind: str) -> Result:
+    """Read a measurement in several processes. Raises _OnNoSeriesError where its file is damaged."""
+    if (result := find_measured(folder, kind, [])) is None:
+        raise _OnNoSeriesError(DAMAGED)
+    return result
+
+
+def _series_of(result: Result) -> list[tuple[str, SetSeries]]:
+    """Make a series of one set for each quantity of a result, behind the digest of all that sets on it share.
+
+    Raises _OnNoSeriesError where there is none.
+    """
     asked = result.asked
-    time_ms = epoch_ms(asked.created_utc) if asked is not None else None
-    if asked is None or time_ms is None or (asked.until is None and result.num_runs < asked.num_runs):
-        return
+    if asked is None:
+        raise _OnNoSeriesError(NO_RECORD)
+    if (time_ms := epoch_ms(asked.created_utc)) is None:
+        raise _OnNoSeriesError(NO_DATE)
+    if asked.until is None and result.num_runs < asked.num_runs:
+        raise _OnNoSeriesError(UNFINISHED)
     code = ", ".join(code[:12] for code in result.codes or filter(None, (asked.code_sha256,))) or "unknown"
     fields = [asked.system.fields.get(name, "") for name in HARDWARE]
     shared = {
@@ -175,6 +210,7 @@ def _lines_of(result: Result) -> Iterator[tuple[str, Timeline]]:
         "config": {key: entry.value for key, entry in asked.config.items() if entry.source != "default"},
         "system": fields if any(fields) else asked.system.name,
     }
+    made = []
     for measure in _TRAINED if result.measured is None else (result.measure,):
         if result.measured is None:
             summary = result.summary(measure.value)
@@ -185,35 +221,38 @@ def _lines_of(result: Result) -> Iterator[tuple[str, Timeline]]:
             continue
         several = result.several_commits
         commit = f"several: {several}" if several else commit_of(asked) or "unknown"
-        point = Point(result=result, time_ms=time_ms, value=value, interval=interval, code=code, commit=commit)
+        point = SeriesPoint(result=result, time_ms=time_ms, value=value, interval=interval, code=code, commit=commit)
         label = brief_name(result).removeprefix(f"{result.benchmark_name}, ")
         name = f"{measure.name} of {result.benchmark_name}, {printable(label, 60)}"
         try:
             key = canonical_sha256(shared | {"quantity": [measure.name, measure.unit]})
         except ValueError:  # text that is no UTF-8
-            continue
-        yield key, Timeline(name=name, measure=measure, points=(point,))
+            raise _OnNoSeriesError(DAMAGED) from None
+        made.append((key, SetSeries(name=name, measure=measure, points=(point,))))
+    if not made:
+        raise _OnNoSeriesError(NO_VALUE)
+    return made
 
 
-def _tell_apart(lines: list[Timeline]) -> list[Timeline]:
-    """Name lines of one name by what sets them apart as well: at most two of their settings, else their first day."""
+def _tell_apart(every: list[SetSeries]) -> list[SetSeries]:
+    """Add to names that several series share what sets these apart: at most two settings, else the first day."""
     groups: dict[str, list[int]] = {}
-    for at, line in enumerate(lines):
-        groups.setdefault(line.name, []).append(at)
-    named = list(lines)
+    for at, series in enumerate(every):
+        groups.setdefault(series.name, []).append(at)
+    named = list(every)
     for places in (group for group in groups.values() if len(group) > 1):
-        facts = [_facts_of(lines[at]) for at in places]
+        facts = [_facts_of(every[at]) for at in places]
         keys = [key for key in dict.fromkeys(key for each in facts for key in each) if _differs(key, facts)]
         for at, each in zip(places, facts, strict=True):
             told = [f"{key} {each.get(key, 'by default')}" for key in keys[:2]]
-            since = f"since {datetime.fromtimestamp(lines[at].points[0].time_ms / 1e3, UTC):%Y-%m-%d}"
-            named[at] = replace(lines[at], name=f"{lines[at].name}, {printable(', '.join(told) or since, 80)}")
+            since = f"since {datetime.fromtimestamp(every[at].points[0].time_ms / 1e3, UTC):%Y-%m-%d}"
+            named[at] = replace(every[at], name=f"{every[at].name}, {printable(', '.join(told) or since, 80)}")
     return named
 
 
-def _facts_of(line: Timeline) -> dict[str, str]:
-    """What may set a line apart from another of its name, by its newest set."""
-    asked = line.points[-1].result.asked
+def _facts_of(series: SetSeries) -> dict[str, str]:
+    """Return the settings of a series' newest set by name; series of one name may differ in them."""
+    asked = series.points[-1].result.asked
     if asked is None:
         return {}
     given = {key: str(entry.value) for key, entry in asked.config.items() if entry.source != "default"}
@@ -232,14 +271,14 @@ def _differs(key: str, facts: list[dict[str, str]]) -> bool:
     return len({each.get(key) for each in facts}) > 1
 
 
-def _with_changes(line: Timeline, found: Changes) -> Timeline:
-    bounds, values = (0, *found.places, len(line.points)), line.values
+def _with_changes(series: SetSeries, found: Changes) -> SetSeries:
+    bounds, values = (0, *found.places, len(series.points)), series.values
     changes = []
     for start, at, stop in zip(bounds, bounds[1:], bounds[2:], strict=False):
         difference = welch_difference(values[start:at], values[at:stop], step=0.0)
         mean, reach = float(difference.mean), float(difference.reach(1.0 - NOMINAL))
         ends = (mean, mean - reach, mean + reach)
-        step, low, high = map(factor_from, ends) if line.is_ratio else ends
-        is_worse = (mean > 0) == (line.measure.direction == "lower")
+        step, low, high = map(factor_from, ends) if series.is_ratio else ends
+        is_worse = (mean > 0) == (series.measure.direction == "lower")
         changes.append(ChangePoint(at=at, step=step, low=low, high=high, is_worse=is_worse))
-    return replace(line, found=found, changes=tuple(changes))
+    return replace(series, found=found, changes=tuple(changes))
