@@ -102,12 +102,14 @@ def _section(series: SetSeries, id_: str) -> PageSection:
         ends_of = [float(np.mean(series.values[start:stop])) + reach * series.spread for reach in (0.0, -1.96, 1.96)]
         mean, low, high = map(factor_from, ends_of) if series.is_ratio else ends_of
         parts.append((start, stop, mean, low, high))
+    name, unit = series.measure.name, series.measure.unit
+    name = name if name.lower() == unit.lower() else f"{name}, {unit}"
     days = [utc(point.time_ms)[:10] for point in series.points]
     figure = series_figure(
         list(codes.items()),
         parts,
         [(float(at), day) for at, day in enumerate(days) if day not in days[:at]],
-        (f"{series.measure.name}, {series.measure.unit}", ticks),
+        (name, ticks),
         id_=f"{id_}-chart",
         title=heading,
         description=f"A dot per set, in the order of time. {lead}",

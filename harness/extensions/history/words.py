@@ -18,8 +18,8 @@ METHOD = (
     "Changes: steps of the sets' means, of their logarithms where ratios are compared, each of at least 3 sets and "
     "far more likely than neighbours that resemble each other or a steady trend. Chance of a false alarm, simulated, "
     "of pages of one to four series: at most 1 % where sets are independent, and at most 10 % where neighbours "
-    "resemble each other (of pages of four series of 12 sets 25 %, and 30 % where these drift, too); a step of 5 standard "
-    "deviations is found in 85 % of series of 12 sets and more. Four sets in a row that other work moves by more "
+    "resemble each other (of pages of four series of 12 sets 25 %, and 30 % where these drift, too); a step of 5 "
+    "standard deviations is found in 85 % of series of 12 sets and more. Four sets in a row that other work moves by more "
     "than twice the noise look like a change. Intervals hold 95 % (Welch), the place of the change taken as known. "
     "Sets of other hardware, data, definition or given values are on another series; defaults may differ. Nothing "
     "here is judged by the rules."
@@ -86,19 +86,26 @@ def change_blocks(every: Sequence[SetSeries]) -> tuple[Block, ...]:
 
 
 def headline(every: Sequence[SetSeries]) -> str:
-    """Say in a title what changed: 'dlrm_tiny: 2 changes, 1 for the worse, in 3 series; 1 not judged'."""
+    """Say in a title what changed: 'dlrm_tiny: 1 change for the worse, Samples/s 0.85× since DATE, in 3 series'."""
     if not every:
         return "No series: no finished set is here"
     subject = names(sorted({series.points[0].result.benchmark_name for series in every}))
     if all(series.found.is_too_short for series in every):
-        few = f"none of {len(every)} series has" if len(every) > 1 else "its series has not yet"
+        few = f"none of {len(every)} series has" if len(every) > 1 else "its series has fewer than"
         return f"{subject}: no change can be shown yet: {few} {SHORTEST} sets"
-    changes = [change for series in every for change in series.changes]
+    changes = [(series, change) for series in every for change in series.changes]
     num_judged = sum(not why_not_judged(series) for series in every)
     if not num_judged:
         return f"{subject}: none of {len(every)} series can be judged"
-    num_worse = sum(change.is_worse for change in changes)
-    what = f"{plural(len(changes), 'change')}, {num_worse} for the worse," if changes else "no change shown"
+    what = "no change shown"
+    if changes:
+        num_worse = sum(change.is_worse for _, change in changes)
+        series, newest = max(changes, key=lambda each: each[0].points[each[1].at].time_ms)
+        step = ratio(newest.step) if series.is_ratio else f"{newest.step:+.5f}"
+        one = f"{series.measure.name} {step} since {utc(series.points[newest.at].time_ms)[:10]}"
+        what = f"1 change for the {'worse' if num_worse else 'better'}, {one},"
+        if len(changes) > 1:
+            what = f"{len(changes)} changes, {num_worse} for the worse, the newest {one},"
     left = f"; {len(every) - num_judged} not judged" if num_judged < len(every) else ""
     return f"{subject}: {what} in {num_judged} series{left}"
 
@@ -125,7 +132,7 @@ def why_not_judged(series: SetSeries) -> str:
         return f"{series.name}: a steady trend, {rise} from the first set to the last, and no change at a single set."
     if series.found.is_correlated:
         return f"{series.name}: neighbouring sets resemble one another, so changes cannot be told from drift."
-    few = f"{series.name}: {plural(len(series.points), 'set')}, too few to show a change, which takes {SHORTEST}."
+    few = f"{series.name}: {plural(len(series.points), 'set')}, too few to show a change ({SHORTEST} are needed)."
     return few if series.found.is_too_short else ""
 
 

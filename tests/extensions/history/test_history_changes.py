@@ -220,7 +220,7 @@ def test_the_page_is_written_where_it_is_asked_for(
     monkeypatch.chdir(tmp_path)
     assert command("history", write_sets(tmp_path / "sets", SLOWER), "--format", "html") == (0, "history.html\n", "")
     page = Page((tmp_path / "history.html").read_text(encoding="utf-8"))
-    assert "1 change, 1 for the worse, in 1 series" in page.text
+    assert "1 change for the worse, Samples/s 0.85" in page.text
     assert sum(tag == "circle" and "cx" in about and "r" in about for tag, about in page.elements) >= 2 * len(SLOWER)
     assert command("history", "sets", "--format", "html", "--fail-on", "regression", "-o", "b.html")[0] == 5
     code, out, err = command("history", "sets", "-o", "b.html")
