@@ -19,8 +19,9 @@ METHOD = (
     "far more likely than neighbours that resemble each other or a steady trend. Chance of a false alarm, simulated, "
     "of pages of one to four series: at most 1 % where sets are independent, and at most 10 % where neighbours "
     "resemble each other (of pages of four series of 12 sets 25 %, and 30 % where these drift, too); a step of 5 "
-    "standard deviations is found in 85 % of series of 12 sets and more. Four sets in a row that other work moves by more "
-    "than twice the noise look like a change. Intervals hold 95 % (Welch), the place of the change taken as known. "
+    "standard deviations is found in 85 % of series of 12 sets and more. Four sets in a row that other work moves by "
+    "more than twice the noise look like a change. Intervals hold 95 % (Welch), the place of the change taken as "
+    "known. "
     "Sets of other hardware, data, definition or given values are on another series; defaults may differ. Nothing "
     "here is judged by the rules."
 )
