@@ -1,4 +1,4 @@
-"""A PE array, described by a file shipped here or the user's, and what loop nests take on it: modelled."""
+"""Model of a PE array, which a file describes, and the cycles, time and energy of loop nests on the array."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,22 +17,22 @@ from reference_models.process.errors import ConfigError
 from rules.records.codec import Record
 
 SPACES = {name: Path(__file__).with_name(f"{name}.toml") for name in ("pe_array", "pe_array_fine")}
-"""Files that are shipped, by name."""
+"""Shipped files of PE arrays and their spaces, by name."""
 ORDERS = tuple("".join(order) for order in permutations("mkn"))
 HARDWARE, TILE = ("rows", "columns", "scratchpad_bytes"), ("tile_m", "tile_k", "tile_n")
-"""The choices of a `Space`, in their order."""
+"""Names of the choices of a `Space`: those of hardware and those of the largest tile."""
 LOOKUPS = "lookups"
 _PRODUCT = (("mk", FLOAT_BYTES), ("kn", FLOAT_BYTES), ("mn", FLOAT_BYTES))
 _SUMS = (("mk", ID_BYTES), ("mkn", FLOAT_BYTES), ("mn", FLOAT_BYTES))
 Values = Annotated[tuple[Annotated[int, Meta(ge=1, le=1 << 40)], ...], Meta(min_length=1, max_length=100)]
 Sizes = Annotated[tuple[Annotated[int, Meta(ge=64, le=1 << 40)], ...], Meta(min_length=1, max_length=100)]
-Point = Mapping[str, int]
-"""A value of each member of a `Space`."""
+DesignPoint = Mapping[str, int]
+"""A point of a `Space`: one value of each choice, by its name."""
 Floats = NDArray[np.float64]
 
 
 class ArrayNumber(SystemNumber, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One number of a PE array and where it comes from; `size` is that of the scratchpad in bytes."""
+    """One number of a PE array with its source; `size` is the scratchpad's in bytes."""
 
     of: Literal[  # type: ignore[assignment]
         "clock_hz",
@@ -47,7 +47,7 @@ class ArrayNumber(SystemNumber, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Space(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The values of each choice, the first of which are a design by hand: of hardware, and of the largest tile."""
+    """Values of each choice of hardware and of the largest tile; the first values are the design by hand."""
 
     rows: Values
     columns: Values
@@ -58,42 +58,44 @@ class Space(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PEArray(System, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """PEs that multiply and add once a cycle, a scratchpad and DRAM: numbers with sources, and what can be chosen."""
+    """An accelerator of PEs (a multiply-add a cycle each), scratchpad and DRAM: numbers and space of choices."""
 
     numbers: Annotated[tuple[ArrayNumber, ...], Meta(max_length=1000)]
     space: Space
 
     def find_excess(self, point: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-        """Return area and scratchpad beyond what there is, as shares of it, and how many sides of the largest tile
-        the array's do not divide: at most 0 if valid. Members of `point` are numbers, or arrays that broadcast."""
+        """Return the excess of area and of scratchpad as shares of what there is, and the number of sides of the
+        largest tile that are no multiples of the array's sides. A point is valid if all three are at most 0.
+        Members of `point` are numbers, or arrays that broadcast."""
         size, (m, k, n) = point["scratchpad_bytes"], (point[name] for name in TILE)
         area = point["rows"] * point["columns"] * self.find("pe_mm2") + size * self.find("scratchpad_mm2_per_byte")
         num_odd = 0 + (m % point["rows"] > 0) + (n % point["columns"] > 0)
         return area / self.find("area_mm2") - 1, 2 * FLOAT_BYTES * (m * k + k * n + m * n) / size - 1, num_odd
 
     def are_valid(self, points: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Return which points are valid, of members that are arrays of floats, whose products may pass 2**63."""
+        """Return whether each point is valid; members are arrays of floats, as their products may exceed 2**63."""
         area, scratchpad, num_odd = self.find_excess(points)
         valid: NDArray[np.bool_] = (area <= 0) & (scratchpad <= 0) & (num_odd <= 0)
         return valid
 
-    def find_violations(self, point: Point) -> tuple[float, float, float]:
-        """Return the excess of a point, each at least 0; all 0 for a valid one."""
+    def find_violations(self, point: DesignPoint) -> tuple[float, float, float]:
+        """Return area, scratchpad and sides in excess, each at least 0; all are 0 for a valid point."""
         area, scratchpad, num_odd = self.find_excess(point)
         return max(0.0, area), max(0.0, scratchpad), float(num_odd)
 
 
 def find_space(name: str) -> PEArray:
-    """Read a PE array by its name or its file. Raises ConfigError, DefinitionError for a file that is no TOML."""
+    """Read a PE array by its name or file. Raises ConfigError; DefinitionError for a file that is no TOML."""
     path, array = read_hardware("space", name, SPACES, PEArray)
     numbers = {"numbers": [(each.of, each.size) for each in array.numbers]}
     for member, given in (numbers | asdict(array.space)).items():
         if len({*given}) < len(given):
-            raise ConfigError(f"{path}: {member}: one is given twice.")
+            raise ConfigError(f"{path}: {member}: a value is given twice. Leave it out.")
     if any(over := array.find_violations({member: values[0] for member, values in asdict(array.space).items()})):
         raise ConfigError(
-            f"{path}: space: the first values are no design: {over[0]:.0%} beyond area_mm2, a tile {over[1]:.0%} "
-            f"beyond scratchpad_bytes, {over[2]:.0f} of tile_m and tile_n no multiples of rows and columns."
+            f"{path}: space: the first values are no valid design by hand: {over[0]:.0%} beyond area_mm2, a tile "
+            f"{over[1]:.0%} beyond scratchpad_bytes, {over[2]:.0f} of tile_m and tile_n no multiples of rows and "
+            "columns."
         )
     return array
 
@@ -102,18 +104,18 @@ def find_space(name: str) -> PEArray:
 class Nest:
     """A loop nest, done `num` times: a product [m, k] x [k, n], or m sums of k looked-up rows of n values.
 
-    It can be cut into tiles that divide its extents, each of which has a loop order with the least DRAM traffic.
+    Tilings are all tiles that divide the extents, each in the loop order with the least DRAM traffic.
     """
 
     name: str
     extents: tuple[int, int, int]
     operands: tuple[tuple[str, int], ...]
-    """The loops of each tensor and the bytes of its elements; the result is the last."""
+    """Loops of each tensor and bytes of an element; the result comes last."""
     num: int
     tiles: Floats
-    """[3, tilings]: extents of a tile in m, k and n."""
+    """Extents of a tile in m, k and n, [3, tilings]."""
     orders: NDArray[np.int64]
-    """[tilings]: indices of `ORDERS`, loops over tiles with the outermost first."""
+    """Indices of `ORDERS` [tilings]: loops over tiles, the outermost first."""
     dram_bytes: Floats
 
 
@@ -140,7 +142,7 @@ def _volume(loops: str, sides: Floats) -> Floats:
 
 
 def _count_traffic(extents: Sequence[int], operands: Sequence[tuple[str, int]], tiles: Floats, order: str) -> Floats:
-    """Count DRAM bytes: a tensor's tile stays while only loops turn that it does not have."""
+    """Count DRAM bytes of each tiling: a tensor's tile stays while only loops turn that the tensor does not have."""
     trips, moved = np.array(extents)[:, None] / tiles, np.zeros(tiles.shape[1])
     for place, (loops, width) in enumerate(operands, 1):
         num_moved, is_inside = np.ones(tiles.shape[1]), np.zeros(tiles.shape[1], dtype=bool)
@@ -153,13 +155,14 @@ def _count_traffic(extents: Sequence[int], operands: Sequence[tuple[str, int]], 
     return moved
 
 
-def model_nest(nest: Nest, point: Point, array: PEArray) -> tuple[Floats, Floats, Floats]:
-    """Model a nest in each of its tilings: cycles, seconds and joules, the latter two infinite without room for it.
+def model_nest(nest: Nest, point: DesignPoint, array: PEArray) -> tuple[Floats, Floats, Floats]:
+    """Model a nest in each of its tilings: cycles, seconds and joules [tilings], infinite where a tile does not fit.
 
     PEs keep results, and a fold of a tile over them takes 2 rows + columns + k - 2 cycles (output stationary:
     SCALE-Sim, Samajdar et al., ISPASS 2020). Seconds are the longer of computing and DRAM traffic, so the scratchpad
-    holds a tile of each tensor and the next one. All DRAM traffic passes it, it is read for each fold, and read and
-    written for each result. An addition takes what a multiply-add does.
+    holds a tile of each tensor and the tile after it. All DRAM traffic passes the scratchpad, which is read for each
+    fold, and read and written for each result. An addition takes as much energy as a multiply-add. Cycles are finite
+    also where a tile does not fit.
     """
     tiles, rows, columns = nest.tiles, point["rows"], point["columns"]
     folds = np.ceil(tiles / np.array([[rows], [np.inf], [columns]]))

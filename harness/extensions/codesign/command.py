@@ -13,7 +13,7 @@ from harness.cli.shared.values import several
 from reports.render.forms import FORMS
 
 if TYPE_CHECKING:
-    from harness.extensions.codesign.trials import Objective
+    from harness.extensions.codesign.designs import Objective
 
 
 def _spaces() -> Iterable[str]:
@@ -41,29 +41,29 @@ def _spaces() -> Iterable[str]:
     "modes",
     type=several(click.Choice(["separate", "joint"])),
     metavar="MODE,…",
-    help="Hardware before tiles, or both at once.  [default: separate,joint]",
+    help="Hardware first, then tiles (separate), or both together (joint).  [default: separate,joint]",
 )
 @click.option(
     "--pareto",
     type=several(click.Choice(["latency", "energy"])),
     metavar="OBJECTIVE,…",
-    help="What to make small; tilings by the first.  [default: latency,energy]",
+    help="What to minimise; the first decides tilings.  [default: latency,energy]",
 )
 @click.option(
     "--trials",
     type=click.IntRange(2, 10_000),
     default=20,
     show_default=True,
-    help="Valid points of each search of a space that is too large to try whole.",
+    help="Valid points of each search of a space too large to try whole.",
 )
 @click.option(
     "--by",
     "methods",
     type=several(click.Choice(["gp", "nsga2", "random"])),
     metavar="SEARCH,…",
-    help="Compare searches of --trials points: a Gaussian process, NSGA-II, random draws. The first is used where a "
-    "space is too large. The first 10 points of gp and 20 of nsga2 are random.  [default: gp, beyond 200 trials "
-    "nsga2, compared with none]",
+    help="Compare searches of --trials points: a Gaussian process, NSGA-II, random draws. The first one also "
+    "searches a space that is too large to try whole. The first 10 points of gp and 20 of nsga2 are random.  "
+    "[default: gp, beyond 200 trials nsga2, compared with none]",
 )
 @click.option(
     "--seeds",
@@ -91,11 +91,11 @@ def codesign(
 ) -> None:
     """Search an accelerator and tilings of BENCHMARK's training step on it; nothing is run.
 
-    Latency and energy of the step's products and lookups on an array of PEs are modelled, by the numbers of the
-    space's file, which --verbose prints with their sources. Its first values are a design by hand. All points are
-    tried where that takes about a minute, which has the optimum; of more, --trials are, from that design on. What
-    takes more area, or tiles that do not fit, is never drawn. The study and its page are kept in a new folder below
-    -o.
+    Latency and energy of the step's products and lookups on an array of PEs are modelled by the numbers of the
+    space's file, which --verbose prints with their sources. The first values of the space are a design by hand, the
+    baseline. All points are tried where that takes about a minute, which finds the optimum; of a larger space
+    --trials points are tried, from the design by hand on. Points beyond the area, or with tiles that do not fit, are
+    never drawn. The study and its page are kept in a new folder below -o.
     """
     from harness.cli.shared.studies import keep_study
     from harness.config.run_config import resolve

@@ -1,4 +1,4 @@
-"""Searches of one space side by side: as many valid points each, several seeds, by the product of the objectives."""
+"""Comparison of search methods on one space: equal numbers of valid points, several seeds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import log, prod
@@ -7,21 +7,21 @@ from statistics import median
 import scipy.stats
 from msgspec.structs import asdict
 
+from harness.extensions.codesign.designs import DesignProblem, ModelledDesign
 from harness.extensions.codesign.sampling import MOST_BY_GP, NUM_DRAWN, Method, sample
 from harness.extensions.codesign.search import DesignOutcomes
-from harness.extensions.codesign.trials import Objective, Problem, Trial
+from harness.extensions.codesign.wording import OBJECTIVE_NAMES
 from harness.foundation.errors import HarnessError
 from harness.foundation.study import Columns, make_table
 from reports.text.formatting import percent, plural
 from rules.records.study import Cell, StudyTable
 
-Compared = Mapping[Method, Sequence[Trial]]
-"""By method the best trial of each seed."""
-_NAMES: Mapping[Objective, str] = {"latency_s": "latency", "energy_j": "energy"}
+Compared = Mapping[Method, Sequence[ModelledDesign]]
+"""Best design of each seed, by method."""
 _LEVEL = 0.05
-"""Below which the sign test's p-value says that one method is better than another."""
+"""Level of the sign test: with a p-value below it one method is better than another."""
 _SAME = 1e-9
-"""How far above another a design is that is as good, but for rounding; as a share of the least."""
+"""Largest difference of gaps that is rounding alone."""
 _COLUMNS: Columns = (
     ("Search", None, "given"),
     ("Seeds", None, "given"),
@@ -33,9 +33,9 @@ _COLUMNS: Columns = (
 
 
 def refuse_num_trials(methods: Sequence[Method], num_trials: int) -> None:
-    """Raise HarnessError (exit 2) for so few trials that all points of a method would be drawn at random.
+    """Raise HarnessError (exit 2) for so few trials that a method would draw all its points at random.
 
-    Likewise for more than a Gaussian process is fitted to, point after point.
+    Raise it also for more trials than MOST_BY_GP with a Gaussian process, which is fitted anew for each point.
     """
     if "gp" in methods and num_trials > MOST_BY_GP:
         raise HarnessError(
@@ -51,29 +51,31 @@ def refuse_num_trials(methods: Sequence[Method], num_trials: int) -> None:
             )
 
 
-def compare_methods(problem: Problem, methods: Sequence[Method], num_trials: int, seeds: Sequence[int]) -> Compared:
-    """Search hardware and tile together, in each seed by each method, from the design by hand on.
+def compare_methods(
+    problem: DesignProblem, methods: Sequence[Method], num_trials: int, seeds: Sequence[int]
+) -> Compared:
+    """Search hardware and tile together by each method with each seed, starting from the design by hand.
 
-    Raises HarnessError (exit 2) where optuna is not installed and a method is one of its.
+    Raises HarnessError (exit 2) where optuna is not installed and a method needs it.
     """
     space = asdict(problem.array.space)
     by_hand = {name: values[0] for name, values in space.items()}
 
-    def score(trial: Trial) -> tuple[float, ...]:
-        return (sum(map(log, trial.values(problem.objectives))),)
+    def score(design: ModelledDesign) -> tuple[float, ...]:
+        return (sum(map(log, design.values(problem.objectives))),)
 
-    def find(method: Method, seed: int) -> Trial:
+    def find(method: Method, seed: int) -> ModelledDesign:
         return min(sample(problem, space, [by_hand], method, num_trials, seed, score), key=score)
 
     return {method: [find(method, seed) for seed in seeds] for method in methods}
 
 
 def say_compared(compared: Compared, searched: DesignOutcomes, num_trials: int) -> str:
-    """Say how far the first method's best designs are from the optimum beside the others', whether they are better
-    beyond doubt, and what they save by hand beside what was published of constrained Bayesian search."""
+    """Say how far each method's best designs are from the optimum, whether the first method is better than the
+    others by a sign test, and what it saves over the design by hand, beside published savings."""
     (first, *others), gaps = compared, _find_gaps(compared, searched)
     than = "the optimum" if searched.optimum is not None else "the best of all"
-    what = {2: "energy-delay"}.get(len(searched.problem.objectives), _NAMES[searched.problem.objectives[0]])
+    what = {2: "energy-delay"}.get(len(searched.problem.objectives), OBJECTIVE_NAMES[searched.problem.objectives[0]])
     start = f"{first}, {plural(num_trials, 'valid point')}, {plural(len(gaps[first]), 'seed')}: {what}"
     parts, is_better = [f"{start} {percent(median(gaps[first]))} above {than} (median)"], True
     for other in others:
@@ -92,8 +94,8 @@ def say_compared(compared: Compared, searched: DesignOutcomes, num_trials: int) 
 
 
 def table_compared(compared: Compared, searched: DesignOutcomes) -> StudyTable:
-    """List how far the best designs of each method are from the optimum, of the seeds the least, median and most, and
-    in how many no other method's is better."""
+    """List each method's distance from the optimum (least, median and most over seeds), and the number of seeds in
+    which no other method found a better design."""
     than = "the optimum" if searched.optimum is not None else "the best that any of them found"
     rows = list[tuple[Cell, ...]]()
     by_method = _find_gaps(compared, searched)
@@ -101,25 +103,25 @@ def table_compared(compared: Compared, searched: DesignOutcomes) -> StudyTable:
     for method, gaps in by_method.items():
         num_best = sum(gap - best <= _SAME for gap, best in zip(gaps, least, strict=True))
         rows.append((method, len(gaps), min(gaps), median(gaps), max(gaps), num_best))
-    title = f"Searches of hardware and tile together: how far above {than} the best design of a seed is"
+    title = f"Search methods: best design of a seed above {than}"
     return make_table(title, _COLUMNS, rows)
 
 
-def _product_of(searched: DesignOutcomes) -> Callable[[Trial], float]:
+def _product_of(searched: DesignOutcomes) -> Callable[[ModelledDesign], float]:
     objectives = searched.problem.objectives
-    return lambda trial: prod(trial.values(objectives))
+    return lambda design: prod(design.values(objectives))
 
 
 def _find_gaps(compared: Compared, searched: DesignOutcomes) -> dict[Method, list[float]]:
-    """Return by method how far each seed's best is above the optimum, or above the best that is known, as a share."""
+    """Return by method how far the best design of each seed is above the optimum or the best known, as a share."""
     product = _product_of(searched)
-    known = searched.optimum or [trial for trials in compared.values() for trial in trials]
+    known = searched.optimum or [design for designs in compared.values() for design in designs]
     least = min(map(product, known))
-    return {method: [product(trial) / least - 1 for trial in trials] for method, trials in compared.items()}
+    return {method: [product(design) / least - 1 for design in designs] for method, designs in compared.items()}
 
 
 def _compare(ours: Sequence[float], others: Sequence[float]) -> tuple[int, int, float]:
-    """Return in how many seeds ours is below the other, in how many above, and the p-value of the sign test."""
+    """Return the numbers of seeds with ours below and above the other, and the p-value of the sign test."""
     num_better = sum(other - one > _SAME for one, other in zip(ours, others, strict=True))
     num_worse = sum(one - other > _SAME for one, other in zip(ours, others, strict=True))
     num = num_better + num_worse

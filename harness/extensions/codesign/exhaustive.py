@@ -1,4 +1,4 @@
-"""Every point of a PE array's space at once: what costs no more than a minute is enumerated, not sampled."""
+"""Exhaustive search: all points of a space are modelled where that takes at most about a minute."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -7,32 +7,34 @@ from math import inf, prod
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.extensions.codesign.accelerator import HARDWARE, TILE, Floats, Nest, Point, model_nest
-from harness.extensions.codesign.trials import Problem, Trial, find_pareto
+from harness.extensions.codesign.accelerator import HARDWARE, TILE, DesignPoint, Floats, Nest, model_nest
+from harness.extensions.codesign.designs import DesignProblem, ModelledDesign, find_pareto
 
 _MAX_WORK = 8e9
-"""Tilings of all nests on each hardware that are modelled in about a minute of one core."""
+"""Tilings, over all nests and choices of hardware, that one core models in about a minute."""
 _TILE, _CALL = 4, 20_000
-"""Tilings that take as long as a largest tile of the grid does, and as what modelling a nest begins with."""
+"""Costs of a largest tile of the grid, and of a call that models a nest, in tilings."""
 
 
-def is_enumerable(problem: Problem, choices: Mapping[str, Sequence[int]]) -> bool:
-    """Return whether all points of these choices are modelled in about a minute, by their number alone."""
+def is_enumerable(problem: DesignProblem, choices: Mapping[str, Sequence[int]]) -> bool:
+    """Return whether all points of these choices can be modelled in about a minute, judged by their number."""
     num_tiles, num_hardware = (prod(len(choices[name]) for name in names) for names in (TILE, HARDWARE))
     work: float = sum(nest.tiles.shape[1] + _TILE * num_tiles + _CALL for nest in problem.nests) * num_hardware
     return work <= _MAX_WORK
 
 
-def enumerate_points(problem: Problem, choices: Mapping[str, Sequence[int]]) -> tuple[list[Trial], int]:
-    """Model every point of these choices; those than which no other is better, and how many points are valid.
+def enumerate_points(
+    problem: DesignProblem, choices: Mapping[str, Sequence[int]]
+) -> tuple[list[ModelledDesign], int]:
+    """Model every point of these choices; return the Pareto front and the number of valid points.
 
-    Exact: the tilings that a largest tile allows are those that each smaller one does and a few more, so one pass
-    over the tilings of a nest, and a running minimum over tiles, has what modelling each point by itself finds.
+    Exact: a largest tile allows all tilings that smaller ones allow and a few more, so one pass over the tilings of
+    a nest and a running minimum over tiles find the same as modelling each point by itself.
     """
     sides = [np.array(choices[name], dtype=float) for name in TILE]  # whose products may pass 2**63
     tiles = np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(-1, len(TILE))
     grids = [_Grid(nest, [choices[name] for name in TILE]) for nest in problem.nests]
-    best, num_valid = list[Trial](), 0
+    best, num_valid = list[ModelledDesign](), 0
     for hardware in _hardware(choices):
         point = {**hardware, **dict(zip(TILE, tiles.T, strict=True))}
         is_valid = problem.array.are_valid(point)
@@ -48,16 +50,16 @@ def enumerate_points(problem: Problem, choices: Mapping[str, Sequence[int]]) -> 
         before = np.concatenate(([inf], np.minimum.accumulate(last[order])[:-1]))
         for index in order[last[order] < before]:
             tile = dict(zip(TILE, map(int, tiles[index]), strict=True))
-            best.append(Trial({**hardware, **tile}, (0.0, 0.0, 0.0), *costs[:, index].tolist()))
+            best.append(ModelledDesign({**hardware, **tile}, (0.0, 0.0, 0.0), *costs[:, index].tolist()))
     return find_pareto(best, problem.objectives), num_valid
 
 
-def _hardware(choices: Mapping[str, Sequence[int]]) -> Iterator[Point]:
+def _hardware(choices: Mapping[str, Sequence[int]]) -> Iterator[DesignPoint]:
     return (dict(zip(HARDWARE, each, strict=True)) for each in product(*(choices[name] for name in HARDWARE)))
 
 
 class _Grid:
-    """A nest's tilings by the least of the choices of a largest tile that allows each."""
+    """Tilings of a nest on the grid of largest tiles, each at the smallest largest tile that allows it."""
 
     def __init__(self, nest: Nest, choices: Sequence[Sequence[int]]) -> None:
         self._nest, self._shape = nest, tuple(map(len, choices))
@@ -68,9 +70,9 @@ class _Grid:
         self._cells = np.ravel_multi_index([index[self._is_known] for index in at], self._shape)
         self._most = {name: max(each) for name, each in zip(TILE, choices, strict=True)}
 
-    def find_least(self, problem: Problem, hardware: Point) -> Floats:
-        """Return seconds and joules, [2, tiles], of the best tiling in the first objective below each largest tile,
-        which are in the order of the choices; infinite where there is none."""
+    def find_least(self, problem: DesignProblem, hardware: DesignPoint) -> Floats:
+        """Return seconds and joules [2, tiles] of the best tiling in the first objective for each largest tile, in
+        the order of the choices; infinite where no tiling fits."""
         _, *both = model_nest(self._nest, {**hardware, **self._most}, problem.array)
         costs = np.array([each[self._is_known] for each in both])
         order = np.lexsort(costs if problem.objectives[0] == "energy_j" else costs[::-1])

@@ -1,4 +1,4 @@
-"""What the core is told of codesign: one verb, and what its study shows."""
+"""Registration of codesign with the core: one verb, and what its study shows."""
 
 from rules.extensions import Extension, Verb
 

@@ -1,7 +1,6 @@
 """Points of a space that is too large to be modelled whole: drawn at random, by NSGA-II or by a Gaussian process.
 
-Whether a point is valid takes no model, so only valid ones are ever modelled, and a proposal that is not valid is no
-trial.
+Validity of a point takes no model, so only valid points are ever modelled, and an invalid proposal is no trial.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,30 +9,30 @@ from typing import Any, Literal
 
 import numpy as np
 
-from harness.extensions.codesign.accelerator import PEArray, Point
-from harness.extensions.codesign.trials import Problem, Trial
+from harness.extensions.codesign.accelerator import DesignPoint, PEArray
+from harness.extensions.codesign.designs import DesignProblem, ModelledDesign
 from harness.foundation.optuna import quiet_optuna
 
 Method = Literal["gp", "nsga2", "random"]
 Choices = Mapping[str, Sequence[int]]
-Score = Callable[[Trial], tuple[float, ...]]
-"""Numbers of a valid trial, all of which are to become small."""
+Score = Callable[[ModelledDesign], tuple[float, ...]]
+"""Score of a valid design: numbers to minimise."""
 POPULATION = 20
-"""Trials of a generation of NSGA-II."""
+"""Points of a generation of NSGA-II."""
 MOST_BY_GP = 200
-"""Valid points of a search to which a Gaussian process is fitted, anew for each."""
+"""Most valid points of a search by a Gaussian process, which is fitted anew for each point."""
 NUM_DRAWN: Mapping[Method, int] = {"gp": 10, "nsga2": POPULATION}
-"""Trials that are drawn at random before a Gaussian process is fitted to them, or before the first are bred."""
+"""Points drawn at random, by method, before the first proposal of a Gaussian process or of NSGA-II."""
 _BATCH, _MOST_DRAWS = 4096, 1 << 22
-"""Points that are drawn at once, and in vain before a space is taken to have no more that are valid."""
+"""Points drawn at once, and points drawn in vain after which a space counts as having no more valid points."""
 _MOST_REFUSED = 100
-"""Proposals in a row that are invalid, or known, before NSGA-II is given a point that is drawn."""
+"""Invalid or known proposals in a row after which NSGA-II is given a point drawn at random."""
 _REACH = (0.05, 0.1, 0.2, 0.4, 1.0)
-"""How far from a proposal a valid point is looked for: shares of each choice's values."""
+"""Distances from a proposal within which a valid point is looked for, as shares of each choice's values."""
 
 
-def draw_valid(array: PEArray, choices: Choices, generator: np.random.Generator) -> Iterator[Point]:
-    """Draw valid points, each as likely as any other, without an end but where none is found."""
+def draw_valid(array: PEArray, choices: Choices, generator: np.random.Generator) -> Iterator[DesignPoint]:
+    """Draw valid points uniformly, without end; stop where _MOST_DRAWS in a row are invalid."""
     num_missed = 0
     while num_missed < _MOST_DRAWS:
         drawn = {name: generator.choice(np.array(values, dtype=float), _BATCH) for name, values in choices.items()}
@@ -44,17 +43,17 @@ def draw_valid(array: PEArray, choices: Choices, generator: np.random.Generator)
 
 
 def sample(
-    problem: Problem,
+    problem: DesignProblem,
     choices: Choices,
-    start: Sequence[Point],
+    start: Sequence[DesignPoint],
     method: Method,
     num_trials: int,
     seed: int,
     score: Score,
-) -> list[Trial]:
-    """Model up to `num_trials` valid points, those of `start` first and none twice; fewer where no more are found.
+) -> list[ModelledDesign]:
+    """Model up to `num_trials` distinct valid points, those of `start` first; fewer where no more are found.
 
-    Raises HarnessError (exit 2) where optuna is not installed and the method is one of its.
+    Raises HarnessError (exit 2) where optuna is not installed and the method needs it.
     """
     run = _Run(problem, choices, start, num_trials, seed, score)
     {"gp": _sample_by_gp, "nsga2": _sample_by_nsga2, "random": _sample_at_random}[method](run)
@@ -62,12 +61,23 @@ def sample(
 
 
 class _Run:
-    """The trials of one search, by the values of their points, and where its next points come from."""
+    """One search: the designs that were modelled, by the values of their points, and the source of further points."""
 
     def __init__(
-        self, problem: Problem, choices: Choices, start: Sequence[Point], num_trials: int, seed: int, score: Score
+        self,
+        problem: DesignProblem,
+        choices: Choices,
+        start: Sequence[DesignPoint],
+        num_trials: int,
+        seed: int,
+        score: Score,
     ) -> None:
-        self.found, self.score, self.seed, self.num_trials = dict[tuple[int, ...], Trial](), score, seed, num_trials
+        self.found, self.score, self.seed, self.num_trials = (
+            dict[tuple[int, ...], ModelledDesign](),
+            score,
+            seed,
+            num_trials,
+        )
         self._problem = problem
         self._sides = {name: sorted(values) for name, values in choices.items()}
         self._generator = np.random.default_rng(seed)
@@ -78,47 +88,47 @@ class _Run:
     def is_done(self) -> bool:
         return len(self.found) >= self.num_trials
 
-    def begin(self, num: int) -> list[Trial]:
-        """Model the points to start from, and others that are drawn: `num` in all, if there are so many."""
+    def begin(self, num: int) -> list[ModelledDesign]:
+        """Model the points to start from and randomly drawn points, `num` in all if there are as many."""
         while len(self.found) < min(num, self.num_trials) and (point := self.draw()) is not None:
             self.model(point)
         return [*self.found.values()]
 
-    def has(self, point: Point) -> bool:
+    def has(self, point: DesignPoint) -> bool:
         return tuple(point.values()) in self.found
 
-    def draw(self) -> Point | None:
-        """Return a valid point that was not tried; None where none is left."""
+    def draw(self) -> DesignPoint | None:
+        """Return a valid point that was not tried yet; None where no such point is left."""
         return next((point for point in self._drawn if not self.has(point) and self.is_valid(point)), None)
 
-    def is_valid(self, point: Point) -> bool:
+    def is_valid(self, point: DesignPoint) -> bool:
         return not any(self._problem.array.find_violations(point))
 
-    def bounds(self, point: Point) -> dict[str, float]:
-        """Return area and scratchpad beyond what there is; a valid point's say how much room is left."""
+    def bounds(self, point: DesignPoint) -> dict[str, float]:
+        """Return the excess of area and scratchpad as shares of what there is; negative for room that is left."""
         area, scratchpad, _ = self._problem.array.find_excess(point)
         return {"area": area, "scratchpad": scratchpad}
 
-    def model(self, point: Point) -> Trial:
-        """Model a point, or return what was found of it before."""
+    def model(self, point: DesignPoint) -> ModelledDesign:
+        """Return the design of a point, modelled at its first call."""
         key = tuple(point.values())
         if key not in self.found:
             self.found[key] = self._problem.evaluate(point)
         return self.found[key]
 
     def distributions(self, optuna: Any, *, is_whole: bool) -> dict[str, Any]:
-        """Return places among the sorted values of each choice, as optuna has them: whole, or between them."""
+        """Return optuna's distributions of the place among the sorted values of each choice, whole numbers or not."""
         kind = optuna.distributions.IntDistribution if is_whole else optuna.distributions.FloatDistribution
         return {name: kind(0, len(side) - 1) for name, side in self._sides.items()}
 
-    def places(self, point: Point) -> dict[str, int]:
+    def places(self, point: DesignPoint) -> dict[str, int]:
         return {name: side.index(point[name]) for name, side in self._sides.items()}
 
-    def point(self, places: Mapping[str, int]) -> Point:
+    def point(self, places: Mapping[str, int]) -> DesignPoint:
         return {name: side[places[name]] for name, side in self._sides.items()}
 
-    def find_near(self, places: Mapping[str, float]) -> Point | None:
-        """Return the nearest valid point that was not tried, of those that are drawn around a proposal."""
+    def find_near(self, places: Mapping[str, float]) -> DesignPoint | None:
+        """Return the valid point nearest to a proposal, of untried points drawn around it; None without one."""
         at = np.array([round(places[name]) for name in self._sides])
         last = np.array([len(side) - 1 for side in self._sides.values()])
         for reach in _REACH:
@@ -139,7 +149,7 @@ def _sample_at_random(run: _Run) -> None:
 
 
 def _sample_by_nsga2(run: _Run) -> None:
-    """Breed valid points (Deb et al., 2002); children that are not valid are bred again."""
+    """Breed valid points by NSGA-II (Deb et al., 2002); an invalid child is bred again."""
     with quiet_optuna() as optuna:
         begun, distributions, num_refused = run.begin(POPULATION), run.distributions(optuna, is_whole=True), 0
         if not begun:
@@ -166,8 +176,8 @@ def _sample_by_nsga2(run: _Run) -> None:
 
 
 def _sample_by_gp(run: _Run) -> None:
-    """Ask a Gaussian process of the score and one of each bound (constrained expected improvement, Gardner et al.,
-    2014), whose proposal is moved to a valid point nearby."""
+    """Search by Gaussian processes of the score and of each bound (constrained expected improvement, Gardner et al.,
+    2014); each proposal is moved to the nearest valid point."""
     with quiet_optuna() as optuna:
         begun, distributions = run.begin(NUM_DRAWN["gp"]), run.distributions(optuna, is_whole=False)
         if not begun:

@@ -8,38 +8,40 @@ from typing import Literal
 from msgspec.structs import asdict
 
 from harness.extensions.codesign.accelerator import HARDWARE, TILE
+from harness.extensions.codesign.designs import DesignProblem, ModelledDesign, find_pareto
 from harness.extensions.codesign.exhaustive import enumerate_points, is_enumerable
 from harness.extensions.codesign.sampling import Choices, Method, sample
-from harness.extensions.codesign.trials import Problem, Trial, find_pareto
 
 Mode = Literal["separate", "joint"]
+MODE_NAMES: Mapping[Mode, str] = {"separate": "hardware first", "joint": "together"}
+"""Modes in words, by the values of --mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """What a search found: the trials that no other is better than, and how many there were."""
+    """Outcome of a search: the Pareto front that was found, and the numbers of points."""
 
-    best: Sequence[Trial]
+    best: Sequence[ModelledDesign]
     num_points: int
     num_tried: int
     num_valid: int | None
-    """Valid points of the space; None where it was not tried whole."""
+    """Valid points of the space; None where not all of its points were tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesignOutcomes:
-    """What the searches of a study found, and the design by hand."""
+    """Outcomes of all searches of a study, and the design by hand, which is their baseline."""
 
-    problem: Problem
-    by_hand: Trial
+    problem: DesignProblem
+    by_hand: ModelledDesign
     hardware: SearchOutcome
     tiles: SearchOutcome
     joint: SearchOutcome | None
-    """None where it was neither asked for nor a matter of a minute."""
+    """Search of hardware and tiles together; None where it was not asked for and takes more than about a minute."""
 
     @property
-    def best(self) -> Mapping[Mode, Sequence[Trial]]:
-        """By mode the designs that no other of it is better than; joint has those of separate before it."""
+    def best(self) -> Mapping[Mode, Sequence[ModelledDesign]]:
+        """Pareto front by mode; the front of `joint` is also over the designs of `separate`."""
         objectives = self.problem.objectives
         separate = find_pareto([self.by_hand, *self.hardware.best, *self.tiles.best], objectives)
         if self.joint is None:
@@ -47,13 +49,18 @@ class DesignOutcomes:
         return {"separate": separate, "joint": find_pareto([*separate, *self.joint.best], objectives)}
 
     @property
-    def optimum(self) -> Sequence[Trial] | None:
-        """The best of all points; None where not all were tried."""
+    def optimum(self) -> Sequence[ModelledDesign] | None:
+        """Pareto front of all points of the space; None where not all were tried."""
         return None if self.joint is None or self.joint.num_valid is None else self.joint.best
 
 
 def search(
-    problem: Problem, choices: Choices, start: Sequence[Trial], method: Method, num_trials: int, seed: int
+    problem: DesignProblem,
+    choices: Choices,
+    start: Sequence[ModelledDesign],
+    method: Method,
+    num_trials: int,
+    seed: int,
 ) -> SearchOutcome:
     """Try all points where that takes about a minute, else up to `num_trials` valid ones, those of `start` first."""
     num_points = prod(map(len, choices.values()))
@@ -61,25 +68,29 @@ def search(
         best, num_valid = enumerate_points(problem, choices)
         return SearchOutcome(best, num_points, num_points, num_valid)
 
-    def score(trial: Trial) -> tuple[float, ...]:
-        return tuple(map(log, trial.values(problem.objectives)))
+    def score(design: ModelledDesign) -> tuple[float, ...]:
+        return tuple(map(log, design.values(problem.objectives)))
 
-    trials = sample(problem, choices, [trial.point for trial in start], method, num_trials, seed, score)
-    return SearchOutcome(find_pareto(trials, problem.objectives), num_points, len(trials), None)
+    designs = sample(problem, choices, [design.point for design in start], method, num_trials, seed, score)
+    return SearchOutcome(find_pareto(designs, problem.objectives), num_points, len(designs), None)
 
 
-def search_all(problem: Problem, modes: Sequence[Mode], method: Method, num_trials: int, seed: int) -> DesignOutcomes:
-    """Search hardware for the tile by hand, the tile for that hardware, and both at once: the last where it is asked
-    for, or tries all points and so has the optimum."""
+def search_all(
+    problem: DesignProblem, modes: Sequence[Mode], method: Method, num_trials: int, seed: int
+) -> DesignOutcomes:
+    """Search hardware for the tile by hand, then the tile for that hardware, then both together.
+
+    The search of both is left out where `modes` lack it and it would not try all points.
+    """
     space = asdict(problem.array.space)
 
-    def run(fixed: Mapping[str, int], start: Sequence[Trial]) -> SearchOutcome:
+    def run(fixed: Mapping[str, int], start: Sequence[ModelledDesign]) -> SearchOutcome:
         choices = {name: (fixed[name],) if name in fixed else values for name, values in space.items()}
         return search(problem, choices, start, method, num_trials, seed)
 
     by_hand = problem.evaluate({name: values[0] for name, values in space.items()})
     hardware = run({name: by_hand.point[name] for name in TILE}, [by_hand])
-    chosen = min([by_hand, *hardware.best], key=lambda trial: prod(trial.values(problem.objectives)))
+    chosen = min([by_hand, *hardware.best], key=lambda design: prod(design.values(problem.objectives)))
     tiles = run({name: chosen.point[name] for name in HARDWARE}, [chosen])
     searched = DesignOutcomes(problem=problem, by_hand=by_hand, hardware=hardware, tiles=tiles, joint=None)
     if "joint" in modes or is_enumerable(problem, space):

@@ -1,4 +1,4 @@
-"""What studies of an accelerator show of their own: latency and energy of its designs."""
+"""Chart and glossary of codesign studies: energy over latency of designs."""
 
 from functools import partial
 
@@ -11,12 +11,12 @@ from reports.text.formatting import duration, printable, significant, time_unit
 from rules.records.study import StudyRecord, StudyTable
 
 _MOST = 1e9
-"""Seconds and joules that are drawn."""
+"""Most seconds, and most joules, that are drawn."""
 
 
 def draw_designs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw energy over latency, a dot per design; one that several modes found has all their names. None of other
-    tables."""
+    """Draw energy over latency, a dot per design with the names of all modes that found it; None for tables without
+    designs."""
     modes: dict[tuple[float, float], list[str]] = {}
     for row in rows_of(table):
         place = number_of(row.get("Latency")), number_of(row.get("Energy"))
@@ -45,12 +45,12 @@ def draw_designs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
             Series(name=name, hue=hue % 5, dots=of, is_joined=False) for hue, (name, of) in enumerate(dots.items())
         ],
     )
-    figure = xy_figure(panel, id_=id_, title="Energy against latency", description="A dot per design.")
+    figure = xy_figure(panel, id_=id_, title="Pareto front: energy over latency", description="A dot per design.")
     return Chart(figure=figure, table_note="The table below has the numbers.")
 
 
 def name_array(study: StudyRecord) -> str:
-    """Name the array that designs are of; empty in studies that do not say it."""
+    """Name the PE array of a study; empty in studies that do not name it."""
     return next((printable(str(each.value), 60) for each in study.parameters if each.name == "array"), "")
 
 
@@ -59,7 +59,11 @@ TERMS = {
     "Scratchpad": "Memory on the chip that holds the tiles of a product.",
     "Tile": "The part of a product that is in the scratchpad at once.",
     "Energy-delay": "Energy times latency: small where both are.",
-    "Separate": "Hardware is chosen first, for the tiles by hand, and then the tiles.",
-    "Joint": "Hardware and tiles are searched together.",
+    "Pareto front": "Designs than which no other is better in one objective and as good in the other.",
+    "By hand": "The baseline: the first values of the space.",
+    "Hardware first": "Hardware is chosen for the tiles by hand, and then the tiles (--mode separate).",
+    "Together": "Hardware and tiles are searched at once (--mode joint).",
+    "gp": "Bayesian search by a Gaussian process, a model of the points tried so far.",
+    "nsga2": "NSGA-II, an evolutionary search.",
 }
 DETAILS = Details(chart=draw_designs, terms=TERMS, modelled=name_array)

@@ -1,30 +1,35 @@
-"""What is said of a PE array's searches: what each found, how far from the optimum, and beside what was published."""
+"""Sentences of a codesign study: what each search found, how far from the optimum, and beside published figures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from harness.extensions.codesign.search import DesignOutcomes, Mode, SearchOutcome
-from harness.extensions.codesign.trials import Objective, Problem, Trial, find_tiling
+from harness.extensions.codesign.accelerator import PEArray, find_space
+from harness.extensions.codesign.designs import DesignProblem, ModelledDesign, Objective, find_tiling
+from harness.extensions.codesign.search import MODE_NAMES, DesignOutcomes, Mode, SearchOutcome
 from reports.text.formatting import capital, duration, percent, plural
+from rules.benchmarks.loader import shipped_names
 
 PUBLISHED_GAIN = (1.25, 1.44)
-"""How many times as fast as separate design joint one is: HASCO (ISCA 2021), abstract."""
+"""Speed-up of joint over separate design: HASCO (ISCA 2021), abstract."""
 _GAIN, _SAVING = "1.25x-1.44x, other kernels", "18 %, 40 % less, other networks"
-"""As they are said; the latter is energy-delay against by hand: Shi et al. (2020), abstract."""
+"""Published figures in words: the speed-up, and the energy-delay saved over a design by hand (Shi et al., 2020)."""
 _MODES: tuple[Mode, ...] = ("separate", "joint")
 _SHOWN_GAIN = 1.0005
-"""What rounds to more than 1.000 times."""
+"""Least speed-up that is printed as more than 1.000 times."""
+OBJECTIVE_NAMES: Mapping[Objective, str] = {"latency_s": "latency", "energy_j": "energy"}
 
 
 def answer(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
-    """Say in one line which mode found the best design in the first objective, what that saves, and at what price in
-    the other."""
+    """Say in a title which design is best in the first objective, which mode found it, what it saves over the design
+    by hand, and at what price in the other objective."""
     objectives, by_hand, best = searched.problem.objectives, searched.by_hand, searched.best
     first = objectives[0]
-    mode = min(modes, key=lambda each: min(trial.values([first]) for trial in best[each]))
-    least = min(best[mode], key=lambda trial: trial.values([first]))
+    mode = min(modes, key=lambda each: min(design.values([first]) for design in best[each]))
+    least = min(best[mode], key=lambda design: design.values([first]))
     (found,), (before,) = least.values([first]), by_hand.values([first])
+    are_best = {"latency_s": "are fastest", "energy_j": "take the least energy"}[first]
     words = duration(found) if first == "latency_s" else f"{found:.3g} J"
     how = {"separate": "hardware first, then tiles", "joint": "hardware and tiles together"}[mode]
+    rows, columns, size, *_ = least.point.values()
     names: dict[Objective, str] = {"latency_s": "time", "energy_j": "energy"}
     others = [
         _say_change(names[each], *least.values([each]), *by_hand.values([each]))
@@ -32,12 +37,15 @@ def answer(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
         if each != first
     ]
     price = f", with {' and '.join(others)}" if others else ""
-    return f"searched {how}, a step takes {words}, {percent(1 - found / before)} less than by hand{price}, modelled"
+    return (
+        f"{rows} x {columns} PEs with {size / 1024:g} KiB of scratchpad {are_best} (searched {how}): a step takes "
+        f"{words}, {percent(1 - found / before)} less than by hand{price}, modelled"
+    )
 
 
 def say_gain(mode: Mode, searched: DesignOutcomes) -> str:
-    """Say what a mode found: the design that is best in the first objective, its gap to the optimum, then that of the
-    least energy-delay, and how many points were tried."""
+    """Say what a mode found: its best design in the first objective with the gap to the optimum, then the design of
+    least energy-delay, and the numbers of points tried."""
     objectives, by_hand, best = searched.problem.objectives, searched.by_hand, searched.best
     first = find_best(best[mode], objectives)
     took = duration(first.latency_s) if "latency_s" in objectives else f"{first.energy_j:.3g} J"
@@ -45,23 +53,23 @@ def say_gain(mode: Mode, searched: DesignOutcomes) -> str:
     if mode == "joint" and "latency_s" in objectives:
         gain = find_gain(searched)
         than = "no faster than" if gain < _SHOWN_GAIN else f"{gain:.3f} times as fast as"
-        parts.append(f"{than} separate (published: {_GAIN})")
+        parts.append(f"{than} {MODE_NAMES['separate']} (published: {_GAIN})")
     said = ", ".join(parts)
     if "energy_j" in objectives:
-        least = min(best[mode], key=lambda trial: trial.energy_delay)
+        least = min(best[mode], key=lambda design: design.energy_delay)
         changes = [_say_change("energy-delay", first.energy_delay, by_hand.energy_delay)]
         if "latency_s" in objectives:
             changes.insert(0, _say_change("energy", first.energy_j, by_hand.energy_j))
         said += f", with {' and '.join(changes)} than by hand"
         if least is not first:
             change = _say_change("energy-delay", least.energy_delay, by_hand.energy_delay)
-            said += f". Another, of {duration(least.latency_s)}, has {change} than by hand, the least"
+            said += f". Another design, of {duration(least.latency_s)}, has {change} than by hand, the least"
         said += f" (published: {_SAVING})"
-    return f"{mode}, modelled: {said}; {_say_tried(mode, searched)}."
+    return f"{capital(MODE_NAMES[mode])}, modelled: {said}; {_say_tried(mode, searched)}."
 
 
-def _say_gap(first: Trial, searched: DesignOutcomes) -> list[str]:
-    """Say how far the first design is from the optimum, in a list that is empty where none is known."""
+def _say_gap(first: ModelledDesign, searched: DesignOutcomes) -> list[str]:
+    """Say how far the first design is from the optimum, as a list; the list is empty where no optimum is known."""
     if searched.optimum is None:
         return []
     leading = _leading(searched.problem.objectives)
@@ -85,7 +93,7 @@ def _count(found: SearchOutcome) -> str:
 
 
 def hold_against_published(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
-    """Hold what was found against what was published, and say what sets the difference."""
+    """Compare the designs found with published figures, and say what causes the difference."""
     objectives, best, parts = searched.problem.objectives, searched.best, list[str]()
     if "joint" in modes and "latency_s" in objectives:
         gain, (low, high) = find_gain(searched), PUBLISHED_GAIN
@@ -94,8 +102,8 @@ def hold_against_published(searched: DesignOutcomes, modes: Sequence[Mode]) -> s
         tried = "" if searched.optimum is not None else " of what was tried"
         parts.append(
             f"{gain:.3f} times{tried} is {where} the published {low} to {high} (HASCO, ISCA 2021): here each "
-            f"product's tiling is searched whole in both modes, and DRAM traffic sets {separate} in separate, "
-            f"{joint} in joint"
+            f"product's tiling is searched whole in both modes, and DRAM traffic sets {separate} with hardware "
+            f"first, {joint} with both together"
         )
     if "energy_j" in objectives:
         parts.append(
@@ -104,31 +112,41 @@ def hold_against_published(searched: DesignOutcomes, modes: Sequence[Mode]) -> s
     return f"{capital('; '.join(parts) or 'no published figure is of one objective in one mode')}."
 
 
-def _name_array(problem: Problem, trial: Trial) -> str:
-    """Say how much of a design's latency DRAM traffic sets, and on which array."""
+def _name_array(problem: DesignProblem, design: ModelledDesign) -> str:
+    """Say which share of a design's latency DRAM traffic sets, and on which array."""
     clock_hz, dram = problem.array.find("clock_hz"), problem.array.find("dram_bytes_per_s")
     moving_s = 0.0
     for nest in problem.nests:
-        index, latency_s, _, cycles = find_tiling(nest, trial.point, problem.array, problem.objectives[0])
+        index, latency_s, _, cycles = find_tiling(nest, design.point, problem.array, problem.objectives[0])
         moving_s += latency_s if nest.dram_bytes[index] / dram > cycles / clock_hz else 0.0
-    rows, columns, size, *_ = trial.point.values()
-    return f"{percent(moving_s / trial.latency_s)} of the time ({rows} x {columns} PEs, {size / 1024:g} KiB)"
+    rows, columns, size, *_ = design.point.values()
+    return f"{percent(moving_s / design.latency_s)} of the time ({rows} x {columns} PEs, {size / 1024:g} KiB)"
+
+
+def say_next(benchmark: str, array: PEArray, searched: DesignOutcomes, num_trials: int) -> str:
+    """Say by which command to search further: a finer space, or more points of a space that was tried in part."""
+    if searched.optimum is None:
+        return f"Next: the same command with --trials {2 * num_trials} tries more points."
+    if array.title != find_space("pe_array").title or benchmark not in shipped_names():
+        return "Next: a space of more values, as --space FILE.toml."
+    again = f"dlrmbench codesign {benchmark} --space pe_array_fine --by random --trials 200"
+    return f"Next, in finer steps of the array: {again}"
 
 
 def find_gain(searched: DesignOutcomes) -> float:
-    """Return how many times as fast as separate's the fastest design of joint is."""
+    """Return the speed-up of the fastest design of `joint` over the fastest of `separate`."""
     separate, joint = (find_best(searched.best[mode], ["latency_s"]).latency_s for mode in _MODES)
     return separate / joint
 
 
 def _leading(objectives: Sequence[Objective]) -> list[Objective]:
-    """Return the objective that designs are told by: latency where it is one, else energy."""
+    """Return latency alone where it is an objective, else energy."""
     return ["latency_s"] if "latency_s" in objectives else ["energy_j"]
 
 
-def find_best(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Trial:
-    """Return the trial that is best in latency where that is an objective, else in energy."""
-    return min(trials, key=lambda trial: trial.values(_leading(objectives)))
+def find_best(designs: Sequence[ModelledDesign], objectives: Sequence[Objective]) -> ModelledDesign:
+    """Return the best design in latency where that is an objective, else in energy."""
+    return min(designs, key=lambda design: design.values(_leading(objectives)))
 
 
 def _say_change(name: str, found: float, before: float) -> str:

@@ -1,4 +1,4 @@
-"""What codesign adds to tests of the core."""
+"""Cases that codesign adds to tests of the core."""
 
 from typing import Any
 

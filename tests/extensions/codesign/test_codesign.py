@@ -16,16 +16,16 @@ def test_a_space_begins_with_what_each_search_gains(inside: Command, tmp_path: P
     done = inside(*ASK, "--mode", "joint,separate")
     assert done.returncode == 0, done.stderr
     _, separate, joint, *_ = (" ".join(part.split()) for part in done.stdout.split("\n\n"))
-    assert separate.startswith("separate, modelled: ")
+    assert separate.startswith("Hardware first, modelled: ")
     assert separate.endswith(
         "all 343 points tried, 40 of them valid; tiles: all 1,089 points tried, 134 of them valid."
     )
-    assert joint.startswith("joint, modelled: ") and ", the optimum, " in joint
+    assert joint.startswith("Together, modelled: ") and ", the optimum, " in joint
     assert joint.endswith("all 373,527 points tried, 22,609 of them valid.")
     (folder,) = (tmp_path / "results").iterdir()
     study = json.loads((folder / "study.json").read_text())
     assert (study["kind"], study["benchmark"], study["seed"]) == ("codesign", "dlrm_tiny", 0)
-    assert {row[0] for row in study["tables"][0]["rows"]} == {"by hand", "separate", "joint"}
+    assert {row[0] for row in study["tables"][0]["rows"]} == {"by hand", "hardware first", "together"}
     assert "Horowitz" in (folder / "report.html").read_text()
 
 
@@ -34,7 +34,10 @@ def test_one_mode_and_one_objective_are_searched_alone(inside: Command) -> None:
     done = inside(*ASK, "--mode", "separate", "--pareto", "energy", "--seed", 3, "--format", "json")
     assert done.returncode == 0, done.stderr
     study = json.loads(done.stdout)
-    assert study["seed"] == 3 and [row[0] for row in study["tables"][0]["rows"]] == ["by hand", "separate"]
+    assert study["seed"] == 3 and [row[0] for row in study["tables"][0]["rows"]] == [
+        "by hand",
+        "hardware first",
+    ]
     done = inside(*ASK, "--mode", "separate", "--pareto", "latency", "--format", "json")
     assert "energy-delay" not in json.loads(done.stdout)["findings"][0]
 
