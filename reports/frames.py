@@ -36,7 +36,7 @@ from rules.tree.result_set import real_path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Frames:
-    """What lies at some paths. Units are in the names of columns or in `unit`, missing is missing, never 0.
+    """Results found at some paths. Units are in the names of columns or in `unit`, missing is missing, never 0.
 
     `sets` has a row per result set, `runs` per run or unfinished attempt, `evaluations` per evaluation, `findings`
     per broken rule at a place, `measurements` per process of a measurement such as throughput. `details` are the
@@ -92,7 +92,7 @@ def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_op
 
 
 def _read_measured(inventories: Sequence[Inventory], problems: list[str]) -> list[Result]:
-    """Every measurement that can be read, kind by kind, once where several paths lead to it."""
+    """Read every measurement that can be read, kind by kind, once where several paths lead to it."""
     places: dict[tuple[Path, str], Path] = {}
     for found in inventories:
         for kind, folders in found.measurements.items():

@@ -1,1 +1,1 @@
-"""One file per chart; marks and scales come from `reports.charts.svg`."""
+"""Charts of the page, a module each; marks and scales come from `reports.charts.svg`."""

@@ -1,4 +1,4 @@
-"""Stacked bars, one per row, from zero: where the time of each run goes, and where that of one step.
+"""Charts of stacked horizontal bars from zero: the time of each run, and of one training step, by its parts.
 
 A run's parts are those that its log separates; a phase's are what it would take at its ceiling, and what it takes
 beyond.
@@ -31,7 +31,7 @@ class Bar:
 
 
 def time_figure(bars: Sequence[Bar], unit: TimeUnit, **caption: Unpack[Caption]) -> Figure:
-    """Draw where the time goes, a bar per run with its seconds in the order of PARTS."""
+    """Draw the time of each run as a bar, with its seconds in the order of PARTS."""
     used = [any(bar.parts[number] > 0 for bar in bars) for number in range(len(PARTS))]
     keys = [key for key, is_used in zip(_keys(PARTS), used, strict=True) if is_used]
     return draw_both(
@@ -40,7 +40,7 @@ def time_figure(bars: Sequence[Bar], unit: TimeUnit, **caption: Unpack[Caption])
 
 
 def phases_figure(bars: Sequence[Bar], **caption: Unpack[Caption]) -> Figure:
-    """Draw the phases of one step, a bar each with its share of the step, in the order of _PHASE_PARTS."""
+    """Draw each phase of one step as a bar of its share of the step, in the order of _PHASE_PARTS."""
     keys = _keys(_PHASE_PARTS)
     return draw_both(lambda width, _: _draw(bars, 100.0, "% of the step's time", width, 190.0), keys, **caption)
 
@@ -48,7 +48,7 @@ def phases_figure(bars: Sequence[Bar], **caption: Unpack[Caption]) -> Figure:
 def cost_figure(
     bars: Sequence[Bar], axis: str, scale: float, bound: tuple[float, str] | None, **caption: Unpack[Caption]
 ) -> Figure:
-    """Draw costs, a bar each, on an axis of `scale` times their length; and a line at a bound, with its words."""
+    """Draw each cost as a bar, on an axis of `scale` times the bars' lengths; `bound` adds a vertical line."""
     keys = [] if bound is None else [LegendKey(mark="limit", words=bound[1])]
     at = None if bound is None else bound[0]
     return draw_both(lambda width, _: _draw(bars, scale, axis, width, 130.0, at), keys, **caption)
@@ -61,8 +61,8 @@ def _keys(parts: Sequence[tuple[str, str]]) -> list[LegendKey]:
 def _draw(
     rows: Sequence[Bar], scale: float, axis: str, width: float, note: float, bound: float | None = None
 ) -> Plot:
-    """Draw the rows; the axis is of `scale` times their parts, and `note` the room for words at the end of the bars,
-    where the page is wide enough for it. A line down is at `bound`."""
+    """Draw the rows; the axis shows `scale` times their parts. On a wide page `note` px at the end of the bars are
+    kept for words; `bound` is the place of a vertical line."""
     note = note if width > 600 else 0.0
     longest_name = max((svg.text_width(row.label) for row in rows), default=0.0)
     left = max(_LEAST_LEFT, min(longest_name * svg.BOLD + 12, width / 3))

@@ -1,4 +1,4 @@
-"""Quality over the epoch: one line per run, the target as a labelled line.
+"""Chart of quality over the epoch: one line per run, and the target as a labelled line.
 
 The axis leaves out the first steep part, which no run ends in, so that what happens near the target can be seen.
 """
@@ -43,7 +43,7 @@ def convergence_figure(
 def small_convergence(
     lines: Sequence[Curve], target: float | None, every: Sequence[Curve], **caption: Unpack[figure.Caption]
 ) -> Markup:
-    """Draw one configuration among many, on scales that hold `every` line of all of them; its title is its name."""
+    """Draw the runs of one configuration, on scales that hold `every` line of all; the title is its name."""
     panel = replace(_panel(lines, target, every, ("", "")), name=caption["title"], height=190.0, left=44.0)
     return small_drawing(panel, **caption)
 

@@ -1,4 +1,5 @@
-"""Why one configuration takes longer than another: diverging bars of the factors of the time, on a log2 axis.
+"""Chart of why one configuration takes longer than another: diverging bars of the factors of the time, on a log2
+axis.
 
 Bars start at 1×, to the right is slower. On a logarithmic axis the lengths of the factors' bars add up to the
 length of the bar of the whole.
@@ -27,7 +28,7 @@ _TICKS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactorBar:
-    """One factor's effect on the time (above 1 is slower) with its interval; None is not known.
+    """Effect of one factor on the time (above 1 is slower) with its interval; None is not known.
 
     `is_rejected`: the rules reject a side, so that no colour says which is better.
     """
@@ -43,7 +44,7 @@ class FactorBar:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactorPanel:
-    """The bars of one configuration against the baseline."""
+    """Bars of one configuration's factors against the baseline."""
 
     label: str
     bars: tuple[FactorBar, ...]
@@ -70,7 +71,7 @@ def _kind(bar: FactorBar) -> str:
 
 
 def log2_domain(panels: Sequence[FactorPanel]) -> tuple[float, float]:
-    """Span 0 (no change), all ratios, and of their intervals what is within 64 times."""
+    """Return the domain of the log2 axis: 0 (no change), all ratios, and the parts of intervals within 64 times."""
     bars = [bar for panel in panels for bar in panel.bars]
     ends = [_log2(end) for bar in bars for end in (bar.low, bar.high) if end is not None]
     found = [0.0, *(math.log2(bar.time_ratio) for bar in bars if bar.time_ratio is not None)]
@@ -133,7 +134,7 @@ def _draw(panels: Sequence[FactorPanel], width: float) -> Plot:
 def _beside_heads(
     at: float, top: float, bottom: float, heads: Sequence[tuple[float, float]]
 ) -> list[tuple[float, float]]:
-    """The parts of a vertical line at `at` that no panel's name is struck through by; `heads` are (width, top)."""
+    """Return the parts of a vertical line at `at` px that strike through no panel's name; `heads`: (width, top)."""
     starts, stops = [top], []
     for width, head in heads:
         if width > at - 4:

@@ -1,4 +1,4 @@
-"""What every chart of a page is made of: two drawings of the same facts, and the words around them."""
+"""Figures, which every chart of a page is: two drawings of the same facts, and the words around them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ FOOT_PX = 44.0
 
 
 class Caption(TypedDict):
-    """What names a figure on its page, and describes it to those who do not see it."""
+    """Id, title and description of a figure, the latter for those who do not see the drawing."""
 
     id_: str
     title: str
@@ -24,7 +24,7 @@ class Caption(TypedDict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LegendKey:
-    """One entry of a legend: a mark's class, its colour and what it means."""
+    """Entry of a legend: a mark's class, its colour and its meaning."""
 
     mark: str
     words: str
@@ -33,7 +33,7 @@ class LegendKey:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figure:
-    """A chart drawn for wide and for narrow pages; text keeps its size instead of shrinking with the drawing."""
+    """Chart drawn for wide and for narrow pages; text keeps its size instead of shrinking with the drawing."""
 
     id: str
     title: str
@@ -45,7 +45,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """The marks of one drawing from back to front, its height, and the scales from which values can be read back."""
+    """Marks of one drawing from back to front, its height, and the scales from which values can be read back."""
 
     marks: Sequence[str]
     height: float
@@ -70,24 +70,24 @@ def draw_both(
 
 
 def hue(index: int) -> str:
-    """Name the class of the colour (and dash) of configuration `index`; after five they repeat."""
+    """Return the CSS class of the colour (and dash) of configuration `index`; after five they repeat."""
     return f"hue{index % 5}"
 
 
 def curve_keys(names: Mapping[int, str]) -> list[LegendKey]:
-    """Explain the curves: by configuration (`names` by hue) where several are drawn, else as one run each."""
+    """Return the legend of curves: by configuration (`names` by hue) where several are drawn, else of runs."""
     return [LegendKey(mark="curve", words=name, hue=hue(index)) for index, name in names.items()] or [
         LegendKey(mark="curve", words="one run")
     ]
 
 
 def num_ticks(width: float) -> int:
-    """Say how many labels an x axis may have."""
+    """Return the most labels that an x axis of a drawing of `width` px may have."""
     return 8 if width > 600 else 4
 
 
 def reused_curves(id_: str, x: svg.Scale, wide_x: svg.Scale) -> Markup:
-    """Squeeze the wide drawing's curves: they are most of a chart's size, and only their width differs."""
+    """Draw the wide drawing's curves again, squeezed: curves are most of a chart's size, only their width differs."""
     squeeze = (x.stop - x.start) / (wide_x.stop - wide_x.start)
     return svg.tag(
         "use",

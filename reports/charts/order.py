@@ -1,4 +1,4 @@
-"""When each run was made: one bar per run or attempt on the clock, in order of their starts.
+"""Chart of the times at which runs were made: one bar per run or attempt on the clock, in order of their starts.
 
 Gaps, overlaps and attempts that left no result are what a reader looks for who asks whether runs were chosen.
 """
@@ -16,7 +16,7 @@ _LEAST_PX = 3.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunSpan:
-    """One run or attempt, in seconds since 1970. `stop_s` None is an end that nobody recorded."""
+    """Start and end of one run or attempt, in seconds since 1970; `stop_s` is None where no end was recorded."""
 
     label: str
     start_s: float
@@ -32,7 +32,7 @@ KEYS = (
 
 
 def order_figure(spans: Sequence[RunSpan], unit: TimeUnit, **caption: Unpack[figure.Caption]) -> figure.Figure:
-    """Draw the bars in the order of `spans`, of which the first starts first."""
+    """Draw a bar per run in the order of `spans`, of which the first starts first."""
     kinds = {span.kind for span in spans}
     keys = [key for key in KEYS if key.mark.removeprefix("span-") in kinds]
     return figure.draw_both(lambda width, id_: _draw(spans, unit, width, id_), keys, **caption)

@@ -1,4 +1,4 @@
-"""Reference convergence points: epochs to converge over batch size, and where a result is among them.
+"""Chart of reference convergence points: epochs to converge over batch size, of the reference and of results.
 
 Several results carry numbers that the legend names; those that would hide each other are side by side.
 """
@@ -17,12 +17,12 @@ from reports.text.formatting import converged
 
 _STUB = 2**0.1
 MOST_NUMBERED, MOST_MARKS = 12, 100
-"""Up to so many results have numbers, and marks of their own; of more, those at one place are drawn once."""
+"""Most results that have a number each, and a mark each; of more, results at one place share a mark."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """The reference at one batch size: mean and deviation of epochs or samples, and the fewest that are accepted."""
+    """Reference at one batch size: mean and deviation of epochs or samples, and the fewest that are accepted."""
 
     batch_size: float
     mean: float
@@ -32,7 +32,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Result:
-    """One result's mean epochs to converge, and whether the convergence rules accept it."""
+    """Mean epochs to converge of one result, and whether the convergence rules accept it."""
 
     name: str
     hue: int
@@ -91,7 +91,7 @@ def _panel(points: Sequence[Point], results: Sequence[Result], unit: str) -> Pan
 
 
 def _results(results: Sequence[Result], x: svg.Scale, y: svg.Scale, unit: str) -> list[Markup]:
-    """Draw all results, those of a batch size beside each other where their epochs are too close to see both."""
+    """Draw all results; those of one batch size stand side by side where their epochs are too close to tell apart."""
     is_lone, is_numbered = len(results) == 1, 1 < len(results) <= MOST_NUMBERED
     radius = 8.5 if is_numbered else 6.0 if is_lone else 5.0
     by_size: dict[int, list[int]] = {}

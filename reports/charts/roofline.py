@@ -1,4 +1,4 @@
-"""Roofline: speed over arithmetic intensity, both logarithmic, under ceilings that were measured here."""
+"""Roofline chart: FLOP/s over FLOP per byte, both logarithmic, under ceilings measured on the same system."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _MOST_DECADES = 12
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RooflineDot:
-    """One phase or operator: FLOP per byte, and the FLOP/s it reached."""
+    """One phase or operator: its FLOP per byte, and the FLOP/s that it reached."""
 
     label: str
     flop_per_byte: float
@@ -37,14 +37,14 @@ _MARKS = {
 def roofline_figure(
     dots: Sequence[RooflineDot], *, peak: float, memory: float, cache: float | None, **caption: Unpack[Caption]
 ) -> Figure:
-    """Draw the dots under their roof: `peak` FLOP/s of matrix multiplication at the best shape, and B/s of copying
-    between buffers beyond the caches (`memory`) and inside them."""
+    """Draw the dots under the roof that they share: `peak` FLOP/s of matrix multiplication at the best shape, and B/s
+    of copying between buffers beyond the caches (`memory`) and inside them (`cache`)."""
     ridge = peak / memory
     low_x, high_x = _decades([*(dot.flop_per_byte for dot in dots), ridge, ridge * 4])
     low_y, high_y = _decades([*(dot.flop_per_s for dot in dots), peak])
 
     def roof(bytes_per_s: float) -> list[tuple[float, float]]:
-        """Give the slanted line up to the ridge, then the flat one; cut off at the drawing's edges."""
+        """Return the roof's points: the slanted line up to the ridge, then the flat one, cut off at the edges."""
         start = max(low_x, low_y / bytes_per_s)
         points = [(start, start * bytes_per_s)] if start < peak / bytes_per_s else []
         return [*points, (max(peak / bytes_per_s, low_x), peak), (high_x, peak)]
@@ -107,6 +107,6 @@ def _labels(dots: Sequence[RooflineDot], x: svg.Scale, y: svg.Scale, *, below: f
 
 
 def _prefixed(value: float) -> str:
-    """Write '100 G' of 1e11."""
+    """Return a number with its SI prefix: '100 G' of 1e11."""
     number, _, prefix = si(value).partition(" ")
     return f"{number.removesuffix('.00').removesuffix('.0')} {prefix}".rstrip()

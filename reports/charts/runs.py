@@ -1,4 +1,4 @@
-"""Any quantity's repetitions as dots: one strip per configuration, x = the quantity.
+"""Dot strips: the repetitions of any quantity as dots, one strip per configuration, over the quantity.
 
 Filled dots count, open ones were dropped as fastest or slowest, crosses have no value; the thick tick is the mean and
 the band behind it its interval. Values tie, as evaluations are quantised, so dots swarm.
@@ -21,7 +21,7 @@ MOST_TALL = 6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StripDot:
-    """One repetition; `value` is None or infinite where it has none, as of a run that did not converge."""
+    """One repetition; `value` is None or infinite where it has none, such as a run that did not converge."""
 
     label: str
     value: float | None
@@ -31,7 +31,7 @@ class StripDot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Strip:
-    """The repetitions of one configuration, their mean with the words above it, and the ends of its interval."""
+    """Repetitions of one configuration, their mean with the words above it, and the ends of its interval."""
 
     name: str
     hue: int
@@ -43,7 +43,7 @@ class Strip:
 
     @property
     def known(self) -> list[tuple[StripDot, float]]:
-        """The repetitions that have a value, each with it."""
+        """Return the repetitions that have a value, each with it."""
         return [(dot, dot.value) for dot in self.dots if dot.value is not None and math.isfinite(dot.value)]
 
     @property
@@ -53,7 +53,7 @@ class Strip:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quantity:
-    """What a strip's values are: the axis' name with the unit, and the words for its ticks, else plain numbers.
+    """Quantity of a strip's values: the axis' name with the unit, and the format of its ticks, else plain numbers.
 
     `is_ratio`: factors between values mean something, so that the axis may be logarithmic. `missing` is written above
     what has no value.
@@ -68,7 +68,7 @@ class Quantity:
 def strips_figure(
     strips: Sequence[Strip], quantity: Quantity, words: Mapping[str, str], **caption: Unpack[figure.Caption]
 ) -> figure.Figure:
-    """Draw the strips from the first down; of `words`, which explain marks, the legend has those that are drawn."""
+    """Draw the strips from the first down; the legend explains, by `words`, the marks that are drawn."""
     shown = {f"dot-{dot.fate}" for strip in strips for dot in strip.dots}
     shown |= {"dot-failed"} if any(strip.missing for strip in strips) else set()
     shown |= {"mean"} if any(strip.mean is not None for strip in strips) else set()
@@ -79,7 +79,7 @@ def strips_figure(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ChartLayout:
-    """What all strips of a drawing share: scale, size of the dots, and room for names, means and missing values."""
+    """Layout shared by all strips of a drawing: scale, size of dots, and room for names, means and missing values."""
 
     x: svg.Scale
     width: float
@@ -127,7 +127,7 @@ def _draw(strips: Sequence[Strip], quantity: Quantity, width: float) -> figure.P
 
 
 def _strip(strip: Strip, name: str, layout: _ChartLayout, top: float) -> tuple[Markup, float]:
-    """Draw one strip with its name as it fits; returns its height, too."""
+    """Draw one strip with its name as it fits; return the marks and the strip's height in px."""
     radius, positions = layout.radius, [layout.x(value) for _, value in strip.known]
     swarm = svg.swarm(positions, layout.spacing)
     extent = max(math.ceil((math.ceil(len(strip.missing) / 3) - 1) / 2), *map(abs, swarm), 0)
@@ -176,7 +176,7 @@ def _numbered(dot: StripDot, x: float, y: float, *, hinted: bool) -> Markup:
 
 
 def _plain(placed: Sequence[tuple[StripDot, float, float]], radius: float) -> list[Markup]:
-    """Dots without numbers: all of one kind are a single path of round caps, and rings have smaller caps on top."""
+    """Draw dots without numbers: those of one kind are one path of round caps; rings have smaller caps on top."""
     size = "small" if radius == _SMALL else "tiny"
     marks = []
     for fate in ("counted", "dropped"):

@@ -1,4 +1,4 @@
-"""One quantity over ranks, over a link's speed or over a rate: a line per series, a dot per configuration."""
+"""Chart of one quantity over ranks, a link's speed or a rate: a line per series, a dot per configuration."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,7 +21,7 @@ def scaling_panel(
     target_words: str = "",
     height: float = 260.0,
 ) -> Panel:
-    """Put series on axes of a name and the words of their ticks each, with a line across at `target`.
+    """Return a panel of the series; each axis has a name and a format of its ticks, `target` is a horizontal line.
 
     `places` are x values to label, where round numbers would mean nothing. Twice the ranks, or twice the speed, is
     one step; y values start at 0, so that lengths compare, where they do not differ by a factor of 8 or more.
@@ -45,7 +45,7 @@ def scaling_panel(
 
 
 def scaling_legend(series: Sequence[Series], *, id_: str) -> Markup:
-    """Name the lines, as one more of the drawings."""
+    """Draw the legend of the lines as one more drawing beside the panels."""
     marks: list[Markup] = [svg.text(0, 12, "Lines", class_="axis")]
     names = svg.fit_names([line.name for line in series], SMALL_PX - 38)
     for number, (name, line) in enumerate(zip(names, series, strict=True)):

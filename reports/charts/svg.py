@@ -17,13 +17,14 @@ FONT_PX = 13.0
 BOLD = 1.12
 _FAR = 1e5
 _BESIDE_PX = 12.0
-"""Room that every chart leaves beside the end of its x axis."""
+"""Room, px, that every chart leaves beside the end of its x axis."""
 _HEAD_SHARES = (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.0, 1.0)
 _NICE_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 def tag(name: str, *children: str, **attributes: str | float | None) -> Markup:
-    """One element. `class_` and other trailing underscores are dropped, inner ones become hyphens, None is left out.
+    """Return one element. `class_` and other trailing underscores are dropped, inner ones become hyphens, None is
+    left out.
 
     Children and values are escaped unless they are Markup already.
     """
@@ -37,12 +38,12 @@ def tag(name: str, *children: str, **attributes: str | float | None) -> Markup:
 
 
 def group(*children: str, class_: str | None = None, hint: str = "") -> Markup:
-    """Group marks that belong together; `hint` is shown on hover."""
+    """Return a group of marks; `hint` is shown on hover."""
     return tag("g", *hints(hint), *children, class_=class_)
 
 
 def text(x: float, y: float, content: str, *, class_: str = "label", anchor: str = "start") -> Markup:
-    """Write text with its baseline at y; `anchor` is start, middle or end."""
+    """Return text with its baseline at y; `anchor` is start, middle or end."""
     return tag("text", content, x=x, y=y, class_=class_, text_anchor=None if anchor == "start" else anchor)
 
 
@@ -55,7 +56,7 @@ def polyline(points: Sequence[tuple[float, float]], class_: str | None) -> Marku
 
 
 def path_data(points: Sequence[tuple[float, float]]) -> str:
-    """Write line segments as relative moves, which are shorter; rounding does not add up along the path."""
+    """Return path data of line segments as relative moves, which are shorter; rounding does not add up."""
     points = [(_within(x), _within(y)) for x, y in points]
     at_x, at_y = round(points[0][0], 1), round(points[0][1], 1)
     written = [f"M{_number(at_x)} {_number(at_y)}{'l' if len(points) > 1 else ''}"]
@@ -68,7 +69,7 @@ def path_data(points: Sequence[tuple[float, float]]) -> str:
 
 
 def spots(places: Sequence[tuple[float, float]]) -> str:
-    """Write path data of points without extent; a round line cap makes each a dot."""
+    """Return path data of points without extent; a round line cap makes each a dot."""
     return "".join(f"M{_number(x)} {_number(y)}h0" for x, y in places)
 
 
@@ -90,7 +91,7 @@ def circle(x: float, y: float, radius: float, class_: str | None) -> Markup:
 
 
 def cross(x: float, y: float, radius: float) -> Markup:
-    """Mark what failed."""
+    """Return a cross, the mark of a failure."""
     a, b, extent = _number(x - radius), _number(y - radius), _number(2 * radius)
     return tag("path", d=f"M{a} {b}l{extent} {extent}m0-{extent}l-{extent} {extent}", class_="dot-failed")
 
@@ -105,7 +106,7 @@ def drawing(
     x: "Scale | None" = None,
     y: "Scale | None" = None,
 ) -> Markup:
-    """Write the outermost element: an image with a name and a description for those who do not see it.
+    """Return the svg element: an image with a name and a description for those who do not see it.
 
     The scales are written down, so that the values of the marks can be read back from where they are.
     """
@@ -152,7 +153,7 @@ def fit_names(names: Sequence[str], width: float) -> list[str]:
 
 
 def _alike(cut: Mapping[str, str]) -> list[str]:
-    """Names that were cut to the text of another."""
+    """Return the names that were cut to the text of another."""
     texts = Counter(cut.values())
     return [name for name, text in cut.items() if texts[text] > 1]
 
@@ -163,7 +164,7 @@ def fit_bold_names(names: Sequence[str], width: float) -> list[str]:
 
 
 def _fit_middle(content: str, width: float, head_share: float) -> str:
-    """Leave `head_share` of the characters that fit at the start, the others at the end."""
+    """Cut a text to `width` px: `head_share` of the characters that fit stand at the start, the others at the end."""
     if text_width(content) <= width:
         return content
     for num_kept in range(len(content) - 1, 0, -1):
@@ -175,13 +176,13 @@ def _fit_middle(content: str, width: float, head_share: float) -> str:
 
 
 def hints(hint: str) -> tuple[Markup, ...]:
-    """Write the title child that browsers show on hover; nothing for an empty hint."""
+    """Return the title child that browsers show on hover; nothing for an empty hint."""
     return (tag("title", hint),) if hint else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Linear map from [low, high] to [start, stop] px; a domain without extent maps to the middle."""
+    """Linear map from values in [low, high] to [start, stop] px; a domain without extent maps to the middle."""
 
     low: float
     high: float
@@ -194,16 +195,16 @@ class Scale:
         return self.start + share * (self.stop - self.start)
 
     def share(self, value: float) -> float:
-        """How far from `low` to `high` a value is."""
+        """Return the position of a value between `low` (0) and `high` (1)."""
         return (value - self.low) / (self.high - self.low)
 
     @property
     def written(self) -> str:
-        """Values at both ends, then their pixels."""
+        """Return the scale as text: the values at both ends, then their pixels."""
         return f"{self.low:.9g} {self.high:.9g} {_number(self.start)} {_number(self.stop)}{self.kind}"
 
     def ticks(self, most: int) -> tuple[float, ...]:
-        """Round values inside the domain, at most `most` of them."""
+        """Return round values inside the domain, at most `most` of them."""
         return nice_ticks(self.low, self.high, most)
 
 
@@ -228,7 +229,8 @@ class LogScale(Scale):
 
 
 def value_scale(values: Sequence[float], start: float, stop: float, *, is_ratio: bool = True) -> Scale:
-    """From below the least to above the greatest value; logarithmic where they differ by a factor of 8 or more.
+    """Return a scale from below the least to above the greatest value; logarithmic where they differ by a factor of 8
+    or more.
 
     Only where `is_ratio`: of some quantities differences alone mean anything.
     """
@@ -245,7 +247,7 @@ def value_scale(values: Sequence[float], start: float, stop: float, *, is_ratio:
 
 
 def are_far_apart(values: Sequence[float]) -> bool:
-    """Say whether a logarithmic scale serves values better: all positive, by a factor of 8 or more apart."""
+    """Return True if a logarithmic scale serves values better: all positive, by a factor of 8 or more apart."""
     return min(values) > 0 and max(values) / min(values) >= 8.0
 
 
@@ -264,14 +266,14 @@ def nice_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
 
 
 def padded(values: Sequence[float], share: float = 0.06) -> tuple[float, float]:
-    """Choose a domain around finite values with `share` of their extent on each side; never without extent."""
+    """Return a domain around finite values with `share` of their extent on each side; never without extent."""
     low, high = min(values), max(values)
     extent = high - low or abs(high) * 0.1 or 1.0
     return low - share * extent, high + share * extent
 
 
 def tick_texts(ticks: Sequence[float]) -> tuple[str, ...]:
-    """Write labels with as many decimals as the ticks need to differ, and no more."""
+    """Return labels of ticks, with as many decimals as they need to differ, and no more."""
     if any(0 < abs(tick) < 1e-6 or abs(tick) >= 1e9 for tick in ticks):
         return tuple(f"{tick:.3g}".replace("-", "−") for tick in ticks)
     for digits in range(7):
@@ -315,7 +317,7 @@ def labels(places: Iterable[tuple[str, float, float]], anchor: str | None = None
 
 
 def placed_ticks(scale: Scale, most: int, words: Callable[[float], str] | None) -> list[tuple[float, str]]:
-    """Choose at most `most` ticks, each (px, label); where `words` would write two alike, they are plain numbers."""
+    """Return at most `most` ticks, each (px, label); where `words` would write two alike, they are plain numbers."""
     ticks = scale.ticks(most)
     texts = tick_texts(ticks) if words is None else tuple(map(words, ticks))
     return list(zip(map(scale, ticks), texts if len({*texts}) == len(texts) else tick_texts(ticks), strict=True))
@@ -337,17 +339,17 @@ def swarm(positions: Sequence[float], spacing: float) -> tuple[int, ...]:
 
 
 def _is_near(taken: Sequence[float], position: float, distance: float) -> bool:
-    """Say whether one of the positions, which are sorted, is less than `distance` from another."""
+    """Return True if one of the positions, which are sorted, is less than `distance` from another."""
     place = bisect_left(taken, position)
     return any(abs(other - position) < distance for other in taken[max(place - 1, 0) : place + 1])
 
 
 def _number(value: float) -> str:
-    """Write at most two decimals and no trailing zeros: a tenth of a pixel is nothing to see."""
+    """Return a coordinate with at most two decimals and no trailing zeros: a tenth of a pixel is nothing to see."""
     shown = f"{_within(value):.1f}"
     return shown[:-2] if shown.endswith(".0") else shown
 
 
 def _within(value: float) -> float:
-    """Place what is far outside any picture at a distance of 100,000 px, where arithmetic still works."""
+    """Return a coordinate, those far outside any picture at 100,000 px, where arithmetic still works."""
     return max(-_FAR, min(value, _FAR)) if value == value else _FAR

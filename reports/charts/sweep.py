@@ -1,4 +1,4 @@
-"""What a sweep shows: one quantity over its first axis, a panel per value of the others; and fitted laws.
+"""Charts of a sweep: one quantity over one axis, a panel per value of the others; and fitted scaling laws.
 
 Numbers on the x axis are on a logarithmic scale, other values side by side. Bars are intervals; a cross at
 the foot marks a configuration without a value.
@@ -48,7 +48,7 @@ def sweep_figure(
 
 
 def _domain(dots: Sequence[Dot]) -> list[float]:
-    """Collect the values and their intervals' ends, the latter at most a factor of 3 beyond all values: two runs have
+    """Return the values and their intervals' ends, the latter at most a factor of 3 beyond all values: two runs have
     intervals so wide that nothing else could be seen."""
     values = [dot.y for dot in dots if dot.y is not None and math.isfinite(dot.y)]
     if not values:
@@ -58,14 +58,14 @@ def _domain(dots: Sequence[Dot]) -> list[float]:
 
 
 def places(positions: Sequence[str]) -> tuple[float, ...]:
-    """Give each value its place: itself where all are positive numbers, else its number in the order."""
+    """Return the place of each value on the axis: itself where all are positive numbers, else its number."""
     numbers = [_number(text) for text in positions]
     known = [number for number in numbers if number is not None and 0 < number < math.inf]
     return tuple(known if len(known) == len(positions) else map(float, range(len(positions))))
 
 
 def position_scale(positions: Sequence[str]) -> Callable[[float, float], svg.Scale]:
-    """Choose the scale of the `places`: logarithmic where they are numbers, else linear."""
+    """Return the scale of the `places`: logarithmic where they are numbers, else linear."""
     xs = places(positions)
     return partial(svg.Scale if 0.0 in xs else svg.LogScale, min(xs), max(xs))
 

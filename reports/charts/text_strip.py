@@ -1,4 +1,4 @@
-"""A strip for a terminal: values on one logarithmic line of text, one of them marked."""
+"""Strip chart for a terminal: values on one logarithmic line of text, one of them marked."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ def draw_strip(value: float, others: Sequence[float], words: Callable[[float], s
 
 
 def _place_of(value: float, low: float, high: float) -> int:
-    """Return the cell of a value; all are in the middle where nothing lies apart."""
+    """Return the cell of a value from `low` to `high`; the middle cell where both are equal."""
     if not low < high:
         return WIDTH // 2
     return round((WIDTH - 1) * math.log(value / low) / math.log(high / low))

@@ -1,4 +1,4 @@
-"""Samples per second in each block between two evaluations: drift, throttling and disturbances show here."""
+"""Chart of samples per second in each block between two evaluations: drift, throttling and other noise show there."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

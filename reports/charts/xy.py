@@ -1,4 +1,4 @@
-"""X-y charts: dots, curves, bands and lines across on a pair of scales, alone, as panels of one drawing, or small."""
+"""X-y charts: dots, curves, bands and horizontal lines on two scales, alone, in panels of one drawing, or small."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -19,12 +19,12 @@ _LAW_POINTS = 48
 
 Place = tuple[float, float]
 MakeScale = Callable[[float, float], svg.Scale]
-"""Make a scale between two px."""
+"""Function that makes a scale between two px."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dot:
-    """One value, or a cross at the foot (`y` None); `ends` are its interval, `seeds` what it is the mean of."""
+    """One value, or a cross at the foot (`y` None); `ends` are its interval, `seeds` the values that it averages."""
 
     x: float
     y: float | None
@@ -35,7 +35,7 @@ class Dot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """Dots of one colour, which a line joins in the order of x; `law` gives a fitted law's value at an x instead."""
+    """Dots of one colour, joined by a line in the order of x, or by the curve of a fitted `law`."""
 
     name: str = ""
     hue: int = 0
@@ -48,8 +48,7 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """The course of one run: its points in their order, and what became of it ('failed' ends in a cross, any other
-    fate in a dot)."""
+    """Course of one run: its points in order, and how it ended ('failed' ends in a cross, any other in a dot)."""
 
     hue: int
     points: tuple[Place, ...]
@@ -59,7 +58,7 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChartAxis:
-    """Name, scale between two px, and words for its ticks; `places` are values to label instead of round ones."""
+    """Axis: name, scale between two px, format of its ticks; `places` are values to label instead of round ones."""
 
     name: str
     scale: MakeScale
@@ -69,8 +68,9 @@ class ChartAxis:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Panel:
-    """One pair of axes and what is on it, from back to front: `lines` and bands, each with the class of its path, the
-    line of a target, `curves`, which only a panel alone has, `series`, and `over` them what one chart alone has."""
+    """One pair of axes and its marks, from back to front: `lines` and bands, each with the class of its path, the
+    line of a target, `curves`, which only a panel alone has, `series`, and the marks that `over` draws on the
+    scales."""
 
     x: ChartAxis
     y: ChartAxis
@@ -114,24 +114,24 @@ def xy_figure(
 
 
 def small_drawing(panel: Panel, **caption: Unpack[Caption]) -> Markup:
-    """Draw one of many drawings side by side, SMALL_PX wide."""
+    """Draw a panel SMALL_PX wide, one of many side by side."""
     return _plot(panel, SMALL_PX, caption["id_"], None).drawn(SMALL_PX, **caption)
 
 
 def up_to(last: float) -> MakeScale:
-    """Choose a linear scale from 0 to a little more than `last`."""
+    """Return a linear scale from 0 to a little more than `last`."""
     return partial(svg.Scale, 0.0, last * 1.02 or 1.0)
 
 
 def from_zero(values: Sequence[float]) -> MakeScale:
-    """Choose a scale on which lengths compare; a logarithmic one where the values differ by a factor of 8 or more."""
+    """Return a scale from 0, on which lengths compare; a logarithmic one where values differ by 8 times or more."""
     if values and svg.are_far_apart(values):
         return partial(svg.value_scale, values)
     return partial(svg.Scale, 0.0, max(values, default=1.0) * 1.1)
 
 
 def factor_around(values: Sequence[float], factor: float) -> MakeScale:
-    """Choose a logarithmic scale from `factor` below the least value, which is positive, to as far above the most."""
+    """Return a logarithmic scale from `factor` below the least value, which is positive, to as far above the most."""
     return partial(svg.LogScale, min(values) / factor, max(values) * factor)
 
 
@@ -183,7 +183,7 @@ def _axes(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, top: float) ->
 
 
 def _curves(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, id_: str, same_as: str | None) -> Markup:
-    """Draw curves once: on the narrow drawing they are those of the wide one, squeezed."""
+    """Draw curves once: the narrow drawing shows those of the wide one, squeezed."""
     if width == SMALL_PX:
         return Markup().join(_runs(panel.curves, x, y))
     if width == WIDE_PX:
@@ -220,7 +220,7 @@ def _run(curve: Curve, x: svg.Scale, y: svg.Scale) -> Markup:
 
 
 def _series(series: Series, x: svg.Scale, y: svg.Scale) -> Iterator[Markup]:
-    """Draw what joins the dots, then the dots; what is beyond the scale is at its end."""
+    """Draw the line or law that joins the dots, then the dots; values beyond the scale are drawn at its end."""
 
     def at(value: float) -> float:
         return y(min(max(value, y.low), y.high))

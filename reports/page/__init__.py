@@ -1,1 +1,1 @@
-"""The page: its contents, sections and figures, and the verb that writes it."""
+"""The report's page: its contents, sections and figures, and the function that writes it."""

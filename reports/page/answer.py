@@ -1,4 +1,4 @@
-"""The sentence with which a page or a group of configurations opens: which is the fastest, by how much, of what."""
+"""Answers with which a page or a group of configurations opens: the fastest one, by how much, of how many."""
 
 import math
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ from rules.records.kinds import find_record_type
 
 BATCH_SIZE = "train.global_batch_size"
 _OUTCOMES: tuple[VerdictOutcome, ...] = ("valid", "incomplete", "not judged", "invalid")
-"""In the order in which a title counts them."""
+"""Outcomes of verdicts, in the order in which a title counts them."""
 BATCH_COST = "; another batch may take more samples"
-"""What a title says of a speed that was measured without a target, where configurations differ in the batch."""
+"""Addition of a title to a speed measured without a target, where configurations differ in the batch size."""
 
 
 def answer(group: Sequence[Result], comparisons: Sequence[Comparison], context: GroupContext) -> str:
-    """Say what comparable configurations are compared for; empty of a lone one.
+    """Return the answer of a comparison of configurations; '' of a lone configuration.
 
     `comparisons` are those with the baseline, `context` is the group's. Of official results no fastest one is named:
     the guidelines ask for more beside a comparison than a sentence can say.
@@ -44,8 +44,8 @@ def answer(group: Sequence[Result], comparisons: Sequence[Comparison], context: 
 
 
 def judged_words(sets: Sequence[Result]) -> str:
-    """Return '; INVALID: a, b', or where none is own what the rules say of them: ': both VALID by the rules',
-    ': 1 VALID, 1 INVALID here by CA101'."""
+    """Return the rules' verdicts as a title's end: '; INVALID: a, b' where some are own, else ': both VALID by the
+    rules', ': 1 VALID, 1 INVALID here by CA101'."""
     by_outcome: dict[VerdictOutcome | None, list[Result]] = {}
     for result in sets:
         by_outcome.setdefault(result.outcome, []).append(result)
@@ -64,15 +64,15 @@ def judged_words(sets: Sequence[Result]) -> str:
 
 
 def what_there_is(sets: Sequence[Result]) -> str:
-    """'3 configurations of dlrm_tiny'; results under official names are unverified where all of them are."""
+    """Return '3 configurations of dlrm_tiny', with ', unverified' if all results under official names are that."""
     benchmarks = sorted({result.benchmark_name for result in sets})
     unverified = ", unverified" if all(result.standing == "unverified" for result in sets) else ""
     return f"{plural(len(sets), 'configuration')} of {names(benchmarks)}{unverified}"
 
 
 def _fastest(group: Sequence[Result], context: GroupContext) -> str:
-    """Name the fastest of the configurations that the rules accept with its time, and those not shown to differ from
-    it; where there is none of these, by how much the next is slower."""
+    """Return the fastest of the configurations that the rules accept with its time, and those not shown to differ
+    from it; where there are none of these, by how much the next is slower."""
     accepted = [result for result in group if result.outcome != "invalid"]
     timed = [(time_s, result) for result in accepted if (time_s := _time_s(result, accepted)) is not None]
     if len(timed) < 2:
@@ -93,7 +93,7 @@ def _fastest(group: Sequence[Result], context: GroupContext) -> str:
 
 
 def _time_s(result: Result, accepted: Sequence[Result]) -> float | None:
-    """The score; where no configuration has one, the geometric mean of the runs that reached the target."""
+    """Return the score; where no configuration has one, the geometric mean of the runs that reached the target."""
     if any(other.score.score_s is not None for other in accepted):
         return result.score.score_s
     summary = result.summary("time_to_train_s")
@@ -101,7 +101,7 @@ def _time_s(result: Result, accepted: Sequence[Result]) -> float | None:
 
 
 def answer_measured(group: Sequence[Result]) -> str:
-    """Say what measurements of one quantity found: of one its value, of two the factor, of more the best.
+    """Return the answer of measurements of one quantity: of one its value, of two the factor, of more the best.
 
     Empty where two are not comparable, or too few for a verdict.
     """
@@ -119,7 +119,7 @@ def answer_measured(group: Sequence[Result]) -> str:
 
 
 def answer_sweep(sweep: SweepFacts) -> str:
-    """Say which configuration of a sweep is the fastest, or the best; empty without two to compare."""
+    """Return the fastest, or the best, configuration of a sweep as an answer; '' without two to compare."""
     if sweep.pair is not None:
         base, new, comparison = sweep.pair
         if found := _of_two((base, new), comparison, "trains" if sweep.is_of_runs else "is"):
@@ -135,7 +135,7 @@ def answer_sweep(sweep: SweepFacts) -> str:
 
 
 def _threads_of(sweep: SweepFacts) -> str:
-    """'; with 1 to 2 threads': where configurations have different numbers of threads, which no axis asked for."""
+    """Return '; with 1 to 2 threads' where numbers of threads differ and no axis asked for that."""
     asked = [row.result.asked for row in sweep.rows if row.result is not None]
     threads = sorted({each.num_threads for each in asked if each is not None})
     if len(threads) < 2 or THREADS in dict(sweep.axes):
@@ -144,7 +144,7 @@ def _threads_of(sweep: SweepFacts) -> str:
 
 
 def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = False) -> str:
-    """Name the best of many; `is_of_batches`: they differ in the batch size and were trained to no target."""
+    """Return the best of many as an answer; `is_of_batches`: batch sizes differ, and no target was trained to."""
     refused = f"; INVALID: {names(found.refused)}" if found.refused else ""
     refused = (f"; {names(found.controls)} is a control, which no user can have" if found.controls else "") + refused
     if len(found.alike) == found.num_compared - 1:
@@ -155,16 +155,16 @@ def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = F
 
 
 def _none_apart(of_all: str, num: int, word: str, best: str) -> str:
-    """Say of `num` configurations that none but the best, which is not counted among them, is told from it."""
+    """Return the answer where none of `num` configurations but the best, which is not among them, is told from it."""
     others = f"The other of {of_all} is not" if num == 2 else f"No other of {of_all} is"
     return f"{others} shown to differ from the {word}, {best}"
 
 
 def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
-    """The comparison of two configurations, marking what the rules reject; empty where nothing is known.
+    """Return the comparison of two configurations as an answer, marking those that the rules reject; '' of no result.
 
-    'optimized is 2.70× faster than reference on dlrm_tiny: throughput, 5 pairs in turns'. Without a verdict it says
-    that, and of fewer runs than a verdict takes how many it would be.
+    'optimized is 2.70× faster than reference on dlrm_tiny: throughput, 5 pairs, alternately'. Without a verdict it
+    says that, and of fewer runs than a verdict takes how many it would be.
     """
     whole = comparison.whole
     if whole is None or comparison.refusal is not None:
@@ -200,7 +200,7 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
 
 
 def _also_words(group: Sequence[Result], comparison: Comparison) -> str:
-    """Say what else the side that is faster changes: threads, which a timing may have chosen, and the batch."""
+    """Return what else the faster side changes: threads, which a timing may have chosen, and the batch."""
     changed = {change.name for change in comparison.changes}
     threads = threads_words(comparison) if changed - {THREADS, THREADS_TIMED} else ""
     also = f"; {threads}" if threads else ""
@@ -208,7 +208,7 @@ def _also_words(group: Sequence[Result], comparison: Comparison) -> str:
 
 
 def _how_often(comparison: Comparison, verb: str) -> str:
-    """'5 pairs in turns', '5 and 7 runs'."""
+    """Return the number of runs compared: '5 pairs, alternately', '5 and 7 runs'."""
     turns = " in turns" if comparison.is_interleaved else ""
     if comparison.is_paired:
         return f"{plural(comparison.num_shared_seeds, 'pair')}{turns}"
@@ -219,7 +219,7 @@ def _how_often(comparison: Comparison, verb: str) -> str:
 
 
 def _count_wins(group: Sequence[Result], name: str) -> int:
-    """How many pairs of equal seeds go the way that the means go."""
+    """Return the number of pairs of equal seeds that go the way that the means go."""
     base, new = ({each.seed: each.values.get(name) for each in result.repetitions} for result in group)
     both = [(base[seed], new[seed]) for seed in base.keys() & new.keys()]
     signs = [(of_new > of_base) - (of_new < of_base) for of_base, of_new in both if of_base and of_new]
@@ -227,9 +227,10 @@ def _count_wins(group: Sequence[Result], name: str) -> int:
 
 
 def side_names(base: Result, new: Result, comparison: Comparison) -> tuple[str, str]:
-    """What to call two sides: by the one setting that differs, where one has no name but its place in a pair.
+    """Return the names of two sides: the value of the one setting that differs, where a side's only name is its place
+    in a pair.
 
-    One that the rules reject is marked with the rules that it breaks: 'batch=512 (INVALID: RC101)'.
+    A side that the rules reject is marked with the rules that it breaks: 'batch=512 (INVALID: RC101)'.
     """
     keys = {key for side in (base, new) if side.asked is not None for key in side.asked.config} - {THREADS}
     given = [change for change in comparison.changes if change.name in keys]
@@ -247,7 +248,7 @@ def side_names(base: Result, new: Result, comparison: Comparison) -> tuple[str, 
 
 
 def _with_refusal(name: str, side: Result) -> str:
-    """'a (INVALID: RC101)' of a side that the rules reject; the rules are not known without its logs."""
+    """Return a side's name; of a side that the rules reject 'a (INVALID: RC101)'. Its logs name the rules."""
     if side.outcome != "invalid":
         return name
     broken = names(broken_codes(side))

@@ -1,4 +1,4 @@
-"""What a report is made of: everything at or below some paths, read and judged once."""
+"""Contents of a report: everything at or below some paths, read and judged once."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -27,32 +27,32 @@ from rules.tree.result_set import real_path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReportContent:
-    """Everything that a report shows: results, sweeps, profiles, studies. What a sweep measured is in the sweep."""
+    """Contents of a report: results, sweeps, profiles, studies. Measurements of a sweep are in the sweep."""
 
     results: Sequence[Result] = ()
     sweeps: Sequence[SweepFacts] = ()
     profiles: Sequence[ProfileRecord] = ()
     profile_sets: Sequence[RunSetRecord] = ()
-    """What the profiles were asked to be, as far as that is on record."""
+    """Records of the profiles' run sets, as far as they exist."""
     studies: Sequence[StudyRecord] = ()
     others: Sequence[OtherSet] = ()
-    """Sets of MLPerf's other benchmarks, which are counted and not shown."""
+    """Result sets of MLPerf's other benchmarks, which are counted and not shown."""
     published: PublishedTable | None = None
-    """The published results among which those of logs are placed; None where nobody asked."""
+    """Published results among which the results of logs are placed; None where that was not asked for."""
 
     @property
     def sets(self) -> tuple[Result, ...]:
-        """The results of logs."""
+        """Results of logs."""
         return tuple(result for result in self.results if result.is_logged)
 
     @property
     def measured(self) -> tuple[Result, ...]:
-        """What was measured alone, outside sweeps."""
+        """Measurements outside sweeps."""
         return tuple(result for result in self.results if not result.is_logged)
 
     @property
     def all_measured(self) -> tuple[Result, ...]:
-        """What was measured alone, sweeps' configurations included."""
+        """Measurements, those of sweeps' configurations included."""
         swept = (row.result for sweep in self.sweeps for row in sweep.rows if not sweep.is_of_runs)
         return (*self.measured, *(found for found in swept if found is not None))
 
@@ -127,6 +127,6 @@ def gather_everything(
 
 
 def _outside(sweeps: set[Path], found: Iterable[tuple[Path, str]]) -> list[tuple[Path, str]]:
-    """The folders of each kind, each once, that are not in a sweep, whose table shows what they found."""
+    """Return the folders of each kind, each once, that are not in a sweep, whose table shows their results."""
     distinct = {(real_path(folder), kind): (folder, kind) for folder, kind in found}
     return [entry for (place, _), entry in distinct.items() if sweeps.isdisjoint(place.parents)]

@@ -1,4 +1,4 @@
-"""The parts of the page: which kinds of results each is for, in the order in which a reviewer asks."""
+"""Parts of the page: the kinds of results that each is for, in the order in which a reviewer asks."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -54,7 +54,7 @@ _SCORE_WORDS = {
 
 
 class ResultGroup(NamedTuple):
-    """Comparable results, which share tables: their baseline, the comparisons with it and what these share.
+    """Comparable results, which share tables: their baseline, the comparisons with it, and the context of these.
 
     `order` is that of `results`; ids of the group's parts begin with `id`.
     """
@@ -66,18 +66,18 @@ class ResultGroup(NamedTuple):
     id: str
     order: Order
     published: PublishedTable | None = None
-    """The published results among which those of the group are placed; None where nobody asked."""
+    """Published results among which the group's results are placed; None where that was not asked for."""
 
 
 class Section(NamedTuple):
-    """A part of the page: the kinds that it is for, and how it is made of a group; None where there is nothing."""
+    """Part of the page: the kinds of results that it is for, and the function that makes it of a group, or None."""
 
     kinds: Collection[str]
     make: Callable[[ResultGroup], PageSection | None]
     is_of_sweeps: bool = False
-    """Whether a sweep of such a kind has it, too, beside its own table and charts."""
+    """Whether the part is also shown of a sweep of such a kind, beside the sweep's own table and charts."""
     is_brief: bool = False
-    """Whether a page for a decision has it."""
+    """Whether the part is on a page for a decision (`report --summary`)."""
 
 
 TRAINED = ("training",)
@@ -113,11 +113,11 @@ SECTIONS = (
     Section(ALL, lambda group: system_section(group.results, group.id), is_of_sweeps=True),
     Section(ALL, lambda group: reproduce_section(group.results, group.id), is_of_sweeps=True),
 )
-"""The parts of a group in the order in which a reviewer asks."""
+"""Parts of a group in the order in which a reviewer asks."""
 
 
 def group_sections(group: ResultGroup, *, is_brief: bool = False) -> tuple[PageSection, ...]:
-    """Make the parts of a group, or those that a decision needs; what its records have nothing for is left out."""
+    """Return the sections of a group, or those that a decision needs; empty ones are left out."""
     made = _made(group, [section for section in SECTIONS if section.is_brief or not is_brief])
     is_free = group.results[0].status == "own"  # of others the guidelines say what stands beside
     shown = (section for section in made if not _is_in_head(section))
@@ -125,7 +125,7 @@ def group_sections(group: ResultGroup, *, is_brief: bool = False) -> tuple[PageS
 
 
 def brief_section(section: PageSection, *, has_notes: bool = False) -> PageSection:
-    """Make a part as a decision needs it: one chart, without its numbers, and unless it `has_notes` no notes."""
+    """Return a section as a decision needs it: one chart, without its numbers, and unless it `has_notes` no notes."""
     first = next((block for block in section.blocks if isinstance(block, Chart)), None)
     return replace(
         section,
@@ -139,13 +139,13 @@ def brief_section(section: PageSection, *, has_notes: bool = False) -> PageSecti
 
 
 def _is_in_head(section: PageSection) -> bool:
-    """Whether a part lists differences that the page's head has all."""
+    """Return True if a part lists differences that the page's head has, all of them."""
     tables = [block for block in section.blocks if isinstance(block, Table)]
     return section.name == DIFFERENCES and sum(len(table.rows) for table in tables) <= MOST_DIFFERING
 
 
 def swept_sections(results: Sequence[Result], id_: str) -> tuple[PageSection, ...]:
-    """Make the parts of the results of a sweep that measured, beside its own table and charts; none of no result."""
+    """Return the sections of a sweep's measurements, beside its own table and charts; none without a result."""
     if not results or results[0].is_logged:
         return ()  # sets of runs have groups of their own
     group = ResultGroup(results, results[0], (), GroupContext(), id_, "files")
@@ -158,7 +158,7 @@ def _made(group: ResultGroup, sections: Sequence[Section]) -> tuple[PageSection,
 
 
 def _strips_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Every run as a dot; of published scores also the intervals, raw and normalised."""
+    """Return the section of all runs as dots; of published scores also the intervals, raw and normalised."""
     (_, first), *others = detailed_parts(group)
     chart = runs_chart(first, f"{id_}-strips")
     if chart is None:
@@ -176,7 +176,7 @@ def _strips_section(group: Sequence[Result], id_: str) -> PageSection | None:
 
 
 def _spread_section(group: Sequence[Result], context: GroupContext, id_: str) -> PageSection | None:
-    """What the spread of times is made of, and the smallest difference that such sets show; None without a run."""
+    """Return the section of the spread of times and the detectable difference of such sets; None without a run."""
     if not any(result.runs for result in group):
         return None
     blocks = spread_blocks(group, context, f"{id_}-spread-table")
@@ -184,7 +184,7 @@ def _spread_section(group: Sequence[Result], context: GroupContext, id_: str) ->
 
 
 def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """Who overlaps with whom. Without an interval nothing can be said, and that is said."""
+    """Return a sentence of the scores whose intervals overlap, or that there is no interval to tell."""
     unit = column_unit(scored)
     positions = {result.index: position for position, result in enumerate(group)}
     drawn = [

@@ -1,4 +1,4 @@
-"""The facts as JSON, CSV and blocks: for programs, spreadsheets and job summaries."""
+"""Exports of a report as JSON, CSV and blocks: for programs, spreadsheets and job summaries."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -24,14 +24,14 @@ from reports.tables.rows import document_of
 
 
 def export_json(sets: Sequence[Result], measured: Sequence[Result] = ()) -> str:
-    """Everything the tables hold, per configuration, and what was measured alone; null is not known."""
+    """Return all tables as JSON, per configuration, with the measurements; null is not known."""
     return json_text(with_measured(describe_sets(sets), measured, sets))
 
 
 def read_documents(
     paths: Sequence[Path], *, second_opinion: bool = False, ruleset: str | None = None
 ) -> ReportDocument:
-    """Everything at or below `paths`: run sets, measurements, anyone's result directories, logs, exported JSON.
+    """Read everything at or below `paths`: run sets, measurements, anyone's result directories, logs, exported JSON.
 
     Logs are judged by the official round `ruleset`, where one is given. Raises InputError where a path holds nothing
     of the kind.
@@ -46,16 +46,16 @@ def read_documents(
 
 
 def export_csv(sets: Sequence[Result], measured: Sequence[Result] = ()) -> str:
-    """One row per run; of measurements alone one per process. Text that a spreadsheet would take for a formula gets
-    a leading apostrophe."""
+    """Return CSV with one row per run, or per process of measurements without runs. Text that a spreadsheet would
+    take for a formula gets a leading apostrophe."""
     from reports.tables.frames import document_csv  # here, since the page needs no pandas
 
     return document_csv(with_measured(document_of(sets), measured, sets))
 
 
 def result_blocks(sets: Sequence[Result], order: Order, sections: Iterable[PageSection]) -> list[Block]:
-    """The verdict tables, one per group of comparable configurations, and how much such runs can show; then the
-    `sections` of what is no run set, without their figures."""
+    """Return the verdict tables, one per group of comparable configurations, and the detectable differences of such
+    runs; then the `sections` of sweeps, measurements, profiles and studies, without their figures."""
     blocks: list[Block] = []
     groups = comparable_groups(briefly_named(sets))
     for index, of_files in enumerate(groups):

@@ -1,4 +1,4 @@
-"""The head of a page below its title, of every kind alike: machine, date, command, code, what differs, and noise."""
+"""Head of a page, below its title, alike for every kind: machine, date, command, code, what differs, and noise."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,19 +24,19 @@ from rules.records.study import StudyRecord
 
 NOT_RECORDED = "Not on record"
 _FIRST_MS = 1_514_764_800_000
-"""Begin of 2018, before MLPerf's first round: some logs have stamps of another clock, which tell no date."""
+"""Start of 2018, before MLPerf's first round: some logs have stamps of another clock, which tell no date."""
 _MAX_COMMAND, _MAX_VALUE, _MOST = 400, 60, MOST_DIFFERING
 _MOST_VALUES = 4
-"""How many values of an axis are named and not counted."""
+"""Most values of an axis that are named; more are counted."""
 _VERSIONS = {"python": "Python", "packages.torch": "torch", "packages.torchrec": "torchrec"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Provenance:
-    """How one result, sweep or study was made; a member is empty where no record says it.
+    """Origin of one result, sweep or study; a member is empty where no record says it.
 
-    `moments_ms` are those at which it was begun, in ms since 1970, UTC. `origins` say of a study that timed nothing
-    where its numbers come from.
+    `moments_ms` are the times at which it was begun, in ms since 1970, UTC. `origins` say of a study that timed
+    nothing where its numbers come from.
     """
 
     machine: str = ""
@@ -49,7 +49,7 @@ class Provenance:
 
 
 def provenance_of_result(result: Result) -> Provenance:
-    """Read how a result was made from its run set's record and its repetitions; of logs alone, from the logs."""
+    """Return the provenance of a result, from its run set's record and its repetitions; of logs, from the logs."""
     record = result.asked
     moments = tuple(each.started_ms for each in result.repetitions if each.started_ms is not None)
     return Provenance(
@@ -65,7 +65,7 @@ def provenance_of_result(result: Result) -> Provenance:
 
 
 def provenance_of_profile(record: RunSetRecord, profiles: Sequence[ProfileRecord]) -> Provenance:
-    """Read how a profile was made from its run set's record; `profiles` are all of the page."""
+    """Return the provenance of a profile from its run set's record; `profiles` are all of the page."""
     moment = epoch_ms(record.created_utc)
     return Provenance(
         machine=_with_numbers(processor_words(record.system.fields) or printable(record.system.name, 60), record),
@@ -78,7 +78,7 @@ def provenance_of_profile(record: RunSetRecord, profiles: Sequence[ProfileRecord
 
 
 def provenance_of_study(study: StudyRecord) -> Provenance:
-    """Read how a study was made from its own record."""
+    """Return the provenance of a study from its own record."""
     made = study.made
     origins = dict.fromkeys(column.origin for table in study.tables for column in table.columns)
     shown = [origin for origin in origins if origin not in ("given", "published", "measured")]
@@ -101,13 +101,13 @@ def provenance_of_study(study: StudyRecord) -> Provenance:
 
 
 def _with_numbers(machine: str, record: RunSetRecord | None) -> str:
-    """Add the numbers of the processor to a machine that is called by it, where they are on record."""
+    """Return a machine's name, with its processor's numbers if they are on record and the name is the processor's."""
     host = "" if record is None else record.system.fields.get("host_processor_model_name", "")
     return f"{machine}{_numbers(record.environment)}" if record is not None and host and host in machine else machine
 
 
 def _numbers(environment: Mapping[str, Any]) -> str:
-    """Tell processors of one name apart: ' (family 25 model 17, 2 cores)'; empty where nothing is known."""
+    """Return numbers that tell processors of one name apart, ' (family 25 model 17, 2 cores)'; '' of unknown ones."""
     _, _, numbers = str(environment.get("processor") or "").partition(" ")
     cores = environment.get("num_cores")
     told = [printable(numbers, 40), plural(cores, "core") if type(cores) is int and cores > 0 else ""]
@@ -116,7 +116,7 @@ def _numbers(environment: Mapping[str, Any]) -> str:
 
 
 def _machine_words(study: StudyRecord, host: str) -> str:
-    """Name what a study models, then the host that computed it; the host alone of what models no other machine."""
+    """Return the machine that a study models, then the host that computed it; the host alone if none is modelled."""
     find_modelled = details_of(study.kind).modelled
     if find_modelled is None or not (modelled := find_modelled(study)):
         return host
@@ -125,14 +125,14 @@ def _machine_words(study: StudyRecord, host: str) -> str:
 
 
 def command_of_study(study: StudyRecord) -> str:
-    """Return the command that makes a study again: as it was typed, with the seed where that was drawn."""
+    """Return the command that makes a study again: as it was typed, with the seed where that was drawn at random."""
     if study.made is None:
         return ""
     return study.made.command if study.seed is None else with_seed(study.made.command, study.seed)
 
 
 def page_head(content: ReportContent) -> tuple[Fact, ...]:
-    """Make the head of a page of all that there is: the same rows, in one order, whatever it shows."""
+    """Return the head of a page: the same rows, in one order, whatever the page shows."""
     results = [*content.sets, *content.all_measured]
     # The records of a suite's or a search's study are those of its results.
     studies = [] if results else [provenance_of_study(study) for study in content.studies]
@@ -141,7 +141,7 @@ def page_head(content: ReportContent) -> tuple[Fact, ...]:
 
 
 def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[Fact, ...]:
-    """Name machines, dates, commands, code and noise, each once, and what `differing` says of configurations."""
+    """Return machines, dates, commands, code and noise, each once, and the configurations' differences."""
     made = list(provenances)
     moments = [moment for each in made for moment in each.moments_ms if moment >= _FIRST_MS]
     days = dict.fromkeys(utc(moment)[:10] for moment in (min(moments), max(moments))) if moments else ()
@@ -163,7 +163,7 @@ def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[
 
 
 def differing_words(content: ReportContent) -> str:
-    """Say in what the configurations on a page differ: the settings of two, the axes of sweeps, of more the keys."""
+    """Return the differences of configurations: the settings of two, the axes of sweeps, of more the keys."""
     if content.sweeps:
         return "; ".join(
             " × ".join(f"{printable(key, _MAX_VALUE)} ({_values_words(values)})" for key, values in sweep.axes)
@@ -192,12 +192,12 @@ def differing_words(content: ReportContent) -> str:
 
 
 def _values_words(values: Sequence[str]) -> str:
-    """'0.03, 0.06' of an axis of few values, of more their number."""
+    """Return the values of an axis, '0.03, 0.06', or of many values their number."""
     return ", ".join(values) if len(values) <= _MOST_VALUES else str(len(values))
 
 
 def _changes_words(changes: Sequence[Change], most: int) -> str:
-    """'runtime.threads: 1 → 2', of at most so many changes; a placeholder that nobody filled in is no value."""
+    """Return at most so many changes, 'runtime.threads: 1 → 2'; a placeholder that nobody filled in is no value."""
     told = (
         f"{printable(change.name, _MAX_VALUE)}: {printable(change.base, _MAX_VALUE)} → "
         f"{printable(change.new, _MAX_VALUE)}"
@@ -208,7 +208,8 @@ def _changes_words(changes: Sequence[Change], most: int) -> str:
 
 
 def _code_words(version: str, environment: Mapping[str, Any], several: str = "") -> str:
-    """'dlrmbench 0.1.0, commit b147b09e1234+, Python 3.13.5, torch 2.13.0'; a + where files differed from it.
+    """Return the code's versions, 'dlrmbench 1.0.0, commit b147b09e1234+, Python 3.13.5, torch 2.13.0'; a + is added
+    where files differed from the commit.
 
     `several` names the commits of a set that more than one made, with how many runs each.
     """
@@ -226,7 +227,7 @@ def _code_words(version: str, environment: Mapping[str, Any], several: str = "")
 
 
 def _noise_words(made: Sequence[Provenance]) -> str:
-    """What could disturb; of what timed nothing, that its command finds the same; empty where nothing is known."""
+    """Return the causes of noise; of a page that timed nothing, that its command repeats it; '' of unknown ones."""
     checks = [check for each in made for check in each.preflight]
     loads = [load for each in made for load in each.loads]
     warned = list({check.name: check for check in checks if check.status == "warning"}.values())

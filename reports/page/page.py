@@ -1,4 +1,4 @@
-"""From the facts of all sets to the whole page: groups of comparable results, each with all its parts."""
+"""View of the whole page, made of all results: groups of comparable results, each with all its parts."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -50,11 +50,11 @@ def build_page(
     order: Order = "files",
     is_brief: bool = False,
 ) -> PageView:
-    """Make the view of the whole page; `data` is the JSON for programs, already safe to embed.
+    """Return the view of the whole page; `data` is the JSON for programs, already safe to embed.
 
-    `baseline` is what the others of its group are compared with; in other groups it is the first one of the files.
-    `order` is that of a group's configurations. One that `is_brief` has what a decision needs. A page may consist of
-    sweeps, profiles, measurements or studies alone.
+    The others of a group are compared with `baseline`; in other groups with the first one of the files. `order` is
+    that of a group's configurations. A page that `is_brief` has what a decision needs. A page may consist of sweeps,
+    profiles, measurements or studies alone.
     """
     sets = briefly_named(gathered.sets)
     groups = tuple(map(with_repeats, comparable_groups((*sets, *gathered.measured))))
@@ -103,7 +103,7 @@ def build_page(
 def other_sections(
     gathered: ReportContent,
 ) -> tuple[tuple[PageSection, ...], tuple[PageSection, ...], tuple[tuple[str, PageSection], ...]]:
-    """Make the sections of what is no result: sweeps with their scaling laws, profiles, and studies, by kind."""
+    """Return the sections of sweeps with their scaling laws, of profiles, and of studies with their kinds."""
     sweeps = tuple(sweep_section(sweep, index) for index, sweep in enumerate(gathered.sweeps))
     profiles = tuple(profile_section(found, f"profile{index + 1}") for index, found in enumerate(gathered.profiles))
     studies = tuple(
@@ -115,7 +115,7 @@ def other_sections(
 
 
 def _with_parts(sweeps: Sequence[SweepFacts], sections: Sequence[PageSection]) -> Iterator[PageSection]:
-    """Each sweep's section, then the parts of what it measured; of several sweeps each part says whose it is."""
+    """Yield each sweep's section, then those of its measurements; of several sweeps each section names its sweep."""
     names = distinct_labels(printable(sweep.name, 80) for sweep in sweeps)
     for number, (sweep, name, section) in enumerate(zip(sweeps, names, sections, strict=True), start=1):
         yield section
@@ -144,8 +144,8 @@ def _headline(
     num_logged: int,
     others: Sequence[PageSection],
 ) -> str:
-    """The title of the page: its answer; where all results are of one study, what that says of them. Without runs to
-    a target what a kind says of all there is, else what it is."""
+    """Return the title of the page: its answer; of results of one study, the study's. Without runs to a target it is
+    what the kind says of all its results, else what the page shows."""
     places = {None if result.place is None else _whole_of(result.place) for result in gathered.results}
     answers_of = [study for study in gathered.studies if details_of(study.kind).is_answer]
     if len(answers_of) == len(gathered.studies) == 1 and len(places) <= 1 and not gathered.sweeps:
@@ -177,7 +177,7 @@ def _headline(
 
 
 def _unfinished(results: Sequence[Result]) -> str:
-    """Say of results that one command asked for how many of their runs there are, and how to go on; '' of all.
+    """Return how many runs of one command's results are done, and the command that continues; '' of complete ones.
 
     A group that ends by a rule has as many as its rule asked for, and a configuration that failed is said to have.
     """
@@ -199,7 +199,7 @@ def _unfinished(results: Sequence[Result]) -> str:
 
 
 def _eyebrow(gathered: ReportContent) -> str:
-    """Say what kind of page it is: by the strongest of what it shows."""
+    """Return the kind of page, by the strongest of its results."""
     if gathered.sets or any(sweep.is_of_runs for sweep in gathered.sweeps):
         return "training to a quality target"
     if gathered.measured or gathered.sweeps or any(details_of(study.kind).is_answer for study in gathered.studies):
@@ -210,7 +210,7 @@ def _eyebrow(gathered: ReportContent) -> str:
 
 
 def _kinds(gathered: ReportContent) -> set[str]:
-    """What a page has beside runs to a target, by kind; profiles and studies are kinds, too."""
+    """Return the kinds of a page's contents other than runs to a target; profiles and studies are kinds, too."""
     profiled = {"profile"} if gathered.profiles else set()
     return (
         {sweep.kind for sweep in gathered.sweeps}
@@ -221,14 +221,14 @@ def _kinds(gathered: ReportContent) -> set[str]:
 
 
 def _metrics(gathered: ReportContent) -> list[Metric]:
-    """What the sets and the measurements of quality on the page measure."""
+    """Return the quality metrics of the sets and of the measurements of quality on the page."""
     members = [found.measure.value for found in gathered.all_measured]
     of_measured = [metric for member in members if (metric := metric_of_member(member)) is not None]
     return [*(result.metric for result in gathered.sets), *of_measured]
 
 
 def briefly_named(sets: Sequence[Result]) -> tuple[Result, ...]:
-    """Own run sets by the name that somebody chose, without benchmark and moment, where that is unique."""
+    """Return own run sets under the name that somebody chose, without benchmark and moment, where that is unique."""
     brief = [brief_name(result) for result in sets]
     return tuple(
         replace(result, label=name) if brief.count(name) == 1 else result
@@ -237,9 +237,11 @@ def briefly_named(sets: Sequence[Result]) -> tuple[Result, ...]:
 
 
 def comparable_groups(results: Sequence[Result]) -> tuple[tuple[Result, ...], ...]:
-    """Put results of one problem together, in the order given: measurements of one quantity, and runs to one target.
+    """Return groups of results of one problem, in the order given: measurements of one quantity, and runs to one
+    target.
 
-    Official and own benchmarks never share a group."""
+    Official and own benchmarks never share a group.
+    """
     groups: list[list[Result]] = []
     firsts: list[dict[object, Result]] = []  # of each group the first set of each problem: many sets have one
     for result in results:
@@ -270,7 +272,7 @@ def _may_share(result: Result, other: Result) -> bool:
 
 
 def group_heading(groups: Sequence[Sequence[Result]], index: int) -> str:
-    """Name a group by its problem, with a number where an earlier one has the same."""
+    """Return the name of a group's problem, with a number where an earlier group has the same."""
     names = [_problem_name(group[0]) for group in groups[: index + 1]]
     number = names.count(names[index])
     return names[index] if number == 1 else f"{names[index]} ({number})"
@@ -304,7 +306,7 @@ def _group_view(
 
 
 def _without_said(view: GroupView, said: Sequence[str]) -> GroupView:
-    """Leave out of lists what an answer above says already, in the same words, of 'new: …'."""
+    """Return a view whose lists leave out what an answer above says already, in the same words, of 'new: …'."""
 
     def unsaid(block: Block) -> bool:
         return not isinstance(block, Bullets) or bool(block.items)
@@ -323,7 +325,7 @@ def _without_said(view: GroupView, said: Sequence[str]) -> GroupView:
 
 
 def _why_apart(groups: Sequence[Sequence[Result]], index: int) -> Iterator[str]:
-    """What keeps a group apart from the first one of the same benchmark and division."""
+    """Yield the reason that keeps a group apart from the first one of the same benchmark and division."""
     first = groups[index][0]
     name = _problem_name(first)
     twin = next((group[0] for group in groups[:index] if _problem_name(group[0]) == name), None)
@@ -333,7 +335,7 @@ def _why_apart(groups: Sequence[Sequence[Result]], index: int) -> Iterator[str]:
 
 
 def _problem_name(result: Result) -> str:
-    """'dlrm_tiny, closed division'; of a measurement what was measured."""
+    """Return a result's problem, 'dlrm_tiny, closed division'; of a measurement the measured quantity."""
     if not result.is_logged:
         return result.measure.title
     first = result.first_run
@@ -342,7 +344,7 @@ def _problem_name(result: Result) -> str:
 
 
 def _dek(gathered: ReportContent, groups: Sequence[Sequence[Result]], *, title_is_given: bool, head: str) -> str:
-    """What is said below the title."""
+    """Return the sentences below the title."""
     parts = [f"{head}."] if title_is_given else []
     if len(gathered.sets) == 1:
         result = groups[0][0]
@@ -360,7 +362,7 @@ def _dek(gathered: ReportContent, groups: Sequence[Sequence[Result]], *, title_i
 
 
 def colophon(now: datetime) -> str:
-    """What ends a page: who wrote it, and when."""
+    """Return the last line of a page: the program that wrote it, and when."""
     return f"Written by dlrmbench {_version()} on {now:%Y-%m-%d %H:%M} UTC. One file, no network, no tracking."
 
 

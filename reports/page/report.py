@@ -1,4 +1,4 @@
-"""Writing a report: results in, one file out."""
+"""Report writer: results in, one file out."""
 
 import errno
 import math
@@ -80,8 +80,8 @@ def render_report(
 
 
 def page_data(sets: Sequence[Result], order: Order = "files", studies: Sequence[StudyRecord] = ()) -> dict[str, Any]:
-    """What the page carries for programs: the row of the tables of every configuration that it shows in detail, with
-    its runs' as a list per quantity, or one value where all runs have the same; the rows of the others likewise, and
+    """Return the page's data for programs: the table row of every configuration shown in detail, with the rows of its
+    runs as a list per quantity, or as one value where all runs have the same; the rows of the others likewise, and
     studies whole.
 
     Evaluations, digests and what all runs of a configuration have in common are left out, because the page holds
@@ -104,21 +104,21 @@ def page_data(sets: Sequence[Result], order: Order = "files", studies: Sequence[
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
-    """A list per name, or one value where all rows have the same."""
+    """Return a list per name, or one value where all rows have the same."""
     columns = {name: [row[name] for row in rows] for name in names}
     return {name: values[0] if len(set(values)) == 1 else values for name, values in columns.items()}
 
 
 def _short(value: Any) -> Any:
-    """Numbers with the digits that a clock of 1 ms can fill; whole ones are exact."""
+    """Return a number with the digits that a clock of 1 ms can fill; whole ones are exact."""
     if not isinstance(value, float) or not math.isfinite(value):
         return value
     return int(value) if value.is_integer() else float(f"{value:.7g}")
 
 
 def write_whole(output: Path, text: str) -> Path:
-    """Write text where a user named a file, so that a reader never sees half of it; links are followed, a device or a
-    pipe is written to."""
+    """Write text to a file that a user named, so that a reader never sees half of it; links are followed, devices and
+    pipes are written to. Returns the path. Raises FileNotFoundError without its folder."""
     if not output.parent.is_dir():
         raise FileNotFoundError(
             errno.ENOENT, "no such folder; make it first, or give another output", str(output.parent)
@@ -129,8 +129,8 @@ def write_whole(output: Path, text: str) -> Path:
 
 
 def write_unnamed(output: Path, text: str) -> Path:
-    """Write text as a whole where no user named the file: a link or a pipe in its place may be a stranger's, and
-    gives way. Raises OSError where it cannot be written, such as for a folder."""
+    """Write text as a whole to a file that no user named: a link or a pipe in its place may be a stranger's, and is
+    replaced. Returns the path. Raises OSError where it cannot be written, such as for a folder."""
     with replace_file(output) as draft:
         write_new(draft, text, errors="backslashreplace")
     return output

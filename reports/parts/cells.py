@@ -10,11 +10,11 @@ from reports.statistics.intervals import Interval, LogSummary
 from reports.text.formatting import MISSING, interval, percent
 
 ALL_EQUAL = 1e-9
-"""A coefficient of variation below this is what floats lose: on a grid, values that are all equal."""
+"""Coefficient of variation below which values are all equal, on a grid, but for what floats lose."""
 
 
 def sorted_cell(text: str, value: float | None, sub: str = "") -> Cell:
-    """A number whose text does not sort by itself (its unit varies), with the value that sorts it."""
+    """Return a cell of a number whose text does not sort by itself (its unit varies), with its value to sort by."""
     return Cell(text=text, sort="" if value is None or math.isnan(value) else f"{value:.9g}", sub=sub)
 
 
@@ -69,5 +69,5 @@ def ends_of(bounds: Interval | None) -> tuple[float | None, float | None]:
 
 
 def bounds_text(bounds: Interval | None, show: Callable[[float], str], missing: str = MISSING) -> str:
-    """Both ends as `show` prints them."""
+    """Return both ends of an interval as `show` prints them; `missing` where there is no interval."""
     return interval(show(bounds.low), show(bounds.high)) if bounds else missing

@@ -1,4 +1,4 @@
-"""Energy measured and cost derived of one result set: what the verdict table and the large numbers say of them."""
+"""Energy measured and cost derived of a result set, for the verdict table and for the large numbers."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +16,9 @@ def energy_records(result: Result) -> tuple[EnergyRecord | None, ...]:
 
 
 def cost_to_train(mean_s: float | None, price_per_hour: float | None) -> float | None:
-    """Derived: the measured Olympic mean times the price, in the price's currency.
+    """Return the cost to train, derived: the measured Olympic mean times the price, in the price's currency.
 
-    Not the score: an RCP factor normalises a time for comparing it, but nobody pays for the added minutes.
+    The time is not the score: an RCP factor normalises a time for comparing it, but nobody pays for added minutes.
     """
     if mean_s is None or price_per_hour is None or not math.isfinite(mean_s):
         return None
@@ -26,12 +26,12 @@ def cost_to_train(mean_s: float | None, price_per_hour: float | None) -> float |
 
 
 def cost_text(cost: float | None) -> str:
-    """Four significant digits: runs may cost a thousandth of a unit or a thousand units."""
+    """Return a cost with four significant digits: runs may cost a thousandth of a unit or a thousand units."""
     return MISSING if cost is None else f"{cost:,.4g}" if cost < 1e4 else f"{cost:,.0f}"
 
 
 def energy_source(result: Result) -> str | None:
-    """Return by what the energy of all that is compared was measured; None where some of it was not."""
+    """Return the sources that measured the energy of all repetitions; None where some energy was not measured."""
     if mean_energy_j(result) is None:
         return None
     return "; ".join(sorted({source_words(each) for each in energy_records(result) if each and each.parts}))
@@ -50,7 +50,7 @@ def energy_fact(result: Result) -> Fact | None:
 
 
 def energy_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Callable[[Result], Cell]]]:
-    """Columns of a table for the energy that any of its configurations has: of a run or process, and by samples."""
+    """Yield the columns of energy that any configuration has: of a run or process, and by samples."""
     if any(mean_energy_j(result) is not None for result in group):
         each = "run" if group[0].is_logged else "process"
         yield numeric("Energy", f"measured; mean per {each}"), _energy_cell
@@ -58,7 +58,7 @@ def energy_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Calla
 
 
 def cost_numbers(result: Result) -> tuple[Fact, ...]:
-    """Large numbers for energy and cost, each only where it exists."""
+    """Return large numbers for energy and cost, each only where it exists."""
     energy, found = energy_fact(result), []
     if energy is not None:
         found.append(energy)
@@ -76,7 +76,7 @@ def cost_numbers(result: Result) -> tuple[Fact, ...]:
 
 
 def cost_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Callable[[Result], Cell]]]:
-    """Columns of a verdict table for what any of its configurations has, each with what it shows of one."""
+    """Yield the columns of energy and cost that any configuration has, each with the form of its cells."""
     yield from energy_columns(group)
     prices = {result.price_per_hour: result for result in group if result.price_per_hour is not None}
     if prices:

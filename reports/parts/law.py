@@ -59,7 +59,7 @@ def _interval_words(fitted: PowerLaw) -> str:
 
 
 def chosen_words(law: ScalingLaw) -> str:
-    """Say that sizes are the best of several configurations, which makes them look a little better than they are."""
+    """Return how many configurations were left out beside the best of each size, in a sentence; '' of none."""
     if not law.num_beaten:
         return ""
     return (
@@ -68,14 +68,14 @@ def chosen_words(law: ScalingLaw) -> str:
 
 
 def _gain_words(fitted: PowerLaw) -> str:
-    """'From 4e+09 to 5e+10 FLOP normalised entropy falls by 0.0695 (95 % interval 0.0690 – 0.0700, measured, …)'."""
+    """Return 'from 4e+09 to 5e+10 FLOP normalised entropy falls by 0.0695 (95 % interval 0.0690 – 0.0700, …)'."""
     gain = fitted.gain_interval
     ends = f" (95 % interval {interval(f'{gain.low:.4f}', f'{gain.high:.4f}')}, by pairs of seeds)" if gain else ""
     return f"from {fitted.low:.2g} to {fitted.high:.2g} FLOP normalised entropy falls by {fitted.gain:.4f}{ends}"
 
 
 def law_warning(fitted: PowerLaw) -> str:
-    """Say what such seeds and sizes leave open."""
+    """Return a warning of what the seeds and sizes of a fit leave open, such as a gain that may be none, or ''."""
     if fitted.exponent == 0:
         return " Quality does not improve with training FLOP here."
     gain = fitted.gain_interval

@@ -1,4 +1,4 @@
-"""What else the system did while something was measured, in words: on the page, the terminal, beside an outlier."""
+"""Load of the system during a measurement, in words: on the page, at the terminal, beside an outlier."""
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -8,30 +8,30 @@ from rules.records.load import LoadRecord
 from rules.records.run_set import PreflightCheck
 
 _CPU_SHARE, _CLOCK_SHARE, _DEGREES = 0.1, 0.05, 10.0
-"""How far from the median of the others, and beyond all of them, a run's load or other work (as a share of the CPUs),
-its clock (as a share of theirs) and its temperature are said to be different."""
+"""Least distance from the median of other runs, and beyond all of them, from which a run is called different: of its
+load or other work (as a share of the CPUs), its clock (as a share of theirs) and its temperature."""
 
 
 def load_range(loads: Iterable[LoadRecord | None]) -> str | None:
-    """'0.31 – 8.00': the load average when each process began; None where none is known."""
+    """Return the range of load averages when each process began, '0.31 – 8.00'; None where none is known."""
     return _range((load.load_avg_before for load in loads if load), "{:.2f}".format)
 
 
 def others_range(loads: Iterable[LoadRecord | None]) -> str | None:
-    """'0.1 – 1.9 of 2': the CPUs that other work kept busy."""
+    """Return the range of CPUs that other work kept busy, '0.1 – 1.9 of 2'; None where none is known."""
     known = [load for load in loads if load]
     found = _range((load.other_cpus for load in known), "{:.1f}".format)
     return None if found is None else f"{found} of {known[0].num_cpus}"
 
 
 def clock_range(loads: Iterable[LoadRecord | None]) -> str | None:
-    """'3,100 – 3,400 MHz'."""
+    """Return the range of the CPUs' clock, '3,100 – 3,400 MHz'; None where none is known."""
     found = _range((load.cpu_clock_mhz for load in loads if load), "{:,.0f}".format)
     return None if found is None else f"{found} MHz"
 
 
 def temperature_range(loads: Iterable[LoadRecord | None]) -> str | None:
-    """'61 – 74 °C': the highest of each process."""
+    """Return the range of the highest temperatures of each process, '61 – 74 °C'; None where none is known."""
     found = _range((load.max_temperature_c for load in loads if load), "{:.0f}".format)
     return None if found is None else f"{found} °C"
 
@@ -45,8 +45,8 @@ def _range(values: Iterable[float | None], number: Callable[[float], str]) -> st
 
 
 def load_words(loads: Sequence[LoadRecord | None]) -> str | None:
-    """'at a load average of 8.00 – 8.20 when its 5 processes began, while other work kept 1.4 – 1.9 of 2 CPUs busy';
-    None where nothing is known."""
+    """Return 'at a load average of 8.00 – 8.20 when its 5 processes began, while other work kept 1.4 – 1.9 of 2 CPUs
+    busy'; None where nothing is known."""
     began = "when it began" if len(loads) == 1 else f"when its {plural(len(loads), 'process', 'processes')} began"
     clock, temperature = clock_range(loads), temperature_range(loads)
     parts = (
@@ -59,7 +59,7 @@ def load_words(loads: Sequence[LoadRecord | None]) -> str | None:
 
 
 def environment_words(preflight: Sequence[PreflightCheck], loads: Sequence[LoadRecord | None]) -> str | None:
-    """Say in one sentence or two what could disturb what was measured; None of what records nothing of it."""
+    """Return one or two sentences of what could disturb a measurement; None where nothing of that is on record."""
     warned = names([printable(check.name) for check in preflight if check.status == "warning"])
     checked = "The environment check before warned of nothing." if preflight else None
     if warned:
@@ -70,8 +70,8 @@ def environment_words(preflight: Sequence[PreflightCheck], loads: Sequence[LoadR
 
 
 def difference_words(load: LoadRecord | None, others: Sequence[LoadRecord | None]) -> str | None:
-    """'other work kept 1.8 of 2 CPUs busy (0.1 – 0.2)': what else was different of one process than of all others;
-    None where nothing is known to have been."""
+    """Return in what else one process differed from all others: 'other work kept 1.8 of 2 CPUs busy (0.1 – 0.2)';
+    None where no difference is known."""
     rest = [other for other in others if other is not None]
     if load is None or not rest:
         return None
@@ -95,7 +95,7 @@ def _apart(
     words: str,
     number: Callable[[float], str],
 ) -> str | None:
-    """Say a value beside those of all others, where it lies beyond them and `least` from their median."""
+    """Return a value beside those of all others, if it lies beyond them and `least` or more from their median."""
     known = [other for other in others if other is not None]
     if value is None or not known:
         return None

@@ -1,4 +1,4 @@
-"""What processes measured, as columns, notes and plain values, from the metadata of the record of their kind."""
+"""Measurements of processes as columns, notes and plain values, from the metadata of the record of their kind."""
 
 from collections.abc import Callable, Collection
 
@@ -21,11 +21,11 @@ _WORDS: dict[str | None, Callable[[float], str]] = {
     "B": num_bytes,
 }
 _IN_FULL: dict[str, Callable[[float | None], str]] = {"samples/s": throughput}
-"""Units of which a column that names them has all digits before the point."""
+"""Forms of values by unit, for columns whose head names the unit: all digits before the point are shown."""
 
 
 def measure_of(sweep: SweepFacts) -> Measure | None:
-    """What the kind of a sweep measures; None for runs to a target, and for what is a factor of theirs."""
+    """Return the quantity that a kind of sweep measures; None for runs to a target, and for factors of their time."""
     if sweep.is_of_runs or sweep.kind in FACTORS:
         return None
     measured = (row.result.measure for row in sweep.rows if row.result is not None)
@@ -33,7 +33,7 @@ def measure_of(sweep: SweepFacts) -> Measure | None:
 
 
 def in_unit(value: float | None, unit: str | None) -> str:
-    """A value as its unit is printed: '0.75123' of an AUC, '2.02 GB/s'."""
+    """Return a value in the form of its unit: '0.75123' of an AUC, '2.02 GB/s'."""
     if value is None:
         return MISSING
     if unit is None or unit in _WORDS:
@@ -42,14 +42,14 @@ def in_unit(value: float | None, unit: str | None) -> str:
 
 
 def mean_name(measure: Measure) -> str:
-    """Say which mean a kind is shown and compared by."""
+    """Return the name of the mean that a kind is shown and compared by."""
     return "geometric mean" if measure.scale == "ratio" else "mean"
 
 
 def measured_columns(
     measure: Measure, *, is_narrow: bool = False, hidden: Collection[str] = ()
 ) -> list[tuple[TableColumn, Callable[[Result | None], Cell]]]:
-    """What is compared with its interval, then the means of what is recorded beside it, each with what it shows.
+    """Return columns of the compared quantity with its interval, then of the means of the record's other members.
 
     Narrow columns, as a page has them, have the interval below its mean, and no unit in a cell that its head names.
     Members that are `hidden` have no column.
@@ -92,7 +92,7 @@ def measured_columns(
 
 
 def _in_column(value: float | None, column: Column) -> str:
-    """A value as `in_unit`, without the unit where the column's title ends with it, as 'Queries/s' does."""
+    """Return a value as `in_unit` does, without the unit where the column's title ends with it: 'Queries/s'."""
     text, unit = in_unit(value, column.unit), column.unit
     if unit is None or not column.title.lower().endswith(unit.lower()):
         return text
@@ -100,7 +100,7 @@ def _in_column(value: float | None, column: Column) -> str:
 
 
 def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
-    """What must be known beside a sweep's table."""
+    """Return the notes that belong beside the table of a sweep of measurements."""
     name = measure.name
     notes = [f"{name} of fresh processes with equal seeds; nothing is a score."]
     if any(row.comparison for row in sweep.rows):
@@ -113,7 +113,7 @@ def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
 
 
 def measured_record(measure: Measure | None, measured: Result | None) -> dict[str, object]:
-    """One measurement's means as plain values; nothing for other kinds."""
+    """Return the means of one measurement as plain values; nothing for other kinds."""
     if measure is None:
         return {}
     centre, bounds = centre_of(measured) if measured else (None, None)

@@ -1,4 +1,4 @@
-"""How large a difference sets could show, in words, and what that rests on."""
+"""Detectable differences of sets, in words, and the assumptions that they rest on."""
 
 from collections.abc import Sequence
 
@@ -15,20 +15,21 @@ from reports.text.formatting import interval, percent, ratio
 _FOUND = "found in 80 % of cases"
 _INTERVALS = f"Intervals hold 95 % {IF_INDEPENDENT}."
 _UNSEEN = 0.005
-"""A share that is printed as 0 %."""
+"""Share of a spread below which it is printed as 0 %."""
 
 
 def size_text(fraction: float | None) -> str:
-    """A difference as percent with two digits at least: '31 %', '8.2 %'; beyond 100 % it is of no use."""
+    """Return a difference in percent with two digits at least: '31 %', '8.2 %'; beyond 100 % it is of no use."""
     if fraction is not None and fraction > 1:
         return "over 100 %"
     return percent(fraction, 0 if fraction is not None and fraction >= 0.0995 else 1)
 
 
 def smallest_words(smallest: Smallest) -> str:
-    """'38 % in a later set, 7.8 % (4.5 – 31 %) in turns if this hour is usual (80 % of cases)'.
+    """Return '38 % in a later set, 7.8 % (4.5 – 31 %) alternately if this hour is usual (80 % power)'.
 
-    Runs in turns are only as quiet as the set's own runs were: where noise comes and goes, another hour needs more.
+    Runs made alternately are only as quiet as the set's own runs were: where noise comes and goes, another hour needs
+    more.
     """
     if smallest.apart > 1 and (smallest.in_turns is None or smallest.in_turns > 1):
         return "too noisy to compare: only differences over 100 % would be found"
@@ -37,14 +38,14 @@ def smallest_words(smallest: Smallest) -> str:
 
 
 def turns_text(smallest: Smallest) -> str:
-    """'7.8 % (4.5 – 31 %)': in turns, and where that may lie."""
+    """Return the detectable difference of sets that run alternately, with its range: '7.8 % (4.5 – 31 %)'."""
     low, middle, high = map(size_text, (smallest.in_turns_low, smallest.in_turns, smallest.in_turns_high))
     return middle if low == high else f"{middle} ({_between(low, high)})"
 
 
 def variation_text(variation: float, number: int, step: float | None = None) -> str:
-    """'3.0 % (95 %: 1.8 – 8.6 %)': a coefficient of variation and where it may lie, by so few runs; of values that
-    are all equal on a grid with this `step` only that it is below an evaluation.
+    """Return a coefficient of variation with its range by so few runs, '3.0 % (95 %: 1.8 – 8.6 %)'; of values that
+    are all equal on a grid with this `step`, that it is below an evaluation.
 
     The range is that of a normal spread; where one run in twenty is late, it holds the true one in half of cases.
     """
@@ -55,13 +56,13 @@ def variation_text(variation: float, number: int, step: float | None = None) -> 
 
 
 def _between(low: str, high: str) -> str:
-    """'1.8 – 8.6 %'."""
+    """Return a range of two shares in percent, '1.8 – 8.6 %'."""
     return interval(low.removesuffix(" %"), high)
 
 
 def outlier_words(result: Result) -> str | None:
-    """'run 3 (seed 17) at 0.65× the speed of the others, while other work kept 1.8 of 2 CPUs busy (0.1 – 0.2)': each
-    run that was far slower or faster than all others, and what else is known to have been different of it."""
+    """Return each run that was far slower or faster than all others, and in what else it differed: 'run 3 (seed 17)
+    at 0.65× the speed of the others, while other work kept 1.8 of 2 CPUs busy (0.1 – 0.2)'."""
     found = []
     for run, over in result.outliers:
         others = [load_of(other) for other in result.converged if other is not run]
@@ -73,9 +74,10 @@ def outlier_words(result: Result) -> str | None:
 
 
 def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) -> str:
-    """'; disturbed: run 3 (seed 17) at 0.65× the speed of the others', or that the speed varied between all runs.
+    """Return '; noisy machine: run 3 (seed 17) at 0.65× the speed of the others', or that the speed varied between
+    runs.
 
-    The latter where it did by more than STEADY_SPEED beyond doubt (95 %), by so few runs.
+    The speed varied if its CV is above STEADY_SPEED beyond doubt (95 %), by so few runs; '' of a steady set.
     """
     if outlier:
         return f"; disturbed: {outlier}"
@@ -85,7 +87,7 @@ def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) 
 
 
 def assumptions(num_runs: int, bands: Sequence[DriftTolerance]) -> str:
-    """What the smallest differences of sets of `num_runs` runs rest on, between which drift may do `bands`."""
+    """Return the assumptions of the detectable differences of sets of `num_runs` runs, with drift between `bands`."""
     return (
         "Found is a true difference that is called faster or slower, by the strictest of Holm's levels over four "
         f"factors (95 %); none below {percent(MIN_EFFECT, 0)} is. {_statistics(num_runs, 'runs')} {_drift(bands)} "
@@ -96,7 +98,7 @@ def assumptions(num_runs: int, bands: Sequence[DriftTolerance]) -> str:
 
 
 def measured_assumptions(measured: Result, band: DriftTolerance) -> str:
-    """As `assumptions`, of the processes of a measurement; also where they are too few."""
+    """Return the assumptions behind the detectable differences of measurements; also where processes are too few."""
     number, factor = measured.num_runs, factor_of(measured.quantities[0])
     if number < MIN_RUNS:
         return f"A verdict takes at least {MIN_RUNS} processes on each side."
@@ -114,7 +116,7 @@ def measured_assumptions(measured: Result, band: DriftTolerance) -> str:
 
 
 def _drift(bands: Sequence[DriftTolerance]) -> str:
-    """How far a set that is measured later may drift, and how that is known."""
+    """Return the drift that is allowed for a set measured later, and its source."""
     assumed = f"{percent(DRIFT_BAND, 0)} ({drift_source(())})"
     sets = tuple(dict.fromkeys(label for band in bands for label in band.sets))
     far = assumed if not sets else f"what repeated sets show ({drift_source(sets)})"
@@ -135,7 +137,8 @@ def _statistics(number: int, what: str) -> str:
 
 
 def shares_words(shares: Shares) -> str:
-    """'96 % convergence, 3 % speed, 1 % evaluation and overhead'; 'less 2 % …' of what works against the others."""
+    """Return the parts of a spread, '96 % convergence, 3 % speed, 1 % evaluation and overhead'; 'less 2 % …' of a
+    factor that works against the others."""
     parts = (
         (shares.convergence, "convergence"),
         (shares.speed, "speed"),

@@ -1,4 +1,4 @@
-"""A profile in tables and sentences: the phases of a step, what bounds them, ceilings, operators, conditions."""
+"""Tables and sentences of a profile: the phases of a step, their limits, ceilings, operators, conditions."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,7 +12,7 @@ from rules.records.profile import LayerProduct, ProfileRecord, Rate
 
 
 def per_second(value: float | None, unit: str) -> str:
-    """'41.2 GFLOP/s': prefix and unit together."""
+    """Return a rate with prefix and unit together: '41.2 GFLOP/s'."""
     text = si(amount(value))
     if text == MISSING:
         return text
@@ -21,7 +21,8 @@ def per_second(value: float | None, unit: str) -> str:
 
 
 def profile_answer(record: ProfileRecord) -> str:
-    """'dlrm_tiny, reference: a step takes 16.4 ms, 14 % of the speed at its ceilings, 80 % bound by memory'."""
+    """Return a profile's result in a clause: 'dlrm_tiny, reference: a step takes 16.4 ms, 14 % of the speed at its
+    ceilings, 80 % bound by memory'."""
     step, limit = record.step.measured, record.step.computed.limits.all_phases
     parts = [f"a step takes {duration(amount(step.step_s))}"]
     if (fraction := amount(limit.fraction)) is not None:
@@ -33,7 +34,7 @@ def profile_answer(record: ProfileRecord) -> str:
 
 
 def headline(record: ProfileRecord) -> str:
-    """What the profile found, in a few sentences."""
+    """Return the findings of a profile in a few sentences."""
     step, limit = record.step.measured, record.step.computed.limits.all_phases
     parts = [
         f"A step of {count(record.global_batch_size)} samples takes {duration(amount(step.step_s))}: "
@@ -52,7 +53,7 @@ def _spread_words(spread: float | None) -> str:
 
 
 def conditions(record: ProfileRecord) -> tuple[str, ...]:
-    """Under what the numbers were taken, and how far they can be trusted."""
+    """Return the conditions under which a profile was measured, and how far its numbers can be trusted."""
     step = record.step.measured
     cost = percent(step.instrumentation_cost)
     low, high = step.instrumentation_cost_interval
@@ -110,7 +111,7 @@ def _giga(rate: float) -> str:
 
 
 def limits_table(record: ProfileRecord, id_: str = "limits") -> Table:
-    """The step as measured, and at its limits."""
+    """Return the table of the step's time as measured, and at each of its limits."""
     step, limits = record.step.measured, record.step.computed.limits
     fastest_s = amount(step.fastest_step_s)
     fastest = record.global_batch_size / fastest_s if fastest_s else None
@@ -159,7 +160,7 @@ def _ceilings(record: ProfileRecord) -> Iterator[tuple[str, ...]]:
 
 
 def _rates(rate: Rate | None, unit: str) -> tuple[str, str, str]:
-    """Return the best, the median, and how far apart the middle half of the trials lay."""
+    """Return the best and the median rate of the trials, and how far apart the middle half of them lay."""
     if rate is None:
         return MISSING, MISSING, MISSING
     return per_second(rate.best, unit), per_second(rate.median, unit), percent(rate.spread)

@@ -1,4 +1,4 @@
-"""A score and what it is made of: as values, and as facts that the page and the terminal print."""
+"""Scores with their factors: as values, and as facts that the page and the terminal print."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,7 @@ from rules.logs.text import printable
 from rules.scoring.results import RunResult
 
 EPOCHS = "epochs to converge"
-"""The fact that says in epochs what another says in samples."""
+"""Name of the fact that tells in epochs what another tells in samples."""
 ENERGY = "energy per run"
 OWN = "not an MLPerf result: a benchmark of its own"
 _VERIFICATION: dict[Standing, str | None] = {
@@ -105,7 +105,7 @@ def _describe(result: Result, row: SetMember) -> ScoreRecord:
 
 
 def _why_no_interval(result: Result) -> str | None:
-    """Why an Olympic mean has no interval; None where it has one, or where there is no mean either."""
+    """Return the reason why an Olympic mean has no interval; None where it has one, or where there is no mean."""
     if result.interval is not None or result.score.olympic_mean_s is None:
         return None
     if len(result.converged) < len(result.runs):
@@ -114,19 +114,19 @@ def _why_no_interval(result: Result) -> str | None:
 
 
 def _smoothed(converged: Sequence[RunResult]) -> list[float | None]:
-    """None where a run has no smoothed crossing: a mean of the others would be one of chosen runs."""
+    """Return interpolated samples to converge; None where a run has no crossing: the others would be chosen runs."""
     values = [smoothed_samples(run) for run in converged]
     return [] if None in values else values
 
 
 def _mean(name: str, spread: str, values: Sequence[float | None]) -> dict[str, Any]:
-    """The members of a factor: its geometric mean by `name`, and how much it varies."""
+    """Return the record members of a factor: its geometric mean by `name`, and its coefficient of variation."""
     found = log_summary(values)
     return {} if found is None else {name: found.geometric_mean, f"{spread}_cv": found.coefficient_of_variation}
 
 
 def score_facts(record: ScoreRecord) -> Mapping[str, Fact]:
-    """Return what is known of a score, its factors and what it rests on, by name and in the order that they are read.
+    """Return the facts of a score, its factors and their grounds, by name and in reading order.
 
     The page shows value, unit and note of some; the terminal the line of each, `score` a column of each.
     """
@@ -139,9 +139,10 @@ def score_facts(record: ScoreRecord) -> Mapping[str, Fact]:
 
 
 def time_fact(result: Result, unit: TimeUnit | None = None) -> Fact:
-    """Return the score as the time to train, in `unit` or its own, and what it is a mean of.
+    """Return the score as the time to train, in `unit` or its own, with the mean that it is.
 
-    Without a score it is what the runs that reached the target took, and why that is no score; 'none' where none did.
+    Without a score it is the time of the runs that reached the target, and why that is no score; 'none' where none
+    did.
     """
     score_s = result.score.score_s
     if score_s is None or not math.isfinite(score_s):
@@ -156,7 +157,7 @@ def time_fact(result: Result, unit: TimeUnit | None = None) -> Fact:
 
 
 def unscored_time(times_s: Sequence[float | None], unit: TimeUnit | None = None) -> Fact | None:
-    """Return what runs took that reached the target and make no score: the time of one, or the geometric mean.
+    """Return the time of runs that reached the target and make no score: of one, or the geometric mean of several.
 
     `times_s` are their times to train in seconds; None where none is known.
     """
@@ -226,7 +227,7 @@ def _bounds(record: ScoreRecord) -> str:
 def _shown_mean(
     name: str, spread: str, unit: str, show: Callable[[float | None], str], step: str = ""
 ) -> Callable[[ScoreRecord], Fact | None]:
-    """Make what shows a factor: its geometric mean over the runs and how much it varies, on a grid of `step`."""
+    """Return a function that shows a factor: its geometric mean over the runs and its spread, on a grid of `step`."""
 
     def fact(record: ScoreRecord) -> Fact | None:
         value, variation = getattr(record, name), getattr(record, spread)
@@ -247,7 +248,7 @@ def _overhead(record: ScoreRecord) -> Fact | None:
 
 
 def _smallest(record: ScoreRecord) -> str:
-    """What a comparison with such a set can show, in one short line."""
+    """Return the detectable differences of a comparison with a set, in one short line."""
     if (number := record.num_converged or 0) < MIN_RUNS:
         return f"not known: takes {MIN_RUNS} runs that reach the target, has {number}"
     apart, in_turns = record.smallest_time_apart, record.smallest_time_in_turns
@@ -278,7 +279,7 @@ def _runs(record: ScoreRecord) -> str:
 
 
 def _open_quality(record: ScoreRecord) -> str:
-    """What the rules demand of an Open result beside its time."""
+    """Return the quality that the rules demand of an Open result beside its time."""
     found = record.open_final_quality
     return "" if found is None else f"{quality(found)} (geometric mean of all scored runs, as Open demands)"
 
@@ -312,4 +313,4 @@ _SHOWN: tuple[tuple[str, Callable[[ScoreRecord], str | Fact | None]], ...] = (
     ("convergence vs reference", _rcp),
 )
 FACTS = tuple(name for name, _ in _SHOWN)
-"""The names of all facts, in their order."""
+"""Names of all facts, in their order."""

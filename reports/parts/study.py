@@ -1,4 +1,4 @@
-"""A study in blocks: what was found, what it rests on, its tables, what was checked; every column says its origin."""
+"""Blocks of a study: findings, grounds, tables and checks; every column names its origin."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -27,16 +27,16 @@ from rules.records.study import TIMELINE, Parameter, StudyCheck, StudyColumn, St
 from rules.records.study import Cell as Value
 
 _LEAST_S, _BELOW_LEAST = 1e-10, "<0.0001 µs"
-"""The least time above 0 that is printed as a number, and what is printed below it, where a model is no clock."""
+"""Least time above 0 that is printed as a number, and the text printed below it: a model is no clock."""
 
 
 def study_blocks(study: StudyRecord) -> tuple[Block, ...]:
-    """The whole study; texts come from its file and are made printable."""
+    """Return the blocks of a whole study; texts come from its file and are made printable."""
     return (Heading(text=printable(study.title)), *study_parts(study))
 
 
 def study_parts(study: StudyRecord) -> tuple[Block, ...]:
-    """As `study_blocks`, for a place that has a heading of its own."""
+    """Return the blocks of a study without its heading, for a place that has a heading of its own."""
     return (
         *(Prose(text=printable(finding)) for finding in study.findings),
         *(study_table(table) for table in study.tables if not table.title.startswith(TIMELINE)),
@@ -53,7 +53,7 @@ def study_grounds(study: StudyRecord) -> tuple[Block, ...]:
 
 
 def study_table(table: StudyTable) -> Table:
-    """One table of a study, its columns with their origins."""
+    """Return one table of a study, its columns with their origins."""
     unit = _shared_seconds(table)
     shown = [_shown(column, [row[index] for row in table.rows], unit) for index, column in enumerate(table.columns)]
     return text_table(
@@ -85,7 +85,7 @@ def _is_number(table: StudyTable, index: int) -> bool:
 
 
 def _shown(column: StudyColumn, values: Sequence[Value], seconds: TimeUnit | None) -> list[Cell]:
-    """The cells of one column, in one unit of time where it holds times: `seconds` unless that is None."""
+    """Return the cells of one column, times in one unit of time: `seconds` unless that is None."""
     is_head = column.unit is not None and column.unit == column.name.lower()
     amounts = [value for value in values if is_amount(value)]
     number = significant if is_head else _number_format(column.unit, amounts, seconds)
@@ -99,8 +99,7 @@ def is_amount(value: Value) -> TypeGuard[int | float]:
 def _number_format(
     unit: str | None, values: Sequence[float], shared: TimeUnit | None = None
 ) -> Callable[[float], str]:
-    """How numbers of an SI unit are printed: those of one column in one unit, that of the largest; times in the
-    `shared` one, if any."""
+    """Return the format of a column's numbers: in one SI unit, that of the largest; times in the `shared` unit."""
     if unit == "s":
         text = _seconds_format([value for value in values if not 0 < value < _LEAST_S], shared)
         return lambda value: _BELOW_LEAST if 0 < value < _LEAST_S else text(value)
@@ -121,7 +120,7 @@ def _number_format(
 
 
 def _seconds_format(values: Sequence[float], shared: TimeUnit | None = None) -> Callable[[float], str]:
-    """How times of one column are printed, none of which is above 0 and below `_LEAST_S`."""
+    """Return the format of times of one column, none of which is above 0 and below `_LEAST_S`."""
     if _are_near(values):
         return _near_seconds(values, shared).text
     seconds = shared or time_unit(values)
@@ -129,8 +128,8 @@ def _seconds_format(values: Sequence[float], shared: TimeUnit | None = None) -> 
 
 
 def _shared_seconds(table: StudyTable) -> TimeUnit | None:
-    """The unit in which all times of a table are told, so that a row can be read across: the largest in which none
-    is below a tenth or has five digits. None where each column's own is the same, and where no unit does."""
+    """Return the unit in which all times of a table are told, so that a row can be read across: the largest in which
+    none is below a tenth or has five digits. None where each column's own is the same, and where no unit does."""
     columns = [
         [value for row in table.rows if is_amount(value := row[index]) and value >= _LEAST_S and math.isfinite(value)]
         for index, column in enumerate(table.columns)
@@ -146,8 +145,8 @@ def _shared_seconds(table: StudyTable) -> TimeUnit | None:
 
 
 def _near_seconds(values: Sequence[float], shared: TimeUnit | None = None) -> TimeUnit:
-    """The unit of the least, as it is said alone, or the `shared` one; where values differ, or that is not its own,
-    with three significant digits of it."""
+    """Return the format of times in the unit of the least, or the `shared` one; where values differ, or that is not
+    the least's own, with three significant digits of the least."""
     positive = {value for value in values if value > 0 and math.isfinite(value)}
     least = min(positive, default=None)
     own = time_unit([least])
@@ -159,7 +158,7 @@ def _near_seconds(values: Sequence[float], shared: TimeUnit | None = None) -> Ti
 
 
 def _are_near(values: Sequence[float]) -> bool:
-    """Whether as many decimals do for all values: the largest is at most 5 times the least."""
+    """Return True if as many decimals do for all values: the largest is at most 5 times the least."""
     positive = [value for value in values if value > 0]
     return not positive or max(positive) <= 5 * min(positive)
 
@@ -175,7 +174,7 @@ def _text(value: Value, number: Callable[[float], str]) -> str:
 
 
 def _runs(numbers: Sequence[int]) -> str:
-    """Numbers with neighbours drawn together: 0-7, or 1, 4."""
+    """Return numbers with neighbours drawn together: '0-7', '1, 4'."""
     present = set(numbers)
     starts = sorted(number for number in present if number - 1 not in present)
     ends = sorted(number for number in present if number + 1 not in present)
@@ -184,7 +183,7 @@ def _runs(numbers: Sequence[int]) -> str:
 
 
 def _parameters_table(parameters: Sequence[Parameter]) -> Table:
-    """What a study rests on, and who said it."""
+    """Return the table of a study's parameters, each with its source."""
     has_notes = any(parameter.note for parameter in parameters)
     return table_of(
         parameters,
@@ -215,16 +214,16 @@ def _checks(checks: Sequence[StudyCheck]) -> Bullets:
 
 
 def rows_of(table: StudyTable) -> list[Mapping[str, Value]]:
-    """The rows of a table, each by the names of the columns."""
+    """Return the rows of a table, each by the names of the columns."""
     names = [column.name for column in table.columns]
     return [dict(zip(names, row, strict=True)) for row in table.rows]
 
 
 def find_parameter(study: StudyRecord, name: str) -> float | None:
-    """The number that a study rests on by that name; None where there is none."""
+    """Return the number of a study's parameter of that name; None where there is none."""
     return next((number_of(parameter.value) for parameter in study.parameters if parameter.name == name), None)
 
 
 def number_of(value: Value) -> float | None:
-    """A cell that is a finite number above 0; None of any other."""
+    """Return a cell if it is a finite number above 0; None of any other."""
     return amount(value) if is_amount(value) else None

@@ -1,4 +1,4 @@
-"""A sweep in one table over all configurations, with what must be known beside it; and its rows as plain values."""
+"""Sweeps as one table over all configurations, with its notes; and the rows as plain values."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ from reports.text.formatting import (
 
 
 def sweep_table(sweep: SweepFacts, id_: str, *, is_narrow: bool = False) -> Table:
-    """One row per configuration, the same on the page and in the terminal.
+    """Return the table of a sweep, one row per configuration, the same on the page and in the terminal.
 
     The page's is narrow: sections of keys are below their names, intervals below their means.
     """
@@ -50,12 +50,12 @@ def _axis_column(key: str, *, is_narrow: bool) -> TableColumn:
 
 
 def _axis_cell(row: SweepRow, at: int) -> Cell:
-    """A row's value of an axis; below the first is said that the rules reject its runs."""
+    """Return a row's value of an axis; below the first axis is said that the rules reject the row's runs."""
     return Cell(text=row.values[at], sub="INVALID" if at == 0 and row.is_refused else "")
 
 
 def _columns(sweep: SweepFacts, *, is_narrow: bool) -> Iterator[Shown[SweepRow]]:
-    """What a kind of sweep shows of a configuration."""
+    """Yield the columns that a kind of sweep shows of a configuration."""
     unit = times_unit(sweep)
     if sweep.is_of_runs:
         score = numeric(f"Score, {unit.name}", "Olympic mean")
@@ -96,7 +96,7 @@ def _flop_per_byte(row: SweepRow) -> float | None:
 
 
 def bound_words(row: SweepRow) -> str:
-    """'gather 61 %, compute 30 %': what bounds the phases of a step, those of a tenth of its time and more."""
+    """Return the limits of a step's phases, those of a tenth of its time and more: 'gather 61 %, compute 30 %'."""
     if row.profile is None:
         return MISSING
     shares = sorted(bound_shares(row.profile), key=lambda entry: -entry[1])
@@ -104,7 +104,7 @@ def bound_words(row: SweepRow) -> str:
 
 
 def against_first(row: SweepRow) -> str:
-    """The verdict in a sentence; a failed configuration says why it failed."""
+    """Return the verdict against the baseline in a sentence; of a failed configuration, why it failed."""
     if row.failure:
         return f"failed: {row.failure}"
     if row.num_runs == 0:
@@ -113,7 +113,7 @@ def against_first(row: SweepRow) -> str:
 
 
 def brief_verdict(row: SweepRow) -> str:
-    """As `against_first`, in a few words for a column."""
+    """Return the verdict of `against_first` in a few words, for a column."""
     whole = row.comparison.whole if row.comparison else None
     if row.failure:
         return "failed"
@@ -129,7 +129,7 @@ def brief_verdict(row: SweepRow) -> str:
 
 
 def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
-    """What must be known beside the table."""
+    """Return the notes that belong beside the table of a sweep."""
     if (measure := measure_of(sweep)) is not None:
         return (*measured_notes(measure, sweep), *sweep.problems)
     means, of_grid = "Samples/s are geometric means of the processes", ""
@@ -167,7 +167,7 @@ def times_unit(sweep: SweepFacts) -> TimeUnit:
 
 
 def rows_as_records(sweep: SweepFacts) -> Sequence[dict[str, object]]:
-    """Rows as plain values in SI units, for json and csv; None is not known."""
+    """Return rows as plain values in SI units, for json and csv; None is not known."""
     return [_record(sweep, row) for row in sweep.rows]
 
 

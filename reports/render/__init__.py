@@ -1,1 +1,1 @@
-"""From a document to HTML."""
+"""Writers of documents: HTML, Markdown, LaTeX, CSV, JUnit, SARIF, and lines of a terminal."""

@@ -1,4 +1,4 @@
-"""Rows of values as CSV, safe to open in a spreadsheet."""
+"""CSV of rows of values, safe to open in a spreadsheet."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ _FORMULA = ("=", "+", "-", "@")
 
 
 def render_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """A head and one line per row, None as an empty field.
+    """Return a head and one line per row as CSV, None as an empty field.
 
     Text that a spreadsheet would take for a formula gets a leading apostrophe.
     """
@@ -22,6 +22,6 @@ def render_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def inert(text: str) -> str:
-    """Text that no spreadsheet takes for a formula, and whose control characters reach no terminal and end no row."""
+    """Return text that no spreadsheet takes for a formula, without control characters, which could end a row."""
     shown = printable(text)
     return f"'{shown}" if shown.startswith(_FORMULA) else shown

@@ -1,4 +1,4 @@
-"""What a document is written as for other programs, by the name that --format gives it."""
+"""Writers of a document's blocks for other programs, by the name that --format gives them."""
 
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""From the view model to one self-contained HTML file."""
+"""HTML of a page's view model, in one self-contained file."""
 
 import base64
 import hashlib
@@ -22,7 +22,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render_html(page: PageView) -> str:
-    """The page as text. Its policy allows the one style sheet and the one script that it carries, and no network."""
+    """Return the page as HTML. Its policy allows its one style sheet and its one script, and no network."""
     style, script = _asset("style.css"), _asset("report.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
@@ -34,13 +34,13 @@ def render_html(page: PageView) -> str:
 
 
 def embed_json(content: Mapping[str, Any]) -> Markup:
-    """JSON that cannot end its script element, whatever its strings hold."""
+    """Return JSON that cannot end its script element, whatever its strings hold."""
     text = json.dumps(_known(finite(content)), ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def _known(value: Any) -> Any:
-    """`value` without the members that are null: on the page, absent says the same in less space."""
+    """Return `value` without the members that are null: on the page, absent says the same in less space."""
     if isinstance(value, Mapping):
         known = {key: _known(entry) for key, entry in value.items()}
         return {key: entry for key, entry in known.items() if entry is not None}
@@ -50,7 +50,7 @@ def _known(value: Any) -> Any:
 
 
 def finite(value: Any) -> Any:
-    """`value` with numbers that JSON cannot say (infinity, not a number) as None."""
+    """Return `value` with numbers that JSON cannot say (infinity, not a number) as None."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
@@ -62,7 +62,7 @@ def finite(value: Any) -> Any:
 
 @cache
 def _asset(name: str) -> str:
-    """A style sheet or script without the white space that is there for its authors; strings in them hold none."""
+    """Return a style sheet or script without the white space that is there for its authors; no string holds any."""
     text = (_TEMPLATES / name).read_text(encoding="utf-8").strip()
     if name.endswith(".css"):
         text = re.sub(r"\s+", " ", text)
@@ -87,7 +87,7 @@ def _environment() -> Environment:
 
 
 def _said_in(terms: Sequence[Fact], text: str) -> list[Fact]:
-    """Keep the terms whose word is in a text of the page, in whatever case; a plural counts."""
+    """Return the terms whose name is in the text of the page, in whatever case; a plural counts."""
     lower = _TAG.sub(" ", text).lower()
     return [term for term in terms if re.search(rf"\b{re.escape(term.name.lower())}(s|es)?\b", lower)]
 
@@ -105,13 +105,13 @@ def _breakable(text: str) -> Markup:
 
 
 def _keep_together(value: Any) -> Any:
-    """No line break between a number and its percent sign."""
+    """Return a text without a line break between a number and its percent sign; any other value as it is."""
     return _PERCENT.sub("\u00a0%", value) if type(value) is str and " %" in value else value
 
 
 def _rows(table: Table) -> Markup:
-    """The rows of a table. A page of a thousand configurations has tens of thousands of cells, for which a template
-    takes three times as long."""
+    """Return the rows of a table. They are no template's: a page of a thousand configurations has tens of thousands
+    of cells, for which a template takes three times as long."""
     numbers = [column.is_number and not table.is_numeric for column in table.columns]
     texts = []
     for row in table.rows:
@@ -139,7 +139,7 @@ def _cell(cell: Cell) -> str:
 
 
 def _text(text: str) -> str:
-    """As the template has it, escaped."""
+    """Return text as the template writes it, escaped."""
     return str(escape(_keep_together(text)))
 
 

@@ -1,4 +1,4 @@
-"""Tables for a paper: LaTeX with booktabs; what is said around them is in comments. Figures are left to the page."""
+"""LaTeX tables for a paper, with booktabs; texts around them are comments. Figures are left to the page."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,12 +15,12 @@ _SPECIAL = {
     "·": r"$\cdot$", "‘": "`", "’": "'", "“": "``", "”": "''",
 }  # fmt: skip
 _LATIN_1 = 0xFF
-"""The last character that every LaTeX font has; signs beyond are left out, letters named by their number."""
+"""Last character that every LaTeX font has; signs beyond are left out, letters named by their number."""
 _LABEL_WORDS = 5
 
 
 def render_latex(blocks: Sequence[Block]) -> str:
-    """All blocks, an empty line between two of them; needs the package booktabs.
+    """Return all blocks as LaTeX, an empty line between two of them; needs the package booktabs.
 
     Every table has a caption, its own or the heading that it is below, and a label of that: 'tab:throughput-alone'.
     """
@@ -28,7 +28,7 @@ def render_latex(blocks: Sequence[Block]) -> str:
 
 
 def escape(text: str) -> str:
-    r"""`text` on one line, without TeX's meaning: '5 \% of dlrm\_tiny'."""
+    r"""Return `text` on one line, without TeX's meaning: '5 \% of dlrm\_tiny'."""
     return "".join(map(_escaped, printable(text.replace("\u00a0", " ")))).strip()
 
 
@@ -39,7 +39,7 @@ def _escaped(char: str) -> str:
 
 
 class _Writer:
-    """Writes blocks; knows the heading that a table is below, and the labels that are given."""
+    """Writer of blocks, which knows the heading above a table, and the labels that are taken."""
 
     def __init__(self) -> None:
         self.heading = "Table"
@@ -79,7 +79,7 @@ class _Writer:
                 return
 
     def _table(self, table: Table) -> str:
-        """The head of a column has its help, up to the first semicolon, below it."""
+        """Return a table as LaTeX; below a column's name is its help, up to the first semicolon."""
         heads, helps = ([column.name for column in table.columns], [c.help.partition(";")[0] for c in table.columns])
         rows = [[cell.line for cell in row] for row in table.rows]
         sides = "".join("r" if column.is_number else "l" for column in table.columns)
@@ -108,7 +108,7 @@ class _Writer:
         )
 
     def _label(self, caption: str) -> str:
-        """Name a table by the first words of its caption; one that is there already gets a number."""
+        """Return a label of the first words of a caption; one that is taken already gets a number."""
         words = re.findall("[a-z0-9]+", caption.partition(";")[0].lower())[:_LABEL_WORDS]
         name = label = "tab:" + ("-".join(words) or "table")
         number = 1

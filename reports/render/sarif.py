@@ -1,4 +1,4 @@
-"""`check --format sarif`: findings as SARIF 2.1.0 (OASIS), which code hosts show beside the lines they concern."""
+"""SARIF 2.1.0 (OASIS) of `check --format sarif`, which code hosts show beside the lines that findings concern."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": 
 
 
 def verdicts_to_sarif(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """One SARIF run of all verdicts. Places below the working directory become relative URIs."""
+    """Return one SARIF run of all verdicts. Places below the working directory become relative URIs."""
     root = Path.cwd()
     codes = sorted({outcome.code for verdict in verdicts for outcome in verdict.outcomes})
     rules = [_rule(code, verdicts) for code in codes]
@@ -87,7 +87,7 @@ def _result(finding: Finding, index: int, root: Path) -> dict[str, Any]:
 
 
 def _uri(path: str, root: Path) -> str:
-    """Relative to `root` where the place is below it, a file URI elsewhere; directories end with a slash."""
+    """Return the URI of a path: relative to `root` if below that, else a file URI; directories end with a slash."""
     place = Path(path)
     absolute = place.absolute()
     slash = "/" if absolute.is_dir() else ""

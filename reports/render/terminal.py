@@ -1,4 +1,4 @@
-"""Blocks as lines of a terminal: tables aligned by what it shows, text wrapped, nothing that could move its cursor.
+"""Terminal lines of blocks: tables aligned by their columns, text wrapped, nothing that could move the cursor.
 
 `harness.cli.shared.output` prints them. Figures are left to the page.
 """
@@ -29,12 +29,12 @@ from rules.logs.text import printable
 
 GAP = "  "
 _MIN_WRAPPED = len("inconclusive:")
-"""Columns of words are not wrapped below this many columns of the terminal."""
+"""Least width, in columns of the terminal, to which a table's column of words is wrapped."""
 _WHOLE = re.compile(
     r"(?<=[:,] )dlrmbench .+?(?:[.,;](?= |$)|$)|\S*['`]dlrmbench [^'`]*['`]\S*|\Adlrmbench [a-z-]+ \S+\Z"
     r"|\S*\d(?: %)? – (?:over )?\d\S*(?: %\S*)?|\S*\d %\S*"
 )
-"""What stays in one line: a command to be copied, which is behind a colon or comma to the end of its clause, in
+"""Texts that stay in one line: a command to be copied, which is behind a colon or comma to the end of its clause, in
 quotes, or all there is; percent, and a range."""
 _CODES = {
     "strong": "\x1b[1m",
@@ -45,22 +45,22 @@ _CODES = {
     **dict.fromkeys(("unknown", "not judged"), "\x1b[90m"),
 }
 Style = Callable[[str, str], str]
-"""(text, style class) -> text as it is printed; takes no column of the terminal more than the text."""
+"""Function of (text, style class) that returns the text as it is printed, no wider on the terminal than the text."""
 
 
 def plain(text: str, kind: str) -> str:
-    """Leave `text` as it is."""
+    """Return `text` as it is."""
     return text
 
 
 def ansi(text: str, kind: str) -> str:
-    """Colour `text` by its style class."""
+    """Return `text` in the colour of its style class."""
     code = _CODES.get(kind, "")
     return f"{code}{text}\x1b[0m" if code and text else text
 
 
 def render_terminal(blocks: Sequence[Block], *, width: int = 80, style: Style = plain) -> str:
-    """All blocks, a blank line between two of them, without a line break at the end. Words are never cut."""
+    """Return all blocks as lines, a blank line between two of them, no line break at the end. Words are never cut."""
     parts = [_lines(block, width, style) for block in blocks]
     return "\n\n".join("\n".join(line.rstrip() for line in lines) for lines in parts if lines)
 
@@ -98,7 +98,7 @@ def _inside(blocks: Iterable[Block], width: int, style: Style) -> list[str]:
 
 
 def _heading(heading: Heading, width: int, style: Style) -> list[str]:
-    """The word of a verdict stands out where there is one, else the text."""
+    """Return the lines of a heading; the word of a verdict stands out where there is one, else the text."""
     text, word = printable(heading.text), printable(heading.word)
     said = text + (GAP + printable(heading.note) if heading.note else "")
     if word:
@@ -112,7 +112,7 @@ def _heading(heading: Heading, width: int, style: Style) -> list[str]:
 
 
 def _facts(facts: Sequence[Fact], width: int) -> list[str]:
-    """Names in a column, values beside it; below it what would not be whole there, such as a path."""
+    """Return facts as lines: names in a column, values beside them; those too long for that, as paths, below."""
     lead = max((display_width(printable(fact.name)) for fact in facts), default=0) + len(GAP)
     lines = []
     for fact in facts:
@@ -127,7 +127,7 @@ def _facts(facts: Sequence[Fact], width: int) -> list[str]:
 
 
 def _records(table: Table) -> Iterable[Part]:
-    """Each row as its heading and what its columns say of it; a column that says nothing is left out."""
+    """Yield each row of a table as a heading and its facts; an empty cell is left out."""
     for first, *cells in table.rows:
         said = zip(table.columns[1:], cells, strict=True)
         facts = tuple(Fact(name=column.name, value=cell.line) for column, cell in said if cell.text)
@@ -135,7 +135,8 @@ def _records(table: Table) -> Iterable[Part]:
 
 
 def _finding_group(group: FindingGroup, width: int, style: Style) -> list[str]:
-    """The rule, then every place with what was found there; a remedy is printed once for all places that share it."""
+    """Return the lines of a group of findings: the rule, then every place with its finding; a remedy once for all
+    places that share it."""
     first, *lines = _hang(f"{group.severity}  {printable(group.code)}  {printable(group.title)}", width)
     lines = [style(group.severity, group.severity) + first.removeprefix(group.severity), *lines]
     texts = []
@@ -150,7 +151,8 @@ def _finding_group(group: FindingGroup, width: int, style: Style) -> list[str]:
 
 
 def _table(table: Table, width: int, style: Style) -> list[str]:
-    """The caption, the heads, a rule, and a line per row. The first column is wrapped only where it takes half.
+    """Return the lines of a table: caption, heads, a rule, and a line per row. The first column is wrapped only where
+    it takes half of the width.
 
     Columns that do not fit beside the others follow below them, after those that name the rows again.
     """
@@ -178,7 +180,7 @@ def _table(table: Table, width: int, style: Style) -> list[str]:
 
 
 def _below(text: str, width: int) -> list[str]:
-    """A cell below its row: a list is broken at blanks; what is none, such as a path, stays whole."""
+    """Return a cell below its row: a list is broken at blanks; any other text, such as a path, stays whole."""
     said = printable(text)
     return _fill(said, width) if "; " in said else [said] if said else []
 
@@ -209,17 +211,17 @@ def _divide(
 
 
 def _total(widths: Sequence[int], indices: Sequence[int]) -> int:
-    """The columns of the terminal that these columns of a table take, with the gaps between them."""
+    """Return the columns of the terminal that columns of a table take, with the gaps between them."""
     return sum(widths[index] for index in indices) + len(GAP) * (len(indices) - 1)
 
 
 def _texts(columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
-    """The head and the cells, printable."""
+    """Return the texts of head and cells, printable."""
     return [[printable(column.name) for column in columns], *([printable(cell.text) for cell in row] for row in rows)]
 
 
 def _least(texts: Sequence[Sequence[str]], aligns: str) -> list[int]:
-    """How narrow each column may be without a word that is cut: numbers stay whole, their heads are wrapped."""
+    """Return the least width of each column without a cut word: numbers stay whole, their heads are wrapped."""
     widths = [max(display_width(row[index]) for row in texts) for index in range(len(aligns))]
     words = [max(display_width(word) for row in texts for word in row[i].split(" ")) for i in range(len(aligns))]
     cells = [max((display_width(row[index]) for row in texts[1:]), default=0) for index in range(len(aligns))]
@@ -231,7 +233,7 @@ def _least(texts: Sequence[Sequence[str]], aligns: str) -> list[int]:
 def _aligned(
     columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], aligns: str, width: int, style: Style
 ) -> list[list[str]]:
-    """The lines of the head, then those of each row.
+    """Return the lines of the head, then those of each row.
 
     `aligns` has one letter per column: 'l' left, 'r' right, of which the head alone is wrapped, 'L' left and never
     wrapped. The widest 'l' columns and heads are wrapped until a line takes `width`: first what leaves ranges and the
@@ -251,7 +253,7 @@ def _aligned(
 
 
 def display_width(text: str) -> int:
-    """Columns of a terminal that `text` takes: two for East Asian wide characters, none for combining marks."""
+    """Return the terminal columns that `text` takes: two for East Asian wide characters, none for combining marks."""
     return sum(_width(character) for character in text)
 
 
@@ -323,7 +325,7 @@ def _width(character: str) -> int:
 
 
 def _head(text: str, width: int) -> str:
-    """The longest beginning that fits, at least one character."""
+    """Return the longest beginning of a text that fits `width`, at least one character."""
     used = 0
     for index, character in enumerate(text):
         used += _width(character)

@@ -1,4 +1,4 @@
-"""How much a page shows of many configurations: a row of each, and everything of the first and the INVALID ones."""
+"""Level of detail of many configurations: a row of each, and everything of the first and the INVALID ones."""
 
 from collections.abc import Sequence
 
@@ -7,13 +7,13 @@ from reports.results.result import Result
 from reports.text.formatting import plural
 
 MOST_WHOLE = 24
-"""Up to so many configurations a page shows everything."""
+"""Most configurations of which a page shows everything."""
 MOST_DETAILED = 12
-"""Most sets that are shown in full; of more, these first ones and every INVALID one."""
+"""Most configurations that are shown in full where there are more: these first ones, and every INVALID one."""
 
 
 def detailed(group: Sequence[Result]) -> tuple[Result, ...]:
-    """Choose what is shown with its runs, curves and commands, in the order of the group."""
+    """Return the results that are shown with their runs, curves and commands, in the order of the group."""
     if len(group) <= MOST_WHOLE:
         return tuple(group)
     first, others = group[:MOST_DETAILED], group[MOST_DETAILED:]
@@ -21,7 +21,7 @@ def detailed(group: Sequence[Result]) -> tuple[Result, ...]:
 
 
 def detailed_parts(group: Sequence[Result]) -> list[tuple[str, Sequence[Result]]]:
-    """What is shown in detail, as many at a time as one drawing holds, each part with its name."""
+    """Yield the results that are shown in detail, as many at a time as one drawing holds, each part with its name."""
     if len(group) <= MOST_WHOLE:
         return [("Configurations", group)]
     shown = detailed(group)
@@ -33,7 +33,7 @@ def detailed_parts(group: Sequence[Result]) -> list[tuple[str, Sequence[Result]]
 
 
 def detail_words(group: Sequence[Result]) -> str:
-    """Say of which configurations details are shown; empty where it is all of them."""
+    """Return of which configurations details are shown; '' where it is all of them."""
     shown = detailed(group)
     if len(shown) == len(group):
         return ""
@@ -43,7 +43,7 @@ def detail_words(group: Sequence[Result]) -> str:
 
 
 def detail_note(group: Sequence[Result]) -> str:
-    """Say what is not on the page, and where it is; empty where nothing is left out."""
+    """Return what is not on the page, and where it is; '' where nothing is left out."""
     if not detail_words(group):
         return ""
     return (

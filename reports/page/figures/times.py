@@ -1,4 +1,4 @@
-"""From facts to charts of times: each figure with the sentence that it supports and the table of what it shows."""
+"""Charts of times: each figure with the sentence that it supports and the table of its values."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,14 +20,14 @@ MAX_HUES = 5
 
 
 def column_unit(sets: Sequence[Result]) -> TimeUnit:
-    """One unit for all times to train of a page section; minutes where MLPerf publishes minutes."""
+    """Return one unit for all times to train of a page section; minutes where MLPerf publishes minutes."""
     if any(result.status == "official" for result in sets):
         return MINUTES
     return time_unit(run.log.time_to_train_s for result in sets for run in result.runs)
 
 
 def fate_words(run: Run, result: Result) -> str:
-    """How a run of `one` enters its score."""
+    """Return how a run of `one` configuration enters its score."""
     if run.fate == "failed":
         # A log without run_stop, and without a word on why, is one that somebody or something cut off.
         is_cut = run.log.status is None and run.log.abort_reason is None
@@ -41,7 +41,7 @@ def fate_words(run: Run, result: Result) -> str:
 
 
 def _extreme(run: Run, result: Result) -> str:
-    """Say whether a run is the fastest or slowest: of ties, the scoring drops the first ones as the fastest."""
+    """Return whether a run is the fastest or slowest: of ties, the scoring drops the first ones as the fastest."""
     scored = result.runs[: result.score.num_runs_scored]
     times = [math.inf if each.time_s is None else each.time_s for each in scored]
     order = sorted(range(len(times)), key=times.__getitem__)
@@ -49,17 +49,17 @@ def _extreme(run: Run, result: Result) -> str:
 
 
 def hue_number(position: int, sets: Sequence[Result]) -> int:
-    """The colour of a configuration: its own where there are colours enough, else one for all."""
+    """Return the colour number of a configuration: its own where there are colours enough, else one for all."""
     return position if len(sets) <= MAX_HUES else 0
 
 
 def chart_name(result: Result) -> str:
-    """The name of a configuration where its score is drawn; one that the rules reject is marked."""
+    """Return the name of a configuration where its score is drawn; one that the rules reject is marked."""
     return f"{result.label} (INVALID)" if result.outcome == "invalid" else result.label
 
 
 def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
-    """Dot strip over all given sets; None when there is no run."""
+    """Return the dot strips of all given sets; None when there is no run."""
     if not any(result.drawn for result in sets):
         return None
     unit = column_unit(sets)
@@ -102,7 +102,7 @@ def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
 
 
 def _mark_words(sets: Sequence[Result]) -> dict[str, str]:
-    """Explain the marks of runs; without a score none is counted, and the mean is another."""
+    """Return the legend of the marks of runs; without a score none is counted, and the mean is another."""
     drawn = [result for result in sets if not result.is_repeat]
     has_score = {result.score.olympic_mean_s is not None for result in drawn if _shown_mean(result)[1] is not None}
     alone = "geometric mean of the runs that reached the target: no score"
@@ -125,7 +125,7 @@ def _shown_mean(result: Result) -> tuple[str, float | None]:
 
 
 def strips_sentence(sets: Sequence[Result]) -> str:
-    """How many runs, how many without a time, and how much luck there is within a configuration."""
+    """Return a sentence of the number of runs, those without a time, and the luck within a configuration."""
     drawn = [run for result in sets for run in result.drawn]
     num_repeated = sum(len(result.runs) for result in sets) - len(drawn)
     failed = sum(not run.log.converged for run in drawn)
@@ -159,7 +159,7 @@ def _spread(result: Result) -> float | None:
 
 
 def time_chart(sets: Sequence[Result], id_: str) -> Chart | None:
-    """Timed seconds in parts, per run, or as means per configuration; None when no log has the parts."""
+    """Return the chart of timed seconds in parts, per run, or as means per configuration; None without such logs."""
     unit = column_unit(sets)
     bars: list[Bar] = []
     for result in sets:
@@ -202,7 +202,7 @@ def time_chart(sets: Sequence[Result], id_: str) -> Chart | None:
 
 
 def _shares(bars: Sequence[Bar], overhead: LogSummary | None) -> tuple[float, ...]:
-    """The parts of all bars as shares of their time; where `overhead` is known, that of the large numbers.
+    """Return the parts of all bars as shares of their time; where `overhead` is known, that of the large numbers.
 
     Evaluation and the rest then share it as their seconds do.
     """
@@ -215,7 +215,7 @@ def _shares(bars: Sequence[Bar], overhead: LogSummary | None) -> tuple[float, ..
 
 
 def _time_bar(label: str, runs: Sequence[Run]) -> Bar:
-    """Means over `runs`, whose parts are known."""
+    """Return the bar of the means over `runs`, whose parts are known."""
     sums = [0.0, 0.0, 0.0]
     for run in runs:
         total, train = run.log.time_to_train_s or 0.0, run.log.train_s or 0.0
@@ -226,7 +226,7 @@ def _time_bar(label: str, runs: Sequence[Run]) -> Bar:
 
 
 def _block_points(blocks: Sequence[BlockRecord]) -> Iterator[tuple[float, float]]:
-    """(samples, samples/s) at the end of each block; beyond _MAX_COUNT nothing is drawn."""
+    """Return (samples, samples/s) at the end of each block; beyond _MAX_COUNT nothing is drawn."""
     for block in blocks:
         last = block.first_sample + block.num_samples
         if block.num_samples > 0 and last < _MAX_COUNT and block.num_samples < block.duration_s * _MAX_COUNT:
@@ -234,7 +234,7 @@ def _block_points(blocks: Sequence[BlockRecord]) -> Iterator[tuple[float, float]
 
 
 def throughput_chart(sets: Sequence[Result], id_: str) -> Chart | None:
-    """Samples per second in each block, from the attempts' records; None where there are none."""
+    """Return the chart of samples per second in each block, from the attempts' records; None where there are none."""
     drawn: list[tuple[str, Curve]] = []
     for position, result in enumerate(sets):
         for run in result.drawn:

@@ -1,1 +1,1 @@
-"""One file per section of the page."""
+"""Sections of the page, a module each."""

@@ -1,4 +1,4 @@
-"""Every configuration against the baseline: why it takes longer or shorter, and how sure that is."""
+"""Sections of every configuration against the baseline: why it takes longer or shorter, and how sure that is."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -32,7 +32,7 @@ from reports.text.formatting import (
 MAX_PANELS = 8
 MAX_BARS = 50
 MAX_WHOLE = 3
-"""Up to so many comparisons are put in sentences and by factor; more by their whole first."""
+"""Most comparisons that are put in sentences and by factor; of more only the whole is."""
 _NAMES = {
     "time_to_train": "Time to train",
     "samples_to_converge": "Samples to converge",
@@ -43,7 +43,7 @@ _KINDS = {"slower": "bad", "faster": "valid"}
 
 
 class _ComparedFactor(NamedTuple):
-    """A factor with the comparison that it belongs to."""
+    """Factor of the time with the comparison that it belongs to."""
 
     comparison: Comparison
     factor: FactorComparison
@@ -52,9 +52,10 @@ class _ComparedFactor(NamedTuple):
 def compare_group(
     group: Sequence[Result], baseline: Result, context: GroupContext, *, is_brief: bool = False
 ) -> tuple[Comparison, ...]:
-    """All others of the group against `baseline`, in their order; `context` is the group's.
+    """Compare all others of the group with `baseline`, in their order; `context` is the group's.
 
-    What an inconclusive one would take is known of those that `_explained` chooses, of none where `is_brief`.
+    How many runs an inconclusive comparison would take is found for those that `_explained` chooses, of none if
+    `is_brief`.
     """
     others = [result for result in group if result is not baseline]
     rejected = [result.outcome == "invalid" for result in others]
@@ -63,13 +64,13 @@ def compare_group(
 
 
 def _explained(rejected: Sequence[bool]) -> set[int]:
-    """The places of the comparisons that are shown with all factors: of many the first, and those of INVALID sets."""
+    """Return the places of the comparisons shown with all factors: of many the first, and those of INVALID sets."""
     number = len(rejected) if len(rejected) < MOST_WHOLE else MOST_DETAILED
     return {place for place, is_rejected in enumerate(rejected) if place < number or is_rejected}
 
 
 def why_section(baseline: Result, comparisons: Sequence[Comparison], id_: str) -> PageSection | None:
-    """What the difference consists of; None of a lone configuration."""
+    """Return the section of the factors of the differences; None of a lone configuration."""
     if not comparisons:
         return None
     usable = [comparison for comparison in comparisons if comparison.factors]
@@ -84,7 +85,7 @@ def why_section(baseline: Result, comparisons: Sequence[Comparison], id_: str) -
 
 
 def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[Block]:
-    """All factors of a few configurations; of many first how long each takes as a whole, and the factors folded."""
+    """Return charts of all factors of a few configurations; of many one of each whole, the factors folded."""
     is_many = len(comparisons) > MAX_PANELS
     blocks: list[Block] = _sentences(comparisons)
     if is_many:
@@ -106,7 +107,7 @@ def _count_verdicts(comparisons: Sequence[Comparison], baseline: str) -> str:
 
 
 def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: str) -> Chart:
-    """One bar per configuration: its whole against the baseline."""
+    """Return a chart with one bar per configuration: its whole against the baseline."""
     wholes = [(comparison, whole) for comparison in comparisons if (whole := comparison.whole) is not None]
     bars = (
         replace(_bar(comparison, whole), name=comparison.new, verdict=comparison.verdict, is_whole=False)
@@ -145,7 +146,7 @@ def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
 
 
 def _sentences(comparisons: Sequence[Comparison]) -> list[Block]:
-    """Each comparison in a sentence, where they are few."""
+    """Return each comparison in a sentence, where they are few."""
     if len(comparisons) > MAX_WHOLE:
         return []
     texts = tuple(_sentence(comparison) for comparison in comparisons)
@@ -160,7 +161,7 @@ def _sentence(comparison: Comparison) -> str:
 
 
 def _rejected(comparison: Comparison) -> str:
-    """Which side the rules reject, seen from the new one; empty where neither."""
+    """Return which side the rules reject, seen from the new side; '' where neither."""
     if "new" not in comparison.invalid_sides:
         return f"{comparison.base} is INVALID by the rules" if comparison.invalid_sides else ""
     return "INVALID by the rules" + (f", as is {comparison.base}" if "base" in comparison.invalid_sides else "")
@@ -180,7 +181,7 @@ def _bar(comparison: Comparison, factor: FactorComparison) -> FactorBar:
 
 
 def comparison_section(baseline: Result, comparisons: Sequence[Comparison], id_: str) -> PageSection | None:
-    """The table of the tests; None where nothing is compared."""
+    """Return the section with the table of the tests; None where nothing is compared."""
     usable = [comparison for comparison in comparisons if comparison.factors]
     return _table_section(usable, printable(baseline.label, 80), id_) if usable else None
 
@@ -206,7 +207,7 @@ def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -
 
 
 def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
-    """What must be known beside the table; what several comparisons share is said once, with their names."""
+    """Return the notes beside the table; what several comparisons share is said once, with their names."""
     said: dict[str, list[str]] = {}
     for comparison in comparisons:
         texts = [*circumstances(comparison), *([olympic_words(comparison)] if len(comparisons) <= MAX_WHOLE else [])]
@@ -249,7 +250,7 @@ def _table(comparisons: Sequence[Comparison], id_: str, explained: Collection[st
 
 
 def interval_name(comparisons: Sequence[Comparison]) -> str:
-    """What the intervals shown are: the adjusted ones that decide, unless there are too few runs for any."""
+    """Return the name of the intervals shown: the adjusted ones that decide; of too few runs, the plain ones."""
     adjusted = [factor.adjusted_interval for comparison in comparisons for factor in comparison.factors]
     text = percent(comparisons[0].confidence, 0) if comparisons else ""
     return f"{text} interval" + (", Holm-adjusted" if any(adjusted) else "")
@@ -291,7 +292,7 @@ def _ratio_cell(factor: FactorComparison) -> Cell:
 
 
 def _value_cell(factor: FactorComparison, value: float | None, num_runs: int, unit: TimeUnit) -> Cell:
-    """One side's own value with its number of runs."""
+    """Return the cell of one side's own value with its number of runs."""
     forms: dict[str, Callable[[float | None], str]] = {
         "time_to_train": unit.text,
         "samples_to_converge": count,

@@ -1,4 +1,4 @@
-"""How quality rose: one line per run, over the epoch, the time or the samples; and the reference's convergence."""
+"""Section of convergence: quality of each run over the epoch, the time or the samples; and of the reference."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ _epoch, _samples = attrgetter("epoch_num"), attrgetter("samples_count")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _RunCurve:
-    """One run that has evaluations with their place; epochs are those trained, wherever the log begins to count."""
+    """Run that has evaluations with their place; epochs are those trained, wherever the log begins to count."""
 
     result: Result
     run: Run
@@ -39,7 +39,7 @@ class _RunCurve:
 
 
 def _epoch_sizes(drawn: Sequence[_RunCurve]) -> list[float]:
-    """Samples per epoch by every evaluation; none where one does not say both."""
+    """Return the samples per epoch by every evaluation; none where an evaluation does not say both."""
     every = [evaluation for entry in drawn for evaluation in entry.evaluations]
     sizes = [e.samples_count / e.epoch_num for e in every if e.samples_count and e.epoch_num and e.epoch_num > 0]
     return sizes if len(sizes) == len(every) else []
@@ -68,13 +68,13 @@ def _drawn(group: Sequence[Result]) -> list[_RunCurve]:
 
 
 def _first_epoch(result: Result) -> float:
-    """From what epoch_num counts in the logs of a result: 1 in some rounds, else 0."""
+    """Return the number from which epoch_num counts in the logs of a result: 1 in some rounds, else 0."""
     benchmark, _ = find_points(result)
     return benchmark.quality.first_epoch_num if benchmark is not None else 0
 
 
 def _trained(run: Run, first: float) -> tuple[Evaluation, ...]:
-    """The evaluations, with epochs from the start of training."""
+    """Return the evaluations, with epochs from the start of training."""
     return tuple(
         each if each.epoch_num is None or not first else replace(each, epoch_num=each.epoch_num - first)
         for each in run.log.evaluations
@@ -96,7 +96,7 @@ def _lead(drawn: Sequence[_RunCurve], target: float | None) -> str:
 
 
 def convergence_chart(group: Sequence[Result], id_: str) -> Chart | None:
-    """Quality at every evaluation; None when no log holds an evaluation with its place."""
+    """Return the chart of quality at every evaluation; None when no log holds an evaluation with its place."""
     drawn = _drawn(group)
     if not drawn:
         return None
@@ -150,7 +150,7 @@ def _hint(entry: _RunCurve) -> str:
 
 
 def evaluations_table(curves: Sequence[_RunCurve], group: Sequence[Result], id_: str) -> Table:
-    """One row per run: there are more evaluations than fit beside each other, but they read like the lines."""
+    """Return a table of evaluations with one row per run, read like the chart's lines; None without any."""
     points = [entry.line(_epoch).points[:MAX_ROWS] for entry in curves]
     heads = _heads(points)
     return text_table(
@@ -166,7 +166,7 @@ def evaluations_table(curves: Sequence[_RunCurve], group: Sequence[Result], id_:
 
 
 def _heads(points: Sequence[Sequence[tuple[float, float]]]) -> list[str]:
-    """Places in the epoch where all runs look at the same places, else numbers; never some of each."""
+    """Return the columns' heads: places in the epoch if all runs were evaluated at the same ones, else numbers."""
     number = max(map(len, points), default=0)
     places = [{epochs(known[at][0]) for known in points if at < len(known)} for at in range(number)]
     if all(len(some) == 1 for some in places):

@@ -1,4 +1,4 @@
-"""What differs between two configurations, side by side: settings, hardware, software."""
+"""Section of the differences between two configurations, side by side: settings, hardware, software."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from reports.text.formatting import MISSING, plural, printable
 
 MOST_SHOWN = 12
 MOST_DIFFERING = 3
-"""Differences that the head of a page names."""
+"""Most differences that the head of a page names."""
 DIFFERENCES = "Differences"
 
 

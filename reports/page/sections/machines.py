@@ -64,9 +64,9 @@ def machines_section(group: Sequence[Result], repeats: Repeats, id_: str) -> Pag
 
 
 def machine_of(result: Result) -> str:
-    """Return what a machine is called: a reference system's name, else the system's, with its processor's numbers.
+    """Return a machine's name: a reference system's, else the system's, with its processor's numbers.
 
-    Empty of a set that is not of this harness.
+    '' of a set that is not of this harness.
     """
     if result.asked is None:
         return ""
@@ -94,7 +94,7 @@ def _order(result: Result) -> tuple[float, float]:
 
 
 def _lead(ordered: Sequence[Result]) -> str:
-    """Say how they are ordered, and what may not be read from it."""
+    """Return how the machines are ordered, and what may not be read from the order."""
     by = "what training costs, by the prices given" if _cost(ordered[0]) is not None else "speed"
     spans = spans_ms(ordered)
     when = ""
@@ -105,7 +105,7 @@ def _lead(ordered: Sequence[Result]) -> str:
 
 
 def _tolerance(group: Sequence[Result]) -> float:
-    """Return what is assumed for drift between two of them, as a fraction."""
+    """Return the drift that is assumed between two machines, as a fraction."""
     return REFERENCE_BAND if any(system_of(result) for result in group) else DRIFT_BAND
 
 
@@ -160,7 +160,7 @@ def _price_cell(result: Result) -> str | None:
 
 
 def _repeats_words(result: Result, repeats: Repeats) -> str:
-    """Say what a machine's own repeats show of its drift, whatever was measured in them."""
+    """Return the drift that a machine's own repeats show, whatever was measured in them."""
     machine, named = machine_of(result), []
     for group in repeats.groups:
         if machine_of(group[0]) == machine and len(group) >= MIN_SETS:

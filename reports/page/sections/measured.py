@@ -1,4 +1,4 @@
-"""Kinds of measurement that leave no logs: table, notes and section, from the record's metadata."""
+"""Section of measurements that leave no logs: table and notes, from the record's metadata."""
 
 import math
 from collections.abc import Sequence
@@ -38,8 +38,8 @@ MAX_SENTENCES = 24
 
 
 def _page_columns(kind: str, measured: Sequence[Result]) -> list[Shown[Result]]:
-    """What is compared, and then the kind's own columns, or what is recorded beside it and not shown below; a column
-    without a single value is none."""
+    """Return the columns of the compared quantity, then the kind's own, or those of other members that are not shown
+    below; a column without a single value is left out."""
     measure, details = measured[0].measure, details_of(kind)
     both, *others = measured_columns(measure, is_narrow=True, hidden=details.hidden)
     kept = [(head, cell) for head, cell in others if any(cell(found).text != MISSING for found in measured)]
@@ -141,7 +141,7 @@ def processes_section(measured: Sequence[Result], id_: str) -> PageSection:
 
 
 def _tick(value: float, unit: str) -> str:
-    """A value on the axis, without the unit that the axis names."""
+    """Return the label of a value on the axis, without the unit that the axis names."""
     return in_unit(value, unit).removesuffix(f" {unit}").replace("-", "−")
 
 
@@ -165,9 +165,9 @@ def _processes_table(named: Sequence[Result], id_: str, caption: str) -> Table:
 
 
 def _compare(measured: Sequence[Result]) -> dict[str, Comparison]:
-    """Compare each with the first of its benchmark, by label; all of a benchmark are one family of tests.
+    """Compare each result with the first of its benchmark, by label; all of a benchmark are one family of tests.
 
-    The two of a pair took turns with each other alone: its new one is compared with its base, and with no other.
+    The two of a pair were measured alternately with each other alone: its new side is compared with its base only.
     """
     groups: dict[tuple[str | None, str | None], list[Result]] = {}
     for found in measured:
@@ -182,7 +182,7 @@ def _compare(measured: Sequence[Result]) -> dict[str, Comparison]:
 
 
 def _against(comparison: Comparison | None) -> Cell:
-    """The verdict in few words; the first, of a benchmark or a pair, is what the others are compared with."""
+    """Return the verdict in few words; the baseline, first of a benchmark or base of a pair, is named as that."""
     if comparison is None:
         return Cell(text="the first", kind="quiet")
     if (whole := comparison.whole) is None:
@@ -193,7 +193,7 @@ def _against(comparison: Comparison | None) -> Cell:
 
 
 def _smallest_cell(smallest: Smallest, measure: Measure) -> Cell:
-    """The smallest difference that as many such processes show; where drift matters, below it that in turns."""
+    """Return the detectable difference of as many such processes; where drift matters, alternately below it."""
     if measure.scale != "ratio":
         return Cell(text=in_unit(smallest.apart, measure.unit))
     return Cell(text=size_text(smallest.apart), sub=f"{size_text(smallest.in_turns)} in turns")

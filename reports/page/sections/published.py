@@ -1,4 +1,4 @@
-"""Where results would stand among published ones of MLPerf's rounds: by minutes, and by accelerator-minutes."""
+"""Section of results among published ones of MLPerf's rounds: by minutes, and by accelerator-minutes."""
 
 from collections.abc import Callable, Sequence
 

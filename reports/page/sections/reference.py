@@ -1,4 +1,4 @@
-"""Does it converge like the reference? Results among the reference convergence points of their round."""
+"""Section of convergence like the reference's: results among the reference convergence points of their round."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from rules.scoring.rcp import Convergence, ReferencePoint, Unit
 
 
 def reference_section(group: Sequence[Result], id_: str) -> PageSection:
-    """One chart per set of points: rounds have their own."""
+    """Return the section with one chart per set of points: rounds have their own."""
     by_points: dict[tuple[ReferencePoint, ...], list[tuple[Result, Convergence | None]]] = {}
     without: list[Result] = []
     for result in group:
@@ -104,7 +104,7 @@ def _chart(
 
 
 def _failing(point: ReferencePoint, result: Result) -> str:
-    """How many good sets an own benchmark's test fails."""
+    """Return the chance that a good set fails an own benchmark's test (false alarm), in words; '' of others."""
     num_runs = result.score.num_runs_required
     if result.status != "own" or num_runs is None or not point.epochs:
         return ""
@@ -112,14 +112,14 @@ def _failing(point: ReferencePoint, result: Result) -> str:
 
 
 def _unit(result: Result) -> Unit:
-    """In which unit the points of a set's benchmark are."""
+    """Return the unit of the points of a set's benchmark."""
     benchmark, _ = find_points(result)
     in_samples = benchmark is not None and benchmark.quality.convergence_unit == keys.SAMPLES_COUNT
     return "samples" if in_samples else "epochs"
 
 
 def _first_epoch(result: Result) -> str:
-    """Points are in the log's epoch_num, which counts from 1 in some rounds; elsewhere epochs are those trained."""
+    """Return how far points are from epochs trained: some rounds' logs count epoch_num from 1; '' elsewhere."""
     benchmark, _ = find_points(result)
     first = benchmark.quality.first_epoch_num if benchmark is not None else 0
     return f"; as logged, where epoch_num counts from {first}: {first} more than the epochs trained" if first else ""
@@ -142,7 +142,7 @@ def _result_row(result: Result, found: Convergence | None) -> tuple[Cell | str, 
 
 
 def _lead(judged: Sequence[tuple[Result, Convergence | None]]) -> str:
-    """What the test says; a result that is faster than the reference, but within chance, is scaled back."""
+    """Return the test's result; one faster than the reference, but within chance, is scaled back."""
     if len(judged) == 1:
         member, found = judged[0]
         if found is None:

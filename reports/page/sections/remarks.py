@@ -1,4 +1,4 @@
-"""What a reader must know before believing the scores: what is INVALID, and what is unusual."""
+"""Remarks that a reader must know before believing the scores: what is INVALID, and what is unusual."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ MAX_WARNINGS = 12
 
 
 def group_warnings(group: Sequence[Result]) -> tuple[str, ...]:
-    """What a reader must know before believing the scores, alike sentences once: first of all what is INVALID."""
+    """Return what a reader must know before believing the scores, alike sentences once; INVALID sets come first."""
     refused = _said_of([(sentence, result.label) for result in group for sentence in _refusals(result)], len(group))
     remarks = _said_of(
         [(text, result.label) for result in group for text in (*_warnings(result), *result.problems)], len(group)
@@ -26,7 +26,7 @@ def group_warnings(group: Sequence[Result]) -> tuple[str, ...]:
 
 
 def _said_of(pairs: Sequence[tuple[str, str]], num_sets: int) -> list[str]:
-    """Each sentence once, with the labels that it is said of where there are several sets."""
+    """Return each sentence once, with the labels of its sets where there are several sets."""
     said: dict[str, list[str]] = {}
     for sentence, label in pairs:
         said.setdefault(sentence, []).append(label)
@@ -34,7 +34,7 @@ def _said_of(pairs: Sequence[tuple[str, str]], num_sets: int) -> list[str]:
 
 
 def _refusals(result: Result) -> Iterator[str]:
-    """What makes the set INVALID, or the submission or the round that it is in."""
+    """Yield what makes the set INVALID, or the submission or the round that it is in."""
     if result.outcome == "invalid":
         yield f"INVALID by the rules: {_errors(result.verdict.findings)}."
     for verdict in result.levels:
@@ -49,8 +49,8 @@ def broken_codes(result: Result) -> list[str]:
 
 
 def refusal_words(refused: Sequence[Result]) -> str:
-    """Say of published sets that are INVALID here by which rules, and where that is so that MLCommons' own checker
-    accepts them: 'INVALID here by CA101, which the official checker does not test (it says SUCCESS)'."""
+    """Return by which rules published sets are INVALID here, and if so that MLCommons' own checker accepts them:
+    'INVALID here by CA101, which the official checker does not test (it says SUCCESS)'."""
     codes = list(dict.fromkeys(code for result in refused for code in broken_codes(result)))
     text = f"INVALID here by {names(codes)}" if codes else "INVALID here"
     if codes and all(result.judged is not None and is_accepted_by_round(result.verdict) for result in refused):
@@ -59,13 +59,13 @@ def refusal_words(refused: Sequence[Result]) -> str:
 
 
 def _errors(findings: Sequence[Finding]) -> str:
-    """'10 errors; demanded but not met: CA101 (evaluations come as often as the benchmark says)'; empty without."""
+    """Return '10 errors; demanded but not met: CA101 (evaluations come as often as the benchmark says)', or ''."""
     errors = [finding for finding in findings if finding.severity == "error"]
     return f"{plural(count_problems(errors)['error'], 'error')}; {broken_rules(errors, 'error')}" if errors else ""
 
 
 def level_name(verdict: Verdict) -> str:
-    """The name of a submission's or a round's directory."""
+    """Return the name of a submission's or a round's directory."""
     return printable(PurePath(verdict.subject).name or verdict.subject, 80)
 
 
@@ -92,6 +92,6 @@ def _warnings(result: Result) -> tuple[str, ...]:
 
 
 def count_words(findings: Sequence[Finding]) -> str:
-    """'1 error, 2 warnings, 3 infos', of what there is."""
+    """Return the numbers of findings by severity, '1 error, 2 warnings, 3 infos'; zeros are left out."""
     counts = count_problems(findings)
     return ", ".join(plural(counts[severity], severity) for severity in SEVERITIES if counts[severity])

@@ -1,4 +1,4 @@
-"""How to make these results again, the files they were read from, and what they do not have."""
+"""Section to reproduce results: the commands, the files that they were read from, and what is not on record."""
 
 import json
 import shlex
@@ -25,12 +25,12 @@ from rules.records.run_set import MATMUL_FILE, RunSetRecord
 MAX_OPEN = 3
 MAX_VALUES = 300
 _TAKE_MATMUL = (["run"], ["sweep"])
-"""Verbs that are told how matrix products are computed; others time it."""
+"""Verbs that take the way to compute matrix products as an option; others time it."""
 _SCOPES = {"whole": "Dataset: sha256, measured", "blocks": "Dataset: sha256 of blocks, measured"}
 
 
 def reproduce_section(group: Sequence[Result], id_: str) -> PageSection:
-    """Commands to copy, digests, checksums; what several configurations share is said once."""
+    """Return the section of commands to copy, digests and checksums; what several share is said once."""
     facts, definitions = [_facts(result) for result in group], [own_definition(result) for result in group]
     is_one_definition = len(group) > 1 and len(set(definitions)) == 1
     shared = tuple(fact for fact in facts[0] if all(fact in other for other in facts)) if len(group) > 1 else ()
@@ -64,7 +64,7 @@ def reproduce_section(group: Sequence[Result], id_: str) -> PageSection:
 
 
 def _definition(member: Result, text: str | None) -> Iterator[Block]:
-    """The definition that only the set has; who has the shipped ones has them."""
+    """Yield the definition that only the set has; shipped ones are not repeated."""
     if text is not None:
         length = plural(len(text.splitlines()), "line")
         words = f"The definition of {member.benchmark_name}, as it was run: {length} of TOML"
@@ -72,7 +72,7 @@ def _definition(member: Result, text: str | None) -> Iterator[Block]:
 
 
 def _commands(member: Result) -> Iterator[Block]:
-    """The command with the seed and the number of runs that it did not name, and what files and variables gave it."""
+    """Yield the command, with the seed and number of runs that it did not name, and values of files and variables."""
     record = member.asked
     if record is None or not record.command:
         yield Prose(text="The command was not recorded.", kind="absent")
@@ -94,8 +94,8 @@ def _commands(member: Result) -> Iterator[Block]:
 
 
 def _with_seed(record: RunSetRecord, place: Path | None) -> str:
-    """The recorded command with what was chosen; of an extended set it asked for fewer runs, but the last of two
-    options counts. What is given beside the base of a pair is the other side's, so nothing of the base is."""
+    """Return the recorded command with its choices; of an extended set it asked for fewer runs, but the last of two
+    options counts. Options given beside the base of a pair are the other side's, so nothing of the base is added."""
     words = record.command.replace("=", " ").split()
     asked = {words[at + 1] for at, word in enumerate(words[:-1]) if word in ("-n", "--runs", "--processes")}
     runs = [] if record.until is not None or asked == {str(record.num_runs)} else ["-n", str(record.num_runs)]
@@ -115,18 +115,18 @@ def _with_seed(record: RunSetRecord, place: Path | None) -> str:
 
 
 def _spinning(record: RunSetRecord) -> dict[str, str]:
-    """The variable by which the set's choice says how long threads spin."""
+    """Return the environment variable by which the set's choice says how long threads spin."""
     choice = record.choice
     return {} if choice is None or choice.spin_count is None else {"GOMP_SPINCOUNT": str(choice.spin_count)}
 
 
 def _is_plain(value: object) -> bool:
-    """Whether TOML can say it; what a stranger's record holds may be anything."""
+    """Return True if TOML can hold a value; a stranger's record may hold anything."""
     return all(map(_is_plain, value)) if isinstance(value, list) else isinstance(value, str | int | float | bool)
 
 
 def _given(record: RunSetRecord) -> tuple[dict[str, dict[str, dict[str, Any]]], dict[str, str]]:
-    """Values by file, section and key, and those of variables of the environment by name."""
+    """Return values by file, section and key, and those of environment variables by name."""
     files: dict[str, dict[str, dict[str, Any]]] = {}
     variables: dict[str, str] = {}
     fields = {f"submission.{key}": (entry.value, entry.source) for key, entry in record.submission.items()}
@@ -165,7 +165,7 @@ def _facts(member: Result) -> tuple[Fact, ...]:
 
 
 def _dataset_digests(member: Result, of_manifest: str | None) -> Iterator[Fact]:
-    """What the runs' processes hashed after they had read it; the manifest's digest where it is another, or alone."""
+    """Yield the digests of the data as the runs' processes read it; the manifest's where it is another, or alone."""
     copies = [copy for run in member.runs if run.record for copy in run.record.read_data]
     of_scope = {
         scope: tuple(dict.fromkeys(copy.sha256 for copy in copies if copy.scope == scope)) for scope in _SCOPES
@@ -180,7 +180,7 @@ def _dataset_digests(member: Result, of_manifest: str | None) -> Iterator[Fact]:
 
 
 def _files(result: Result, id_: str) -> Iterator[Block]:
-    """The logs with their digests, or the file that a measurement left."""
+    """Yield the logs with their digests, or the file of a measurement."""
     if result.judged is None:
         yield Facts(facts=(Fact(name="Measured in", value=printable(result.path), is_code=True),))
         return
@@ -199,7 +199,7 @@ def _files(result: Result, id_: str) -> Iterator[Block]:
 
 
 def _missing(group: Sequence[Result]) -> tuple[str, ...]:
-    """What this page would show and these results do not have."""
+    """Return what this page would show and these results do not have."""
     absent: dict[str, list[str]] = {}
     for result in group:
         for words, is_there in (

@@ -1,4 +1,4 @@
-"""What the rules said about a group's configurations: broken rules first, alike findings once, the rest folded."""
+"""Section of the rules' findings on a group's configurations: broken rules first, alike findings once."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ MAX_SHOWN = 40
 
 
 def rules_section(group: Sequence[Result], id_: str) -> PageSection:
-    """Findings by rule, passed and skipped rules folded with counts, the second opinion beside them."""
+    """Return the section of findings by rule, with passed and skipped rules folded, and the second opinion."""
     outcomes = [outcome for result in group for outcome in result.verdict.outcomes]
     passed = [outcome for outcome in outcomes if outcome.status == "pass"]
     skipped = [outcome for outcome in outcomes if outcome.status == "skip"]
@@ -60,7 +60,7 @@ def rules_section(group: Sequence[Result], id_: str) -> PageSection:
 
 
 def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """The submissions and rounds that the sets are in: their verdicts, and the findings that no set has."""
+    """Return the submissions and rounds of the sets: their verdicts, and the findings that no set has."""
     found = {verdict.subject: verdict for result in group for verdict in reversed(result.levels)}
     if not found:
         return ()
@@ -91,13 +91,13 @@ def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
 
 
 def _level_words(verdict: Verdict) -> str:
-    """'submission in training_results_v5.1'; a round says no more."""
+    """Return a level in words, 'submission in training_results_v5.1'; of a round 'round'."""
     inside = printable(PurePath(verdict.subject).parent.name, 80) if verdict.level == "submission" else ""
     return f"{verdict.level} in {inside}" if inside else verdict.level
 
 
 def _below(finding: Finding, verdict: Verdict) -> str:
-    """The place of a finding, as seen from the directory of its level."""
+    """Return the place of a finding, as seen from the directory of its level."""
     path = finding.path.removeprefix(verdict.subject).removeprefix("/")
     place = printable(path, 120) if path else level_name(verdict)
     return place if finding.line_num is None else f"{place}:{finding.line_num}"
@@ -142,7 +142,7 @@ def _places(places: Sequence[str]) -> str:
 
 
 def place(result: Result, finding: Finding) -> str:
-    """File and line, without the folders that all of the set's logs share."""
+    """Return a finding's file and line, without the folders that all of the set's logs share."""
     path = PurePath(finding.path)
     folder = PurePath(result.verdict.subject)
     shown = path.name if path.parent == folder else "the set" if path == folder else path
@@ -150,7 +150,7 @@ def place(result: Result, finding: Finding) -> str:
 
 
 def rule_index(sets: Iterable[Result]) -> tuple[Fact, ...]:
-    """Code and title of every rule that was applied to any set, so that each title is on the page once."""
+    """Return code and title of every rule that was applied to any set, so that each title is on the page once."""
     titles = {outcome.code: outcome.title for result in sets for outcome in result.verdict.outcomes}
     return tuple(Fact(name=printable(code, 20), value=printable(titles[code])) for code in sorted(titles))
 
@@ -169,7 +169,7 @@ def _by_reason(outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
 
 
 class _CheckerOpinion(NamedTuple):
-    """What an official checker said of a log, beside our verdict on it; or of a whole set, where there is no run."""
+    """Official checker's opinion of a log, beside our verdict on it; of a whole set `run` is empty."""
 
     result: Result
     opinion: OfficialOpinion
@@ -178,7 +178,7 @@ class _CheckerOpinion(NamedTuple):
 
 
 def _opinion(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """The official checker's word on each log, beside ours; rows for those logs on which it had something to say."""
+    """Return the official checker's opinion of each log, beside ours; only logs with remarks have rows."""
     asked = [
         _CheckerOpinion(result, opinion, run.label, log.outcome)
         for result in group
@@ -218,7 +218,7 @@ def _opinion(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
 
 
 def _set_opinions(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """What the official checkers of whole sets said (seeds, reference points, descriptions), beside our factor."""
+    """Return the opinions of official checkers of whole sets (seeds, reference points, descriptions), beside ours."""
     asked = [_CheckerOpinion(result, opinion) for result in group for opinion in result.verdict.official]
     if not asked:
         return ()
@@ -240,7 +240,7 @@ def _set_opinions(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
 
 
 def _outcome_cell(row: _CheckerOpinion) -> Cell:
-    """Show the checker's verdict, marked where ours is another."""
+    """Return the cell of the checker's verdict, marked where ours is another."""
     return Cell(text=row.opinion.outcome, kind="warn" if row.opinion.outcome != row.ours else "")
 
 

@@ -1,4 +1,4 @@
-"""Every run and attempt that was started, also those that failed: nothing is chosen for the reader."""
+"""Section of every run and attempt that was started, failed ones included: nothing is chosen for the reader."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -52,7 +52,7 @@ MAX_SPANS = 60
 
 
 def runs_section(group: Sequence[Result], id_: str) -> PageSection:
-    """One table where it can be read at once, else one per configuration behind its summary."""
+    """Return one table where it can be read at once, else one per configuration behind its summary."""
     shown = detailed(group)
     lead = "Every run that was started is listed, also those that failed or were interrupted."
     if words := detail_words(group):
@@ -85,7 +85,7 @@ def runs_section(group: Sequence[Result], id_: str) -> PageSection:
 
 
 def order_chart(result: Result, id_: str) -> Chart | None:
-    """Draw all runs and attempts on the clock; None when fewer than two starts are known."""
+    """Return the chart of all runs and attempts on the clock; None when fewer than two starts are known."""
     spans = sorted(_spans(result), key=lambda span: span.start_s)[:MAX_SPANS]
     if len(spans) < 2:
         return None
@@ -126,7 +126,7 @@ def _order_lead(spans: Sequence[RunSpan], extent_s: float) -> str:
 
 
 class _Line(NamedTuple):
-    """A row: a committed run, or an attempt that left no result."""
+    """Row of the table of runs: a committed run, or an attempt that left no result."""
 
     result: Result
     entry: Run | Attempt
@@ -150,7 +150,7 @@ class _Line(NamedTuple):
 
 
 def runs_table(sets: Sequence[Result], id_: str) -> Table:
-    """Committed runs, then the attempts that left no result, configuration by configuration."""
+    """Return the table of committed runs, then of attempts that left no result, configuration by configuration."""
     lines = [line for result in sets for line in _lines(result)]
     runs = [line.run for line in lines if line.run]
     records = [run.record for run in runs if run.record]
@@ -220,7 +220,7 @@ def _energy_cell(energy: EnergyRecord) -> Cell:
 
 
 def _started(line: _Line) -> str:
-    """When it was started; the text sorts as it is written, to the second. Its heading has the time zone."""
+    """Return the start of a run to the second, which sorts as it is written; the heading has the time zone."""
     if line.started_ms is None and line.run is None and line.record:
         return line.record.started_utc or MISSING
     return utc(line.started_ms).removesuffix(" UTC")
@@ -240,13 +240,13 @@ def _status_cell(line: _Line) -> Cell:
 
 
 def _time_cell(run: Run, unit: TimeUnit) -> Cell:
-    """Show the time to train; below it what a run took that has none."""
+    """Return the cell of the time to train; below it the time taken of a run that has none."""
     took_s = run.log.time_to_train_s
     stopped = run.time_s is None and took_s is not None
     return Cell(text=unit.number(run.time_s), sub=f"stopped at {unit.number(took_s)}" if stopped else "")
 
 
 def _common_day(lines: Sequence[_Line]) -> str:
-    """The day on which everything started, which the caption then says; else empty."""
+    """Return the day on which everything started, which the caption then says; else ''."""
     days = {utc(line.started_ms).partition(" ")[0] for line in lines if line.run or line.record}
     return days.pop() if len(days) == 1 and MISSING not in days else ""

@@ -1,4 +1,4 @@
-"""How results change with the number of ranks, and with what the ranks send, where configurations differ in that."""
+"""Section of scaling: results over the number of ranks, and over what the ranks send, where these differ."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,14 +34,14 @@ class ScalingLine:
 
 
 class _Point(NamedTuple):
-    """A configuration on its line."""
+    """Configuration on a line of scaling."""
 
     line: ScalingLine
     ranked: RankedSet
 
     @property
     def efficiency(self) -> float | None:
-        """Samples per second and rank (and thread, where those are shared), over those of the smallest world."""
+        """Return samples per second and rank (and thread, where those are shared), over the smallest world's."""
         base, own = self.line.sets[0], self.ranked
         if base.samples_per_s is None or own.samples_per_s is None:
             return None
@@ -53,7 +53,7 @@ _Value = Callable[[_Point], float | None]
 
 
 def scaling_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """None where no two configurations differ in ranks or exchange alone."""
+    """Return the section; None where no two configurations differ in ranks or exchange alone."""
     worlds = [world for result in group if (world := ranked_set(result)) is not None]
     unit = column_unit(group)
     blocks: list[Block] = []
@@ -67,7 +67,7 @@ def scaling_section(group: Sequence[Result], id_: str) -> PageSection | None:
 
 
 def scaling_lines(worlds: Sequence[RankedSet]) -> list[ScalingLine]:
-    """Lines of at least two numbers of ranks, with one global batch (strong scaling) or one local batch (weak).
+    """Return lines of at least two numbers of ranks, with one global batch (strong scaling) or local batch (weak).
 
     On CPUs ranks bring their threads along, or share a number of them between them, with one global batch.
     """
@@ -93,12 +93,12 @@ def scaling_lines(worlds: Sequence[RankedSet]) -> list[ScalingLine]:
 
 
 def _exchange_of(world: RankedSet) -> str:
-    """'fp16 / dense, row_wise': precision of the embeddings, gradients, sharding."""
+    """Return a result's exchange, 'fp16 / dense, row_wise': precision of the embeddings, gradients, sharding."""
     return f"{world.comm} / {world.grad_comm}, {world.sharding}"
 
 
 def _alike(world: RankedSet, *, is_weak: bool) -> object:
-    """What the sets of a line share; with a batch that grows with the ranks the learning rate may change too."""
+    """Return the settings that sets of a line share; where the batch grows with ranks, learning rates may differ."""
     others = tuple(pair for pair in world.others if not (is_weak and pair[0] == LEARNING_RATE))
     return others, _batch(world, is_weak=is_weak)
 
@@ -190,7 +190,7 @@ def _scaling_table(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> Ta
 
 
 def link_families(worlds: Sequence[RankedSet]) -> list[tuple[RankedSet, ...]]:
-    """Sets that differ in what their ranks send and in the link between them, in nothing else."""
+    """Return the sets that differ in what their ranks send and in the link between ranks, in nothing else."""
     families: dict[object, list[RankedSet]] = {}
     for world in worlds:
         if world.num_ranks > 1 and world.bandwidth_bytes_per_s is not None and world.time_to_train_s is not None:
@@ -237,13 +237,13 @@ def _speed(value: float) -> str:
 
 
 def _whole_exchange(family: Sequence[RankedSet]) -> RankedSet | None:
-    """The set that exchanges all in full precision, where exactly one is there."""
+    """Return the set that exchanges all in full precision, where exactly one is there."""
     whole = [ranked for ranked in family if (ranked.comm, ranked.grad_comm) == ("fp32", "dense")]
     return whole[0] if len(whole) == 1 else None
 
 
 def _cost_words(family: Sequence[RankedSet]) -> str:
-    """What the first few schemes take of what the exchange in full precision takes."""
+    """Return the time of the first few schemes over that of the exchange in full precision."""
     base = _whole_exchange(family)
     if base is None:
         return "Ratios need exactly one configuration that exchanges all in fp32 and dense."
@@ -270,7 +270,7 @@ def _ratio(value: float | None, of_base: float | None) -> str:
 
 
 def _link_table(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Table:
-    """What a scheme costs or gains: over the exchange in full precision, where exactly one such set is there."""
+    """Return the table of each scheme's gain over the exchange in full precision, where exactly one such set is."""
     against, base = "over fp32 and dense", _whole_exchange(family)
     base_s, base_samples = (base.time_to_train_s, base.samples_to_converge) if base else (None, None)
     return table_of(

@@ -1,4 +1,4 @@
-"""Before anybody compares: where the spread of a set comes from, and how large a difference such sets could show."""
+"""Noise of sets before a comparison: the parts of their spread, and the difference that they could show."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -22,7 +22,7 @@ _whole_percent = partial(percent, digits=0)
 
 
 def spread_blocks(group: Sequence[Result], context: GroupContext, id_: str) -> tuple[Block, ...]:
-    """What the spread is made of, the smallest differences, what is missing and what is assumed."""
+    """Return the parts of the spread, the detectable differences, what is missing and what is assumed."""
     shown = detailed(group)
     bands = find_bands(shown, context.repeats)
     found = [_SetNoise(result, noise_of_runs(result, band)) for result, band in zip(shown, bands, strict=True)]
@@ -66,7 +66,7 @@ def _lead(result: Result, noise: Noise) -> str:
 
 
 class _SetNoise(NamedTuple):
-    """A set of runs, and what such runs can show."""
+    """Set of runs with its noise."""
 
     result: Result
     noise: Noise

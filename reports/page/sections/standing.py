@@ -1,4 +1,4 @@
-"""Where the machine stands that a set was measured on: a line and a strip, beside systems that measured alike."""
+"""Section of the machine's place: a line and a strip, beside systems that measured alike."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Systems and configurations: what differs first, what is alike folded with its count; and what may disturb."""
+"""Sections of systems and configurations: differences first, equal values folded; and of noise."""
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
@@ -16,16 +16,15 @@ from rules.records.run_set import PreflightCheck
 NOISE = "Noise and environment"
 MAX_COLUMNS = 4
 MAX_VALUES = 24
-"""Most values shown of a key that differs, the most frequent ones; of a seed or a moment every configuration has its
-own."""
+"""Most values shown of a key that differs, the most frequent ones; every configuration has a seed of its own."""
 _ORDER = ("warning", "unknown", "ok")
 
 Entries = Mapping[str, tuple[str, str]]
-"""(value, source) by key; the source is empty where nobody recorded it."""
+"""Values with their sources by key; the source is empty where nobody recorded it."""
 
 
 def noise_section(group: Sequence[Result], id_: str) -> PageSection:
-    """The preflight of every configuration: a check with the same answer in several is one row."""
+    """Return the section of the preflight of every configuration: checks with the same answer share a row."""
     rows: dict[PreflightCheck, list[str]] = {}
     for result in group:
         for check in result.asked.preflight if result.asked else ():
@@ -46,7 +45,7 @@ def noise_section(group: Sequence[Result], id_: str) -> PageSection:
 
 
 def _loads(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """What else the system did while each repetition was made; nothing where no record says it."""
+    """Return the table of the system's load during each repetition; nothing where no record says it."""
     known = [result for result in group if any(result.loads)]
     if not known:
         return ()
@@ -74,7 +73,7 @@ def check_blocks(
     who: Mapping[PreflightCheck, str] | None = None,
     before: str = "the first run",
 ) -> tuple[Block, ...]:
-    """What the environment check found: what disturbs, and all else folded; `who` says of which configurations."""
+    """Return the environment check's results: warnings, and all else folded; `who` says of which configurations."""
     disturbing = [check for check in checks if check.status == "warning"]
     quiet = [check for check in checks if check.status != "warning"]
     blocks: list[Block] = [Prose(text=_noise_lead(disturbing, checks, before))]
@@ -114,7 +113,7 @@ def _who(labels: Sequence[str], group: Sequence[Result]) -> str:
 
 
 def system_section(group: Sequence[Result], id_: str) -> PageSection:
-    """System description, resolved configuration and software, each as what differs and what is alike."""
+    """Return system description, resolved configuration and software: differences, then values that are equal."""
     blocks: list[Block] = []
     for key, title, entries in (
         ("description", "System description, in the field names of MLPerf®", [_system(result) for result in group]),
@@ -199,7 +198,7 @@ def _system(result: Result) -> Entries:
 
 
 def _configuration(result: Result) -> Entries:
-    """The resolved values; of logs alone, the settings that they or the benchmark's definition name."""
+    """Return the resolved values; of logs alone, the settings that they or the benchmark's definition name."""
     record, first = result.asked, result.first_run
     if record is not None and record.config:
         return config_texts(record)

@@ -1,4 +1,4 @@
-"""Traffic between ranks in a step, and the placement of tables: of runs to the target and of throughput alone."""
+"""Section of the traffic between ranks in a step, and the placement of tables: of runs and of throughput."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ STEP_COLUMNS = (
     numeric("All-reduce", "ms; measured: dense gradients"),
     numeric("Link", "measured; rank 0 to the last"),
 )
-"""The columns of `_step_cells`."""
+"""Columns of `_step_cells`, the cells of one training step."""
 METHOD = (
     "Bytes are counted from the tensors of every collective call, by the formula beside them; what the transport "
     "adds is not in them. Times are medians, measured after the run, with every call waited for at once: waiting for "
@@ -33,7 +33,7 @@ METHOD = (
 
 
 def exchange_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """None where no configuration has a record of several ranks."""
+    """Return the section; None where no configuration has a record of several ranks."""
     worlds = [world for result in group if (world := ranked_set(result)) is not None and world.traffic]
     if not worlds:
         return None
@@ -89,7 +89,7 @@ def _world_cell(world: RankedSet) -> Cell:
 
 
 def _ranks_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
-    """Where each rank was and the most memory that it took in any run."""
+    """Return the table of each rank's place and the most memory that it took in any run."""
     by_rank: dict[int, list[RankRecord]] = {}
     for run in world.result.runs:
         for rank in run.record.ranks if run.record else ():
@@ -113,7 +113,7 @@ def _ranks_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
 
 
 def _step_cells(runs: Sequence[TrafficRecord]) -> tuple[Cell | str | None, ...]:
-    """One training step, mean over runs: bytes, time and its parts, the link."""
+    """Return the cells of one training step, mean over runs: bytes, time and its parts, the link."""
     step_s = mean_of_known(run.step_s or None for run in runs)
     waited = (mean_of_known(run.all_to_all_s for run in runs), mean_of_known(run.all_reduce_s for run in runs))
     compute_s = computing_s(step_s, *waited)
@@ -153,7 +153,7 @@ def _bytes_table(runs: Sequence[TrafficRecord], id_: str) -> Table:
 
 
 def _placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ...]:
-    """Which ranks hold which part of each table, as the first run built them."""
+    """Return the table of the ranks that hold each table's parts, as the first run built them."""
     first, *others = [sorted(run.placement, key=lambda entry: entry.table) for run in runs]
     if not first:
         return ()
@@ -170,6 +170,6 @@ def _placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ..
 
 
 def _shards_words(entry: PlacementRecord) -> str:
-    """'2 of 25 × 16', rows by columns; shards of another shape follow after a comma."""
+    """Return shards in words, '2 of 25 × 16', rows by columns; those of another shape follow after a comma."""
     shapes = Counter((shard.num_rows, shard.num_columns) for shard in entry.shards)
     return ", ".join(f"{number} of {count(rows)} × {count(columns)}" for (rows, columns), number in shapes.items())

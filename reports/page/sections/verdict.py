@@ -1,4 +1,4 @@
-"""The verdict: one row per configuration with its score and what the score is made of."""
+"""Section of the verdict: one row per configuration with its score and the score's factors."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ _COMPARING = (
 def verdict_section(
     group: Sequence[Result], id_: str, comparisons: Sequence[Comparison] = (), order: Order = "files"
 ) -> PageSection:
-    """The large numbers of a lone configuration, the table, and what to know before believing it."""
+    """Return the large numbers of a lone configuration, the table, and its notes."""
     blocks: list[Block] = []
     if len(group) == 1:
         blocks.append(Facts(facts=key_numbers(group[0]), style="numbers"))
@@ -80,7 +80,7 @@ def verdict_section(
 
 
 def badge(result: Result) -> Badge:
-    """The verdict as icon, word and one sentence."""
+    """Return the verdict as icon, word and one sentence."""
     errors, warnings = result.verdict.count("error"), result.verdict.count("warning")
     words = f"{plural(errors, 'error')}, {plural(warnings, 'warning')} from the rules{result.verdict.own_code}"
     words += _disturbed(result)
@@ -93,7 +93,7 @@ def _disturbed(result: Result) -> str:
 
 
 def headline(result: Result) -> str:
-    """The result in one sentence; one that the rules reject says so, a published one by which of them."""
+    """Return the result in one sentence; an INVALID one says so, a published one by which rules."""
     target = result.first_run.quality_target if result.first_run else None
     goal = f" to {result.metric.label} {quality(target)}" if target is not None else ""
     words = refusal_words([result]) if result.status == "official" else "INVALID by the rules"
@@ -114,7 +114,7 @@ def headline(result: Result) -> str:
 
 
 def tags(group: Sequence[Result]) -> tuple[str, ...]:
-    """What kind of result this is, in a few words each."""
+    """Return the kind of result, in a few words each."""
     first = group[0].first_run
     found = [f"{printable(first.division, 40)} division"] if first and first.division else []
     rulesets = list(dict.fromkeys(registered(printable(result.verdict.ruleset, 80)) for result in group))
@@ -124,19 +124,19 @@ def tags(group: Sequence[Result]) -> tuple[str, ...]:
 
 
 def _marks(result: Result) -> tuple[str, ...]:
-    """What must be said beside a score under an official name; nothing for others."""
+    """Return the marks that must stand beside a score under an official name; nothing for others."""
     return (MARKS[result.standing],) if result.standing in MARKS else ()
 
 
 def system_words(result: Result) -> str:
-    """The system in a few words: accelerators and their number, else processors, else its name."""
+    """Return the system in a few words: accelerators and their number, else processors, else its name."""
     return processor_words(dict(result.system.fields)) or (
         printable(result.system.name, 60) if result.system.name else ""
     )
 
 
 def processor_words(fields: Mapping[str, str]) -> str:
-    """'8 × NVIDIA H100', '2 nodes of 1 × AMD EPYC': by a system description's fields; empty where they name none."""
+    """Return a system description's processors, '8 × NVIDIA H100', '2 nodes of 1 × AMD EPYC', or ''."""
     nodes = fields.get("number_of_nodes", "")
     model, number = fields.get("accelerator_model_name", ""), fields.get("accelerators_per_node", "")
     if not model or number in ("", "0"):
@@ -149,7 +149,7 @@ def processor_words(fields: Mapping[str, str]) -> str:
 
 
 def key_numbers(result: Result) -> tuple[Fact, ...]:
-    """Score, its factors and the quality reached, each with its spread."""
+    """Return the large numbers: score, its factors and the quality reached, each with its spread."""
     facts, numbers = score_facts(describe_score(result)), [_score_number(result)]
     for name, unit in ((EPOCHS, "epochs"), ("throughput", "samples/s"), ("evaluation, overhead", "")):
         fact = facts.get(name) or Fact(name=name, value=MISSING, unit=unit, note="not known from the logs")
@@ -183,7 +183,7 @@ def _score_number(result: Result) -> Fact:
 
 
 def runs_words(result: Result, name: str) -> str:
-    """How many runs, or logs, there are, and how many of them failed or left no result."""
+    """Return how many runs, or logs, there are, and how many of them failed or left no result."""
     failed = sum(not run.log.converged for run in result.runs)
     texts = [plural(len(result.runs), name)]
     texts += [f"{failed} did not converge"] if failed else []
@@ -192,7 +192,7 @@ def runs_words(result: Result, name: str) -> str:
 
 
 def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Comparison] = ()) -> Table:
-    """One row per configuration: verdict, score and what it is made of; `comparisons` are those with the baseline."""
+    """Return the table of configurations: verdict, score and factors; `comparisons` are those with the baseline."""
     against = {comparison.new: comparison for comparison in comparisons}
     linked = {result.index for result in detailed(group)} if len(group) > 1 else set()
     unit = column_unit(group)
@@ -229,7 +229,7 @@ def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Compa
 
 
 def _name_cell(result: Result, *, is_linked: bool) -> Cell:
-    """The configuration with its system, how it was run, and the category of an official result."""
+    """Return the configuration with its system, how it was run, and the category of an official result."""
     category = printable(dict(result.system.fields).get("status", ""), 60) if result.status == "official" else ""
     about = "; ".join(words for words in (system_words(result), runtime_words(result), category) if words)
     return Cell(text=result.label, anchor=f"set{result.index + 1}" if is_linked else "", sub=about)
@@ -243,24 +243,24 @@ def _outcome_cell(result: Result) -> Cell:
 
 
 def _mean_cell(result: Result, unit: TimeUnit) -> Cell:
-    """The Olympic mean; the interval is here where a factor scales it, else beside the score."""
+    """Return the Olympic mean, with the interval if an RCP factor scales the score; else the score has that."""
     return Cell(text=unit.number(result.score.olympic_mean_s), sub=_bounds(result, unit) if _factor(result) else "")
 
 
 def _bounds(result: Result, unit: TimeUnit) -> str:
-    """The interval beside the score, both ends in one line."""
+    """Return the interval beside the score, both ends in one line."""
     return bounds_text(result.interval, unit.number, "").replace(" ", "\u00a0")
 
 
 def _rcp_cell(result: Result) -> Cell:
-    """The outcome of the test; below it the factor, or of an own benchmark how many good sets it fails."""
+    """Return the outcome of the RCP test; below it the factor, or of an own benchmark the chance of a false alarm."""
     convergence = result.score.convergence
     share = convergence.failing_share if convergence is not None else None
     return Cell(text=outcome_words(result), sub=_factor(result) if share is None else failing_words(share))
 
 
 def _factor(result: Result) -> str:
-    """The factor that scales the score; empty where none does."""
+    """Return the factor that scales the score; '' where none does."""
     return f"× {result.score.rcp_factor:.4f}" if result.is_scaled else ""
 
 
@@ -286,7 +286,7 @@ def _peak_bytes(result: Result) -> float | None:
 
 
 def _time_cell(result: Result, unit: TimeUnit) -> Cell:
-    """The score; without one what the runs that reached the target took, which is said to be no score."""
+    """Return the score; without one the time of the runs that reached the target, which is said to be no score."""
     if result.score.score_s is not None:
         unverified = MARKS["unverified"] if result.standing == "unverified" else ""
         beside = (unverified, "" if _factor(result) else _bounds(result, unit))
@@ -298,7 +298,7 @@ def _time_cell(result: Result, unit: TimeUnit) -> Cell:
 
 
 def _against(comparison: Comparison | None) -> Cell:
-    """The verdict of the comparison in few words, what is not settled with its word first."""
+    """Return the verdict of the comparison in few words, what is not settled with its word first."""
     if comparison is None:
         return Cell(text="baseline", kind="quiet")
     whole = comparison.whole
@@ -313,7 +313,7 @@ def _against(comparison: Comparison | None) -> Cell:
 
 
 def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str, ...]:
-    """What must be known of the table: its intervals, and the order of its rows."""
+    """Return the notes of the table: its intervals, and the order of its rows."""
     notes = []
     if any(result.interval for result in group):
         notes.append(

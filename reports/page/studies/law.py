@@ -1,4 +1,4 @@
-"""Scaling laws of the page: models of several sizes on one chart, and what the laws say where their ranges meet."""
+"""Scaling laws: models of several sizes on one chart, and how the laws compare where their ranges meet."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from reports.text.formatting import MISSING, distinct_labels, interval, printabl
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ModelLaw:
-    """A law with the name of its sweep's model, which no other has."""
+    """Scaling law with the name of its sweep's model, which no other has."""
 
     name: str
     law: ScalingLaw
@@ -27,8 +27,8 @@ class _ModelLaw:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Match:
-    """Laws at so much computing: the value of each by its name, the best first, and the interval of how far each
-    other is above the best; None where one has one seed."""
+    """Comparison of laws at one training FLOP: the value of each by its name, the best first, and the interval of how
+    far each other is above the best; None of laws with one seed."""
 
     compute: float
     values: Mapping[str, float]
@@ -126,7 +126,7 @@ def _match(laws: Sequence[_ModelLaw]) -> _Match | None:
 
 
 def _lead(laws: Sequence[_ModelLaw], match: _Match | None) -> str:
-    """Say which model is the best at the most computing that all have, or what the one law is."""
+    """Return which model is the best at the most computing that all have, or the findings of the one law."""
     if sum(law.law.fitted is not None for law in laws) < 2:
         return law_words(laws[0].law)
     if match is None:
@@ -202,7 +202,7 @@ def _named(sweeps: Sequence[SweepFacts]) -> list[_ModelLaw]:
 
 
 def _key(named: _ModelLaw) -> str:
-    """Say in the legend what was fitted: 'wukong_small: b 0.120 (0.050 – 0.310), C 4.93 GFLOP – 56.8 GFLOP'."""
+    """Return a fit's words for the legend: 'wukong_small: b 0.120 (0.050 – 0.310), C 4.93 GFLOP – 56.8 GFLOP'."""
     if (fitted := named.law.fitted) is None:
         return f"{named.name}: no law"
     ends = f" ({exponent_ends(fitted)})" if fitted.interval else ""

@@ -1,6 +1,6 @@
-"""A study as blocks: what was found, what it rests on, its tables, what was checked; every column says its origin.
+"""Sections of a study: findings, grounds, tables and checks; every column names its origin.
 
-Printed by the verbs that make one, and on the page: there with the chart that its kind has.
+Verbs that make a study print it, too; the page adds the chart of the study's kind.
 """
 
 from reports.document.blocks import Block, Prose
@@ -14,7 +14,7 @@ from rules.records.study import StudyRecord
 
 
 def study_sections(study: StudyRecord, id_: str) -> tuple[PageSection, ...]:
-    """A section of the page per table, with its chart; the first has the findings, the last what it rests on."""
+    """Return a section per table, with its chart; the first has the findings, the last what they rest on."""
     made, draw = [], details_of(study.kind).chart
     for index, table in enumerate(study.tables):
         place = f"{id_}-{index + 1}"
@@ -32,7 +32,7 @@ def study_sections(study: StudyRecord, id_: str) -> tuple[PageSection, ...]:
 
 
 def _noise(study: StudyRecord, id_: str) -> tuple[PageSection, ...]:
-    """What could disturb what was measured; none of a study that measured nothing, or before that was recorded."""
+    """Return the section of noise; none of a study that measured nothing, or has no record of it."""
     blocks = check_blocks(study.preflight, id_, before="the measurement") if study.preflight else ()
     if words := load_words(study.loads):
         blocks = (*blocks, Prose(text=f"Measured {words}."))

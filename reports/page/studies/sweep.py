@@ -1,4 +1,4 @@
-"""A sweep's part of the page: one table over all configurations, and charts of each quantity over the axes."""
+"""Section of a sweep: one table over all configurations, and charts of each quantity over the axes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from reports.statistics.intervals import LogSummary
 from reports.text.formatting import percent, plural, printable, si
 
 _Estimate = tuple[float, tuple[float, float] | None]
-"""A value and the ends of its interval."""
+"""Value and the ends of its interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Quantity:
-    """What a chart draws of each row, and how it is printed."""
+    """Quantity that a chart draws of each row, and how it is printed."""
 
     key: str
     title: str
@@ -34,7 +34,7 @@ class _Quantity:
 
 
 def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
-    """Everything the page says about one sweep; `index` makes its ids unique on the page."""
+    """Return the section of one sweep; `index` makes its ids unique on the page."""
     id_ = f"sweep{index + 1}"
     failed = sum(bool(row.failure) for row in sweep.rows)
     done = sum(bool(row.num_runs) for row in sweep.rows)
@@ -81,7 +81,7 @@ def _peak_gib(row: SweepRow) -> _Estimate | None:
 
 
 def _of_mean(summary: LogSummary | None, scale: float = 1.0) -> _Estimate | None:
-    """A geometric mean, in units of `scale`."""
+    """Return a geometric mean with its interval, in units of `scale`."""
     if summary is None:
         return None
     bounds = summary.interval
@@ -94,7 +94,7 @@ def _of_processes(row: SweepRow) -> _Estimate | None:
 
 
 def _chart(sweep: SweepFacts, quantity: _Quantity, id_: str) -> Chart:
-    """One quantity over the axis with the most values, a panel per combination of the others."""
+    """Return a chart of one quantity over the axis with the most values, a panel per combination of the others."""
     along = max(range(len(sweep.axes)), key=lambda number: len(sweep.axes[number][1]))
     key, positions = sweep.axes[along]
     others = [axis for number, axis in enumerate(sweep.axes) if number != along]
