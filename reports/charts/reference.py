@@ -21,7 +21,7 @@ MOST_NUMBERED, MOST_MARKS = 12, 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Point:
+class ReferenceLevel:
     """Reference at one batch size: mean and deviation of epochs or samples, and the fewest that are accepted."""
 
     batch_size: float
@@ -31,7 +31,7 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Result:
+class ResultMark:
     """Mean epochs to converge of one result, and whether the convergence rules accept it."""
 
     name: str
@@ -42,7 +42,11 @@ class Result:
 
 
 def reference_figure(
-    points: Sequence[Point], results: Sequence[Result], *, unit: str = "epochs", **caption: Unpack[Caption]
+    points: Sequence[ReferenceLevel],
+    results: Sequence[ResultMark],
+    *,
+    unit: str = "epochs",
+    **caption: Unpack[Caption],
 ) -> Figure:
     """Draw the reference, its limit and the results over the batch size; convergence is in `unit`."""
     keys = [
@@ -64,7 +68,7 @@ def reference_figure(
     return xy_figure(_panel(points, results, unit), keys=keys, **caption)
 
 
-def _panel(points: Sequence[Point], results: Sequence[Result], unit: str) -> Panel:
+def _panel(points: Sequence[ReferenceLevel], results: Sequence[ResultMark], unit: str) -> Panel:
     sizes = sorted({point.batch_size for point in points} | {result.batch_size for result in results})
     levels = [level for p in points for level in (p.mean - p.deviation, p.mean + p.deviation, p.least)]
     low, high = svg.padded([*levels, *(result.mean_epochs for result in results)], 0.08)
@@ -90,7 +94,7 @@ def _panel(points: Sequence[Point], results: Sequence[Result], unit: str) -> Pan
     )
 
 
-def _results(results: Sequence[Result], x: svg.Scale, y: svg.Scale, unit: str) -> list[Markup]:
+def _results(results: Sequence[ResultMark], x: svg.Scale, y: svg.Scale, unit: str) -> list[Markup]:
     """Draw all results; those of one batch size stand side by side where their epochs are too close to tell apart."""
     is_lone, is_numbered = len(results) == 1, 1 < len(results) <= MOST_NUMBERED
     radius = 8.5 if is_numbered else 6.0 if is_lone else 5.0
@@ -116,7 +120,7 @@ def _results(results: Sequence[Result], x: svg.Scale, y: svg.Scale, unit: str) -
     return [*dots, *(marks[index] for index in sorted(marks))]
 
 
-def _result(result: Result, x: float, y: float, radius: float, label: str) -> Markup:
+def _result(result: ResultMark, x: float, y: float, radius: float, label: str) -> Markup:
     mark = svg.circle(x, y, radius, "end") if result.is_passed else svg.cross(x, y, min(radius, 6.0))
     # Above and below a result the reference's mean and limit of its batch size may be.
     is_inside = result.is_passed and len(label) < 3

@@ -69,7 +69,7 @@ class ResultGroup(NamedTuple):
     """Published results among which the group's results are placed; None where that was not asked for."""
 
 
-class Section(NamedTuple):
+class PagePart(NamedTuple):
     """Part of the page: the kinds of results that it is for, and the function that makes it of a group, or None."""
 
     kinds: Collection[str]
@@ -83,42 +83,42 @@ class Section(NamedTuple):
 TRAINED = ("training",)
 MEASURED = EXTRA_KINDS
 ALL = (*TRAINED, *MEASURED)
-SECTIONS = (
-    Section(
+PARTS = (
+    PagePart(
         TRAINED, lambda group: verdict_section(group.results, group.id, group.comparisons, group.order), is_brief=True
     ),
-    Section(MEASURED, lambda group: measured_section(group.results), is_brief=True),
-    Section(
+    PagePart(MEASURED, lambda group: measured_section(group.results), is_brief=True),
+    PagePart(
         ALL,
         lambda group: machines_section(group.results, repeats_of(group.results, group.context.repeats), group.id),
         is_brief=True,
     ),
-    Section(ALL, lambda group: differences_section(group.results, group.id), is_brief=True),
-    Section(ALL, lambda group: standing_section(group.results, group.id), is_brief=True),
-    Section(TRAINED, lambda group: published_section(group.results, group.published, group.id), is_brief=True),
-    Section(TRAINED, lambda group: _strips_section(group.results, group.id), is_brief=True),
-    Section(MEASURED, lambda group: processes_section(group.results, group.id), is_of_sweeps=True, is_brief=True),
-    Section(TRAINED, lambda group: _spread_section(group.results, group.context, group.id)),
-    Section(TRAINED, lambda group: why_section(group.baseline, group.comparisons, group.id)),
-    Section(TRAINED, lambda group: comparison_section(group.baseline, group.comparisons, group.id)),
-    Section(TRAINED, lambda group: scaling_section(group.results, group.id)),
-    Section(TRAINED, lambda group: convergence_section(group.results, group.id)),
-    Section(TRAINED, lambda group: reference_section(group.results, group.id)),
-    Section(TRAINED, lambda group: rules_section(group.results, group.id)),
-    Section(TRAINED, lambda group: runs_section(group.results, group.id)),
-    Section(TRAINED, lambda group: _time_section(group.results, group.id)),
-    Section(TRAINED, lambda group: exchange_section(group.results, group.id)),
-    Section(TRAINED, lambda group: data_section(group.results, group.id)),
-    Section(ALL, lambda group: noise_section(group.results, group.id), is_of_sweeps=True),
-    Section(ALL, lambda group: system_section(group.results, group.id), is_of_sweeps=True),
-    Section(ALL, lambda group: reproduce_section(group.results, group.id), is_of_sweeps=True),
+    PagePart(ALL, lambda group: differences_section(group.results, group.id), is_brief=True),
+    PagePart(ALL, lambda group: standing_section(group.results, group.id), is_brief=True),
+    PagePart(TRAINED, lambda group: published_section(group.results, group.published, group.id), is_brief=True),
+    PagePart(TRAINED, lambda group: _strips_section(group.results, group.id), is_brief=True),
+    PagePart(MEASURED, lambda group: processes_section(group.results, group.id), is_of_sweeps=True, is_brief=True),
+    PagePart(TRAINED, lambda group: _spread_section(group.results, group.context, group.id)),
+    PagePart(TRAINED, lambda group: why_section(group.baseline, group.comparisons, group.id)),
+    PagePart(TRAINED, lambda group: comparison_section(group.baseline, group.comparisons, group.id)),
+    PagePart(TRAINED, lambda group: scaling_section(group.results, group.id)),
+    PagePart(TRAINED, lambda group: convergence_section(group.results, group.id)),
+    PagePart(TRAINED, lambda group: reference_section(group.results, group.id)),
+    PagePart(TRAINED, lambda group: rules_section(group.results, group.id)),
+    PagePart(TRAINED, lambda group: runs_section(group.results, group.id)),
+    PagePart(TRAINED, lambda group: _time_section(group.results, group.id)),
+    PagePart(TRAINED, lambda group: exchange_section(group.results, group.id)),
+    PagePart(TRAINED, lambda group: data_section(group.results, group.id)),
+    PagePart(ALL, lambda group: noise_section(group.results, group.id), is_of_sweeps=True),
+    PagePart(ALL, lambda group: system_section(group.results, group.id), is_of_sweeps=True),
+    PagePart(ALL, lambda group: reproduce_section(group.results, group.id), is_of_sweeps=True),
 )
 """Parts of a group in the order in which a reviewer asks."""
 
 
 def group_sections(group: ResultGroup, *, is_brief: bool = False) -> tuple[PageSection, ...]:
     """Return the sections of a group, or those that a decision needs; empty ones are left out."""
-    made = _made(group, [section for section in SECTIONS if section.is_brief or not is_brief])
+    made = _made(group, [section for section in PARTS if section.is_brief or not is_brief])
     is_free = group.results[0].status == "own"  # of others the guidelines say what stands beside
     shown = (section for section in made if not _is_in_head(section))
     return tuple(brief_section(section, has_notes=not is_free) for section in shown) if is_brief else made
@@ -149,10 +149,10 @@ def swept_sections(results: Sequence[Result], id_: str) -> tuple[PageSection, ..
     if not results or results[0].is_logged:
         return ()  # sets of runs have groups of their own
     group = ResultGroup(results, results[0], (), GroupContext(), id_, "files")
-    return _made(group, [section for section in SECTIONS if section.is_of_sweeps])
+    return _made(group, [section for section in PARTS if section.is_of_sweeps])
 
 
-def _made(group: ResultGroup, sections: Sequence[Section]) -> tuple[PageSection, ...]:
+def _made(group: ResultGroup, sections: Sequence[PagePart]) -> tuple[PageSection, ...]:
     made = (section.make(group) for section in sections if group.results[0].kind in section.kinds)
     return tuple(section for section in made if section is not None)
 

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reports.charts.reference import Point, reference_figure
-from reports.charts.reference import Result as Mark
+from reports.charts.reference import ReferenceLevel, ResultMark, reference_figure
 from reports.document.blocks import Block, Cell, Chart, Prose, numeric, text_table
 from reports.document.page import PageSection
 from reports.facts.reference_points import find_points
@@ -50,7 +49,7 @@ def _chart(
 ) -> Chart:
     places = {result.index: place for place, result in enumerate(group)}
     results = [
-        Mark(
+        ResultMark(
             name=result.label,
             hue=hue_number(places[result.index], group),
             batch_size=result.score.runs[0].global_batch_size or 1,
@@ -64,7 +63,9 @@ def _chart(
         and (result.score.runs[0].global_batch_size or 0) > 0
     ]
     drawn = [
-        Point(batch_size=point.global_batch_size, mean=point.mean, deviation=point.stdev, least=point.min_epochs)
+        ReferenceLevel(
+            batch_size=point.global_batch_size, mean=point.mean, deviation=point.stdev, least=point.min_epochs
+        )
         for point in points
     ]
     lead = _lead(judged)

@@ -125,7 +125,7 @@ def _order_lead(spans: Sequence[RunSpan], extent_s: float) -> str:
     return text + (f"None overlap; the longest gap between two is {duration(max(gaps))}." if gaps else "")
 
 
-class _Line(NamedTuple):
+class _RunRow(NamedTuple):
     """Row of the table of runs: a committed run, or an attempt that left no result."""
 
     result: Result
@@ -202,13 +202,13 @@ def runs_table(sets: Sequence[Result], id_: str) -> Table:
     )
 
 
-def _lines(result: Result) -> Iterator[_Line]:
+def _lines(result: Result) -> Iterator[_RunRow]:
     entries: tuple[Run | Attempt, ...] = (*result.runs, *result.unfinished)
     for index, entry in enumerate(entries):
-        yield _Line(result, entry, is_first=index == 0)
+        yield _RunRow(result, entry, is_first=index == 0)
 
 
-def _name_cell(line: _Line, *, is_anchor: bool) -> Cell:
+def _name_cell(line: _RunRow, *, is_anchor: bool) -> Cell:
     entry, id_ = line.entry, f"set{line.result.index + 1}" if is_anchor else ""
     if isinstance(entry, Run):
         return Cell(text=f"run {entry.label}", sort=entry.label, id=id_)
@@ -219,14 +219,14 @@ def _energy_cell(energy: EnergyRecord) -> Cell:
     return sorted_cell(energy_text(energy_j := measured_j(energy)), energy_j)
 
 
-def _started(line: _Line) -> str:
+def _started(line: _RunRow) -> str:
     """Return the start of a run to the second, which sorts as it is written; the heading has the time zone."""
     if line.started_ms is None and line.run is None and line.record:
         return line.record.started_utc or MISSING
     return utc(line.started_ms).removesuffix(" UTC")
 
 
-def _status_cell(line: _Line) -> Cell:
+def _status_cell(line: _RunRow) -> Cell:
     run, record = line.run, line.record
     if run is None:
         status = "no record" if record is None else record.status + (f": {record.reason}" if record.reason else "")
@@ -246,7 +246,7 @@ def _time_cell(run: Run, unit: TimeUnit) -> Cell:
     return Cell(text=unit.number(run.time_s), sub=f"stopped at {unit.number(took_s)}" if stopped else "")
 
 
-def _common_day(lines: Sequence[_Line]) -> str:
+def _common_day(lines: Sequence[_RunRow]) -> str:
     """Return the day on which everything started, which the caption then says; else ''."""
     days = {utc(line.started_ms).partition(" ")[0] for line in lines if line.run or line.record}
     return days.pop() if len(days) == 1 and MISSING not in days else ""

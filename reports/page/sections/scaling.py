@@ -33,7 +33,7 @@ class ScalingLine:
     shares_threads: bool = False
 
 
-class _Point(NamedTuple):
+class _ScalingPoint(NamedTuple):
     """Configuration on a line of scaling."""
 
     line: ScalingLine
@@ -49,7 +49,7 @@ class _Point(NamedTuple):
         return own.samples_per_s / base.samples_per_s * per_rank
 
 
-_Value = Callable[[_Point], float | None]
+_Value = Callable[[_ScalingPoint], float | None]
 
 
 def scaling_section(group: Sequence[Result], id_: str) -> PageSection | None:
@@ -152,7 +152,7 @@ def _series(line: ScalingLine, hue: int, value: _Value, what: str, words: Callab
     dots = tuple(
         Dot(x=ranked.num_ranks, y=at, hint=f"{ranked.result.label}: {what}{words(at)}")
         for ranked in line.sets
-        if (at := value(_Point(line, ranked))) is not None
+        if (at := value(_ScalingPoint(line, ranked))) is not None
     )
     return Series(name=line.name, hue=hue, dots=dots)
 
@@ -160,7 +160,7 @@ def _series(line: ScalingLine, hue: int, value: _Value, what: str, words: Callab
 def _scaling_lead(lines: Sequence[ScalingLine]) -> str:
     line = lines[0]
     last = line.sets[-1]
-    text = f"{percent(_Point(line, last).efficiency, 0)} efficiency on {plural(last.num_ranks, 'rank')}"
+    text = f"{percent(_ScalingPoint(line, last).efficiency, 0)} efficiency on {plural(last.num_ranks, 'rank')}"
     several = f" Of {len(lines)} lines this is the first." if len(lines) > 1 else ""
     return (
         f"{text}: samples/s{' of the same threads' if line.shares_threads else ' per rank'}, over those of the "
@@ -173,7 +173,7 @@ def _scaling_lead(lines: Sequence[ScalingLine]) -> str:
 def _scaling_table(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> Table:
     efficiency = numeric("Efficiency", "per rank or of the same threads, over the smallest world")
     return table_of(
-        [_Point(line, ranked) for line in lines for ranked in line.sets],
+        [_ScalingPoint(line, ranked) for line in lines for ranked in line.sets],
         (
             ("Configuration", lambda point: Cell(text=point.ranked.result.label, sub=point.line.name)),
             (numeric("Ranks"), "ranked.num_ranks", count),

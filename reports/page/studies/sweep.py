@@ -22,7 +22,7 @@ _Estimate = tuple[float, tuple[float, float] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Quantity:
+class _SweptQuantity:
     """Quantity that a chart draws of each row, and how it is printed."""
 
     key: str
@@ -59,20 +59,24 @@ def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
     return PageSection(id=id_, heading=heading, name=heading, blocks=blocks)
 
 
-def _quantities(sweep: SweepFacts) -> list[_Quantity]:
+def _quantities(sweep: SweepFacts) -> list[_SweptQuantity]:
     if (measure := measure_of(sweep)) is not None:
         words = partial(in_unit, unit=measure.unit)
-        return [_Quantity(sweep.kind, measure.title, measure.name, words, _of_processes, measure.scale == "ratio")]
-    speed = _Quantity("throughput", "Throughput", "samples/s", si, lambda row: _of_mean(row.throughput))
+        return [
+            _SweptQuantity(sweep.kind, measure.title, measure.name, words, _of_processes, measure.scale == "ratio")
+        ]
+    speed = _SweptQuantity("throughput", "Throughput", "samples/s", si, lambda row: _of_mean(row.throughput))
     if not sweep.is_of_runs:
-        return [speed, _Quantity("memory", "Peak memory", "GiB", "{:.3g}".format, _peak_gib)]
+        return [speed, _SweptQuantity("memory", "Peak memory", "GiB", "{:.3g}".format, _peak_gib)]
     unit = times_unit(sweep)
     return [
-        _Quantity(
+        _SweptQuantity(
             "time", "Time to train", unit.name, "{:.4g}".format, lambda row: _of_mean(row.time_to_train, unit.seconds)
         ),
         speed,
-        _Quantity("samples", "Samples to converge", "samples", si, lambda row: _of_mean(row.samples_to_converge)),
+        _SweptQuantity(
+            "samples", "Samples to converge", "samples", si, lambda row: _of_mean(row.samples_to_converge)
+        ),
     ]
 
 
@@ -93,7 +97,7 @@ def _of_processes(row: SweepRow) -> _Estimate | None:
     return None if mean is None else (mean, (bounds.low, bounds.high) if bounds else None)
 
 
-def _chart(sweep: SweepFacts, quantity: _Quantity, id_: str) -> Chart:
+def _chart(sweep: SweepFacts, quantity: _SweptQuantity, id_: str) -> Chart:
     """Return a chart of one quantity over the axis with the most values, a panel per combination of the others."""
     along = max(range(len(sweep.axes)), key=lambda number: len(sweep.axes[number][1]))
     key, positions = sweep.axes[along]
@@ -120,7 +124,7 @@ def _chart(sweep: SweepFacts, quantity: _Quantity, id_: str) -> Chart:
     return Chart(figure=figure, heading=title, lead=lead, table_note="The table of this sweep has the numbers.")
 
 
-def _point(x: float, row: SweepRow | None, quantity: _Quantity) -> Dot:
+def _point(x: float, row: SweepRow | None, quantity: _SweptQuantity) -> Dot:
     if row is None:
         return Dot(x=x, y=None, hint="not in this sweep")
     value, ends = quantity.estimate(row) or (0.0, None)
@@ -129,7 +133,7 @@ def _point(x: float, row: SweepRow | None, quantity: _Quantity) -> Dot:
     return Dot(x=x, y=value, ends=ends, hint=f"{row.label}: {quantity.words(value)} {quantity.unit}")
 
 
-def _lead(sweep: SweepFacts, quantity: _Quantity) -> str:
+def _lead(sweep: SweepFacts, quantity: _SweptQuantity) -> str:
     known = [(found[0], row) for row in sweep.rows if (found := quantity.estimate(row)) and found[0]]
     if not known:
         return "No configuration has a value."

@@ -16,8 +16,7 @@ from log_builder import make_records, make_runs, with_record, without
 from report_builder import write_run_set
 
 from reports.charts.factors import FactorBar, FactorPanel, factors_figure
-from reports.charts.reference import Point, reference_figure
-from reports.charts.reference import Result as Mark
+from reports.charts.reference import ReferenceLevel, ResultMark, reference_figure
 from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
 from reports.comparison.comparison import compare_results, context_of
 from reports.document.blocks import Chart, Table
@@ -189,8 +188,8 @@ def test_bars_of_factors_add_up_to_the_bar_of_the_whole_and_are_the_tables(tmp_p
 
 
 def test_reference_points_and_the_result_are_where_they_belong() -> None:
-    points = [Point(batch_size=2**k, mean=0.6 + k / 100, deviation=0.02, least=0.55) for k in (9, 11)]
-    result = Mark(name="mine", hue=0, batch_size=1024, mean_epochs=0.71, is_passed=True)
+    points = [ReferenceLevel(batch_size=2**k, mean=0.6 + k / 100, deviation=0.02, least=0.55) for k in (9, 11)]
+    result = ResultMark(name="mine", hue=0, batch_size=1024, mean_epochs=0.71, is_passed=True)
     figure = reference_figure(points, [result], id_="c", title="t", description="d")
     for text in (figure.wide, figure.narrow):
         drawing = Drawing(text)
@@ -204,9 +203,11 @@ def test_reference_points_and_the_result_are_where_they_belong() -> None:
 
 
 def test_results_that_converge_alike_are_all_seen() -> None:
-    points = [Point(batch_size=2**k, mean=0.6, deviation=0.02, least=0.55) for k in (9, 11)]
+    points = [ReferenceLevel(batch_size=2**k, mean=0.6, deviation=0.02, least=0.55) for k in (9, 11)]
     for num, is_numbered in ((3, True), (40, False)):
-        results = [Mark(name=f"set {n}", hue=0, batch_size=512, mean_epochs=0.7, is_passed=True) for n in range(num)]
+        results = [
+            ResultMark(name=f"set {n}", hue=0, batch_size=512, mean_epochs=0.7, is_passed=True) for n in range(num)
+        ]
         figure = reference_figure(points, results, id_="c", title="t", description="d")
         for text in (figure.wide, figure.narrow):
             drawing = Drawing(text)
