@@ -205,21 +205,21 @@ def notes_of(base: Result, new: Result, pairing: Pairing) -> tuple[str, ...]:
             )
         if side.growth is not None:
             notes.append(
-                f"{name}: this set {stopping_words(side.growth)}; intervals that take its number of runs as given "
-                "hold in 92 to 95 % of such sets where they say 95 %"
+                f"{name}: this set {stopping_words(side.growth)}; 95 % intervals, which take the number of runs as "
+                "given, cover the mean in 92 to 95 % of such sets"
             )
     models = [dict(side.settings).get(_MODEL, "") for side in (base, new)]
     if models[0] != models[1]:
         notes.append(
-            f"{_MODEL} differs: the code of the model is no part of the benchmark's definition, and a model that is "
+            f"{_MODEL} differs: the model's code is not part of the benchmark's definition, and a model that is "
             "easier to train takes less time"
         )
     own = [None if side.judged is None else side.judged.verdict.trained_by for side in (base, new)]
     if (own[0] is None) != (own[1] is None) and base.judged is not None and new.judged is not None:
         name, code = ("new", own[1]) if own[0] is None else ("base", own[0])
         notes.append(
-            f"warning: own code trained {name} alone ({code}): it writes its log and computes its quality, so the "
-            "comparison holds as far as that code does what it says"
+            f"warning: own code trained {name} alone ({code}): that code writes the log and computes the quality, so "
+            "the comparison is valid only if the code is correct"
         )
     if pairing.num_shared and not pairing.is_paired:
         shared = plural(pairing.num_shared, "seed is", "seeds are")

@@ -49,7 +49,7 @@ class DescribedConfiguration:
 
 def find_difference(a: DescribedConfiguration, b: DescribedConfiguration) -> DifferenceDocument:
     """Compare the settings of two configurations, section by section; a section that one side lacks is left out."""
-    untold = (
+    missing = (
         *(UnknownSection(side="a", section=section) for section in a.missing),
         *(UnknownSection(side="b", section=section) for section in b.missing),
     )
@@ -67,7 +67,7 @@ def find_difference(a: DescribedConfiguration, b: DescribedConfiguration) -> Dif
         b=b.label,
         differing=tuple(row for row in rows if not row.is_identical),
         identical=tuple(row for row in rows if row.is_identical),
-        untold=untold,
+        untold=missing,
     )
 
 
@@ -92,7 +92,7 @@ def describe(path: Path, ruleset: str | None = None) -> DescribedConfiguration:
     if ruleset is not None:
         settings[_RULES] = _judged(judge_set(result_set, ruleset=ruleset).verdict)
     if not any(settings.values()):
-        raise InputError(f"{printable(path)}: no MLLOG record says how this was set. Give a log of a run, or a set.")
+        raise InputError(f"{printable(path)}: found no setting in MLLOG records. Give a log of a run, or a set.")
     return DescribedConfiguration(label=printable(path, 120), settings=settings)
 
 

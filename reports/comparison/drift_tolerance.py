@@ -184,14 +184,14 @@ def _own_spread(name: str, pairing: Pairing) -> float | None:
 
 
 def drift_words(name: str, band: DriftTolerance, pairing: Pairing) -> str:
-    """Return the drift tolerance and its source in words: 'drift may make 20 % (assumed)'."""
+    """Return the drift tolerance and its source in words: 'drift tolerance 20 % (assumed)'."""
     width, spread = width_for(name, band, pairing), _own_spread(name, pairing)
     if width > band.width(name) and spread is not None:
         return (
-            f"runs of one side differ by {percent(fraction_from(spread))} in speed among themselves, so a disturbed "
-            f"system may explain it, up to {far_words(fraction_from(width))}"
+            f"runs of one side differ by {percent(fraction_from(spread))} in speed among themselves, so a noisy "
+            f"machine may explain differences of up to {far_words(fraction_from(width))}"
         )
-    return f"drift may make {far_words(fraction_from(width))} ({band.words})"
+    return f"drift tolerance {far_words(fraction_from(width))} ({band.words})"
 
 
 def far_words(band: float) -> str:

@@ -158,15 +158,15 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
         unit = "" if kind.is_ratio else f" {kind.unit}"
         what = "difference, new minus base" if unit else "ratio, new over base"
         return (
-            f"Intervals of the {what}: {'; '.join(methods)}; the process is the unit. {which} A verdict goes by the "
-            f"interval and by a smallest effect of {effect_text(effect, factors[0])}{unit}."
+            f"Intervals of the {what}: {'; '.join(methods)}; the process is the unit. {which} The interval and a "
+            f"smallest effect (equivalence margin) of {effect_text(effect, factors[0])}{unit} decide a verdict."
         )
     return (
-        f"Intervals: {'; '.join(methods)}; the run is the unit. {which} A spread is taken as no smaller than one "
-        "more run that ends an evaluation (or a clock's step) away would make it. A verdict goes by the interval and "
-        f"by a smallest effect of {percent(effect)}; where the sides' runs did not take turns, what drift may do "
-        "widens the interval of a speed or time: the drift tolerance that repeated sets show, else 20 %, and no less "
-        f"than {DRIFT_REACH:g} standard deviations of single runs' speed."
+        f"Intervals: {'; '.join(methods)}; the run is the unit. {which} A spread is at least that with one more run, "
+        "which ends an evaluation (or a clock's step) away. The interval and a smallest effect (equivalence margin) "
+        f"of {percent(effect)} decide a verdict; where the sides' runs were not made alternately, the drift "
+        "tolerance widens the interval of a speed or time: as repeated sets show it, else 20 %, and no less than "
+        f"{DRIFT_REACH:g} standard deviations of single runs' speed."
     )
 
 
@@ -176,4 +176,4 @@ def permutation_note(comparisons: Sequence[Comparison]) -> str:
     least_p = 2.0 / 2 ** min(pairs, default=1000)
     too_few = comparisons and least_p > 1.0 - comparisons[0].confidence
     limit = f" With {plural(min(pairs), 'pair')} p cannot fall below {least_p:.4g}." if too_few else ""
-    return f"The permutation test's p and Cliff's delta decide nothing.{limit}"
+    return f"The permutation test's p and Cliff's delta are not used for verdicts.{limit}"

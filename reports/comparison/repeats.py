@@ -60,8 +60,9 @@ def given_repeats(sides: Sequence[Result]) -> Repeats:
     if not large:
         most = max((len(group) for group in groups), default=0)
         raise InputError(
-            f"--repeated: found {most} sets of one configuration, code and system that did not take turns, expected "
-            f"at least {MIN_SETS}. Measure one configuration {MIN_SETS} times, one set after the other."
+            f"--repeated: found {most} sets of one configuration, code and system that were not measured "
+            f"alternately, expected at least {MIN_SETS}. Measure one configuration {MIN_SETS} times, one set after "
+            "the other."
         )
     return Repeats(groups=large, is_given=True)
 

@@ -53,9 +53,9 @@ class Standing:
 
     @property
     def words(self) -> str:
-        """Return '0.60 times the samples/s of box (…): slower, beyond the 30 % that drift …', in one line."""
+        """Return '0.60 times the samples/s of box (…): slower, beyond the drift tolerance of 30 % …', in one line."""
         of = f"{self.system} ({self.machine})"
-        within = f"the {percent(TOLERANCE, 0)} that drift may make between machines and hours"
+        within = f"the drift tolerance of {percent(TOLERANCE, 0)} between machines and hours"
         notes = "".join(f"; {note}" for note in self.notes)
         if self.ratio is not None:
             return f"{self.ratio:.2f} times the samples/s of {of}: {self.told}, beyond {within}{notes}"
@@ -137,7 +137,7 @@ def _notes(mine: Result, theirs: Result) -> tuple[str, ...]:
     if mine.asked and theirs.asked and mine.asked.num_threads != theirs.asked.num_threads:
         notes.append(f"{plural(mine.asked.num_threads, 'thread')} here")
     if mine.codes and theirs.codes and mine.codes != theirs.codes:
-        notes.append("by other code of dlrmbench")
+        notes.append("other code of dlrmbench")
     return tuple(notes)
 
 

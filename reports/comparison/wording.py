@@ -22,7 +22,7 @@ def sentence(comparison: Comparison) -> str:
     """
     text = plain_sentence(comparison)
     if comparison.disturbed_sides:
-        text += f" Disturbed while measured: {' and '.join(comparison.disturbed_sides)}."
+        text += f" Measured on a noisy machine: {' and '.join(comparison.disturbed_sides)}."
     names = " and ".join(comparison.invalid_sides)
     return f"INVALID by the rules: {names}. {text}" if names else text
 
@@ -68,7 +68,7 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
 
 
 def _when(comparison: Comparison) -> str:
-    """Return ', measured one after the other; drift may make 20 % (...)'; empty where runs were made alternately.
+    """Return ', measured one after the other; drift tolerance 20 % (...)'; empty where runs were made alternately.
 
     The drift is left out where the reason for no verdict is given elsewhere.
     """
@@ -78,10 +78,11 @@ def _when(comparison: Comparison) -> str:
 
 
 def _small(comparison: Comparison, whole: FactorComparison, is_more: bool) -> str:
-    """'No difference of 3 % or more in time to train', or 'Slower by less than 3 %' where one is shown."""
+    """Return 'No difference of 3 % or more in time to train (equivalence margin)'; 'Slower by less than 3 % in time
+    to train' where a smaller difference is shown."""
     kind, least = factor_of(whole.name), effect_text(comparison.min_effect, whole)
     if comparison.verdict == "no difference shown":
-        return f"No difference of {least} or more in {kind.title}"
+        return f"No difference of {least} or more in {kind.title} (equivalence margin)"
     words = ("slower", "faster") if kind.is_of_time else (kind.more, kind.less)
     return f"{capital(words[0] if is_more else words[1])} by less than {least} in {kind.title}"
 
@@ -195,17 +196,17 @@ def needs(factor: FactorComparison) -> str:
         return f"more than {MAX_RUNS:,} runs per side would be needed to decide"
     low, high = factor.runs_needed_low or factor.runs_needed, factor.runs_needed_high
     if high is None:
-        return f"{low:,} to more than {MAX_RUNS:,} runs per side should decide, if it is as measured"
+        return f"{low:,} to more than {MAX_RUNS:,} runs per side should decide, if the difference is as measured"
     number = f"about {low:,}" if low == high else f"{low:,} to {high:,}"
-    return f"{number} runs per side should decide, if it is as measured"
+    return f"{number} runs per side should decide, if the difference is as measured"
 
 
 def could_show(factor: FactorComparison) -> str:
-    """The smallest difference that such runs would have shown: 'such runs show 12 % or more in 80 % of cases'."""
+    """Return 'the detectable difference of such runs is 12 % (80 % power)'; empty where it is not known."""
     if factor.smallest_shown is None:
         return ""
     least = percent(factor.smallest_shown) if factor_of(factor.name).is_ratio else f"{factor.smallest_shown:.2g}"
-    return f"such runs show a difference of {least} or more in 80 % of cases"
+    return f"the detectable difference of such runs is {least} (80 % power)"
 
 
 def _what_it_takes(comparison: Comparison, whole: FactorComparison, ends: tuple[str, str] | None) -> str:
@@ -214,10 +215,10 @@ def _what_it_takes(comparison: Comparison, whole: FactorComparison, ends: tuple[
         return whole.reason or "no interval"
     if whole.runs_needed is None and whole.reason is not None and whole.smallest_shown is None:
         return whole.reason
-    texts = [whole.reason or f"anything from {ends[0]} to {ends[1]} fits", could_show(whole)]
+    texts = [whole.reason or f"the interval reaches from {ends[0]} to {ends[1]}", could_show(whole)]
     if comparison.is_one_after_the_other:
         better = comparison.measure_better
-        texts.append(f"'{better}' measures them in turns, which shows smaller ones" if better else "")
+        texts.append(f"'{better}' measures alternately (A/B), which detects smaller differences" if better else "")
     else:
         texts.append(needs(whole))
     return ". ".join(capital(text) if number else text for number, text in enumerate(filter(None, texts)))

@@ -32,8 +32,8 @@ Fate = Literal["counted", "dropped", "failed"]
 """Part of a repetition in the score: counted, dropped by Olympic scoring, or failed to converge."""
 Status = Literal["own", "official", "unknown"]
 Standing = Literal["own", "unknown", "unverified", "published"]
-"""Whose benchmark a result is of, and its verification: under an official name, a result is unverified where this
-harness made its logs, else published; whether MLCommons has verified a published one is not known here."""
+"""Owner of a result's benchmark, and verification: under an official name, a result is unverified where this harness
+made its logs, else published; whether MLCommons has verified a published result is not known here."""
 Source = Literal["logs", "records", "export"]
 HARDWARE = (
     "number_of_nodes",
@@ -232,7 +232,7 @@ class Result:
 
     @property
     def standing(self) -> Standing:
-        """Whose benchmark the result is of, and its verification."""
+        """Owner of the benchmark (own, unknown), or verification under an official name (unverified, published)."""
         return standing_of(self.status, self.place, self.score)
 
     @property

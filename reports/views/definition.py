@@ -39,6 +39,7 @@ def definition_blocks(content: Mapping[str, Any]) -> tuple[Block, ...]:
         Heading(text=f"{content['name']}  version {content['version']}, {content['status']}"),
         *(Prose(text=text) for text in texts if text),
         *(_section(name, content[name]) for name in ("quality", "score", "model", "data") if content[name]),
+        Prose(text="Closed division (MLPerf's): same model, data and optimizer for all, and the values below."),
         text_table(("train", "value", "closed division allows"), rows),
         *(_section(name, content[name]) for name in ("runtime", "cadence", "size") if content[name] or follows),
     )

@@ -15,7 +15,7 @@ def difference_blocks(difference: DifferenceDocument, *, with_identical: bool) -
         Facts(facts=(Fact(name="A", value=difference.a), Fact(name="B", value=difference.b))),
         *_tables(difference.differing),
         Prose(text=summary + (" (-v lists them)" if is_hidden else "")),
-        *_untold(difference),
+        *_missing_sections(difference),
         *(_tables(difference.identical) if with_identical else ()),
     )
 
@@ -36,15 +36,15 @@ def _side(side: str, settings: Sequence[Setting | None]) -> tuple[str, list[str]
     sources = {setting.source for setting in settings if setting is not None}
     is_common = len(sources) == 1 and len(settings) > 1
     values = [
-        "(not said)" if s is None else (s.value or "(none)") + ("" if is_common else f"  [{s.source}]")
+        "(missing)" if s is None else (s.value or "(none)") + ("" if is_common else f"  [{s.source}]")
         for s in settings
     ]
     return f"{side}  [{sources.pop()}]" if is_common else side, values
 
 
-def _untold(difference: DifferenceDocument) -> Iterator[Prose]:
+def _missing_sections(difference: DifferenceDocument) -> Iterator[Prose]:
     """Yield one sentence per side that lists the sections without settings."""
     for side in ("a", "b"):
-        sections = [untold.section for untold in difference.untold if untold.side == side]
+        sections = [missing.section for missing in difference.untold if missing.side == side]
         if sections:
-            yield Prose(text=f"{side.upper()} says nothing of {', '.join(sections)}; not compared.")
+            yield Prose(text=f"{side.upper()} has no settings of {', '.join(sections)}; not compared.")

@@ -131,7 +131,7 @@ def test_where_all_others_are_slower_it_says_so_and_of_quality_which_is_best(
     assert "Fastest: threads=2 (20.0 k samples/s)." in out and "The other is slower." in out
     workers.auc = lambda spec: 0.75 + spec["tables"]["train"]["opt_base_learning_rate"] / 10
     done = sweep("--axis", "train.opt_base_learning_rate=0.03,0.06", "--quality", "1000")
-    assert "Best: opt_base_learning_rate=0.06 (0.7" in " ".join(done.stdout.split())
+    assert "Best: opt_base_learning_rate=0.06 (AUC 0.7" in " ".join(done.stdout.split())
 
 
 @pytest.mark.slow

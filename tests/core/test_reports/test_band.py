@@ -146,7 +146,7 @@ def test_another_configuration_code_or_system_repeats_nothing(results: Path, cha
     assert comparison.band_sets == ()
     throughput = comparison.factor("throughput")
     assert throughput is not None and throughput.verdict == "inconclusive" and throughput.band == pytest.approx(0.2)
-    assert "drift may make 20 % (assumed" in str(throughput.reason)
+    assert "drift tolerance 20 % (assumed" in str(throughput.reason)
 
 
 def test_copies_and_sets_in_turns_show_no_drift(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_sets_that_all_came_before_or_after_show_nothing_of_the_hour_of_new(
     new = write(results / "new", 1 / 1.1, hour=hour, code_sha256="d" * 64)
     comparison = compare_at(results / "same-0", new)
     assert comparison.band_sets == () and comparison.verdict == "inconclusive"
-    assert f"drift may make 20 % (assumed: {when})" in sentence(comparison)
+    assert f"drift tolerance 20 % (assumed: {when})" in sentence(comparison)
     assert not comparison.is_regression_excluded
 
 
@@ -216,13 +216,13 @@ def test_the_verdict_says_how_it_was_measured_and_how_to_measure_better(results:
     comparison = compare_at(results / "same-0", results / "slower")
     text = sentence(comparison)
     assert text.startswith("Not decided, measured one after the other. Measured 1.10")
-    assert re.search(r"Such runs show a difference of [2-5]\d\.\d % or more in 80 % of cases\.", text)
-    assert f"'dlrmbench versus {results / 'same-0'}' measures them in turns" in text
+    assert re.search(r"The detectable difference of such runs is [2-5]\d\.\d % \(80 % power\)\.", text)
+    assert f"'dlrmbench versus {results / 'same-0'}' measures alternately" in text
     write(results / "half", 0.5, hour=12, code_sha256="e" * 64)
     half = compare_at(results / "same-0", results / "half")
     assumed = "assumed: no 3 sets are known here that repeat one configuration and code"
     assert half.verdict == "slower"
-    assert sentence(half).endswith(f", measured one after the other; drift may make 20 % ({assumed}).")
+    assert sentence(half).endswith(f", measured one after the other; drift tolerance 20 % ({assumed}).")
 
 
 def test_measurements_of_throughput_have_their_band_too(tmp_path: Path) -> None:
@@ -242,4 +242,4 @@ def test_measurements_of_throughput_have_their_band_too(tmp_path: Path) -> None:
     comparison = compare_at(tmp_path / "m0", tmp_path / "m3")
     assert comparison.band_sets == ("m0", "m1", "m2") and comparison.is_one_after_the_other
     assert comparison.verdict == "faster" and comparison.factors[0].band == pytest.approx(0.05)
-    assert "drift may make 5.0 % (3 sets made within 9.0 h, around both sides)" in sentence(comparison)
+    assert "drift tolerance 5.0 % (3 sets made within 9.0 h, around both sides)" in sentence(comparison)

@@ -106,9 +106,9 @@ def test_a_slower_step_is_called_slower_in_throughput_with_its_cause() -> None:
     assert comparison.verdict == "inconclusive"
     assert comparison.is_regression
     assert sentence(comparison) == (
-        "Not decided. Measured 1.050x slower; anything from 1.012x faster to 1.12x slower fits. "
-        f"Such runs show a difference of 8.6 % or more in 80 % of cases. {whole.runs_needed_low} to "
-        f"{whole.runs_needed_high} runs per side should decide, if it is as measured. "
+        "Not decided. Measured 1.050x slower; the interval reaches from 1.012x faster to 1.12x slower. "
+        f"The detectable difference of such runs is 8.6 % (80 % power). {whole.runs_needed_low} to "
+        f"{whole.runs_needed_high} runs per side should decide, if the difference is as measured. "
         "Decided: throughput, 1.050x slower."
     )
 
@@ -191,7 +191,7 @@ def test_more_runs_are_not_promised_to_settle_what_drift_may_explain() -> None:
     comparison = compare(*sides)
     whole = comparison.whole
     assert whole is not None and (whole.verdict, whole.runs_needed) == ("inconclusive", None)
-    assert "a disturbed system may explain it" in str(whole.reason)
+    assert "a noisy machine may explain" in str(whole.reason)
     assert "should decide" not in sentence(comparison)
 
 
@@ -270,7 +270,7 @@ def test_the_drift_of_a_disturbed_system_is_not_called_a_difference() -> None:
     apart = compare(base, make_side("b", LUCK[::-1], CALMER, turns=None))
     assert verdicts(apart)["throughput"] == verdicts(apart)["time_to_train"] == "inconclusive"
     assert apart.factors[2].p_value is not None and apart.factors[2].p_value < 0.01
-    assert "a disturbed system may explain it" in str(apart.factors[2].reason)
+    assert "a noisy machine may explain" in str(apart.factors[2].reason)
     assert sentence(apart).startswith("Not decided, measured one after the other.")
     later = compare(base, make_side("b", LUCK[::-1], [rate * 2 for rate in CALMER], turns=None))
     assert verdicts(later)["throughput"] == "faster", "more than drift"

@@ -330,7 +330,7 @@ def test_qualities_on_one_page_have_verdicts_by_pairs_of_seeds(tmp_path: Path) -
     measure(tmp_path / "better", "quality", [auc + 0.0015 for auc in AUCS])
     measure(tmp_path / "same", "quality", [auc + 0.00001 for auc in AUCS])
     text = Page(render_report(gather_everything([tmp_path]))).text
-    assert "<h1>better is the best of 3 configurations of dlrm_tiny: quality, 0.7" in render_report(
+    assert "<h1>better is the best of 3 configurations of dlrm_tiny: quality, AUC 0.7" in render_report(
         gather_everything([tmp_path])
     )
     assert "the first" in text and "better +0.00150" in text and "below the smallest effect +0.00001" in text

@@ -175,7 +175,7 @@ def test_a_ratio_that_is_known_badly_has_its_interval_and_a_disturbed_pair_says_
     assert title.endswith(", disturbed")
     said = sentence_of(base, new)
     assert said.startswith(f"{found[1]}x faster ({found[2]}x to {found[3]}x)")
-    assert said.endswith(" Disturbed while measured: new.")
+    assert said.endswith(" Measured on a noisy machine: new.")
     back, _ = page_of(new, base)
     assert f"slower ({found[2]}× to {found[3]}×) than new" in back
 
@@ -194,7 +194,7 @@ def test_a_pair_measured_under_load_says_so_in_its_title(tmp_path: Path, status:
     assert title.startswith("new is 2.70× faster than base on dlrm_tiny: throughput, 5 pairs") and title.endswith(
         ends
     )
-    assert ("Disturbed while measured: new." in sentence_of(*folders)) == (status == "warning")
+    assert ("Measured on a noisy machine: new." in sentence_of(*folders)) == (status == "warning")
 
 
 def test_a_set_of_runs_says_its_value_too(tmp_path: Path) -> None:
