@@ -10,13 +10,13 @@ from harness.config.catalog import WorkloadConfig
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_record
 from reference_models.config.sections import PLAN, is_written_out, parse_sharding
-from reference_models.distributed.search.task import Plan, Shard, Table, Task, find_fault
+from reference_models.distributed.search.task import EmbeddingTable, PlacementPlan, TableShard, Task, find_fault
 from reference_models.process.errors import ConfigError
 from rules.records.codec import VERSION, convert
 from rules.records.kept.placement import PlanRecord
 
 
-def record_plan(task: Task, plan: Plan, **found: Any) -> PlanRecord:
+def record_plan(task: Task, plan: PlacementPlan, **found: Any) -> PlanRecord:
     """Make the record of a placement plan; `found` has the members on how it was found, and for which benchmark."""
     shards = [asdict(shard) for shard in plan.shards]
     content = {**asdict(task), "shards": shards, "task": task.name, "task_sha256": task.digest, **found}
@@ -24,18 +24,18 @@ def record_plan(task: Task, plan: Plan, **found: Any) -> PlanRecord:
     return convert({"schema_version": VERSION, **content}, PlanRecord)
 
 
-def read_plan(path: Path) -> tuple[Task, Plan]:
+def read_plan(path: Path) -> tuple[Task, PlacementPlan]:
     """Read a placement plan and its task. Raises HarnessError (exit 8) for an invalid file or a plan that does not
     fit the task."""
     record = read_record(path, PlanRecord)
     task = Task(
         name=record.task,
-        tables=tuple(Table(**to_builtins(table)) for table in record.tables),
+        tables=tuple(EmbeddingTable(**to_builtins(table)) for table in record.tables),
         num_devices=record.num_devices,
         memory_bytes=record.memory_bytes,
         batch_size=record.batch_size,
     )
-    plan = Plan(shards=tuple(Shard(**to_builtins(shard)) for shard in record.shards))
+    plan = PlacementPlan(shards=tuple(TableShard(**to_builtins(shard)) for shard in record.shards))
     is_other = task.digest != record.task_sha256
     fault = f"task_sha256 is of another task, expected {task.digest}" if is_other else find_fault(task, plan)
     if fault is not None:
@@ -43,13 +43,13 @@ def read_plan(path: Path) -> tuple[Task, Plan]:
     return task, plan
 
 
-def write_sharding(task: Task, plan: Plan) -> str:
+def write_sharding(task: Task, plan: PlacementPlan) -> str:
     """Write a placement plan as a value of `runtime.sharding`.
 
     Raises ConfigError for a plan that cannot be run: with parts of unequal width, or a cut table under row-wise
     Adagrad.
     """
-    parts: list[list[Shard]] = [[] for _ in task.tables]
+    parts: list[list[TableShard]] = [[] for _ in task.tables]
     for shard in sorted(plan.shards):
         parts[shard.table].append(shard)
     for number, shards in enumerate(parts):

@@ -20,7 +20,7 @@ from torchrec.modules.embedding_modules import EmbeddingBagCollection
 from reference_models.config.sections import TrainConfig
 from reference_models.distributed.placement import DeviceLoad, Devices, OnProgress, PlannerEstimate, TablePlacement
 from reference_models.distributed.search.costs import Seconds, Sets
-from reference_models.distributed.search.task import Table
+from reference_models.distributed.search.task import EmbeddingTable
 from reference_models.distributed.sharded_optimizers import fused_parameters
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.sharding import (
@@ -64,14 +64,14 @@ class EstimatedCost:
     batch_size: int
     """Samples of a step on all devices together."""
     devices: Devices
-    known: dict[Table, float] = field(default_factory=dict, repr=False, compare=False)
+    known: dict[EmbeddingTable, float] = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, sets: Sets, /) -> Seconds:
         if new := [*dict.fromkeys(table for each in sets for table in each if table not in self.known)]:
             self.known.update(zip(new, self._estimate(new), strict=True))
         return np.array([sum(self.known[table] for table in each) for each in sets], np.float64)
 
-    def _estimate(self, tables: Sequence[Table]) -> list[float]:
+    def _estimate(self, tables: Sequence[EmbeddingTable]) -> list[float]:
         configs = [
             EmbeddingBagConfig(
                 name=table_name(number),

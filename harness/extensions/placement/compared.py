@@ -15,7 +15,7 @@ from harness.foundation.study import Columns, make_table
 from reference_models.distributed.placement import PlannerEstimate
 from reference_models.distributed.search.costs import SetCost
 from reference_models.distributed.search.repair import NoPlanError
-from reference_models.distributed.search.task import Plan, Table, Task
+from reference_models.distributed.search.task import EmbeddingTable, PlacementPlan, Task
 from reference_models.process.errors import ConfigError
 from reports.statistics.intervals import Interval, mean_interval
 from reports.text.formatting import duration, num_bytes, percent, plural
@@ -50,7 +50,7 @@ class Costs:
     predicted: SetCost | None = None
     origin: Literal["measured", "modelled"] = "modelled"
     """Origin of what plans are judged by."""
-    spread_of: Callable[[Collection[Table]], float | None] = lambda tables: None
+    spread_of: Callable[[Collection[EmbeddingTable]], float | None] = lambda tables: None
     """How far apart the rounds lay in which a set of tables was measured, as a fraction of their median."""
     timed: str = TIMED
     """How lookups and updates were measured, where they were."""
@@ -67,7 +67,7 @@ class FoundPlan:
     """A plan that one search found for one task, and what it costs; or why there is none."""
 
     search: str
-    plan: Plan | None = None
+    plan: PlacementPlan | None = None
     cost_s: float | None = None
     balance: float | None = None
     predicted_s: float | None = None

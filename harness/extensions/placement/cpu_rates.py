@@ -7,7 +7,7 @@ from typing import Any
 from harness.system.resources import read_resources
 from reference_models.distributed.placement import Devices
 from reference_models.distributed.search.costs import DEVICE_S, TABLE_S
-from reference_models.distributed.search.task import NUM_REUSE_BINS, Table
+from reference_models.distributed.search.task import NUM_REUSE_BINS, EmbeddingTable
 
 CPU = "cpu"
 _COPY_BYTES = 1 << 26
@@ -45,7 +45,7 @@ def rate_cpu(devices: Devices, given: Collection[str], seed: int) -> tuple[Devic
     with repeatable(seed):
         bytes_per_s = measure_copy(_COPY_BYTES, torch.device(CPU)).bytes_per_s.median
     reuse = tuple(float(number == 0) for number in range(NUM_REUSE_BINS))
-    table = Table(num_embeddings=1, dim=4, pooling=1.0, reuse=reuse, optimizer="sgd")
+    table = EmbeddingTable(num_embeddings=1, dim=4, pooling=1.0, reuse=reuse, optimizer="sgd")
     free = read_resources().available_memory_bytes
     of_one, of_all = MeasuredCost(batch_size=1, available_bytes=free)([[table], [table] * _NUM_TABLES]).tolist()
     table_s = max(of_all - of_one, 0.0) / (_NUM_TABLES - 1)

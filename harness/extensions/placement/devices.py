@@ -12,7 +12,7 @@ from harness.foundation.study import make_check, make_table
 from harness.planning.plan import require_table_rows
 from reference_models.config.sections import PLAN
 from reference_models.distributed.placement import Devices, PlannerEstimate, TablePlacement
-from reference_models.distributed.search.task import Plan, Shard, Table, TablePart, Task
+from reference_models.distributed.search.task import EmbeddingTable, PlacementPlan, TablePart, TableShard, Task
 from reference_models.process.errors import ConfigError
 from reports.text.formatting import duration
 from rules.records.study import Parameter, StudyCheck, StudyTable
@@ -77,27 +77,27 @@ def make_devices_plan(
     )
 
 
-def plan_of_estimate(estimate: PlannerEstimate) -> Plan | None:
+def plan_of_estimate(estimate: PlannerEstimate) -> PlacementPlan | None:
     """Return TorchRec's plan as one of columns on devices; None where it also cuts rows or copies tables."""
 
-    def shards_of(table: TablePlacement) -> list[Shard]:
+    def shards_of(table: TablePlacement) -> list[TableShard]:
         widths = [columns for _, columns in table.shard_shapes]
         starts = accumulate([0, *widths[:-1]])
         return [
-            Shard(table=table.table, first_column=first, num_columns=width, device=device)
+            TableShard(table=table.table, first_column=first, num_columns=width, device=device)
             for first, width, device in zip(starts, widths, table.devices, strict=True)
         ]
 
     types = ("table_wise", "column_wise", "table_column_wise")
     if any(table.sharding not in types or table.is_outside_devices for table in estimate.tables):
         return None
-    return Plan(shards=tuple(sorted(shard for table in estimate.tables for shard in shards_of(table))))
+    return PlacementPlan(shards=tuple(sorted(shard for table in estimate.tables for shard in shards_of(table))))
 
 
-def parts_of_estimate(estimate: PlannerEstimate, task: Task) -> list[list[Table]] | None:
+def parts_of_estimate(estimate: PlannerEstimate, task: Task) -> list[list[EmbeddingTable]] | None:
     """Return what each device holds by TorchRec's plan, as tables and parts that `Bandwidth` and `Exchange` have
     costs of; None where tables are outside of the devices, or laid out in a way that they do not know."""
-    held: list[list[Table]] = [[] for _ in range(task.num_devices)]
+    held: list[list[EmbeddingTable]] = [[] for _ in range(task.num_devices)]
     for placed in estimate.tables:
         whole = task.tables[placed.table]
         if placed.is_outside_devices or placed.sharding not in _LAYOUTS:

@@ -17,7 +17,7 @@ from harness.system.resources import read_resources
 from reference_models.distributed.search.costs import Seconds, Sets
 from reference_models.distributed.search.known_sets import MIN_SETS, KnownSets, draw_sets, list_parts
 from reference_models.distributed.search.pieces import may_be_halved
-from reference_models.distributed.search.task import Table, Task
+from reference_models.distributed.search.task import EmbeddingTable, Task
 from reference_models.process.errors import ConfigError
 from rules.records.codec import VERSION
 
@@ -38,18 +38,18 @@ class KeptCosts:
         """Raises ConfigError for a table that the file has no cost of."""
         return np.array([sum(self._find(table).seconds for table in tables) for tables in sets], np.float64)
 
-    def spread_of(self, tables: Iterable[Table]) -> float | None:
+    def spread_of(self, tables: Iterable[EmbeddingTable]) -> float | None:
         """Return the widest spread of the tables that a device holds; None where none is known."""
         found = [self._find(table).spread for table in tables]
         return max((spread for spread in found if spread is not None), default=None)
 
-    def know_sets(self, tables: Sequence[Table]) -> KnownSets:
+    def know_sets(self, tables: Sequence[EmbeddingTable]) -> KnownSets:
         """Return the sets of these tables, and of parts of them by halving, that the file has.
 
         An entry without reuse is the first table that it stands for. Raises ConfigError where MIN_SETS are not there,
         or where a table of one has no halves.
         """
-        by_entry: dict[_Key, Table] = {}
+        by_entry: dict[_Key, EmbeddingTable] = {}
         for part in list_parts(tables):
             by_entry.setdefault(_key_of(part), part)
             by_entry.setdefault((*_key_of(part)[:-1], None), part)
@@ -78,7 +78,7 @@ class KeptCosts:
         spread = float(np.median(spreads)) if spreads else 0.0
         return KnownSets(sets=sets, seconds=np.array(seconds, np.float64), alone=alone, spread=spread)
 
-    def _find(self, table: Table) -> CostedTable:
+    def _find(self, table: EmbeddingTable) -> CostedTable:
         found = self.known.get(_key_of(table)) or self.known.get((*_key_of(table)[:-1], None))
         if found is None:
             of_other = any(key[:-1] == _key_of(table)[:-1] for key in self.known)
@@ -91,7 +91,7 @@ class KeptCosts:
         return found
 
 
-def _key_of(table: Table | CostedTable) -> _Key:
+def _key_of(table: EmbeddingTable | CostedTable) -> _Key:
     return table.num_embeddings, table.dim, table.pooling, table.optimizer, table.reuse
 
 
@@ -162,7 +162,7 @@ def measure_costs(task: Task, environment: Environment, seed: int, num_sets: int
     return structs.replace(record, preflight=environment.preflight, loads=tuple(environment.loads))
 
 
-def _entry(table: Table, seconds: float, halves: Sequence[float], spread: float | None) -> CostedTable:
+def _entry(table: EmbeddingTable, seconds: float, halves: Sequence[float], spread: float | None) -> CostedTable:
     return CostedTable(
         num_embeddings=table.num_embeddings,
         dim=table.dim,
@@ -175,10 +175,10 @@ def _entry(table: Table, seconds: float, halves: Sequence[float], spread: float 
     )
 
 
-def _list_widths(task: Task) -> list[Sequence[Table]]:
+def _list_widths(task: Task) -> list[Sequence[EmbeddingTable]]:
     """List each different table with all parts that halving makes of it, but those that are listed before."""
-    listed: set[Table] = set()
-    lists: list[Sequence[Table]] = []
+    listed: set[EmbeddingTable] = set()
+    lists: list[Sequence[EmbeddingTable]] = []
     for number, table in enumerate(task.tables):
         widths = [table.dim]
         while may_be_halved(task, (number, widths[-1])):

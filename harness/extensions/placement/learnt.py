@@ -14,7 +14,7 @@ from harness.system.resources import read_resources
 from reference_models.data.registry import DEFAULT_ROOT
 from reference_models.distributed.search.costs import Bandwidth, SetCost
 from reference_models.distributed.search.known_sets import KnownSets, ask_sets, draw_sets, list_parts
-from reference_models.distributed.search.task import Table, Task
+from reference_models.distributed.search.task import EmbeddingTable, Task
 from reference_models.process.errors import ArtifactError
 from rules.records.codec import Damage, decode
 from rules.records.kept.arrays import MANIFEST_FILE
@@ -80,7 +80,7 @@ class Keeper:
 def learn_costs(
     keeper: Keeper,
     bandwidth: Bandwidth,
-    tables: Sequence[Table],
+    tables: Sequence[EmbeddingTable],
     known: Callable[[], KnownSets] | None,
     *,
     kept_by: object,

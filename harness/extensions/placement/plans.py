@@ -50,7 +50,7 @@ from reference_models.distributed.search.costs import Additive, Bandwidth, Excha
 from reference_models.distributed.search.known_sets import KnownSets, ask_sets, draw_sets, list_parts
 from reference_models.distributed.search.optimal import MAX_ENUMERATED, lower_bound
 from reference_models.distributed.search.registry import TORCHREC, find_search
-from reference_models.distributed.search.task import Plan, Task, find_fault, list_not_kept
+from reference_models.distributed.search.task import PlacementPlan, Task, find_fault, list_not_kept
 from reference_models.distributed.search.tasks import NEUROSHARD, describe_tables, generate_tasks, read_tasks, task_of
 from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.registry import find_model
@@ -83,7 +83,7 @@ class PlacementQuestion:
     num_measured: int | None = None
     """Sets of tables that a net is trained on after those of the bandwidths; None: none is measured."""
     has_baselines: bool = True
-    today: Plan | None = None
+    today: PlacementPlan | None = None
     """The plan that runs today, of the one task: it and what moves make of it are rows, and how much others move."""
     table_names: tuple[str, ...] = ()
     """What the tables of the one task are called; nothing where they have numbers alone."""
@@ -300,7 +300,7 @@ def _find_plans(
 
 
 def _add_today(
-    today: Plan, costs: Costs, task: Task, found: dict[str, list[FoundPlan]]
+    today: PlacementPlan, costs: Costs, task: Task, found: dict[str, list[FoundPlan]]
 ) -> dict[str, list[FoundPlan]]:
     """Return what was found with devices named as today, behind today's plan and what moves and swaps make of it."""
     fault = find_fault(task, today)
@@ -332,7 +332,7 @@ def _refuse_not_kept(task: Task, found: FoundPlan, names: Sequence[str]) -> Foun
     return FoundPlan(search=found.search, fault=ConfigError(why))
 
 
-def _name_as_today(task: Task, found: FoundPlan, today: Plan) -> FoundPlan:
+def _name_as_today(task: Task, found: FoundPlan, today: PlacementPlan) -> FoundPlan:
     """Return a plan with its devices named as today, and how much of today's it moves."""
     if found.plan is None:
         return found

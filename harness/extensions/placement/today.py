@@ -12,10 +12,10 @@ from harness.config.sharding_plan import read_plan
 from harness.extensions.placement.records import CostsRecord
 from harness.foundation.errors import HarnessError
 from reference_models.distributed.search.costs import SetCost
-from reference_models.distributed.search.descent import Layout, descend
+from reference_models.distributed.search.descent import PieceLayout, descend
 from reference_models.distributed.search.pieces import PieceCosts
 from reference_models.distributed.search.repair import find_room, plan_of
-from reference_models.distributed.search.task import Plan, Shard, Task
+from reference_models.distributed.search.task import PlacementPlan, TableShard, Task
 from reference_models.process.errors import ConfigError
 from rules.records.codec import Damage, decode
 
@@ -25,7 +25,7 @@ _MAX_RENAMED = 512
 """Devices of which the best names are looked for: that takes their number to the third."""
 
 
-def read_today(path: Path, task: Task) -> Plan:
+def read_today(path: Path, task: Task) -> PlacementPlan:
     """Read the plan that runs today. Raises HarnessError (exit 8) where the file is none, ConfigError where it is of
     other tables or of more or fewer devices."""
     try:
@@ -44,7 +44,7 @@ def read_today(path: Path, task: Task) -> Plan:
     return plan
 
 
-def improve_today(task: Task, cost: SetCost, today: Plan) -> Plan:
+def improve_today(task: Task, cost: SetCost, today: PlacementPlan) -> PlacementPlan:
     """Return today's plan after moves and swaps of its parts, which cut nothing and join nothing but what the task
     keeps: that is whole on its device. Raises ConfigError where they find no room."""
     costs = PieceCosts(task, cost)
@@ -55,10 +55,10 @@ def improve_today(task: Task, cost: SetCost, today: Plan) -> Plan:
         if shard.table not in dict(task.kept):
             held[shard.device].append((shard.table, shard.num_columns))
     roomy, _ = find_room(costs, tuple(map(tuple, held)), IMPROVED)
-    return plan_of(costs, descend(Layout(costs, roomy))[1], IMPROVED)
+    return plan_of(costs, descend(PieceLayout(costs, roomy))[1], IMPROVED)
 
 
-def name_devices_as_today(task: Task, plan: Plan, today: Plan) -> Plan:
+def name_devices_as_today(task: Task, plan: PlacementPlan, today: PlacementPlan) -> PlacementPlan:
     """Return the plan with its devices, which are equal, named so that most bytes stay where they are today, and with
     the columns of each table given to its parts likewise; devices keep their names where tables are kept on them, or
     where there are more than _MAX_RENAMED."""
@@ -76,7 +76,7 @@ def name_devices_as_today(task: Task, plan: Plan, today: Plan) -> Plan:
     return _take_columns(replace(plan, shards=shards), today)
 
 
-def _widths(plan: Plan) -> dict[int, Counter[int]]:
+def _widths(plan: PlacementPlan) -> dict[int, Counter[int]]:
     """Return how many columns of each table each device holds."""
     widths: dict[int, Counter[int]] = {}
     for shard in plan.shards:
@@ -84,12 +84,12 @@ def _widths(plan: Plan) -> dict[int, Counter[int]]:
     return widths
 
 
-def _take_columns(plan: Plan, today: Plan) -> Plan:
+def _take_columns(plan: PlacementPlan, today: PlacementPlan) -> PlacementPlan:
     """Return the plan with most columns of each table that is cut where today's plan has them: parts of equal width
     cost the same whichever columns they are. A table that is cut into the widths of today is cut
     where it is today."""
     before, after = _shards_of_tables(today), _shards_of_tables(plan)
-    shards: list[Shard] = []
+    shards: list[TableShard] = []
     for table, of in after.items():
         is_same = Counter(each.num_columns for each in of) == Counter(each.num_columns for each in before[table])
         places = before[table] if is_same else of
@@ -103,32 +103,32 @@ def _take_columns(plan: Plan, today: Plan) -> Plan:
     return replace(plan, shards=tuple(sorted(shards)))
 
 
-def _shards_of_tables(plan: Plan) -> dict[int, list[Shard]]:
-    shards: dict[int, list[Shard]] = {}
+def _shards_of_tables(plan: PlacementPlan) -> dict[int, list[TableShard]]:
+    shards: dict[int, list[TableShard]] = {}
     for shard in plan.shards:
         shards.setdefault(shard.table, []).append(shard)
     return shards
 
 
-def _count_columns(before: Iterable[Shard], spot: Shard, device: int) -> int:
+def _count_columns(before: Iterable[TableShard], spot: TableShard, device: int) -> int:
     """Return how many of the columns of `spot` are on the device before."""
     return sum(_count_common(spot, old) for old in before if old.device == device)
 
 
-def _count_common(one: Shard, other: Shard) -> int:
+def _count_common(one: TableShard, other: TableShard) -> int:
     """Return how many columns of their table both have."""
     last = min(one.first_column + one.num_columns, other.first_column + other.num_columns)
     return max(last - max(one.first_column, other.first_column), 0)
 
 
-def count_moved(task: Task, plan: Plan, today: Plan) -> tuple[int, int]:
+def count_moved(task: Task, plan: PlacementPlan, today: PlacementPlan) -> tuple[int, int]:
     """Return how many tables have columns on another device than today, and the bytes of those columns with their
     state."""
     moved = [(table, num_bytes) for table, num_bytes, new, old in _columns(task, plan, today) if new != old]
     return len({table for table, _ in moved}), round(sum(num_bytes for _, num_bytes in moved))
 
 
-def _columns(task: Task, plan: Plan, today: Plan) -> Iterator[tuple[int, float, int, int]]:
+def _columns(task: Task, plan: PlacementPlan, today: PlacementPlan) -> Iterator[tuple[int, float, int, int]]:
     """Yield each stretch of columns of a table that both plans have whole: the table, its bytes, both devices."""
     before = _shards_of_tables(today)
     for new in plan.shards:

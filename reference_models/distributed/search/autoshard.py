@@ -22,7 +22,7 @@ from reference_models.distributed.search.costs import SetCost
 from reference_models.distributed.search.net import load_finite, repeatable
 from reference_models.distributed.search.pieces import PieceCosts, Pieces, whole_tables
 from reference_models.distributed.search.repair import plan_of
-from reference_models.distributed.search.task import NUM_REUSE_BINS, Plan, Task
+from reference_models.distributed.search.task import NUM_REUSE_BINS, PlacementPlan, Task
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks
 from reference_models.training.eager import Adam
 
@@ -210,7 +210,7 @@ def train_policy(
     return policy
 
 
-def autoshard(task: Task, cost: SetCost, seed: int, policy: Policy | None = None) -> Plan:
+def autoshard(task: Task, cost: SetCost, seed: int, policy: Policy | None = None) -> PlacementPlan:
     """Return the cheapest of the policy's plans: the likeliest, and NUM_DRAWN random ones.
 
     Without a policy, one is trained for the cost on SMALL tasks. Random plans help on tasks that are larger than

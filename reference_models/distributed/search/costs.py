@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from reference_models.distributed.placement import Devices
-from reference_models.distributed.search.task import FLOAT_BYTES, NUM_REUSE_BINS, Table, TablePart
+from reference_models.distributed.search.task import FLOAT_BYTES, NUM_REUSE_BINS, EmbeddingTable, TablePart
 
 ID_BYTES = 8
 LINE_BYTES = 64
@@ -22,12 +22,12 @@ BIN_LOOKUPS = np.array([1.0, 2.0, *(0.75 * 2.0 ** np.arange(2, NUM_REUSE_BINS))]
 """Assumed lookups of a row in each reuse bin: 1, 2, then the middle of 2^(k-1) to 2^k."""
 
 Seconds = NDArray[np.float64]
-Sets = Sequence[Sequence[Table]]
+Sets = Sequence[Sequence[EmbeddingTable]]
 SetCost = Callable[[Sets], Seconds]
 """Function from several sets of tables to each set's seconds per step, float64 [sets]; 0 for an empty set."""
 
 
-def over_sets(sets: Sets, values_of: Callable[[Sequence[Table]], NDArray[Any]]) -> Seconds:
+def over_sets(sets: Sets, values_of: Callable[[Sequence[EmbeddingTable]], NDArray[Any]]) -> Seconds:
     """Return the sums over each set [sets, ...] of `values_of`'s values [tables, ...], which is called once."""
     tables = {id(table): table for each in sets for table in each}
     if not tables:
@@ -39,7 +39,7 @@ def over_sets(sets: Sets, values_of: Callable[[Sequence[Table]], NDArray[Any]]) 
     return np.asarray(members @ values_of([*tables.values()]))
 
 
-def moved_bytes(tables: Sequence[Table], batch_size: int) -> NDArray[np.float64]:
+def moved_bytes(tables: Sequence[EmbeddingTable], batch_size: int) -> NDArray[np.float64]:
     """Return the bytes that a step moves for each table: [tables].
 
     Forward: ids, each distinct row once, a sum per sample. Backward and update: a gradient per sample, ids, each
@@ -107,7 +107,7 @@ class Exchange:
         fixed_s = [bool(each) * self.device_s for each in sets]
         return over_sets(sets, lambda tables: np.array([self._send(table) for table in tables])) + fixed_s
 
-    def _send(self, table: Table) -> float:
+    def _send(self, table: EmbeddingTable) -> float:
         """Return the seconds that a table's sums and gradients take on its device."""
         of, layout = self.devices, table.layout if isinstance(table, TablePart) else None
         local = min(of.devices_per_host, of.num_devices)
@@ -144,7 +144,7 @@ class Additive:
         return added - self.device_s * np.maximum([len(each) - 1 for each in sets], 0)
 
 
-def add_up(cost: SetCost, tables: Sequence[Table]) -> tuple[Seconds, float] | None:
+def add_up(cost: SetCost, tables: Sequence[EmbeddingTable]) -> tuple[Seconds, float] | None:
     """Return the seconds of each table and of a device with tables, if a set's cost is their sum; else None."""
     if isinstance(cost, Sum):
         found = [add_up(part, tables) for part in cost.parts]

@@ -14,7 +14,7 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-class Layout:
+class PieceLayout:
     """Pieces on devices as arrays: device, bytes and seconds of each piece; both sums of each device."""
 
     def __init__(self, costs: PieceCosts, held: Held) -> None:
@@ -73,7 +73,7 @@ def _leaving(values: Floats, first: Integers, second: Integers) -> Floats:
     return np.asarray(values[first] - np.where(second >= 0, values[second], 0.0))
 
 
-def settle(layout: Layout) -> bool:
+def settle(layout: PieceLayout) -> bool:
     """Move and swap pieces until every device has room; return whether all have.
 
     Each step leaves the fewest bytes without room; among equals, the slower of both devices is then fastest.
@@ -87,7 +87,7 @@ def settle(layout: Layout) -> bool:
     return True
 
 
-def _best_step(layout: Layout, source: int, over: Floats) -> tuple[int, int, int] | None:
+def _best_step(layout: PieceLayout, source: int, over: Floats) -> tuple[int, int, int] | None:
     """Return the step that most reduces the bytes for which a device has no room; None if none reduces them."""
     first, second, target = layout.steps(source)
     if not len(first):
@@ -102,7 +102,7 @@ def _best_step(layout: Layout, source: int, over: Floats) -> tuple[int, int, int
     return (int(first[best]), int(second[best]), int(target[best])) if is_less else None
 
 
-def descend(layout: Layout) -> Filling:
+def descend(layout: PieceLayout) -> Filling:
     """Repeat the move or swap that most reduces the slowest device's time, within memory, until none reduces it."""
     costs, memory = layout.costs, layout.costs.task.memory_bytes
     for _ in range(_MAX_STEPS[layout.is_exact]):

@@ -8,10 +8,10 @@ import numpy as np
 from reference_models.distributed.search.costs import SetCost
 from reference_models.distributed.search.pieces import PieceCosts, fill_devices, whole_tables
 from reference_models.distributed.search.repair import no_plan, plan_of
-from reference_models.distributed.search.task import Plan, Table, Task, place_whole
+from reference_models.distributed.search.task import EmbeddingTable, PlacementPlan, Task, place_whole
 
 
-def place_in_order(task: Task, cost: SetCost, search: str) -> Plan:
+def place_in_order(task: Task, cost: SetCost, search: str) -> PlacementPlan:
     """Place tables in falling order of cost, each on the device of least cost so far, as AutoShard's released code.
 
     Raises ConfigError if no plan fits, by repair either.
@@ -21,11 +21,11 @@ def place_in_order(task: Task, cost: SetCost, search: str) -> Plan:
     return plan_of(costs, fill_devices(costs, [ordered], [math.inf], overflows=True)[0][1], search)
 
 
-def _sum_of(weight: Callable[[Table], float]) -> SetCost:
+def _sum_of(weight: Callable[[EmbeddingTable], float]) -> SetCost:
     return lambda sets: np.array([sum(map(weight, tables)) for tables in sets])
 
 
-def random(task: Task, cost: SetCost, seed: int) -> Plan:
+def random(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Place tables in falling order of size, each on a random device with room. ConfigError if none has room."""
     generator, devices = np.random.default_rng(seed), np.zeros(len(task.tables), dtype=np.int64)
     free = np.full(task.num_devices, task.memory_bytes)
@@ -44,22 +44,22 @@ def random(task: Task, cost: SetCost, seed: int) -> Plan:
     return place_whole(task, devices.tolist())
 
 
-def dim(task: Task, cost: SetCost, seed: int) -> Plan:
+def dim(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Balance the columns of devices. Raises ConfigError if no plan fits."""
     return place_in_order(task, _sum_of(lambda table: table.dim), "dim")
 
 
-def lookup(task: Task, cost: SetCost, seed: int) -> Plan:
+def lookup(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Balance columns times lookups per sample. Raises ConfigError if no plan fits."""
     return place_in_order(task, _sum_of(lambda table: table.dim * table.pooling), "lookup")
 
 
-def size_lookup(task: Task, cost: SetCost, seed: int) -> Plan:
+def size_lookup(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Balance columns times lookups times log10 of rows. Raises ConfigError if no plan fits."""
     weight = _sum_of(lambda table: table.dim * table.pooling * math.log10(table.num_embeddings))
     return place_in_order(task, weight, "size_lookup")
 
 
-def greedy(task: Task, cost: SetCost, seed: int) -> Plan:
+def greedy(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Balance the cost of each device's set of tables. Raises ConfigError if no plan fits."""
     return place_in_order(task, cost, "greedy")

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from reference_models.distributed.search.costs import Seconds, SetCost, Sets
-from reference_models.distributed.search.task import Table
+from reference_models.distributed.search.task import EmbeddingTable
 
 MIN_DIM = 4
 """Least columns of a part of a table in training; cuts are halves."""
@@ -25,7 +25,7 @@ class RepeatedCost(Protocol):
     def halves_of(self, sets: Sets) -> Seconds:
         """Return the medians of each half of the rounds: float64 [sets, 2], in seconds."""
 
-    def spread_of(self, tables: Sequence[Table]) -> float | None:
+    def spread_of(self, tables: Sequence[EmbeddingTable]) -> float | None:
         """Return the spread of the rounds of a set, as a fraction of their median."""
 
 
@@ -36,19 +36,19 @@ class KnownSets:
     sets: Sets
     seconds: Seconds
     """Seconds of each set by each half of the rounds, [sets, 2]; equal where the costs are modelled."""
-    alone: Mapping[Table, Sequence[float]]
+    alone: Mapping[EmbeddingTable, Sequence[float]]
     """Seconds of each table alone, by each half of the rounds: 2 values."""
     spread: float = 0.0
     """Spread of a set's rounds, as a fraction of their median: median over sets; 0 for modelled costs."""
 
 
-def list_parts(tables: Sequence[Table]) -> list[Table]:
+def list_parts(tables: Sequence[EmbeddingTable]) -> list[EmbeddingTable]:
     """Return the distinct tables, then their halves, quarters and so on, down to MIN_DIM columns."""
     cuts = ((each, each.dim >> cut) for cut in range(8) for each in tables)
     return [*dict.fromkeys(each.with_columns(dim) for each, dim in cuts if dim >= min(MIN_DIM, each.dim))]
 
 
-def draw_sets(pool: Sequence[Table], num_sets: int, seed: int) -> list[list[Table]]:
+def draw_sets(pool: Sequence[EmbeddingTable], num_sets: int, seed: int) -> list[list[EmbeddingTable]]:
     """Draw sets of 1 to 15 random tables."""
     rng = np.random.default_rng(seed)
     picks = [rng.integers(len(pool), size=rng.integers(1, _MAX_TABLES + 1)) for _ in range(num_sets)]

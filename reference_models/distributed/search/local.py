@@ -3,7 +3,7 @@
 import math
 
 from reference_models.distributed.search.costs import SetCost
-from reference_models.distributed.search.descent import LEAST_GAIN, Layout, descend
+from reference_models.distributed.search.descent import LEAST_GAIN, PieceLayout, descend
 from reference_models.distributed.search.pieces import (
     Filling,
     Piece,
@@ -15,7 +15,7 @@ from reference_models.distributed.search.pieces import (
     whole_tables,
 )
 from reference_models.distributed.search.repair import find_room, plan_of
-from reference_models.distributed.search.task import Plan, Task
+from reference_models.distributed.search.task import PlacementPlan, Task
 from reference_models.process.errors import ConfigError
 
 MAX_CUTS, PATIENCE = 40, {True: 3, False: 1}
@@ -24,7 +24,7 @@ _EVEN = 1 + 1e-3
 """Ratio of the slowest device to the mean below which nothing is cut: cuts add work."""
 
 
-def local(task: Task, cost: SetCost, seed: int) -> Plan:
+def local(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Place tables in falling order of cost, move and swap them, then cut tables as long as that gains.
 
     Moves and swaps end when neither makes the slowest device faster. A cut halves its costliest piece, and all parts
@@ -59,7 +59,7 @@ def local(task: Task, cost: SetCost, seed: int) -> Plan:
 def improve(costs: PieceCosts, pieces: Pieces, search: str) -> Filling:
     """Place pieces in falling order of cost, find room for all, move and swap. Raises ConfigError as `find_room`."""
     (filled,) = fill_devices(costs, [costs.ordered(pieces)], [math.inf], overflows=True)
-    return descend(Layout(costs, find_room(costs, filled[1], search)[0]))
+    return descend(PieceLayout(costs, find_room(costs, filled[1], search)[0]))
 
 
 def _choose_cut(costs: PieceCosts, pieces: Pieces, found: Filling | None) -> Piece | None:

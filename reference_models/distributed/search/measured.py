@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from reference_models.distributed.search.costs import BIN_LOOKUPS, Seconds, Sets
 from reference_models.distributed.search.net import repeatable
-from reference_models.distributed.search.task import FLOAT_BYTES, Optimizer, Table
+from reference_models.distributed.search.task import FLOAT_BYTES, EmbeddingTable, Optimizer
 from reference_models.fused.merged_embedding import LookupPlan, MergedEmbedding, choose_row_type
 from reference_models.process.errors import ConfigError
 
@@ -20,11 +20,11 @@ _HALF_OF_ROUND = (0, 1, 1, 0, 0, 1, 1, 0)
 _LEARNING_RATE, _EPS = 0.01, 1e-8
 _LOOKUP_BYTES = 64
 """Bytes of a lookup: its id, row and bag, their sort keys, and a sorted copy."""
-_Key = tuple[Table, int]
+_Key = tuple[EmbeddingTable, int]
 """Table, and its number among the equal tables of its set."""
 _Form = tuple[int, Optimizer]
 """Columns and optimizer: tables with equal ones are looked up and updated together."""
-_SetKey = frozenset[tuple[Table, int]]
+_SetKey = frozenset[tuple[EmbeddingTable, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class MeasuredCost:
         self.halves.update(zip(new, zip(*halves, strict=True), strict=True))
         return np.array([self.known[key] if key else 0.0 for key in keys])
 
-    def spread_of(self, tables: Iterable[Table]) -> float | None:
+    def spread_of(self, tables: Iterable[EmbeddingTable]) -> float | None:
         """Return the spread of a set's rounds, as a fraction of their median; None if empty or not measured."""
         return self.spreads.get(_key_of(tables))
 
@@ -107,13 +107,13 @@ class MeasuredCost:
             self.merged.pop(form, None)
             self.merged[form] = _MergedTables(form, [key for key in self.lookups if _form_of(key) == form])
 
-    def _count_bytes(self, table: Table) -> int:
+    def _count_bytes(self, table: EmbeddingTable) -> int:
         """Return the bytes of weights, optimizer state, sums, their gradients, and lookups."""
         of_sums = FLOAT_BYTES * self.batch_size * 2 * table.dim
         return table.memory_bytes + of_sums + int(self.batch_size * table.pooling * _LOOKUP_BYTES)
 
 
-def _key_of(tables: Iterable[Table]) -> _SetKey:
+def _key_of(tables: Iterable[EmbeddingTable]) -> _SetKey:
     return frozenset(Counter(tables).items())
 
 
@@ -124,7 +124,7 @@ def _form_of(key: _Key) -> _Form:
 class _Lookup:
     """Rows of a table that a batch looks up, int64 [lookups], and the samples of these lookups, int64 [lookups]."""
 
-    def __init__(self, table: Table, batch_size: int, rng: np.random.Generator) -> None:
+    def __init__(self, table: EmbeddingTable, batch_size: int, rng: np.random.Generator) -> None:
         self.rows = torch.from_numpy(draw_rows(table, batch_size, rng))
         starts = torch.arange(batch_size + 1) * len(self.rows) // batch_size
         self.samples = torch.repeat_interleave(torch.arange(batch_size), starts.diff())
@@ -167,7 +167,7 @@ class _MergedLookup:
             self.embedding.update(self.rows, self.plan, self.gradients, _LEARNING_RATE, _EPS)
 
 
-def draw_rows(table: Table, batch_size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def draw_rows(table: EmbeddingTable, batch_size: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Draw the rows that a batch looks up, int64 [lookups], as many of each reuse bin as the table has, shuffled."""
     lookups = np.round(batch_size * table.pooling * np.array(table.reuse))
     rows = np.maximum(np.round(lookups / BIN_LOOKUPS), lookups > 0).astype(np.int64)

@@ -15,7 +15,7 @@ from torch import nn
 
 from reference_models.distributed.search.costs import Additive, Seconds, SetCost, Sets, moved_bytes, over_sets
 from reference_models.distributed.search.known_sets import KnownSets, ask_sets, draw_sets, list_parts
-from reference_models.distributed.search.task import NUM_REUSE_BINS, Table
+from reference_models.distributed.search.task import NUM_REUSE_BINS, EmbeddingTable
 from reference_models.process.errors import ArtifactError
 from reference_models.training.eager import Adam
 
@@ -63,7 +63,7 @@ class CostLayers(nn.Module):
         return torch.addcmul(cost_mean, scaled, cost_deviation)
 
 
-def describe(tables: Sequence[Table], batch_size: int) -> torch.Tensor:
+def describe(tables: Sequence[EmbeddingTable], batch_size: int) -> torch.Tensor:
     """Return the features of tables, and the bytes that a step moves for each: float32 [tables, 23]."""
     moved = moved_bytes(tables, batch_size)
     sizes = [(each.num_embeddings, each.dim, 1 + each.pooling, each.memory_bytes) for each in tables]
@@ -173,7 +173,7 @@ def net_of(arrays: Mapping[str, NDArray[Any]]) -> Net:
 
 def train_net(
     cost: SetCost,
-    tables: Sequence[Table],
+    tables: Sequence[EmbeddingTable],
     batch_size: int,
     *,
     seed: int,

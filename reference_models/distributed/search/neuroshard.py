@@ -20,7 +20,7 @@ from reference_models.distributed.search.pieces import (
     whole_tables,
 )
 from reference_models.distributed.search.repair import plan_of
-from reference_models.distributed.search.task import Plan, Task
+from reference_models.distributed.search.task import PlacementPlan, Task
 from reference_models.process.errors import ConfigError
 
 BEAM_WIDTH, NUM_CANDIDATES, NUM_CUTS = 3, 10, 10
@@ -29,7 +29,7 @@ CAPS = (*np.linspace(1.0, 1.5, 11).tolist(), math.inf)
 """Caps of a device's columns, over the mean of devices. The last is not the paper's: few tables may need it."""
 
 
-def neuroshard(task: Task, cost: SetCost, seed: int) -> Plan:
+def neuroshard(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Return the best plan found, whose tables may be cut into halves of columns. Nothing is random.
 
     Where no list of pieces fits, whole tables are repaired, then the last lists of the beam. Raises ConfigError if
@@ -50,7 +50,7 @@ def neuroshard(task: Task, cost: SetCost, seed: int) -> Plan:
     return _repair_first(costs, [whole_tables(task), *beam])
 
 
-def _repair_first(costs: PieceCosts, lists: Sequence[Pieces]) -> Plan:
+def _repair_first(costs: PieceCosts, lists: Sequence[Pieces]) -> PlacementPlan:
     """Return the plan of the first list that repair makes fit. Raises the first list's ConfigError if none fits."""
     faults = []
     for pieces in lists:

@@ -11,7 +11,7 @@ from reference_models.distributed.search.descent import LEAST_GAIN
 from reference_models.distributed.search.local import improve
 from reference_models.distributed.search.pieces import PieceCosts, whole_tables
 from reference_models.distributed.search.repair import no_plan, plan_of
-from reference_models.distributed.search.task import Plan, Task, find_fault, place_whole
+from reference_models.distributed.search.task import PlacementPlan, Task, find_fault, place_whole
 from reference_models.process.errors import ConfigError
 
 MAX_ENUMERATED = 9
@@ -25,7 +25,7 @@ _SOLVED, _STOPPED, _INFEASIBLE = 0, 1, 2
 """Statuses of scipy's `milp`."""
 
 
-def optimal(task: Task, cost: SetCost, seed: int) -> Plan:
+def optimal(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Return the plan of whole tables whose slowest device is fastest, with the bound that was proved.
 
     For up to MAX_ENUMERATED tables all plans are compared; for more, if the cost adds up over tables, an integer
@@ -42,7 +42,7 @@ def optimal(task: Task, cost: SetCost, seed: int) -> Plan:
             f"over tables: it can for {MAX_ENUMERATED} of which none is kept. Use --by local."
         )
     bound_s, fault = lower_bound(task, cost) or 0.0, None
-    plans: list[Plan] = []
+    plans: list[PlacementPlan] = []
     try:
         plans.append(_improve_whole(task, cost))
     except ConfigError as error:
@@ -59,17 +59,17 @@ def optimal(task: Task, cost: SetCost, seed: int) -> Plan:
     return replace(best, bound_s=min(bound_s, _slowest_s(task, best, cost)))
 
 
-def _slowest_s(task: Task, plan: Plan, cost: SetCost) -> float:
+def _slowest_s(task: Task, plan: PlacementPlan, cost: SetCost) -> float:
     return float(cost(plan.sets(task)).max())
 
 
-def _improve_whole(task: Task, cost: SetCost) -> Plan:
+def _improve_whole(task: Task, cost: SetCost) -> PlacementPlan:
     """Return local search's plan of whole tables. Raises ConfigError if it finds none."""
     costs = PieceCosts(task, cost)
     return replace(plan_of(costs, improve(costs, whole_tables(task), "optimal")[1], "optimal"), repair=None)
 
 
-def enumerate_plans(task: Task, cost: SetCost) -> Plan:
+def enumerate_plans(task: Task, cost: SetCost) -> PlacementPlan:
     """Return the best of all partitions of the tables over the devices. Raises ConfigError if none fits."""
     num_tables = len(task.tables)
     is_in = (np.arange(2**num_tables)[:, None] >> np.arange(num_tables)) & 1
@@ -99,7 +99,7 @@ def _partitions(num_tables: int, num_devices: int) -> NDArray[np.int64]:
     return devices
 
 
-def solve_plan(task: Task, alone: Seconds, most_s: float = math.inf) -> tuple[Plan | None, float]:
+def solve_plan(task: Task, alone: Seconds, most_s: float = math.inf) -> tuple[PlacementPlan | None, float]:
     """Minimise z by an integer program: a device for each table, no device costs more than z or exceeds its memory.
 
     `alone` are the seconds that each table adds to its device, `most_s` those of a known plan, without a device's

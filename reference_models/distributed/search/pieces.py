@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference_models.distributed.search.costs import Seconds, SetCost, add_up
-from reference_models.distributed.search.task import Table, Task
+from reference_models.distributed.search.task import EmbeddingTable, Task
 
 Piece = tuple[int, int]
 """Number of a table, and columns of the piece."""
@@ -25,10 +25,10 @@ class PieceCosts:
 
     def __init__(self, task: Task, cost: SetCost) -> None:
         self.task, self._cost, self.homes = task, cost, dict(task.kept)
-        self._tables: dict[Piece, Table] = {}
+        self._tables: dict[Piece, EmbeddingTable] = {}
         self._known: dict[Pieces, float] = {(): 0.0}
 
-    def table(self, piece: Piece) -> Table:
+    def table(self, piece: Piece) -> EmbeddingTable:
         """Return a piece as a table of its own."""
         if piece not in self._tables:
             self._tables[piece] = self.task.tables[piece[0]].with_columns(piece[1])

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 
 from reference_models.data.spec import find
 from reference_models.distributed.search.costs import SetCost
-from reference_models.distributed.search.task import Plan, Task
+from reference_models.distributed.search.task import PlacementPlan, Task
 from reference_models.process.errors import ConfigError, did_you_mean
 
-Search = Callable[[Task, SetCost, int], Plan]
+Search = Callable[[Task, SetCost, int], PlacementPlan]
 """Function of a task, a cost and a seed to a plan within every device's memory; ConfigError if it finds none."""
 TORCHREC = "torchrec"
 """Name of TorchRec's own planner, `ModelSpec.plan_devices`, which plans models and is no search of tables."""

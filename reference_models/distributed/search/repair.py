@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference_models.distributed.search.costs import Seconds
-from reference_models.distributed.search.descent import Layout, descend, settle
+from reference_models.distributed.search.descent import PieceLayout, descend, settle
 from reference_models.distributed.search.pieces import Held, PieceCosts, Pieces, may_be_halved, whole_tables
-from reference_models.distributed.search.task import Plan, Repair, RepairStart, Shard, Task
+from reference_models.distributed.search.task import PlacementPlan, Repair, RepairStart, TableShard, Task
 from reference_models.process.errors import ConfigError
 
 MAX_PACKED = 20_000
@@ -17,15 +17,15 @@ MAX_PIECES = 100
 """Most pieces whose arrangements are tried: for more, MAX_PACKED placements cover too few."""
 
 
-def plan_of(costs: PieceCosts, held: Held, search: str) -> Plan:
+def plan_of(costs: PieceCosts, held: Held, search: str) -> PlacementPlan:
     """Find room for pieces; return their plan, columns in the order of devices. ConfigError as `find_room`."""
     held, repair = find_room(costs, held, search)
     ends, shards = [0] * len(costs.task.tables), []
     for device, pieces in enumerate(held):
         for table, num_columns in pieces:
-            shards.append(Shard(table=table, first_column=ends[table], num_columns=num_columns, device=device))
+            shards.append(TableShard(table=table, first_column=ends[table], num_columns=num_columns, device=device))
             ends[table] += num_columns
-    return Plan(shards=tuple(sorted(shards)), repair=repair)
+    return PlacementPlan(shards=tuple(sorted(shards)), repair=repair)
 
 
 def find_room(costs: PieceCosts, held: Held, search: str) -> tuple[Held, Repair | None]:
@@ -37,21 +37,21 @@ def find_room(costs: PieceCosts, held: Held, search: str) -> tuple[Held, Repair 
     """
     if all(costs.sizes(pieces).sum() <= costs.task.memory_bytes for pieces in held):
         return held, None
-    layout = Layout(costs, held)
+    layout = PieceLayout(costs, held)
     if settle(layout):
         return layout.held, _count(layout, "search")
     pieces = layout.pieces
-    layout = Layout(costs, _fit_tightly(costs, pieces))
+    layout = PieceLayout(costs, _fit_tightly(costs, pieces))
     if settle(layout):
         return descend(layout)[1], _count(layout, "bytes")
     packed = pack(costs.sizes(pieces), costs.task.num_devices, costs.task.memory_bytes, costs.homes_of(pieces))
     if isinstance(packed, bool):
         raise no_plan(costs.task, search, is_proved=not packed and len(pieces) == len(costs.task.tables))
-    layout = Layout(costs, _arranged(pieces, packed, costs.task.num_devices))
+    layout = PieceLayout(costs, _arranged(pieces, packed, costs.task.num_devices))
     return descend(layout)[1], _count(layout, "trial")
 
 
-def _count(layout: Layout, start: RepairStart) -> Repair:
+def _count(layout: PieceLayout, start: RepairStart) -> Repair:
     return Repair(start=start, num_moves=layout.num_moves, num_swaps=layout.num_swaps)
 
 

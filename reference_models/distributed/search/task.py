@@ -16,7 +16,7 @@ RepairStart = Literal["search", "bytes", "trial"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Table:
+class EmbeddingTable:
     """Embedding table, or some columns of a table, with the statistics of its lookups."""
 
     num_embeddings: int
@@ -37,13 +37,13 @@ class Table:
         """Bytes of weights and optimizer state in fp32."""
         return self.num_embeddings * (self.dim + self.state_floats) * FLOAT_BYTES
 
-    def with_columns(self, num_columns: int) -> "Table":
+    def with_columns(self, num_columns: int) -> "EmbeddingTable":
         """Return `dim` columns of the table as a table of their own."""
         return replace(self, dim=num_columns)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TablePart(Table):
+class TablePart(EmbeddingTable):
     """Part on one device of a table that is cut by rows, or copied, as TorchRec plans it; searches here do not.
 
     Rows and lookups per sample are those of the part, assuming that a table's lookups are uniform over rows.
@@ -60,7 +60,7 @@ class Task:
     """Placement task: tables to place on equal devices."""
 
     name: str
-    tables: tuple[Table, ...]
+    tables: tuple[EmbeddingTable, ...]
     num_devices: int
     memory_bytes: int
     """Bytes of a device for weights and optimizer state."""
@@ -78,7 +78,7 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
-class Shard:
+class TableShard:
     """Neighbouring columns of a table, with all rows, on one device."""
 
     table: int
@@ -105,10 +105,10 @@ class Repair:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class PlacementPlan:
     """Device of every column of every table: shards in the order of tables and columns."""
 
-    shards: tuple[Shard, ...]
+    shards: tuple[TableShard, ...]
     repair: Repair | None = field(default=None, compare=False)
     """Repair that was needed after the search; None if the search itself found the plan."""
     bound_s: float | None = field(default=None, compare=False)
@@ -119,32 +119,32 @@ class Plan:
         """Return whether any table is in more than one shard."""
         return len({shard.table for shard in self.shards}) < len(self.shards)
 
-    def sets(self, task: Task) -> list[list[Table]]:
+    def sets(self, task: Task) -> list[list[EmbeddingTable]]:
         """Return the tables of each device; a cut table appears as a table of its columns there."""
-        held: list[list[Table]] = [[] for _ in range(task.num_devices)]
+        held: list[list[EmbeddingTable]] = [[] for _ in range(task.num_devices)]
         for shard in self.shards:
             held[shard.device].append(task.tables[shard.table].with_columns(shard.num_columns))
         return held
 
 
-def place_whole(task: Task, devices: Sequence[int]) -> Plan:
+def place_whole(task: Task, devices: Sequence[int]) -> PlacementPlan:
     """Return the plan that has table i, uncut, on device devices[i]."""
     placed = zip(task.tables, devices, strict=True)
-    return Plan(
+    return PlacementPlan(
         shards=tuple(
-            Shard(table=number, first_column=0, num_columns=table.dim, device=device)
+            TableShard(table=number, first_column=0, num_columns=table.dim, device=device)
             for number, (table, device) in enumerate(placed)
         )
     )
 
 
-def list_not_kept(task: Task, plan: Plan) -> list[tuple[int, int]]:
+def list_not_kept(task: Task, plan: PlacementPlan) -> list[tuple[int, int]]:
     """Return the (table, device) pairs that the task keeps and the plan places, or cuts, elsewhere."""
     away = {shard.table for shard in plan.shards if dict(task.kept).get(shard.table, shard.device) != shard.device}
     return [(table, device) for table, device in sorted(task.kept) if table in away]
 
 
-def find_fault(task: Task, plan: Plan) -> str | None:
+def find_fault(task: Task, plan: PlacementPlan) -> str | None:
     """Return the first fault of a plan for a task, None for a valid plan.
 
     Faults are columns left out, placed twice or outside of their table, unknown devices, and too little memory.

@@ -19,7 +19,7 @@ from reference_models.data.synthetic.config import ZIPF_EXPONENT
 from reference_models.data.table_file import TableEntry
 from reference_models.data.traces.trace import AccessTrace
 from reference_models.distributed.search.costs import BIN_LOOKUPS
-from reference_models.distributed.search.task import NUM_REUSE_BINS, Optimizer, Table, Task
+from reference_models.distributed.search.task import NUM_REUSE_BINS, EmbeddingTable, Optimizer, Task
 from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.process.open_file import read_regular
 
@@ -53,7 +53,7 @@ def task_of(
     exponent = float(data.parameters.get("zipf_exponent", ZIPF_EXPONENT))
     optimizer: Optimizer = "sgd" if opt_name == "sgd" else "adagrad" if opt_name == "adagrad" else "rowwise_adagrad"
     tables = [
-        Table(
+        EmbeddingTable(
             num_embeddings=rows,
             dim=dim,
             pooling=float(hot),
@@ -127,7 +127,7 @@ def describe_tables(tables: Sequence[TableEntry], empty: Task) -> Task:
                 "--batch-size."
             )
         found.append(
-            Table(
+            EmbeddingTable(
                 num_embeddings=entry.rows,
                 dim=entry.width,
                 pooling=entry.pooling,
@@ -213,7 +213,7 @@ def _read(path: Path) -> bytes:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}.") from None
 
 
-def _read_tables(path: Path) -> list[Table]:
+def _read_tables(path: Path) -> list[EmbeddingTable]:
     """Read NeuroShard's tables, whose bins count rows: each row is taken to have its bin's lookups."""
     content = _read(path)
     try:
@@ -221,7 +221,7 @@ def _read_tables(path: Path) -> list[Table]:
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path}: expected a JSON list of tables, as NeuroShard writes it: {error}.") from None
     return [
-        Table(
+        EmbeddingTable(
             num_embeddings=max(1, int(rows)),
             dim=1,
             pooling=pooling,
@@ -248,7 +248,7 @@ def generate_tasks(
     pooling = np.exp(rng.uniform(0, np.log(67), _NUM_TABLES)).tolist()
     exponents = rng.uniform(0.55, 1.1, _NUM_TABLES).tolist()
 
-    def draw(size: int) -> tuple[Table, ...]:
+    def draw(size: int) -> tuple[EmbeddingTable, ...]:
         for _ in range(_MAX_DRAWS):
             ids, dims = rng.integers(_NUM_TABLES, size=size).tolist(), (4 << rng.integers(6, size=size)).tolist()
             pairs = [*zip(ids, dims, strict=True)]
@@ -256,9 +256,11 @@ def generate_tasks(
                 return tuple(make(each, dim) for each, dim in pairs)
         raise ConfigError(f"no {size} tables of {_MAX_DRAWS} draws fit on the devices. Take larger ones.")
 
-    def make(number: int, dim: int) -> Table:
+    def make(number: int, dim: int) -> EmbeddingTable:
         reuse = zipf_reuse(rows[number], exponents[number], round(empty.batch_size * pooling[number]))
-        return Table(num_embeddings=rows[number], dim=dim, pooling=pooling[number], reuse=reuse, optimizer="sgd")
+        return EmbeddingTable(
+            num_embeddings=rows[number], dim=dim, pooling=pooling[number], reuse=reuse, optimizer="sgd"
+        )
 
     sizes = rng.integers(*num_tables, size=num_tasks).tolist()
     return [replace(empty, name=f"task {number}", tables=draw(size)) for number, size in enumerate(sizes)]

@@ -12,7 +12,7 @@ from reference_models.distributed.search import net as net_module
 from reference_models.distributed.search.costs import Additive, Bandwidth, Seconds, Sets, over_sets
 from reference_models.distributed.search.known_sets import ask_sets, draw_sets
 from reference_models.distributed.search.net import Net, choose, net_of, repeatable, train_net
-from reference_models.distributed.search.task import Table
+from reference_models.distributed.search.task import EmbeddingTable
 from reference_models.distributed.search.tasks import generate_tasks
 from reference_models.process.errors import ArtifactError
 
@@ -27,7 +27,7 @@ def net() -> Net:
     return train_net(BANDWIDTH, TASK.tables, TASK.batch_size, seed=1)
 
 
-def unseen(seed: int) -> list[list[Table]]:
+def unseen(seed: int) -> list[list[EmbeddingTable]]:
     """Sets of the task's tables, whole and cut, from draws of our own."""
     rng = np.random.default_rng(seed)
     tables = [table.with_columns(max(4, table.dim >> int(rng.integers(3)))) for table in TASK.tables]
@@ -69,7 +69,7 @@ class OfEachTable:
         drawn = over_sets(sets, lambda tables: np.array([self._of(table) for table in tables]))
         return drawn * np.exp(np.random.default_rng(self.seed).normal(0, 0.02, len(sets)))
 
-    def _of(self, table: Table) -> float:
+    def _of(self, table: EmbeddingTable) -> float:
         draws = np.random.default_rng([self.seed, table.num_embeddings, table.dim])
         return float(1e-4 * np.exp(draws.normal(0, 2)))
 
@@ -146,7 +146,7 @@ class PlantedCost:
         noise = np.random.default_rng(2).normal(0, self.noise, (len(sets), 2))
         return (replace(BANDWIDTH, device_s=0.0)(sets) * more)[:, None] * np.exp(noise)
 
-    def spread_of(self, tables: Iterable[Table]) -> float | None:
+    def spread_of(self, tables: Iterable[EmbeddingTable]) -> float | None:
         return 0.5
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from reference_models.distributed.search import measured
 from reference_models.distributed.search.costs import BIN_LOOKUPS
 from reference_models.distributed.search.measured import MeasuredCost, draw_rows
-from reference_models.distributed.search.task import NUM_REUSE_BINS, Table
+from reference_models.distributed.search.task import NUM_REUSE_BINS, EmbeddingTable
 from reference_models.distributed.search.tasks import zipf_reuse
 from reference_models.process.errors import ConfigError
 from reference_models.training.eager import SGD
@@ -20,7 +20,9 @@ from reference_models.training.optimizers import SparseAdagrad
 pytestmark = pytest.mark.numeric
 
 BATCH = 256
-TABLE = Table(num_embeddings=500, dim=8, pooling=1.5, reuse=zipf_reuse(500, 1.05, 384), optimizer="rowwise_adagrad")
+TABLE = EmbeddingTable(
+    num_embeddings=500, dim=8, pooling=1.5, reuse=zipf_reuse(500, 1.05, 384), optimizer="rowwise_adagrad"
+)
 TABLES = [
     TABLE,
     replace(TABLE, dim=16, optimizer="adagrad"),
@@ -126,7 +128,7 @@ def test_tables_beyond_the_memory_are_refused() -> None:
 @pytest.mark.parametrize("exponent", [0.0, 1.05, 2.0])
 def test_drawn_rows_have_the_reuse_of_the_table(exponent: float) -> None:
     num_lookups = 20_000
-    table = Table(num_embeddings=30_000, dim=4, pooling=2.0, reuse=zipf_reuse(30_000, exponent, num_lookups))
+    table = EmbeddingTable(num_embeddings=30_000, dim=4, pooling=2.0, reuse=zipf_reuse(30_000, exponent, num_lookups))
     rows = draw_rows(table, num_lookups // 2, np.random.default_rng(0))
     assert len(rows) == num_lookups and rows.min() >= 0 and rows.max() < 30_000
     assert len(np.unique(rows)) == pytest.approx(num_lookups * (table.reuse @ (1 / BIN_LOOKUPS)), rel=0.05)

@@ -33,7 +33,7 @@ from reference_models.distributed.search.neuroshard import neuroshard
 from reference_models.distributed.search.optimal import enumerate_plans, lower_bound, optimal, solve_plan
 from reference_models.distributed.search.registry import SEARCHES, find_search
 from reference_models.distributed.search.repair import CUTTING, no_plan, pack
-from reference_models.distributed.search.task import NUM_REUSE_BINS, Plan, Table, Task, find_fault
+from reference_models.distributed.search.task import NUM_REUSE_BINS, EmbeddingTable, PlacementPlan, Task, find_fault
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks
 from reference_models.process.errors import ArtifactError, ConfigError
 
@@ -58,7 +58,7 @@ def cost_of(num_devices: int, device_s: float = 0.0) -> Sum:
     return Sum((bandwidth, Exchange(batch_size=BATCH, devices=devices)))
 
 
-def crowded(sets: Sequence[Sequence[Table]]) -> NDArray[np.float64]:
+def crowded(sets: Sequence[Sequence[EmbeddingTable]]) -> NDArray[np.float64]:
     """A cost that does not add up: each table makes the others of its device slower."""
     return (
         np.array([sum(table.dim * (1 + table.pooling) for table in tables) * (1 + len(tables)) for tables in sets])
@@ -66,7 +66,7 @@ def crowded(sets: Sequence[Sequence[Table]]) -> NDArray[np.float64]:
     )
 
 
-def slowest_s(task: Task, plan: Plan, cost: SetCost) -> float:
+def slowest_s(task: Task, plan: PlacementPlan, cost: SetCost) -> float:
     assert find_fault(task, plan) is None
     return float(cost(plan.sets(task)).max())
 
@@ -81,7 +81,7 @@ def trained(num_updates: int) -> Policy:
     return train_policy(cost_of(3), BATCH, 0, num_updates)
 
 
-def search(name: str) -> Callable[[Task, SetCost, int], Plan]:
+def search(name: str) -> Callable[[Task, SetCost, int], PlacementPlan]:
     """The search of a name; autoshard by a policy that is hardly trained, but keeps what every plan must."""
     if name == "autoshard":
         return lambda task, cost, seed: autoshard(task, cost, seed, trained(2))
@@ -89,7 +89,7 @@ def search(name: str) -> Callable[[Task, SetCost, int], Plan]:
 
 
 TABLES = st.builds(
-    Table,
+    EmbeddingTable,
     num_embeddings=st.integers(1, 10**6),
     dim=st.sampled_from([1, 4, 8, 12, 24, 64, 128]),
     pooling=st.floats(0, 100),
@@ -174,7 +174,7 @@ def test_a_program_and_an_enumeration_find_the_same_optimum() -> None:
     assert num_above > 20
 
 
-def solve(task: Task) -> Plan:
+def solve(task: Task) -> PlacementPlan:
     parts = add_up(cost_of(3, 50e-6), task.tables)
     assert parts is not None
     plan, _ = solve_plan(task, parts[0])
@@ -183,7 +183,7 @@ def solve(task: Task) -> Plan:
     return plan
 
 
-def plan_or_none(find: Callable[[Task], Plan], task: Task) -> Plan | None:
+def plan_or_none(find: Callable[[Task], PlacementPlan], task: Task) -> PlacementPlan | None:
     try:
         return find(task)
     except ConfigError:
@@ -249,9 +249,9 @@ def test_a_name_that_is_no_search_is_refused_with_a_suggestion() -> None:
 def test_heuristics_balance_what_they_say() -> None:
     """Four tables of 8 columns on two devices, that differ in lookups, then in rows."""
 
-    def table(dim: int, pooling: float, rows: int) -> Table:
+    def table(dim: int, pooling: float, rows: int) -> EmbeddingTable:
         reuse = (1.0, *[0.0] * (NUM_REUSE_BINS - 1))
-        return Table(num_embeddings=rows, dim=dim, pooling=pooling, reuse=reuse, optimizer="sgd")
+        return EmbeddingTable(num_embeddings=rows, dim=dim, pooling=pooling, reuse=reuse, optimizer="sgd")
 
     task = replace(
         NEUROSHARD, num_devices=2, tables=(table(8, 4, 10), table(8, 2, 1000), table(8, 1, 100), table(8, 1, 100))
@@ -395,7 +395,7 @@ def tight(num_tasks: int) -> list[Task]:
     rng, found = np.random.default_rng(3), list[Task]()
     while len(found) < num_tasks:
         tables = tuple(
-            Table(
+            EmbeddingTable(
                 num_embeddings=int(np.exp(rng.uniform(np.log(3e5), np.log(5e6)))),
                 dim=int(2 ** rng.integers(4, 7)),
                 pooling=float(np.exp(rng.uniform(0, np.log(67)))),
@@ -435,9 +435,9 @@ def test_a_plan_that_was_repaired_says_by_what() -> None:
     """Two tables of 6 and three of 4 on two devices of 12: the costliest first has 4 and 4 on one, 6 and 4 on the
     other, and a swap makes room for the last 6."""
 
-    def table(rows: int, pooling: float) -> Table:
+    def table(rows: int, pooling: float) -> EmbeddingTable:
         reuse = (1.0, *[0.0] * (NUM_REUSE_BINS - 1))
-        return Table(num_embeddings=rows, dim=1, pooling=pooling, reuse=reuse, optimizer="sgd")
+        return EmbeddingTable(num_embeddings=rows, dim=1, pooling=pooling, reuse=reuse, optimizer="sgd")
 
     tables = (table(4, 9.0), table(4, 8.0), table(6, 7.5), table(4, 6.5), table(6, 1.0))
     task = replace(NEUROSHARD, num_devices=2, tables=tables, memory_bytes=12 * 4)

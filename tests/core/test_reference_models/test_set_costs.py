@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from reference_models.distributed.placement import Devices
 from reference_models.distributed.search.costs import Additive, Bandwidth, Exchange, Sum, moved_bytes
-from reference_models.distributed.search.task import NUM_REUSE_BINS, Table, TablePart, Task, place_whole
+from reference_models.distributed.search.task import NUM_REUSE_BINS, EmbeddingTable, TablePart, Task, place_whole
 
 ONCE = (1.0,) + (0.0,) * (NUM_REUSE_BINS - 1)
 TWICE = (0.0, 1.0) + (0.0,) * (NUM_REUSE_BINS - 2)
-TABLE = Table(num_embeddings=10_000, dim=32, pooling=2.0, reuse=ONCE, optimizer="sgd")
+TABLE = EmbeddingTable(num_embeddings=10_000, dim=32, pooling=2.0, reuse=ONCE, optimizer="sgd")
 BANDWIDTH = Bandwidth(batch_size=100, memory_bandwidth=1e9, table_s=1e-6, device_s=1e-5)
 HOST = Devices(
     num_devices=4,
@@ -32,7 +32,7 @@ def shares(weights: list[float]) -> tuple[float, ...]:
 
 
 TABLES = st.builds(
-    Table,
+    EmbeddingTable,
     num_embeddings=st.integers(1, 10**8),
     dim=st.sampled_from([4, 8, 16, 32, 64, 128]),
     pooling=st.floats(0.1, 100),
@@ -56,7 +56,7 @@ SETS = st.lists(st.lists(TABLES, max_size=5), max_size=5)
         (replace(TABLE, optimizer="adagrad"), 200 * (3 + 2) * 128 + 2 * 100 * 128 + 2 * 200 * 8),
     ],
 )
-def test_bytes_of_a_table_by_hand(table: Table, num_bytes: int) -> None:
+def test_bytes_of_a_table_by_hand(table: EmbeddingTable, num_bytes: int) -> None:
     assert moved_bytes([table], 100).tolist() == [num_bytes]
     assert BANDWIDTH([[table]]) == pytest.approx(num_bytes / 1e9 + 1e-6 + 1e-5, rel=1e-12)
 
@@ -107,7 +107,7 @@ def test_links_have_a_latency_where_a_device_holds_tables() -> None:
 
 
 @given(SETS)
-def test_costs_of_many_sets_are_those_of_each(sets: list[list[Table]]) -> None:
+def test_costs_of_many_sets_are_those_of_each(sets: list[list[EmbeddingTable]]) -> None:
     cost = Sum((BANDWIDTH, Exchange(batch_size=100, devices=HOST)))
     together = cost(sets)
     assert together.shape == (len(sets),)
@@ -117,7 +117,7 @@ def test_costs_of_many_sets_are_those_of_each(sets: list[list[Table]]) -> None:
 
 
 @given(st.lists(TABLES, min_size=1, max_size=5), st.lists(TABLES, min_size=1, max_size=5))
-def test_bandwidth_is_affine(some: list[Table], others: list[Table]) -> None:
+def test_bandwidth_is_affine(some: list[EmbeddingTable], others: list[EmbeddingTable]) -> None:
     both, one, other = BANDWIDTH([some + others, some, others])
     assert both == pytest.approx(one + other - BANDWIDTH.device_s, rel=1e-9)
     (added,) = Additive(BANDWIDTH)([some + others])
@@ -125,7 +125,7 @@ def test_bandwidth_is_affine(some: list[Table], others: list[Table]) -> None:
 
 
 @given(TABLES.filter(lambda table: table.dim > 4))
-def test_halves_of_a_table_move_no_less_than_the_whole(table: Table) -> None:
+def test_halves_of_a_table_move_no_less_than_the_whole(table: EmbeddingTable) -> None:
     whole, half = moved_bytes([table, table.with_columns(table.dim // 2)], 100)
     assert half <= whole <= 2 * half * (1 + 1e-12)
 

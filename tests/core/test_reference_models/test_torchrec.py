@@ -25,7 +25,7 @@ from reference_models.distributed.search.autoshard import Policy
 from reference_models.distributed.search.net import repeatable
 from reference_models.distributed.search.registry import find_search
 from reference_models.distributed.search.repair import CUTTING
-from reference_models.distributed.search.task import Table, Task
+from reference_models.distributed.search.task import EmbeddingTable, Task
 from reference_models.distributed.search.tasks import task_of
 
 pytestmark = pytest.mark.numeric
@@ -45,7 +45,7 @@ SEARCHED = ("lookup", "greedy", "local", "neuroshard", "autoshard")
 COLUMN_TYPES = ("column_wise", "table_column_wise", "grid_shard")
 
 
-def hot(sets: Sequence[Sequence[Table]]) -> NDArray[np.float64]:
+def hot(sets: Sequence[Sequence[EmbeddingTable]]) -> NDArray[np.float64]:
     """A cost by columns, of which those of the table of 500 rows cost ten times the others': it is worth a cut."""
     return np.array([sum(each.dim * (10.0 if each.num_embeddings == 500 else 1.0) for each in held) for held in sets])
 

@@ -11,7 +11,7 @@ from harness.extensions.placement.devices import (
 )
 from harness.foundation.study import make_study
 from reference_models.distributed.placement import DeviceLoad, Devices, PlannerEstimate, TablePlacement
-from reference_models.distributed.search.task import Table, TablePart, Task
+from reference_models.distributed.search.task import EmbeddingTable, TablePart, Task
 from reports.parts.study import study_blocks
 from reports.render.markdown import render_markdown
 from rules.records.study import StudyRecord
@@ -108,7 +108,8 @@ def test_a_reserve_is_kept_free_of_tables() -> None:
 def test_what_torchrec_lays_out_has_a_cost_beside_other_plans() -> None:
     reuse = (1.0, *[0.0] * 16)
     tables = tuple(
-        Table(num_embeddings=rows, dim=16, pooling=2.0, reuse=reuse, optimizer="sgd") for rows in (1000, 30, 500)
+        EmbeddingTable(num_embeddings=rows, dim=16, pooling=2.0, reuse=reuse, optimizer="sgd")
+        for rows in (1000, 30, 500)
     )
     task = Task(name="t", tables=tables, num_devices=4, memory_bytes=10**9, batch_size=512)
     parts = parts_of_estimate(ESTIMATE, task)

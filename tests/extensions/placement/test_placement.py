@@ -38,7 +38,7 @@ from reference_models.distributed.search.autoshard import Policy
 from reference_models.distributed.search.costs import Sum
 from reference_models.distributed.search.net import net_of
 from reference_models.distributed.search.repair import no_plan
-from reference_models.distributed.search.task import Plan, Shard, Table, Task, place_whole
+from reference_models.distributed.search.task import EmbeddingTable, PlacementPlan, TableShard, Task, place_whole
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks
 from reference_models.process.errors import ConfigError
 from reports.statistics.intervals import log_summary, mean_interval
@@ -105,10 +105,10 @@ def test_a_plan_is_read_as_it_was_written(tmp_path_factory: Any, seed: int, num_
         parts = 1 << int(rng.integers(num_cuts + 1)) if table.dim >= 8 else 1
         width = table.dim // parts
         shards += [
-            Shard(table=number, first_column=part * width, num_columns=width, device=int(rng.integers(4)))
+            TableShard(table=number, first_column=part * width, num_columns=width, device=int(rng.integers(4)))
             for part in range(parts)
         ]
-    plan = Plan(shards=tuple(shards))
+    plan = PlacementPlan(shards=tuple(shards))
     write_record(path, record_plan(task, plan, **FOUND))
     assert read_plan(path) == (task, plan)
     ranks = parse_sharding(write_sharding(task, plan)) or ()
@@ -183,9 +183,9 @@ def test_a_plan_of_another_task_is_refused(
 def test_cuts_that_torchrec_cannot_express_are_refused(tiny_plan: tuple[Path, Task]) -> None:
     path, task = tiny_plan
     whole = place_whole(task, [0] * 8).shards[1:]
-    parts = (Shard(table=0, first_column=0, num_columns=4, device=0),)
-    parts += (Shard(table=0, first_column=4, num_columns=12, device=1),)
-    write_record(path, record_plan(task, Plan(shards=parts + whole), **FOUND))
+    parts = (TableShard(table=0, first_column=0, num_columns=4, device=0),)
+    parts += (TableShard(table=0, first_column=4, num_columns=12, device=1),)
+    write_record(path, record_plan(task, PlacementPlan(shards=parts + whole), **FOUND))
     with pytest.raises(ConfigError, match="parts of 4, 12 columns"):
         resolve("dlrm_tiny", asked(path, 2), None)
     with pytest.raises(ConfigError, match="16 columns of table 0 cannot be cut into 8 parts"):
@@ -312,7 +312,7 @@ def test_a_repaired_plan_says_so_beside_what_its_search_alone_has(tmp_path: Path
     asked = question(tmp_path, "lookup", "dim")
     reuse = (1.0, *[0.0] * 16)
     tables = [
-        Table(num_embeddings=rows, dim=1, pooling=pooling, reuse=reuse, optimizer="sgd")
+        EmbeddingTable(num_embeddings=rows, dim=1, pooling=pooling, reuse=reuse, optimizer="sgd")
         for rows, pooling in ((4, 9.0), (4, 8.0), (6, 7.5), (4, 6.5), (6, 1.0))
     ]
     task = Task(name="tight", tables=tuple(tables), num_devices=2, memory_bytes=48, batch_size=64)
@@ -358,7 +358,7 @@ def leads(costs: dict[str, float], bound_s: float, cutting: tuple[str, ...] = ()
     """Compare plans of these costs; return the finding, their shares over the optimum, and what the chart says."""
     task = generate_tasks(1, 0)[0]
     whole = place_whole(task, [0] * len(task.tables))
-    cut = Plan(shards=(replace(whole.shards[0], num_columns=1), *whole.shards))
+    cut = PlacementPlan(shards=(replace(whole.shards[0], num_columns=1), *whole.shards))
     found = {
         name: [FoundPlan(search=name, plan=cut if name in cutting else whole, cost_s=cost_s)]
         for name, cost_s in costs.items()
@@ -397,8 +397,12 @@ def test_the_plan_that_is_kept_or_measured_can_be_run(tmp_path: Path, optimizer:
     (task,), (lookup,) = placement.tasks, placement.found["lookup"]
     task = replace(task, tables=tuple(replace(table, optimizer=optimizer) for table in task.tables))
     ends = (0, 4, 16) if optimizer == "adagrad" else (0, 8, 16)
-    parts = [Shard(table=0, first_column=start, num_columns=stop - start, device=0) for start, stop in pairwise(ends)]
-    cut = FoundPlan(search="cut", plan=Plan(shards=(*parts, *place_whole(task, [0] * 8).shards[1:])), cost_s=1e-9)
+    parts = [
+        TableShard(table=0, first_column=start, num_columns=stop - start, device=0) for start, stop in pairwise(ends)
+    ]
+    cut = FoundPlan(
+        search="cut", plan=PlacementPlan(shards=(*parts, *place_whole(task, [0] * 8).shards[1:])), cost_s=1e-9
+    )
     placement = replace(placement, tasks=(task,), found={"cut": [cut], "lookup": [lookup]})
     record, skipped = record_best(placement, asked)
     assert record.search == "lookup" and why in skipped and skipped.startswith("; that of cut costs no more")
@@ -440,7 +444,9 @@ def test_a_search_without_a_plan_says_why_beside_the_others_and_ends_it_alone(tm
 
 
 def test_a_row_without_a_plan_says_the_reason_alone_in_gib() -> None:
-    table = Table(num_embeddings=1 << 28, dim=4, pooling=1.0, reuse=(1.0,) + (0.0,) * 16, optimizer="rowwise_adagrad")
+    table = EmbeddingTable(
+        num_embeddings=1 << 28, dim=4, pooling=1.0, reuse=(1.0,) + (0.0,) * 16, optimizer="rowwise_adagrad"
+    )
     task = replace(NEUROSHARD, tables=(table,) * 3, num_devices=2, memory_bytes=table.memory_bytes * 8 // 5)
     fault = no_plan(task, "greedy", is_proved=True)
     assert "greedy finds no plan" in str(fault) and str(fault).endswith("Use more or larger devices.")
@@ -526,7 +532,7 @@ def test_policies_of_larger_tasks_begin_with_the_kept_one_of_small_tasks(
         return Policy()
 
     monkeypatch.setattr("reference_models.distributed.search.autoshard.train_policy", train)
-    table = Table(num_embeddings=9, dim=4, pooling=1.0, reuse=(1.0,) + (0.0,) * 16)
+    table = EmbeddingTable(num_embeddings=9, dim=4, pooling=1.0, reuse=(1.0,) + (0.0,) * 16)
     tasks = [replace(NEUROSHARD, num_devices=num_devices, tables=(table,) * num_tables)] * 2
     for _ in range(2):
         learn_policy(question(tmp_path).keeper, Sum(()), tasks, kept_by="a test")

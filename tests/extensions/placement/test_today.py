@@ -16,7 +16,14 @@ from reference_models.distributed.search.autoshard import Policy
 from reference_models.distributed.search.costs import Bandwidth
 from reference_models.distributed.search.heuristics import lookup
 from reference_models.distributed.search.registry import SEARCHES, find_search
-from reference_models.distributed.search.task import Plan, Shard, Task, find_fault, list_not_kept, place_whole
+from reference_models.distributed.search.task import (
+    PlacementPlan,
+    TableShard,
+    Task,
+    find_fault,
+    list_not_kept,
+    place_whole,
+)
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks, keep_tables
 from reference_models.process.errors import ConfigError
 from rules.records.codec import VERSION
@@ -47,9 +54,9 @@ def test_half_of_a_table_that_moves_is_half_of_its_bytes() -> None:
     task = task_of(1, 2)
     width = task.tables[0].dim
     today = place_whole(task, [0])
-    cut = Plan(
+    cut = PlacementPlan(
         shards=tuple(
-            Shard(table=0, first_column=first, num_columns=width // 2, device=device)
+            TableShard(table=0, first_column=first, num_columns=width // 2, device=device)
             for first, device in ((0, 0), (width // 2, 1))
         )
     )
@@ -66,13 +73,13 @@ def test_parts_that_stay_on_their_devices_keep_their_columns(
     whole = replace(task.tables[0], dim=16)
     task = replace(task, tables=(whole, whole), kept=kept)
 
-    def cut(parts: Sequence[tuple[int, int]]) -> Plan:
+    def cut(parts: Sequence[tuple[int, int]]) -> PlacementPlan:
         starts = accumulate((width for width, _ in parts), initial=0)
         of_first = [
-            Shard(table=0, first_column=first, num_columns=width, device=device)
+            TableShard(table=0, first_column=first, num_columns=width, device=device)
             for first, (width, device) in zip(starts, parts, strict=False)
         ]
-        return Plan(shards=(*of_first, Shard(table=1, first_column=0, num_columns=16, device=1)))
+        return PlacementPlan(shards=(*of_first, TableShard(table=1, first_column=0, num_columns=16, device=1)))
 
     today, found = cut(parts), cut(sorted(parts, key=lambda part: part[1]))
     assert count_moved(task, found, today)[0] == 1
@@ -85,8 +92,8 @@ def test_parts_that_stay_on_their_devices_keep_their_columns(
 def test_a_plan_that_is_best_already_moves_nothing() -> None:
     task = task_of(1, 2)
     task = replace(task, tables=(replace(task.tables[0], dim=16),))
-    today = Plan(
-        shards=tuple(Shard(table=0, first_column=8 * part, num_columns=8, device=1 - part) for part in range(2))
+    today = PlacementPlan(
+        shards=tuple(TableShard(table=0, first_column=8 * part, num_columns=8, device=1 - part) for part in range(2))
     )
     moved = name_devices_as_today(task, improve_today(task, COST, today), today)
     assert moved == today and count_moved(task, moved, today) == (0, 0)
