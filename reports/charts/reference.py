@@ -101,7 +101,7 @@ def _results(results: Sequence[ResultMark], x: svg.Scale, y: svg.Scale, unit: st
     by_size: dict[int, list[int]] = {}
     for index, result in enumerate(results):
         by_size.setdefault(result.batch_size, []).append(index)
-    # Of the width that each batch size has; more marks than fit may overlap, but none hides another.
+    # A share of the width of each batch size; more marks than fit may overlap, but none hides another.
     reach = 0.4 * (x.stop - x.start) / len(by_size or (0,))
     marks: dict[int, Markup] = {}
     many: dict[int, dict[tuple[float, float], None]] = {}

@@ -112,7 +112,7 @@ def _draw(strips: Sequence[Strip], quantity: Quantity, width: float) -> figure.P
     layout = _ChartLayout(x=x, width=width, radius=radius, head=head, above=above, gutter=gutter)
     rows: list[Markup] = []
     top = 8.0
-    names = svg.fit_bold_names(names, width) if head else svg.fit_names(names, longest)
+    names = svg.fit_bold_names(names, width - 8) if head else svg.fit_names(names, longest)
     for name, strip in zip(names, strips, strict=True):
         row, height = _strip(strip, name, layout, top)
         rows.append(row)

@@ -199,6 +199,8 @@ class Fact:
     unit: str = ""
     note: str = ""
     is_code: bool = False
+    brief: str = ""
+    """Few words that stand for the value where it is folded away."""
 
     @property
     def line(self) -> str:

@@ -17,8 +17,8 @@ _TERMS = {
     "samples end at an evaluation; their intervals are at least as wide as that grid asks.",
     "Quality": METRICS[ROC_AUC].meaning,
     "Epochs to converge": "Fraction of the training data that was seen when the target was met.",
-    "Smoothed samples": "Samples to converge by a line through the last evaluations: on no grid, with less luck, "
-    "not scored.",
+    "Interpolated": "Samples to converge, read from a line through the last evaluations: finer than the grid of "
+    "evaluations and with less luck, but no part of the score.",
     "Throughput": "Samples trained until the target, divided by the time spent training, evaluations left out.",
     "Overhead": "Time to train minus training time: evaluations, and what lies between the blocks.",
     "CV": "Coefficient of variation over runs: standard deviation divided by mean.",
@@ -28,6 +28,14 @@ _TERMS = {
     "too.",
 }
 
+_COMMON = {
+    "Detectable difference": "The true difference that would get a verdict with 80 % power. Two sets may be measured "
+    "alternately (A/B), so that drift meets both alike, or one after the other (later set), where drift adds to it.",
+    "Noisy machine": "Other work, drift or throttling changed the speed while something was measured.",
+    "Baseline": "The configuration that the others are compared with: the first, or the one asked for.",
+}
+"""Terms of measurements as well as of training."""
+
 
 def page_glossary(
     terms: Mapping[str, str], *, is_trained: bool, metrics: Collection[Metric] = ()
@@ -36,7 +44,7 @@ def page_glossary(
 
     Quality is explained by the `metrics` on the page.
     """
-    shown = (_TERMS if is_trained else {}) | dict(terms)
+    shown = (_TERMS if is_trained else {}) | _COMMON | dict(terms)
     if "Quality" in shown and metrics:
         shown["Quality"] = " ".join(dict.fromkeys(metric.meaning for metric in metrics))
     return tuple(Fact(name=name, value=registered(value)) for name, value in shown.items())

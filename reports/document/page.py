@@ -57,7 +57,7 @@ class PageView:
     colophon: str
     data: Markup
     head: tuple[Fact, ...] = ()
-    """Machine, date, command, code, what differs and noise, in this order."""
+    """Machine, date, command, code, what differs, noise and the next command, in this order."""
     is_brief: bool = False
     """Whether the page is a summary for a decision, on one sheet."""
     sweeps: tuple[PageSection, ...] = ()

@@ -163,7 +163,7 @@ def _none_apart(of_all: str, num: int, word: str, best: str) -> str:
 def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
     """Return the comparison of two configurations as an answer, marking those that the rules reject; '' of no result.
 
-    'optimized is 2.70× faster than reference on dlrm_tiny: throughput, 5 pairs, alternately'. Without a verdict it
+    'optimized is 2.70× faster than reference on dlrm_tiny: throughput, 5 pairs'. Without a verdict it
     says that, and of fewer runs than a verdict takes how many it would be.
     """
     whole = comparison.whole
@@ -179,7 +179,7 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
         return ""
     where = f"on {printable(group[0].benchmark_name, 80)}"
     what = f"{factor.title}, {_how_often(comparison, verb)}"
-    what += ", disturbed" if comparison.disturbed_sides else ""
+    what += ", on a noisy machine" if comparison.disturbed_sides else ""
     if comparison.verdict in ("faster", "slower"):
         given = with_sign(f"{change}{wide_range(whole)}")
         return f"{new} {verb} {given} than {base} {where}: {what}{_also_words(group, comparison)}"
@@ -208,8 +208,8 @@ def _also_words(group: Sequence[Result], comparison: Comparison) -> str:
 
 
 def _how_often(comparison: Comparison, verb: str) -> str:
-    """Return the number of runs compared: '5 pairs, alternately', '5 and 7 runs'."""
-    turns = " in turns" if comparison.is_interleaved else ""
+    """Return the number of runs compared: '5 pairs, measured alternately (A/B)', '5 and 7 runs'."""
+    turns = ", measured alternately (A/B)" if comparison.is_interleaved else ""
     if comparison.is_paired:
         return f"{plural(comparison.num_shared_seeds, 'pair')}{turns}"
     word = ("process", "processes") if verb == "is" else ("run", "runs")

@@ -92,7 +92,7 @@ def gather_everything(
     profiled = [(folder, "profile") for found in inventories for folder in found.measurements.get("profile", ())]
     profile_folders = [folder for folder, _ in _outside(swept, profiled)]
     profiles = read_profiles(profile_folders)
-    # Broken ones are left out of the page.
+    # Broken measurements are left out of the page.
     measured = (find_measured(folder, kind, []) for folder, kind in _outside(swept, find_in_processes(*inventories)))
     known = tuple(
         replace(result, index=index)

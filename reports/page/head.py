@@ -155,11 +155,11 @@ def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[
         Fact(name="Command", value=commands[0] if commands else "", is_code=True, note=more),
         Fact(name="Code", value=code),
         Fact(name="Differs", value=differing),
-        Fact(name="Noise", value=_noise_words(made)),
+        Fact(name="Noise", value=_noise_words(made), brief=_warning_words(made)),
     )
     missing = ", ".join(row.name.lower() for row in rows if not row.value and row.name != "Differs")
     known = (row for row in rows if row.value)
-    return (*known, Fact(name=NOT_RECORDED, value=missing)) if missing else tuple(known)
+    return (*known, Fact(name=NOT_RECORDED, value=missing, brief=missing)) if missing else tuple(known)
 
 
 def differing_words(content: ReportContent) -> str:
@@ -237,6 +237,12 @@ def _noise_words(made: Sequence[Provenance]) -> str:
     if origins and any(each.command for each in made):
         return f"nothing is timed: numbers are {' and '.join(origins)}, and the command repeats them"
     return ""
+
+
+def _warning_words(made: Sequence[Provenance]) -> str:
+    """Return '⚠ load, cpu governor': what the environment checks warned of; '' where nothing was."""
+    warned = dict.fromkeys(check.name for each in made for check in each.preflight if check.status == "warning")
+    return f"⚠ {names([printable(name, 40) for name in warned], most=4)}" if warned else ""
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:

@@ -20,6 +20,7 @@ from reports.page.answer import answer, answer_measured, answer_sweep, judged_wo
 from reports.page.content import ReportContent
 from reports.page.contents import ResultGroup, brief_section, group_sections, swept_sections
 from reports.page.head import page_head
+from reports.page.next_step import next_step
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.rules import rule_index
 from reports.page.sections.verdict import badge, headline, tags
@@ -36,6 +37,7 @@ from rules.records.experiment import ExperimentRecord, read_experiment, trials_o
 from rules.records.kept.published import PublishedTable
 from rules.records.kinds import is_in_processes
 from rules.records.metrics import Metric, metric_of_member
+from rules.records.study import StudyColumn, StudyRecord
 from rules.scoring.comparable import problem_of, why_not_comparable
 from rules.tree.others import count_others
 
@@ -81,7 +83,7 @@ def build_page(
         badges=tuple(badge(result) for result in sets) if len(sets) == 1 else (),
         tags=tags(logged[0]) if len(logged) == 1 else (),
         groups=() if is_brief and leads else views,  # what an answer was measured for
-        head=page_head(gathered),
+        head=(*page_head(gathered), *filter(None, (next_step(gathered, is_brief=is_brief),))),
         is_brief=is_brief,
         glossary=()
         if is_brief
@@ -206,7 +208,13 @@ def _eyebrow(gathered: ReportContent) -> str:
         return "measured without a quality target"
     if gathered.profiles:
         return "a profile" if len(gathered.profiles) == 1 else "profiles"
-    return "a study: nothing was trained"
+    if any(column.origin == "measured" for study in gathered.studies for column in _columns_of(study)):
+        return "a measurement: nothing was trained to a target"
+    return "a simulation: nothing was trained"
+
+
+def _columns_of(study: StudyRecord) -> list[StudyColumn]:
+    return [column for table in study.tables for column in table.columns]
 
 
 def _kinds(gathered: ReportContent) -> set[str]:

@@ -29,7 +29,7 @@ def with_spread(form: Callable[[float], str]) -> Callable[[LogSummary], Cell]:
 
 
 def spread_text(found: LogSummary) -> str:
-    """'CV 4.3 %', 'all equal'; empty where there is a single value."""
+    """Return the spread of values in words, 'CV 4.3 %', 'all equal'; '' of a single value."""
     spread = found.coefficient_of_variation
     return "" if spread is None else "all equal" if spread < ALL_EQUAL else f"CV {percent(spread)}"
 

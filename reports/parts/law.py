@@ -8,7 +8,7 @@ FORMULA = "normalised entropy = a·C^−b + c"
 
 
 def law_words(law: ScalingLaw) -> str:
-    """Say in a sentence what was fitted, or why nothing was."""
+    """Return a sentence of the fitted law, or of the reason why none was fitted."""
     if (fitted := law.fitted) is None:
         return f"No scaling law was fitted: {law.why_not}."
     return (

@@ -60,10 +60,11 @@ def load_words(loads: Sequence[LoadRecord | None]) -> str | None:
 
 def environment_words(preflight: Sequence[PreflightCheck], loads: Sequence[LoadRecord | None]) -> str | None:
     """Return one or two sentences of what could disturb a measurement; None where nothing of that is on record."""
-    warned = names([printable(check.name) for check in preflight if check.status == "warning"])
-    checked = "The environment check before warned of nothing." if preflight else None
-    if warned:
-        checked = f"The environment check before warned of {warned}."
+    warnings = [check for check in preflight if check.status == "warning"]
+    checked = "The environment check had no warnings." if preflight else None
+    if warnings:
+        told = [printable(f"{check.name} ({check.value})" if check.value else check.name, 60) for check in warnings]
+        checked = f"Warnings of the environment check: {names(told)}."
     found = load_words(loads)
     measured = None if found is None else f"Measured {found}."
     return " ".join(filter(None, (checked, measured))) or None

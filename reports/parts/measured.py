@@ -105,8 +105,8 @@ def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
     notes = [f"{name} of fresh processes with equal seeds; nothing is a score."]
     if any(row.comparison for row in sweep.rows):
         notes.append(
-            f"Verdicts are on {measure.scale}s of {name} against the first configuration with results; all of them "
-            "are one family of tests (Holm)."
+            f"Verdicts are on {measure.scale}s of {name} against the baseline, the first configuration with "
+            "results; all of them are one family of tests (Holm)."
         )
     notes += [f"{row.label}: {sentence(row.comparison)}" for row in sweep.rows if row.comparison is not None]
     return (*notes, *(f"{row.label} failed: {row.failure}" for row in sweep.rows if row.failure))

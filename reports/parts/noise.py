@@ -12,7 +12,8 @@ from reports.results.result import Result, load_of
 from reports.statistics.intervals import IF_INDEPENDENT, MIN_RUNS
 from reports.text.formatting import interval, percent, ratio
 
-_FOUND = "found in 80 % of cases"
+POWER = "80 % power"
+"""Statistical power at which a difference is called detectable."""
 _INTERVALS = f"Intervals hold 95 % {IF_INDEPENDENT}."
 _UNSEEN = 0.005
 """Share of a spread below which it is printed as 0 %."""
@@ -33,8 +34,8 @@ def smallest_words(smallest: Smallest) -> str:
     """
     if smallest.apart > 1 and (smallest.in_turns is None or smallest.in_turns > 1):
         return "too noisy to compare: only differences over 100 % would be found"
-    turns = "" if smallest.in_turns is None else f", {turns_text(smallest)} in turns if this hour is usual"
-    return f"{size_text(smallest.apart)} in a later set{turns} (80 % of cases)"
+    turns = "" if smallest.in_turns is None else f", {turns_text(smallest)} alternately if this hour is usual"
+    return f"{size_text(smallest.apart)} in a later set{turns} ({POWER})"
 
 
 def turns_text(smallest: Smallest) -> str:
@@ -80,20 +81,21 @@ def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) 
     The speed varied if its CV is above STEADY_SPEED beyond doubt (95 %), by so few runs; '' of a steady set.
     """
     if outlier:
-        return f"; disturbed: {outlier}"
+        return f"; noisy machine: {outlier}"
     if speed_cv is None or not is_speed_unsteady(speed_cv, num_runs):
         return ""
-    return f"; disturbed: the speed varied by {variation_text(speed_cv, num_runs)} between runs"
+    return f"; noisy machine: the speed varied by {variation_text(speed_cv, num_runs)} between runs"
 
 
 def assumptions(num_runs: int, bands: Sequence[DriftTolerance]) -> str:
     """Return the assumptions of the detectable differences of sets of `num_runs` runs, with drift between `bands`."""
     return (
-        "Found is a true difference that is called faster or slower, by the strictest of Holm's levels over four "
-        f"factors (95 %); none below {percent(MIN_EFFECT, 0)} is. {_statistics(num_runs, 'runs')} {_drift(bands)} "
-        "In turns: runs of equal seeds take turns ('dlrmbench versus SET'), so that what lasts longer than a "
-        "run meets both alike, and equal seeds need equal samples, as where the settings change the speed alone; by "
-        "how far this set's runs differ from their neighbours in time, so without noise that it has not met."
+        f"Detectable is a true difference that is called faster or slower with {POWER}, by the strictest of Holm's "
+        f"levels over four factors (95 %); none below {percent(MIN_EFFECT, 0)} is. {_statistics(num_runs, 'runs')} "
+        f"{_drift(bands)} Alternately: the sides' runs follow each other with equal seeds ('dlrmbench versus SET'), "
+        "so that noise that lasts longer than a run meets both alike; equal seeds are assumed to need equal samples, "
+        "as where only the speed changes. It is computed from the differences between this set's neighbouring runs, "
+        "so noise of other hours is not in it."
     )
 
 
@@ -105,11 +107,13 @@ def measured_assumptions(measured: Result, band: DriftTolerance) -> str:
     is_ratio = factor.is_ratio
     least = percent(factor.min_effect, 0) if is_ratio else f"{factor.min_effect:g}"
     found = (
-        f"The smallest difference is the true one that gets a verdict in 80 % of cases, by one test at 95 %; none "
-        f"below {least} gets one. {_statistics(number, 'processes')}"
+        f"Detectable is a true difference that gets a verdict with {POWER}, by one test at 95 %; none below {least} "
+        f"gets one. {_statistics(number, 'processes')}"
     )
     if is_ratio:
-        turns = "In turns: the processes take turns, as in a sweep, so that drift meets both alike."
+        turns = (
+            "Alternately: processes of both are measured in alternation, as in a sweep, so drift meets both alike."
+        )
         return f"{found} {_drift([band])} {turns} {_INTERVALS}"
     found += f" {_INTERVALS}"
     return f"{found} Pairs of equal seeds show smaller ones, as far as equal seeds share their luck."
@@ -123,8 +127,8 @@ def _drift(bands: Sequence[DriftTolerance]) -> str:
     if sets and not all(band.sets for band in bands):
         far += f", the others by {percent(DRIFT_BAND, 0)}"
     return (
-        f"In a later set: the system may drift by {far}, or by twice the spread of speed inside a set where that is "
-        "more, and a difference must exceed it."
+        f"Later set: the system may drift by {far}, or by twice the spread of speed inside a set if that is more, "
+        "and a difference must exceed the drift."
     )
 
 

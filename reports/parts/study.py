@@ -193,7 +193,7 @@ def _parameters_table(parameters: Sequence[Parameter]) -> Table:
             ("Source", "source"),
             ("Note" if has_notes else None, "note", printable),
         ),
-        caption="What it rests on",
+        caption="Parameters",
     )
 
 

@@ -82,7 +82,7 @@ def _columns(sweep: SweepFacts, *, is_narrow: bool) -> Iterator[Shown[SweepRow]]
         yield TableColumn(name="Bound by", help="share of the profiled step"), bound_words
     yield numeric("Runs"), lambda row: f"{row.num_converged} / {row.num_planned or MISSING}"
     sign = with_sign if is_narrow else str
-    yield "Against the first", lambda row: Cell(text=sign(brief_verdict(row)), note=sign(against_first(row)))
+    yield "Against the baseline", lambda row: Cell(text=sign(brief_verdict(row)), note=sign(against_first(row)))
 
 
 def _gflop_per_s(row: SweepRow) -> float | None:
@@ -109,7 +109,7 @@ def against_first(row: SweepRow) -> str:
         return f"failed: {row.failure}"
     if row.num_runs == 0:
         return "not measured"
-    return sentence(row.comparison) if row.comparison is not None else "the first"
+    return sentence(row.comparison) if row.comparison is not None else "baseline"
 
 
 def brief_verdict(row: SweepRow) -> str:
@@ -140,7 +140,8 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
     notes = [f"{means}; their intervals are Student's t on the logarithms{of_grid}."]
     if any(row.comparison for row in sweep.rows):
         notes.append(
-            "Verdicts are against the first configuration with results; all of them are one family of tests (Holm)."
+            "Verdicts are against the baseline, which is the first configuration with results; all of them are one "
+            "family of tests (Holm)."
         )
     if not sweep.is_of_runs:
         steps = f"{count(sweep.num_steps)} steps per process" if sweep.num_steps else "a number of steps not recorded"

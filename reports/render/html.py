@@ -18,6 +18,7 @@ from reports.document.page import PageView
 
 _TAG = re.compile(r"<[^>]*>")
 _PERCENT = re.compile(r"(?<=\d) %")
+_BREAK = re.compile(r"(?<=[_=])(?=\w)")
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -96,12 +97,13 @@ _WIDEST_WORD = 16
 
 
 def _breakable(text: str) -> Markup:
-    """Words that are wider than a phone break after their underscores and equal signs, not inside a number."""
-    broken = (
-        re.sub(r"(?<=[_=])(?=\w)", "<wbr>", word) if len(word) > _WIDEST_WORD else word
-        for word in str(escape(_keep_together(text))).split(" ")
-    )
-    return Markup(" ".join(broken))
+    """Return text whose long words stay whole, but break after underscores and equal signs in a shorter line."""
+    words = str(escape(_keep_together(text))).split(" ")
+    return Markup(" ".join(_whole(word) if len(word) > _WIDEST_WORD else word for word in words))
+
+
+def _whole(word: str) -> str:
+    return f'<span class="whole">{_BREAK.sub("<wbr>", word)}</span>'
 
 
 def _keep_together(value: Any) -> Any:

@@ -46,7 +46,7 @@ def measured_blocks(measured: Result, path: Path, page: Path | None = None) -> t
     facts += standing_facts(measured).items()
     makes = f"none yet; make it: dlrmbench report {shlex.quote(str(measured.place))}"
     places = (("file", str(path)), ("report", makes if page is None else str(page)))
-    return (facts_part(title, (*facts, ("smallest difference", _smallest(measured)), *places)),)
+    return (facts_part(title, (*facts, ("detectable difference", _smallest(measured)), *places)),)
 
 
 def _noise(measured: Result) -> Smallest | None:
@@ -60,7 +60,7 @@ def _smallest(measured: Result) -> str:
     if smallest is None:
         return f"not known: takes {MIN_RUNS} processes, has {len(measured.measured_values)}"
     if smallest.in_turns is None:
-        return f"{in_unit(smallest.apart, measured.measure.unit)} of {measured.measure.name} (80 % of cases)"
+        return f"{in_unit(smallest.apart, measured.measure.unit)} of {measured.measure.name} (80 % power)"
     return smallest_words(smallest)
 
 

@@ -259,7 +259,7 @@ def test_a_kind_of_measurement(tree: Tree, data_root: Path) -> None:
     page = (tree.folder / "page.html").read_text()
     assert 'id="copying"' in page and "Copying alone" in page and "5.00 GB/s" in page
     assert page.count('class="spots') > 0 and "Copy rate of every process" in page
-    assert "Against the first" in page and "1.25" in page
+    assert "Against the baseline" in page and "1.25" in page
     for part in ("Every process", "Noise and environment", "Systems and configurations", "Reproduce and verify"):
         assert f">{part}</h2>" in page
     tree.follow(RECIPES["What a kind shows of its own"])

@@ -273,7 +273,7 @@ def _verdict_cell(row: _ComparedFactor, *, is_explained: bool) -> Cell:
     comparison, factor = row
     hint = factor.reason or ""
     if not hint and is_explained and factor.verdict == "inconclusive":
-        # What would show more: runs, where the sides took turns; else what such runs could have shown.
+        # More runs show more of sides measured alternately; else say what such runs could have shown.
         hint = could_show(factor) if comparison.is_one_after_the_other else needs(factor)
     verdict, words = factor.verdict, verdict_text(factor)
     if factor is comparison.whole:

@@ -11,9 +11,10 @@ from reports.text.formatting import count, names, percent, printable
 from rules.records.run_set import ColumnLookRecord, DataLookRecord, SoftLookRecord
 
 _METHOD = (
-    "What was counted while the data was prepared from files. Rare or unseen are cells of a category whose value is "
-    "rarer in training than the definition asks, or is not there. AUC alone is the ROC AUC, in evaluation, of the "
-    "column by itself, from the first rows: of a number, or of the share of positives that a value has in training."
+    "Counted while the data was prepared from files. Rare are cells of a category whose value is rarer in training "
+    "than the definition asks, unseen those whose value is not in training. AUC alone is the ROC AUC in evaluation "
+    "of one column by itself, from the first rows: of its number, or of the share of positives of its value in "
+    "training."
 )
 _SPLITS: tuple[tuple[Literal["train", "eval"], str], ...] = (("train", "training"), ("eval", "evaluation"))
 
@@ -71,7 +72,7 @@ def _columns_table(look: DataLookRecord, whose: str, id_: str) -> Table:
         ("Column", lambda column: printable(column.name.removeprefix("column "), 80)),
         ("Kind", "kind"),
         (numeric("Missing", "training"), share("num_missing", 0), percent),
-        (numeric("Missing there", "evaluation"), share("num_missing", 1), percent),
+        (numeric("Missing", "evaluation"), share("num_missing", 1), percent),
         (numeric("Rare", "training"), share("num_unknown", 0), percent),
         (numeric("Rare or unseen", "evaluation"), share("num_unknown", 1), percent),
         (numeric("Values", "in training"), "num_distinct", count),

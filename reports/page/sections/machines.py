@@ -31,7 +31,7 @@ _SPEED = "throughput"
 _WORDS = {
     "dot-counted": "a run or process",
     "mean": "geometric mean",
-    "band": "what drift between machines and hours may make",
+    "band": "possible drift between machines and hours",
 }
 
 
@@ -95,13 +95,13 @@ def _order(result: Result) -> tuple[float, float]:
 
 def _lead(ordered: Sequence[Result]) -> str:
     """Return how the machines are ordered, and what may not be read from the order."""
-    by = "what training costs, by the prices given" if _cost(ordered[0]) is not None else "speed"
+    by = "cost to train (prices as given)" if _cost(ordered[0]) is not None else "speed"
     spans = spans_ms(ordered)
     when = ""
     if spans:
         first, last = min(span[0] for span in spans), max(span[1] for span in spans)
         when = f" Measured from {moment_words(first)} to {moment_words(last)}, within {_span_words(last - first)}."
-    return f"By {by}; below {percent(_tolerance(ordered), 0)} of speed, two of them may differ by drift alone.{when}"
+    return f"Ordered by {by}; differences in speed below {percent(_tolerance(ordered), 0)} may be drift alone.{when}"
 
 
 def _tolerance(group: Sequence[Result]) -> float:

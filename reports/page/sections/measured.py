@@ -50,16 +50,13 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
     """Show measurements of a kind apart from everything that was trained to a target."""
     kind, measure = measured[0].kind, measured[0].measure
     id_ = measured[0].quantities[0].replace(".", "-")  # a kind may measure several
-    lead = (
-        "Measured without training to a target: nothing here is a time to train or a score, and nothing here is "
-        "compared with one."
-    )
+    lead = "A measurement: nothing was trained to a target, so nothing here is a time to train or a score."
     named = distinct(measured)
     comparisons = _compare(named)
     shown = _page_columns(kind, named)
     bands = {found.label: band for found, band in zip(named, find_bands(named), strict=True)}
     are_pairs = len({pair_of(found.place) for found in named}) > 1
-    against = "Against the first, or its pair's base" if are_pairs else "Against the first"
+    against = "Against the baseline, the first or its pair's" if are_pairs else "Against the baseline"
     smallest = "in a later set" if measure.scale == "ratio" else f"of {measure.name}"
     table = table_of(
         named,
@@ -68,7 +65,7 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
             (against if comparisons else None, lambda found: _against(comparisons.get(found.label))),
             *shown[:1],
             (
-                numeric("Smallest difference", smallest),
+                numeric("Detectable difference", smallest),
                 lambda found: noise_of_processes(found, bands[found.label]),
                 lambda found: _smallest_cell(found, measure),
             ),
@@ -98,7 +95,7 @@ def processes_section(measured: Sequence[Result], id_: str) -> PageSection:
     named, measure = distinct(measured), measured[0].measure
     unit = time_unit(value for found in named for value in compared_values(found)) if measure.unit == "s" else None
     scale, unit_name = (unit.seconds, unit.name) if unit else (1.0, measure.unit)
-    # An interval is drawn as far as the quantity goes: a quality is from 0 to 1.
+    # An interval is drawn within the quantity's range: a quality is from 0 to 1.
     least, most = (0.0, 1.0) if metric_of_member(measure.unit) else (-math.inf, math.inf)
     strips = [
         Strip(
@@ -184,7 +181,7 @@ def _compare(measured: Sequence[Result]) -> dict[str, Comparison]:
 def _against(comparison: Comparison | None) -> Cell:
     """Return the verdict in few words; the baseline, first of a benchmark or base of a pair, is named as that."""
     if comparison is None:
-        return Cell(text="the first", kind="quiet")
+        return Cell(text="baseline", kind="quiet")
     if (whole := comparison.whole) is None:
         return Cell(text="not compared", kind="quiet")
     kind = {"slower": "bad", "worse": "bad", "faster": "valid", "better": "valid"}.get(comparison.verdict, "")
@@ -196,7 +193,7 @@ def _smallest_cell(smallest: Smallest, measure: Measure) -> Cell:
     """Return the detectable difference of as many such processes; where drift matters, alternately below it."""
     if measure.scale != "ratio":
         return Cell(text=in_unit(smallest.apart, measure.unit))
-    return Cell(text=size_text(smallest.apart), sub=f"{size_text(smallest.in_turns)} in turns")
+    return Cell(text=size_text(smallest.apart), sub=f"{size_text(smallest.in_turns)} alternately")
 
 
 def _name_cell(found: Result) -> Cell:

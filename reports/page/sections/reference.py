@@ -30,7 +30,7 @@ def reference_section(group: Sequence[Result], id_: str) -> PageSection:
     for number, (points, judged) in enumerate(by_points.items()):
         chart = _chart(points, judged, group, f"{id_}-rcp{number + 1}")
         rounds = ", ".join(dict.fromkeys(f"v{result.score.round}" for result, _ in judged if result.score.round))
-        # Rounds have points of their own; each chart says whose, where there are several.
+        # Each round has points of its own; where there are several, each chart names its round.
         blocks.append(replace(chart, heading=f"Points of round {rounds}") if len(by_points) > 1 else chart)
     if without:
         who = "" if len(without) == len(group) else f" ({names([entry.label for entry in without])})"
@@ -157,7 +157,7 @@ def _lead(judged: Sequence[tuple[Result, Convergence | None]]) -> str:
             f"acceptable: {found.status}."
         )
         if found.failing_share is not None:
-            text += f" By chance, {failing_words(found.failing_share)}: sets of the reference's own runs."
+            text += f" Of sets drawn from the reference's own runs: {failing_words(found.failing_share)}."
         return text + (f" The score is scaled by {member.score.rcp_factor:.4f} for it." if member.is_scaled else "")
     tested = [(result, found) for result, found in judged if found is not None and found.point is not None]
     passed = sum(found.status == "passed" for _, found in tested)

@@ -121,7 +121,7 @@ def _order_lead(spans: Sequence[RunSpan], extent_s: float) -> str:
     overlapping = sum(gap < 0 for gap in gaps)
     text = f"{plural(len(spans), 'run or attempt', 'runs and attempts')} within {duration(extent_s)}. "
     if overlapping:
-        return text + f"{overlapping} began before the one above had ended."
+        return text + f"{overlapping} began before the run above had ended."
     return text + (f"None overlap; the longest gap between two is {duration(max(gaps))}." if gaps else "")
 
 
@@ -157,7 +157,7 @@ def runs_table(sets: Sequence[Result], id_: str) -> Table:
     unit, day, many = column_unit(sets), _common_day(lines), len(sets) > 1
     memory = byte_unit(value for record in records for value in (record.peak_rss_bytes, record.peak_device_bytes))
     number = memory.number
-    # One value for all is in the verdict table.
+    # A value that all runs share is in the verdict table.
     has_settings = len({(run.log.global_batch_size, run.log.learning_rate) for run in runs}) > 1
     has_peak = any(record.peak_rss_bytes for record in records)
     has_device = any(record.peak_device_bytes for record in records)
@@ -173,7 +173,7 @@ def runs_table(sets: Sequence[Result], id_: str) -> Table:
             (numeric("Time to train", unit.name), "run", lambda run: _time_cell(run, unit)),
             (numeric("Epochs"), "run.log.epochs_to_converge", epochs),
             (
-                numeric("Samples", "smoothed; not scored") if has_smoothed else None,
+                numeric("Samples", "interpolated") if has_smoothed else None,
                 "run.log",
                 lambda log: count(smoothed_samples(log)),
             ),

@@ -256,8 +256,8 @@ def _cost_words(family: Sequence[RankedSet]) -> str:
     ]
     more = f"; {len(texts) - _MAX_LISTED} more in the table" if len(texts) > _MAX_LISTED else ""
     return (
-        f"Of what fp32 and dense take: {'; '.join(texts[:_MAX_LISTED])}{more}. "
-        "Whether times differ beyond chance, the comparison says."
+        f"Relative to fp32 and dense: {'; '.join(texts[:_MAX_LISTED])}{more}. "
+        "The comparison tells whether times differ beyond chance."
     )
 
 
@@ -286,6 +286,6 @@ def _link_table(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Table:
             (numeric("Samples ratio", against), "samples_to_converge", lambda value: _ratio(value, base_samples)),
         ),
         id_=id_,
-        caption="Geometric means over the runs that reached the target; whether they differ, the comparison says",
+        caption="Geometric means over the runs that reached the target; the comparison tells whether they differ",
         is_sortable=True,
     )

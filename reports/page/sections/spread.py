@@ -11,7 +11,7 @@ from reports.comparison.noise import find_bands, noise_of_runs
 from reports.document.blocks import Block, Cell, Prose, Table, numeric, table_of
 from reports.facts.noise import Noise
 from reports.page.figures.detail import detail_words, detailed
-from reports.parts.noise import _FOUND, _UNSEEN, assumptions, shares_words, size_text, turns_text
+from reports.parts.noise import _UNSEEN, POWER, assumptions, shares_words, size_text, turns_text
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS, LogSummary
 from reports.text.formatting import names, percent, plural, printable
@@ -33,7 +33,7 @@ def spread_blocks(group: Sequence[Result], context: GroupContext, id_: str) -> t
         if noise.time or noise.throughput:
             blocks.append(_table_of_one(result, noise, id_))
     else:
-        text = "What the spread of each set's times is made of, and the smallest difference that two such sets show."
+        text = "The parts of the spread of each set's times, and the detectable difference between two such sets."
         blocks += [Prose(text=f"{text} {_elsewhere(group)}".rstrip()), _table(found, id_)]
     return (*blocks, *(Prose(text=text, kind="note") for text in _notes(found, bands)))
 
@@ -50,10 +50,12 @@ def _lead(result: Result, noise: Noise) -> str:
         texts.append(f"The spread of the times (CV {varies}) is {shares_words(noise.shares)}.")
     if noise.time is not None:
         turns = noise.time.in_turns
-        in_turns = "" if turns is None else f"; in turns, with shared seeds, of {turns_text(noise.time)}"
+        in_turns = (
+            "" if turns is None else f"; measured alternately (A/B) with shared seeds, {turns_text(noise.time)}"
+        )
         texts.append(
-            f"Two sets of {noise.num_runs} such runs, one measured after the other, show a difference in time to "
-            f"train of {size_text(noise.time.apart)} and more{in_turns}."
+            f"The detectable difference in time to train ({POWER}) between two sets of {noise.num_runs} such runs is "
+            f"{size_text(noise.time.apart)} where one is measured after the other{in_turns}."
         )
     elif noise.num_runs < MIN_RUNS:
         reached = f"{noise.num_runs} of {plural(len(result.runs), 'run')} reached the target"
@@ -85,12 +87,12 @@ def _table_of_one(result: Result, noise: Noise, id_: str) -> Table:
         rows,
         (
             ("Difference in", itemgetter(0)),
-            (numeric("In a later set", "smallest found"), itemgetter(1), lambda smallest: size_text(smallest.apart)),
-            (numeric("In turns", "smallest found"), itemgetter(1), turns_text),
+            (numeric("Later set", "detectable"), itemgetter(1), lambda smallest: size_text(smallest.apart)),
+            (numeric("Alternately", "detectable"), itemgetter(1), turns_text),
             (numeric("Spread", "CV of runs"), itemgetter(2), lambda spread: percent(spread.coefficient_of_variation)),
         ),
         id_=id_,
-        caption=f"The smallest differences between two sets of {noise.num_runs} such runs that are {_FOUND}",
+        caption=f"Detectable differences ({POWER}) between two sets of {noise.num_runs} such runs",
     )
 
 
@@ -99,17 +101,17 @@ def _table(found: Sequence[_SetNoise], id_: str) -> Table:
         found,
         (
             ("Configuration", lambda one: Cell(text=one.result.label, sub=plural(one.noise.num_runs, "run"))),
-            (numeric("Time, later set", "smallest found"), "noise.time.apart", size_text),
-            (numeric("Time, in turns", "smallest found"), "noise.time.in_turns", size_text),
-            (numeric("Throughput, later set", "smallest found"), "noise.throughput.apart", size_text),
-            (numeric("Throughput, in turns", "smallest found"), "noise.throughput.in_turns", size_text),
+            (numeric("Time, later set", "detectable"), "noise.time.apart", size_text),
+            (numeric("Time, alternately", "detectable"), "noise.time.in_turns", size_text),
+            (numeric("Throughput, later set", "detectable"), "noise.throughput.apart", size_text),
+            (numeric("Throughput, alternately", "detectable"), "noise.throughput.in_turns", size_text),
             (numeric("Spread", "CV of times"), "spread.coefficient_of_variation", percent),
             (numeric("Convergence", "share of it"), "noise.shares.convergence", _whole_percent),
             (numeric("Speed", "share of it"), "noise.shares.speed", _whole_percent),
             (numeric("Evaluation, overhead", "share of it"), "noise.shares.overhead", _whole_percent),
         ),
         id_=id_,
-        caption=f"The smallest differences between two such sets that are {_FOUND}, and the parts of the spread",
+        caption=f"Detectable differences ({POWER}) between two such sets, and the parts of the spread",
         is_sortable=True,
     )
 

@@ -9,7 +9,10 @@ from reports.document.page import PageSection
 from reports.results.result import Result
 
 HEADING = "Where this machine stands"
-_WORDS = {"dot-counted": "samples/s here over there, told", "band": "what drift may make: nothing is told within"}
+_WORDS = {
+    "dot-counted": "samples/s of this machine over the system's",
+    "band": "possible drift between machines and hours: no difference is shown within",
+}
 
 
 def standing_section(group: Sequence[Result], id_: str) -> PageSection | None:
@@ -41,7 +44,7 @@ def standing_blocks(standings: Sequence[Standing], id_: str) -> tuple[Block, ...
     lead = " ".join(f"This machine: {standing.words}." for standing in standings)
     figure = strips_figure(
         strips,
-        Quantity(name="samples/s, this machine over that"),
+        Quantity(name="samples/s of this machine over the system's"),
         _WORDS,
         id_=id_,
         title=HEADING,
@@ -50,8 +53,8 @@ def standing_blocks(standings: Sequence[Standing], id_: str) -> tuple[Block, ...
     columns = (("System", "system"), ("What it is", "machine"), ("This machine", lambda each: _told(each)))
     table = table_of(standings, columns, id_=f"{id_}-table", caption="Systems that measured alike")
     note = (
-        "Measured on either machine, hours or months apart. Within the tolerance a difference may be drift, so no "
-        "number is told there."
+        "The two machines were measured hours or months apart. Within the tolerance a difference may be drift, so "
+        "none is shown there."
     )
     return (Chart(figure=figure, lead=lead, table=table), Prose(text=note, kind="note"))
 

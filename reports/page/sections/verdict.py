@@ -47,6 +47,11 @@ from rules.scoring.results import RunResult
 
 _EPOCHS, _SPEED = "epochs_to_converge", "throughput_samples_per_s"
 _ICONS = {"valid": "✓", "invalid": "✕", "incomplete": "◐"}
+_DIVISIONS = {
+    keys.CLOSED: " (MLPerf®'s: same model, data and optimizer)",
+    keys.OPEN: " (MLPerf®'s: another model or optimizer may train to the target)",
+}
+"""Explanation of a division behind its name."""
 _ORDERS: dict[Order, str] = {
     "files": "The rows are in the order of the files: no ranking.",
     "score": "The rows are in the order of their scores, as was asked for, INVALID ones after the others and those "
@@ -100,7 +105,7 @@ def headline(result: Result) -> str:
     rejected = (words,) if result.outcome == "invalid" else ()
     if result.score.score_s is not None and math.isfinite(result.score.score_s):
         score = column_unit([result]).text(result.score.score_s)
-        disturbed = ("disturbed",) if _disturbed(result) else ()
+        disturbed = ("measured on a noisy machine",) if _disturbed(result) else ()
         return ", ".join(
             (f"{result.benchmark_name} trained{goal} in {score}", *_marks(result), *disturbed, *rejected)
         )
@@ -116,7 +121,8 @@ def headline(result: Result) -> str:
 def tags(group: Sequence[Result]) -> tuple[str, ...]:
     """Return the kind of result, in a few words each."""
     first = group[0].first_run
-    found = [f"{printable(first.division, 40)} division"] if first and first.division else []
+    division = printable(first.division, 40) if first else ""
+    found = [f"{division} division{_DIVISIONS.get(division, '')}"] if division else []
     rulesets = list(dict.fromkeys(registered(printable(result.verdict.ruleset, 80)) for result in group))
     found.append(f"rules: {', '.join(rulesets[:4])}" + (" and more" if len(rulesets) > 4 else ""))
     found.append(standing_line([result.standing for result in group]))

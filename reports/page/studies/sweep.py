@@ -56,7 +56,8 @@ def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
         ),
         *own_blocks([row.result for row in sweep.rows if row.result is not None], id_),
     )
-    return PageSection(id=id_, heading=heading, name=heading, blocks=blocks)
+    number = f" {index + 1}" if index else ""
+    return PageSection(id=id_, heading=heading, name=f"Sweep{number}: {what}", blocks=blocks)
 
 
 def _quantities(sweep: SweepFacts) -> list[_SweptQuantity]:

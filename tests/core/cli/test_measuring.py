@@ -112,7 +112,7 @@ def test_the_page_of_a_study_says_what_could_disturb_it(
     folder = lay_data(data_root, tmp_path / "here")
     plant(BUSY)
     ended = run("profile dlrm_tiny --forward --threads 1 -q", folder, 0.0)
-    assert ended.code == 0 and "The environment check before warned of" in " ".join(ended.out.split())
+    assert ended.code == 0 and "Warnings of the environment check: " in " ".join(ended.out.split())
     (page,) = folder.glob("results/*/report.html")
     text = page.read_text(encoding="utf-8")
     assert "Noise and environment" in text and "8.00 over the last minute on 2 CPUs" in text

@@ -21,9 +21,9 @@ from rules.records.run_set import RunSetRecord
 
 TINY = load_benchmark("dlrm_tiny")
 CODES = "HP101"
-SMALL = " on dlrm_tiny: below the smallest effect, time to train, 5 pairs in turns"
+SMALL = " on dlrm_tiny: below the smallest effect, time to train, 5 pairs, measured alternately (A/B)"
 OF_THREE = " is the fastest of 3 configurations of dlrm_tiny"
-OF_PAIRS = " on dlrm_tiny: time to train, 5 pairs in turns"
+OF_PAIRS = " on dlrm_tiny: time to train, 5 pairs, measured alternately (A/B)"
 
 
 def title(folder: Path, *, is_asked: bool = False, **options: str) -> str:
@@ -51,10 +51,13 @@ def write(folder: Path, name: str, throughput: float, *, is_valid: bool = True, 
             {"a": 8980.0, "b": 9000.0, "c": 8990.0},
             "No other of 3 configurations of dlrm_tiny is shown to differ from the fastest, b",
         ),
-        ({"a": 9000.0, "b": 4500.0}, "b trains 2.00× slower than a on dlrm_tiny: time to train, 5 pairs in turns"),
+        (
+            {"a": 9000.0, "b": 4500.0},
+            "b trains 2.00× slower than a on dlrm_tiny: time to train, 5 pairs, measured alternately (A/B)",
+        ),
         (
             {"a": 8990.0, "b": 9000.0},
-            "b beside a on dlrm_tiny: below the smallest effect, time to train, 5 pairs in turns",
+            "b beside a on dlrm_tiny: below the smallest effect, time to train, 5 pairs, measured alternately (A/B)",
         ),
     ],
 )
@@ -102,8 +105,12 @@ def test_no_title_names_what_the_rules_reject_without_saying_so(
 @pytest.mark.parametrize(
     ("num_pairs", "expected"),
     [
-        (10, "{new} is not shown to differ from {base} on dlrm_tiny: time to train, 10 pairs in turns"),
-        (5, "{new} beside {base} on dlrm_tiny: inconclusive, time to train, 5 pairs in turns"),
+        (
+            10,
+            "{new} is not shown to differ from {base} on dlrm_tiny: "
+            "time to train, 10 pairs, measured alternately (A/B)",
+        ),
+        (5, "{new} beside {base} on dlrm_tiny: inconclusive, time to train, 5 pairs, measured alternately (A/B)"),
     ],
 )
 def test_a_pair_keeps_names_and_answer_where_both_sides_are_invalid(num_pairs: int, expected: str) -> None:

@@ -104,13 +104,13 @@ def test_it_is_shown_with_its_label_and_enters_no_score(tmp_path: Path) -> None:
     assert [member.samples_to_converge_smoothed for member in run_members(result)] == values
     assert runs_frame(document_of([result]))["samples_to_converge_smoothed"].tolist() == values
     page = runs_table([result], "runs")
-    place = [(column.name, column.help) for column in page.columns].index(("Samples", "smoothed; not scored"))
+    place = [(column.name, column.help) for column in page.columns].index(("Samples", "interpolated"))
     assert [row[place].text for row in page.rows] == [count(value) for value in values]
     record = describe_score(result)
     mean = record.samples_to_converge_smoothed
     assert mean == pytest.approx(math.exp(float(np.log(values).mean())))
     (table,) = score_blocks([record])
-    assert "smoothed, not scored" in [column.name for column in table.columns]  # type: ignore[union-attr]
+    assert "samples, interpolated" in [column.name for column in table.columns]  # type: ignore[union-attr]
     assert "samples_to_converge_smoothed" in scores_csv([record]).splitlines()[0].split(",")
     assert record.score_s == result.score.olympic_mean_s  # which is of times alone
     stopped = replace(result.runs[0].log, converged=False)

@@ -169,7 +169,10 @@ def test_the_page_of_a_set_says_it_before_anybody_compares(tmp_path: Path) -> No
     apart, turns = size_text(noise.time.apart), turns_text(noise.time)
     text = section(tmp_path)
     assert "100 % convergence, <1 % speed, <1 % evaluation and overhead." in text
-    assert f"show a difference in time to train of {apart} and more; in turns, with shared seeds, of {turns}." in text
+    assert (
+        f"{apart} where one is measured after the other; measured alternately (A/B) with shared seeds, {turns}."
+        in text
+    )
     assert f"Time to train {apart} {turns}" in text
     assert f"Throughput {size_text(noise.throughput.apart)} {turns_text(noise.throughput)}" in text
     for assumed in (
@@ -177,7 +180,7 @@ def test_the_page_of_a_set_says_it_before_anybody_compares(tmp_path: Path) -> No
         "drift by 20 % (assumed: no 3 sets",
         "normal",
         "factor of 0.6 to 2.9",
-        "equal seeds need equal",
+        "equal seeds are assumed to need equal samples",
     ):
         assert assumed in text
 
@@ -273,7 +276,7 @@ def test_on_a_page_of_several_pairs_each_is_compared_with_its_own_base(tmp_path:
         write_group(tmp_path / pair, pair_content(kind="throughput"))
     text = Page(render_report(gather_everything([tmp_path], second_opinion=False))).text
     assert "beside-a/new: 2.00× slower" in text and "beside-b/new: 2.00× slower" in text
-    assert "beside-b/base: " not in text and "Against the first, or its pair's base" in text
+    assert "beside-b/base: " not in text and "Against the baseline, the first or its pair's" in text
 
 
 def test_the_base_of_a_pair_is_the_first_of_its_record_whatever_its_folder_is_called(tmp_path: Path) -> None:
@@ -333,7 +336,7 @@ def test_qualities_on_one_page_have_verdicts_by_pairs_of_seeds(tmp_path: Path) -
     assert "<h1>better is the best of 3 configurations of dlrm_tiny: quality, AUC 0.7" in render_report(
         gather_everything([tmp_path])
     )
-    assert "the first" in text and "better +0.00150" in text and "below the smallest effect +0.00001" in text
+    assert "baseline" in text and "better +0.00150" in text and "below the smallest effect +0.00001" in text
     assert "better: Better: AUC +0.00150, " in text
     smallest = noise_of_values(AUCS, min_effect=0.001)
     assert smallest is not None and f" {smallest.apart:.5f} " in text
@@ -347,10 +350,10 @@ def test_rates_of_one_benchmark_are_compared_and_of_others_not(tmp_path: Path) -
     measure(tmp_path / "other", "throughput", 3 * rates, **other)
     measure(tmp_path / "twice", "throughput", 2 * rates)
     text = Page(render_report(gather_everything([tmp_path]))).text
-    assert text.count("the first") == 3 and "twice: 2.00× faster" in text and "other: " not in text
+    assert text.count("baseline") >= 2 and "twice: 2.00× faster" in text and "other: " not in text
     smallest = noise_of_rates(list(rates), min_effect=0.03, band=0.2)
     assert smallest is not None
-    assert f"{size_text(smallest.apart)} {size_text(smallest.in_turns)} in turns" in text
+    assert f"{size_text(smallest.apart)} {size_text(smallest.in_turns)} alternately" in text
     assert "the system may drift by 20 % (assumed" in text
     measure(tmp_path / "quality", "quality", AUCS)
     assert "<h1>Throughput and quality of 4 configurations</h1>" in render_report(gather_everything([tmp_path]))
@@ -359,7 +362,7 @@ def test_rates_of_one_benchmark_are_compared_and_of_others_not(tmp_path: Path) -
 def test_of_a_lone_measurement_nothing_is_compared_and_few_processes_say_so(tmp_path: Path) -> None:
     few = measure(tmp_path / "few", "throughput", [1e4, 1.1e4])
     text = Page(render_report(gather_everything([tmp_path]))).text
-    assert "Against the first" not in text and "takes at least 5 processes on each side" in text
+    assert "Against the baseline" not in text and "takes at least 5 processes on each side" in text
     found = read_measured(few, "throughput")
     shown = render_terminal(measured_blocks(found, few))
     assert "not known: takes 5 processes, has 2" in shown
@@ -370,12 +373,12 @@ def test_of_a_lone_measurement_nothing_is_compared_and_few_processes_say_so(tmp_
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"), [("throughput", " in turns if this hour is usual (80 % of cases)"), ("quality", " of AUC (")]
+    ("kind", "words"), [("throughput", " alternately if this hour is usual (80 % power)"), ("quality", " of AUC (")]
 )
 def test_a_measurement_says_it_when_it_is_done(kind: str, words: str, tmp_path: Path) -> None:
     values = AUCS if kind == "quality" else list(1e4 * np.exp(0.002 * standard(5)))
     found = read_measured(measure(tmp_path / "a", kind, values), kind)
-    line = " ".join(render_terminal(measured_blocks(found, tmp_path)).partition("smallest")[2].split())
+    line = " ".join(render_terminal(measured_blocks(found, tmp_path)).partition("detectable")[2].split())
     document = measurement_document(found, tmp_path)
     apart = document.smallest_apart
     assert apart is not None
@@ -395,7 +398,7 @@ def test_score_says_it_in_a_line_and_in_json(tmp_path: Path, capsys: pytest.Capt
     (record,) = json.loads(call(tmp_path / "a", "--format", "json"))["scores"]
     members = ("apart", "in_turns", "in_turns_low", "in_turns_high")
     words = smallest_words(Smallest(**{member: record[f"smallest_time_{member}"] for member in members}))
-    assert words.endswith("in turns if this hour is usual (80 % of cases)")
+    assert words.endswith("alternately if this hour is usual (80 % power)")
     assert words in " ".join(call(tmp_path / "a").split())
     assert sum(record[name] for name in SHARES) == pytest.approx(1)
     assert "not known: takes 5 runs that reach the target, has 2" in call(tmp_path / "few")

@@ -108,7 +108,7 @@ def test_rows_hold_what_the_processes_measured(by_threads: Path) -> None:
     assert (second["overall_verdict"], failed["failure"]) == ("faster", "out of memory.")
     assert (failed["throughput_samples_per_s"], failed["peak_bytes"], failed["energy_per_sample_j"]) == (None,) * 3
     assert "2.00x faster" in against_first(sweep.rows[1])
-    assert [brief_verdict(row) for row in sweep.rows] == ["the first", "2.00x faster", "failed"]
+    assert [brief_verdict(row) for row in sweep.rows] == ["baseline", "2.00x faster", "failed"]
 
 
 @pytest.mark.parametrize(
@@ -276,14 +276,14 @@ def test_numbers_are_at_their_logarithm_and_words_side_by_side() -> None:
             "b",
             r"Fastest: c \(.*\)\. All others are slower \(98 % over all pairs\)\. INVALID: b\.",
             "c is the fastest of 2 configurations of dlrm_tiny: time to train, ",
-            ["the first", "2.25x faster (INVALID)", "1.50x faster"],
+            ["baseline", "2.25x faster (INVALID)", "1.50x faster"],
         ),
         (
             "ab",
             "a",
             "",
             "b trains 2.25× faster than a (INVALID: HP101) on dlrm_tiny: time to train",
-            ["the first", "2.25x faster (baseline INVALID)"],
+            ["baseline", "2.25x faster (baseline INVALID)"],
         ),
     ],
 )

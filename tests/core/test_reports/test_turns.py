@@ -39,7 +39,7 @@ def test_what_is_hopeless_is_called_so_and_ranges_are_given() -> None:
         "too noisy to compare: only differences over 100 % would be found"
     )
     assert smallest_words(Smallest(apart=1.95, in_turns=0.05, in_turns_low=0.03, in_turns_high=math.inf)) == (
-        "over 100 % in a later set, 5.0 % (3.0 – over 100 %) in turns if this hour is usual (80 % of cases)"
+        "over 100 % in a later set, 5.0 % (3.0 – over 100 %) alternately if this hour is usual (80 % power)"
     )
     assert turns_text(Smallest(apart=0.2, in_turns=0.031, in_turns_low=0.0305, in_turns_high=0.0308)) == (
         "3.1 % (3.0 – 3.1 %)"
@@ -48,8 +48,8 @@ def test_what_is_hopeless_is_called_so_and_ranges_are_given() -> None:
     assert variation_text(0.0, 5, 0.071) == "below one evaluation (7.1 %)"
     assert disturbed_words(0.07, 5, None) == disturbed_words(None, 5, None) == disturbed_words(0.27, 1, None) == ""
     varied = "the speed varied by 27.0 % (95 %: 16.2 – 77.6 %) between runs"
-    assert disturbed_words(0.27, 5, None) == f"; disturbed: {varied}"
-    assert disturbed_words(0.07, 5, "run 3 at 0.65×") == "; disturbed: run 3 at 0.65×"
+    assert disturbed_words(0.27, 5, None) == f"; noisy machine: {varied}"
+    assert disturbed_words(0.07, 5, "run 3 at 0.65×") == "; noisy machine: run 3 at 0.65×"
 
 
 NOISES = {name: SCENES[name] for name in ("independent 0.3 %", "independent 3 %", "independent 5 %")} | {

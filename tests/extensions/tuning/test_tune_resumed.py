@@ -223,7 +223,7 @@ def test_a_best_trial_that_misses_a_constraint_when_measured_again_is_no_answer(
 
 def title_of(folder: Path) -> str:
     (title,) = re.findall(r"<h1[^>]*>(.*?)</h1>", (folder / "report.html").read_text(encoding="utf-8"), re.DOTALL)
-    return str(title).replace("<wbr>", "").replace("\N{NO-BREAK SPACE}", " ")
+    return re.sub("<[^>]*>", "", str(title)).replace("\N{NO-BREAK SPACE}", " ")
 
 
 class LyingWorkers(PlantedWorkers):
