@@ -1,1 +1,1 @@
-"""Traces: which rows of embedding tables are looked up and in which order, and what a cache makes of that order."""
+"""Traces of embedding lookups: which rows are looked up, in which order, and the stack distances of lookups."""

@@ -1,4 +1,4 @@
-"""Where access traces come from: a split of a dataset, a file of lookups, or a profile of stack distances."""
+"""Sources of access traces: a split of a dataset, a file of lookups, or a profile of stack distances."""
 
 import gzip
 import io
@@ -19,11 +19,11 @@ from reference_models.process.errors import DatasetError
 from reference_models.process.open_file import open_regular, read_regular
 
 _COPIES = 4
-"""How often a file of lookups is in memory at once: unpacked, its bytes, its tensors, and what is made of them."""
+"""Copies of a file of lookups in memory at once: unpacked, its bytes, its tensors, and the trace."""
 _MOST_BLOCKS = 1 << 20
-"""Blocks of rows whose chances are counted as one."""
+"""Most blocks of rows of nearly equal probability in `expect_touched`."""
 _MAX_PROFILE_BYTES = 16 << 20
-"""Some two million rows: dlrm writes a line of their numbers."""
+"""Largest profile that is read: some two million rows, which dlrm writes as a line of numbers."""
 
 
 def trace_split(split: ClickDataset, num_samples: int, place: str) -> AccessTrace:
@@ -41,10 +41,10 @@ def trace_split(split: ClickDataset, num_samples: int, place: str) -> AccessTrac
 
 
 def expect_touched(num_rows: int, exponent: float, num_draws: int) -> tuple[float, float]:
-    """Return how many of a table's rows `num_draws` draws touch, as synthetic data draws them, and the deviation.
+    """Return the expected number of a table's rows touched by `num_draws` power-law draws, and its deviation.
 
-    The sum over rows of 1 - (1 - p)^n, where p is the share of the power law between a rank and the next; in blocks
-    of nearly equal p where there are many rows.
+    Draws are those of synthetic data. The expectation is the sum over rows of 1 - (1 - p)^n, where p is the share of
+    the power law between a rank and the next, in blocks of nearly equal p where there are many rows.
     """
     places = np.arange(1.0, num_rows + 2.0) if num_rows <= _MOST_BLOCKS else _find_blocks(num_rows)
     law = np.log(places) if exponent == 1.0 else places ** (1.0 - exponent)
@@ -61,16 +61,16 @@ def _find_blocks(num_rows: int) -> NDArray[np.float64]:
 def read_lookups(path: Path, available_bytes: int) -> AccessTrace:
     """Read a .pt or .pt.gz file of facebookresearch/dlrm_datasets: the tensors indices, offsets and lengths.
 
-    A table has at least as many rows as its highest index asks for: the files say no more. Raises DatasetError where
-    it is no such file, holds anything but tensors, or offsets do not fit; MemoryError where it is larger than the
-    memory.
+    Numbers of rows are lower bounds, the highest index plus one: the files give no others. Raises DatasetError where
+    the file is of another form, holds anything but tensors, or offsets do not fit; MemoryError where it takes more
+    than `available_bytes`.
     """
     with open_regular(path, follows=True) as file:
         whole = _unzip(file, available_bytes) if path.suffix == ".gz" else file
         try:
             found, num_bytes = load_tensors(whole, available_bytes // _COPIES)
             arrays = _take_tensors(found, num_bytes, path)
-        except Exception as error:  # whatever a stranger's file does to its reader
+        except Exception as error:  # an untrusted file may raise anything in its reader
             if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error)):
                 raise MemoryError from None
             if isinstance(error, DatasetError):
@@ -84,7 +84,7 @@ def read_lookups(path: Path, available_bytes: int) -> AccessTrace:
     if (other := np.flatnonzero(np.diff(offsets) != lengths.reshape(-1))).size:
         table, bag = divmod(int(other[0]), num_bags)
         raise DatasetError(
-            f"{path}: table {table}, bag {bag}: its length is {lengths[table, bag]}, not its offsets'."
+            f"{path}: table {table}, bag {bag}: length {lengths[table, bag]}, expected the difference of its offsets."
         )
     num_rows = tuple(int(trace.rows_of(table).max(initial=0)) + 1 for table in range(num_tables))
     trace = replace(trace, num_rows=num_rows, are_rows_least=True)
@@ -109,7 +109,7 @@ def _unzip(file: BinaryIO, available_bytes: int) -> BinaryIO:
 def _take_tensors(found: Any, num_bytes: int, path: Path) -> list[Ids]:
     """Take indices [lookups], offsets [T * B + 1] and lengths [T, B] as int64 arrays. Raises DatasetError.
 
-    `num_bytes` is what the file's tensors hold: sizes that ask for more would read what is not of the file.
+    `num_bytes` is the size of the file's tensor data; shapes that ask for more would read memory outside the file.
     """
     import torch
 
@@ -129,7 +129,7 @@ def _take_tensors(found: Any, num_bytes: int, path: Path) -> list[Ids]:
     storages = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in found}
     if sum(storages.values()) > num_bytes:
         raise DatasetError(
-            f"{path}: its tensors' sizes ask for more than the {num_bytes:,} bytes that it has of them."
+            f"{path}: shapes of its tensors ask for more than the {num_bytes:,} bytes of tensor data that it holds."
         )
     indices, offsets, lengths = arrays = [each.numpy().astype(np.int64, copy=False) for each in found]
     if lengths.ndim != 2 or indices.ndim != 1 or offsets.shape != (lengths.size + 1,) or not indices.size:
@@ -143,8 +143,8 @@ def _take_tensors(found: Any, num_bytes: int, path: Path) -> list[Ids]:
 def read_profile(path: Path) -> tuple[int, NDArray[np.int64], NDArray[np.float64]]:
     """Read a reuse profile as dlrm's --data-trace-file: lines of rows, stack distances, their cumulative shares.
 
-    Distance 0 is a row that is new, d the d-th row from the top of the stack. Returns (rows, distances, shares).
-    Raises DatasetError naming the line, or for what is no file of at most 16 MiB.
+    Distance 0 is a new row, d the d-th row from the top of the stack. Returns (number of rows, distances, shares).
+    Raises DatasetError naming the line, or for a file of more than 16 MiB.
     """
     lines = read_regular(path, _MAX_PROFILE_BYTES, follows=True).decode("utf-8", errors="replace").splitlines()[:4]
     try:
@@ -166,8 +166,8 @@ def generate_reuse(
 ) -> AccessTrace:
     """Draw lookups of one table, one a bag, whose stack distances follow a profile as `read_profile` returns it.
 
-    A distance that the stack has no row for yet is a new row; once all rows are in use, a new one is the oldest. The
-    profile's rows are those that were looked up: its table may have more.
+    A distance beyond the stack takes a new row; once all rows are in use, a new row is the oldest one. The profile
+    lists only rows that were looked up: the table may have more.
     """
     drawn = np.random.default_rng(seed).random(num_lookups)
     asked = distances[np.minimum(np.searchsorted(shares, drawn, side="right"), len(distances) - 1)]

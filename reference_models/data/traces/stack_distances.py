@@ -1,8 +1,8 @@
 """Stack distances: how many other rows are accessed before a row is accessed again (Mattson et al., 1970).
 
-A cache of c rows that drops the least recently used one hits exactly where the distance is below c, so that one pass
-says what caches of every size miss. Long traces are sampled by rows (SHARDS: Waldspurger et al., FAST'15), here in
-groups of rows that are looked up about as often, so that the few that are looked up most are all there.
+An LRU cache of c rows hits exactly where the distance is below c, so that one pass gives the miss ratios of caches of
+every size. Long traces are sampled by rows (SHARDS: Waldspurger et al., FAST'15), here in groups of rows with about
+equally many lookups, so that the few rows looked up most are all in the sample.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,28 +16,28 @@ from reference_models.data.traces.trace import CHUNK, Ids
 
 Floats = NDArray[np.float64]
 LEAST_OF_GROUP = 1_000
-"""Rows that are taken at least of those that are looked up about as often; all, where there are no more."""
+"""Fewest rows that a sample takes of a group of rows with about equally many lookups; all of a smaller group."""
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
 class StackDistances:
-    """Distances of a stream of accesses; holds a key and a weight per distinct row, whatever the stream's length."""
+    """Stack distances of a stream of accesses; memory grows with distinct rows, not with the stream."""
 
     def __init__(self) -> None:
         self._keys, self._weights = np.empty(0, np.int64), np.empty(0)  # the stack, its oldest row first
 
     def update(self, keys: Ids, weights: Floats) -> Floats:
-        """Return the distances of the next accesses [N], infinite where a row is accessed for the first time.
+        """Return the stack distances of the next accesses [N], infinite where a row is accessed for the first time.
 
-        `weights` [N], equal for equal keys, are how many rows each row stands for: 1 without sampling, when distances
-        are whole numbers.
+        `weights` [N], equal for equal keys, say how many rows each row stands for. Without sampling they are 1, and
+        distances are whole numbers.
         """
         parts = range(0, len(keys), CHUNK)
         found = [self._update(keys[at : at + CHUNK], weights[at : at + CHUNK]) for at in parts]
         return np.concatenate([np.empty(0), *found])
 
     def _update(self, keys: Ids, weights: Floats) -> Floats:
-        """As `update`, of one chunk: its accesses follow one of each row of the stack."""
+        """Return the stack distances of one chunk of accesses, and put its rows on the stack."""
         num_old = len(self._keys)
         keys, weights = np.concatenate((self._keys, keys)), np.concatenate((self._weights, weights))
         order = np.argsort(keys, kind="stable")
@@ -46,17 +46,17 @@ class StackDistances:
         last[order[1:][is_again]] = order[:-1][is_again]
         is_top[order[:-1][is_again]] = False
         sums, previous = np.concatenate(([0.0], np.cumsum(weights))), last[num_old:]
-        # Of the accesses in between those count whose row was not accessed in between before.
+        # Of the accesses since the row's last one, only each other row's first counts.
         distances = sums[num_old:-1] - sums[previous + 1] - _sum_earlier_above(previous, weights[num_old:])
         self._keys, self._weights = keys[is_top], weights[is_top]
         return np.where(previous < 0, np.inf, distances)
 
 
 def _sum_earlier_above(values: Ids, weights: Floats) -> Floats:
-    """Sum for each value the weights of the earlier ones above it; values are -1, whose sums mean nothing, or differ.
+    """Sum for each value the weights of earlier values above it; values differ, or are -1 (without a useful sum).
 
-    Ranks are sorted by one bit after the other, the highest first: of those that were alike so far, each whose bit is
-    0 has the earlier ones with a 1 above it. That is a merge sort's count without a loop over values.
+    Ranks are sorted bit by bit, the highest first: among ranks with equal higher bits, one whose bit is 0 is below
+    the earlier ones whose bit is 1. That is a merge sort's count without a loop over values.
     """
     num_bits = max(1, (len(values) - 1).bit_length())
     size = 1 << num_bits
@@ -84,18 +84,18 @@ class MissRatioCurve:
 
     num_lookups: int
     num_cold: float
-    """Accesses to rows that were not accessed before, which every cache misses."""
+    """First accesses of rows, which every cache misses."""
     distances: Ids
-    """[D], rising: the distances that there are, in rows or units."""
+    """Distances that occur, rising, in rows or units [D]."""
     hits: Floats
-    """[D + 1]: hits of a cache that is larger than so many of `distances`, and no larger than the next."""
+    """Hits of a cache larger than the first d `distances` and no larger than the next, by d [D + 1]."""
 
     def misses(self, num_rows: NDArray[np.int64]) -> Floats:
-        """Return how many accesses miss caches of `num_rows` rows each."""
+        """Return how many accesses miss caches of `num_rows` rows."""
         return np.asarray(self.num_lookups - self.hits[np.searchsorted(self.distances, num_rows)])
 
     def find_size(self, hit_rate: float) -> int | None:
-        """Return the fewest rows of a cache that hits at least so often; None where none does."""
+        """Return the fewest rows of a cache with at least `hit_rate`; None where no cache has it."""
         number = int(np.searchsorted(self.hits, hit_rate * self.num_lookups))
         if number == 0:
             return 0
@@ -106,43 +106,43 @@ class MissRatioCurve:
         return float(self.misses(np.array([num_rows]))[0]) / max(1, self.num_lookups)
 
 
-class TouchedRows(NamedTuple):
-    """The rows that a trace looks up, numbered from 0."""
+class TracedRows(NamedTuple):
+    """Rows that a trace looks up, numbered from 0."""
 
     keys: Ids
-    """[rows], rising."""
+    """Keys of the rows, rising [rows]."""
     counts: Ids
-    """[rows]: lookups of each."""
+    """Lookups of each row [rows]."""
     numbers: Ids
-    """[lookups]: the number of the row of each lookup."""
+    """Number of each lookup's row [lookups]."""
 
 
 class RowSample(NamedTuple):
-    """Rows that stand for all rows of a trace, and for their lookups: 0 for those that are not taken."""
+    """Sample of a trace's rows, as weights of rows and lookups; rows outside the sample have 0."""
 
     rows: Floats
-    """[rows]: how many rows each stands for; they sum to all."""
+    """Rows that each row stands for, in all the number of rows [rows]."""
     lookups: Floats
-    """[rows]: how many lookups each of its lookups but the first stands for."""
+    """Lookups that each lookup of a row but its first stands for [rows]."""
 
     @property
     def share(self) -> float:
-        """Return the share of the rows that are taken."""
+        """Return the share of the rows in the sample."""
         return float((self.rows > 0).mean())
 
 
-def find_rows(keys: Ids) -> TouchedRows:
+def find_rows(keys: Ids) -> TracedRows:
     """Number the rows of a trace of `keys` [lookups], and count their lookups."""
     rows, numbers, counts = np.unique(keys, return_inverse=True, return_counts=True)
-    return TouchedRows(rows, counts, numbers)
+    return TracedRows(rows, counts, numbers)
 
 
-def sample_rows(touched: TouchedRows, rate: float, seed: int) -> RowSample:
-    """Choose rows that stand for all: those of the least hash in each of groups.
+def sample_rows(touched: TracedRows, rate: float, seed: int) -> RowSample:
+    """Choose a sample of rows: those of the smallest hashes in each group.
 
-    A group has the rows that are looked up once, 2, 3 to 4, 5 to 8 times, and so on. Of each `rate` is taken, and at
-    least LEAST_OF_GROUP rows. Since the rows and lookups of each group are known, what is estimated from the sample
-    is never more than there are.
+    A group has the rows that are looked up once, twice, 3 to 4, 5 to 8 times, and so on. The sample takes a share
+    `rate` of each group, and at least LEAST_OF_GROUP rows. Since each group's rows and lookups are counted exactly,
+    estimates never exceed them.
     """
     counts, groups = touched.counts, np.ceil(np.log2(touched.counts)).astype(np.int64)
     rows, lookups = np.zeros(len(counts)), np.zeros(len(counts))
@@ -159,10 +159,10 @@ def sample_rows(touched: TouchedRows, rate: float, seed: int) -> RowSample:
 def measure_curve(
     stream: Iterable[Ids], sample: RowSample | None = None, units_of: Callable[[Ids], Ids] | None = None
 ) -> MissRatioCurve:
-    """Measure the miss-ratio curve of a stream of keys: exactly, or as a sample says, of numbers of rows as keys.
+    """Measure the miss-ratio curve of a stream of keys: exactly, or from a sample with row numbers as keys.
 
-    Rows are of one size, or of the sizes that `units_of` gives for keys: then caches are of so many units, and a row
-    is hit where it and the rows that were looked up since fit together.
+    Rows are of one size, or of the sizes that `units_of` gives for keys; caches are in units then, and a row is hit
+    where it fits together with the rows looked up since.
     """
     stack, counted = StackDistances(), (np.empty(0, np.int64), np.empty(0))
     num_lookups, num_cold = 0, 0.0
@@ -183,7 +183,7 @@ def measure_curve(
 
 
 def make_curve(distances: Floats, num_lookups: int) -> MissRatioCurve:
-    """Return the curve of accesses of stack distances [N], infinite where cold; the rest of `num_lookups` hit."""
+    """Return the curve of accesses with stack distances [N], infinite where first; the rest of `num_lookups` hit."""
     is_again = np.isfinite(distances)
     found, counts = np.unique(distances[is_again].astype(np.int64), return_counts=True)
     num_others = num_lookups - len(distances)
@@ -191,7 +191,7 @@ def make_curve(distances: Floats, num_lookups: int) -> MissRatioCurve:
 
 
 def _add_up(counted: tuple[Ids, Floats], distances: Ids, lookups: Floats) -> tuple[Ids, Floats]:
-    """Add lookups of these distances to those counted so far: distances that differ, rising, and lookups of each."""
+    """Add lookups by distance to those counted so far; return distinct distances, rising, and the lookups of each."""
     found, places = np.unique(np.concatenate((counted[0], distances)), return_inverse=True)
     return found, np.asarray(np.bincount(places, np.concatenate((counted[1], lookups))), dtype=np.float64)
 
@@ -199,13 +199,13 @@ def _add_up(counted: tuple[Ids, Floats], distances: Ids, lookups: Floats) -> tup
 def _sum_hits(
     num_lookups: int, num_cold: float, distances: Ids, lookups: Floats, num_others: int = 0
 ) -> MissRatioCurve:
-    """Return the curve of rising distances [D] and the lookups of each; `num_others` hit in every cache."""
+    """Return the curve of rising distances [D] and the lookups of each; `num_others` more hit in every cache."""
     hits = np.concatenate(([0.0], np.cumsum(lookups))) + num_others
     return MissRatioCurve(num_lookups=num_lookups, num_cold=num_cold, distances=distances, hits=hits)
 
 
 def hash_keys(keys: Ids, seed: int) -> Floats:
-    """Return a number in [0, 1) for each key, of SplitMix64 of key and seed."""
+    """Return a hash in [0, 1) of each key, by SplitMix64 of key and seed."""
     mixed = keys.astype(np.uint64) + np.uint64((seed + 1) * _GOLDEN % (1 << 64))
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

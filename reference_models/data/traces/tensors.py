@@ -1,7 +1,7 @@
-"""Load tensors that strangers saved by torch: what their file holds bounds what it takes, whatever it says.
+"""Tensors from untrusted torch files, loaded with no more memory than the file has bytes.
 
-torch.load(weights_only=True) runs no code of theirs, but takes memory by what a file says: its older form, before
-torch 1.6, states sizes; an archive may be compressed; and a pickle may ask for bytes and storages of any size.
+torch.load(weights_only=True) runs no code of a file, but allocates as much memory as the file states: the form before
+torch 1.6 states sizes; an archive may be compressed; and a pickle may ask for bytes and storages of any size.
 """
 
 import io
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 _MAX_LISTED_BYTES = _MAX_PICKLE_BYTES = 1 << 16
-"""The list of an archive's files and its pickle: of three tensors, 600 and 250 bytes."""
+"""Largest list of an archive's files, and largest pickle: three tensors take 600 and 250 bytes."""
 _NAMES = {
     "torch._utils _rebuild_tensor_v2",
     "collections OrderedDict",
@@ -21,20 +21,20 @@ _NAMES = {
     "torch FloatStorage",
     "torch DoubleStorage",
 }
-"""All that a pickle of plain tensors names."""
+"""Globals that a pickle of plain tensors may name."""
 _CODES = {
     "PROTO", "STOP", "MARK", "GLOBAL", "REDUCE", "BINPERSID", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_TUPLE",
     "EMPTY_LIST", "APPEND", "APPENDS", "BINUNICODE", "SHORT_BINUNICODE", "BININT", "BININT1", "BININT2", "LONG1",
     "NEWTRUE", "NEWFALSE", "NONE", "BINPUT", "BINGET", "LONG_BINPUT", "LONG_BINGET",
 }  # fmt: skip
-"""All opcodes that a pickle of plain tensors in tuples or lists has."""
+"""Opcodes that a pickle of plain tensors in tuples or lists may have."""
 
 
 def load_tensors(file: BinaryIO, max_bytes: int) -> tuple[Any, int]:
-    """Load what torch.save wrote in its form since 1.6, and say how many bytes of tensors the file holds.
+    """Load a file that torch.save wrote in its form since 1.6; return its content and its bytes of tensor data.
 
-    What is loaded takes about as many. Raises ValueError for all that is no archive of plain tensors, MemoryError for
-    more than `max_bytes`, and whatever torch.load raises.
+    Loading takes about as much memory. Raises ValueError for anything but an archive of plain tensors, MemoryError
+    for more than `max_bytes`, and whatever torch.load raises.
     """
     import torch
 
@@ -45,7 +45,7 @@ def load_tensors(file: BinaryIO, max_bytes: int) -> tuple[Any, int]:
     if len(pickled) != 1:
         raise ValueError("no archive of one pickle")
     refuse_calls(parts[pickled[0]])
-    again = io.BytesIO()  # with one directory, as torch's reader of archives may find another than Python's
+    again = io.BytesIO()  # written anew with one directory: torch's reader may find another one than Python's
     with zipfile.ZipFile(again, "w") as archive:
         for name, content in parts.items():
             archive.writestr(zipfile.ZipInfo(name), content)
@@ -57,7 +57,7 @@ def load_tensors(file: BinaryIO, max_bytes: int) -> tuple[Any, int]:
 
 
 def refuse_calls(pickled: bytes) -> None:
-    """Raise ValueError for a pickle of anything but plain tensors in tuples and lists. Nothing of it is executed."""
+    """Raise ValueError for a pickle of anything but plain tensors in tuples and lists, without executing it."""
     if len(pickled) > _MAX_PICKLE_BYTES:
         raise ValueError(f"its pickle has {len(pickled):,} bytes, more than {_MAX_PICKLE_BYTES:,}")
     for code, argument, _ in pickletools.genops(pickled):
@@ -68,7 +68,7 @@ def refuse_calls(pickled: bytes) -> None:
 
 
 def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
-    """Yield names and contents of an archive's files, which together have no more bytes than the archive."""
+    """Yield name and content of each file in an archive, together no more bytes than the archive has."""
     num_left = _refuse_long_list(file)
     with zipfile.ZipFile(file) as archive:
         for entry in archive.infolist():
@@ -79,10 +79,10 @@ def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
 
 
 def _refuse_long_list(file: BinaryIO) -> int:
-    """Return the archive's bytes. Raises ValueError where its end is not as torch writes it, or lists too many files.
+    """Return the archive's size in bytes. Raises ValueError for an end unlike torch's, or a list of too many files.
 
-    The end is a record of 22 bytes, which states the bytes of the list; before it, in archives of more than 4 GiB
-    and in torch's, are a locator of 20 bytes and the record of 56 that counts instead (PKWARE's APPNOTE.TXT, 4.3).
+    The end is a record of 22 bytes, which states the bytes of the list; before it, in archives of more than 4 GiB and
+    in torch's, are a locator of 20 bytes and a record of 56 that counts instead (PKWARE's APPNOTE.TXT, 4.3).
     """
     num_bytes = file.seek(0, io.SEEK_END)
     file.seek(max(0, num_bytes - 98))

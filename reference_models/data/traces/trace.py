@@ -1,4 +1,4 @@
-"""An access trace: the bags of all tables as FBGEMM's TBE takes them, and the order in which samples look rows up."""
+"""Access traces: the bags of all tables as FBGEMM's TBE takes them, and the order of their lookups."""
 
 import math
 from collections.abc import Iterator
@@ -12,31 +12,33 @@ from reference_models.data.table_file import Side
 from reference_models.process.errors import DatasetError
 
 CHUNK = 1 << 18
-"""Accesses that are looked at in one go."""
+"""Accesses that are processed at a time."""
 MAX_ROWS = 1 << 40
-"""Most rows of all tables, which are numbered through."""
+"""Most rows of all tables together, whose rows are numbered through."""
 NUM_REUSE_BINS = 17
-"""Rows accessed once, up to 2, 4, ... 2^15 times, and more often: the bins of facebookresearch/dlrm_datasets."""
+"""Bins of rows accessed once, up to 2, 4, ... 2^15 times, and more often, as in facebookresearch/dlrm_datasets."""
 Ids = NDArray[np.int64]
 
 
 class Accesses(NamedTuple):
-    """Accesses in their order: sample by sample, of each sample table by table."""
+    """Accesses in order: sample by sample, and table by table in each sample."""
 
     keys: Ids
-    """Rows numbered through all tables: the row plus the rows of the tables before its own."""
+    """Rows numbered through all tables: the row plus the number of rows of all tables before [accesses]."""
     tables: Ids
+    """Table of each access [accesses]."""
     samples: Ids
+    """Sample of each access [accesses]."""
 
 
 class TracedTable(NamedTuple):
-    """What is known of a table of a trace, beside its rows and lookups."""
+    """Name, row size and side of a traced table."""
 
     name: str
     row_bytes: int | None = None
-    """Bytes of a row as it is stored; None where nobody says."""
+    """Bytes of a row as stored; None where unknown."""
     side: Side | None = None
-    """Whether a query looks it up once, for its user, or for each of its items."""
+    """Whether a query looks the table up once for its user, or for each item; None where unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,61 +48,61 @@ class AccessTrace:
     num_rows: tuple[int, ...]
     num_bags: int
     indices: Ids
-    """[lookups]: rows of table 0, bag by bag, then those of table 1, and so on."""
+    """Rows of table 0, bag by bag, then those of table 1, and so on [lookups]."""
     offsets: Ids
-    """[T * B + 1]: where each bag begins in `indices`, and their end."""
+    """Start of each bag in `indices`, and the end of the last [T * B + 1]."""
     are_rows_least: bool = False
-    """Whether `num_rows` are the highest rows that are looked up, and one: the tables may have more."""
+    """True if `num_rows` are lower bounds, the highest rows looked up plus one."""
     tables: tuple[TracedTable, ...] = ()
-    """[T], or empty where nothing more is known of them."""
+    """Names, row sizes and sides of the tables [T]; empty where unknown."""
     samples_per_query: int = 1
-    """Samples that are one query: the items that are ranked for one user."""
+    """Samples of one query: the items ranked for one user."""
 
     @property
     def first_keys(self) -> Ids:
-        """Return the key of row 0 of each table, and one more than the last key: int64 [T + 1]."""
+        """Return the key of row 0 of each table, and the last key plus one: int64 [T + 1]."""
         return np.concatenate(([0], np.cumsum(self.num_rows, dtype=np.int64)))
 
     @property
     def num_queries(self) -> int:
-        """Return how many queries there are, each of several samples, or of one."""
+        """Return the number of queries, each of `samples_per_query` samples."""
         return self.num_bags // self.samples_per_query
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the name of each table [T]: its number where it has none."""
+        """Return the name of each table [T], its number where it has no name."""
         return tuple(table.name for table in self.tables) or tuple(map(str, range(len(self.num_rows))))
 
     @property
     def row_bytes(self) -> tuple[int, ...]:
-        """Return the bytes of a row of each table [T]; empty where one is not known."""
+        """Return the bytes of a row of each table [T]; empty where one of them is unknown."""
         sizes = [table.row_bytes for table in self.tables if table.row_bytes is not None]
         return tuple(sizes) if len(sizes) == len(self.num_rows) else ()
 
     @property
     def unit_bytes(self) -> int | None:
-        """Return the bytes of a unit, the largest that divides sizes of rows; None where they are not known."""
+        """Return the bytes of a unit, the greatest common divisor of row sizes; None where these are unknown."""
         return math.gcd(*self.row_bytes) if self.row_bytes else None
 
     @property
     def row_units(self) -> tuple[int, ...]:
-        """Return the size of a row of each table [T] in units: 1 where all are alike, or nobody says."""
+        """Return the units of a row of each table [T]: 1 where rows are of one size, or of unknown size."""
         unit = self.unit_bytes
         return (1,) * len(self.num_rows) if unit is None else tuple(size // unit for size in self.row_bytes)
 
     @property
     def num_units(self) -> int:
-        """Return how many units all rows have."""
+        """Return the size of all rows together, in units."""
         return sum(rows * units for rows, units in zip(self.num_rows, self.row_units, strict=True))
 
     def units_of(self, keys: Ids) -> Ids:
-        """Return how many units the row of each key has."""
+        """Return the size of each key's row, in units."""
         return np.array(self.row_units)[np.searchsorted(self.first_keys, keys, side="right") - 1]
 
     def with_queries(self, samples_per_query: int) -> "AccessTrace":
-        """Return the trace with so many samples a query, of which the first alone looks up user-side tables.
+        """Return the trace in queries of `samples_per_query` samples, whose first alone looks up user-side tables.
 
-        Samples at the end that make no whole query are left out. Raises ValueError where none is whole.
+        Samples at the end that make no whole query are left out. Raises ValueError where there is no whole query.
         """
         num_bags = self.num_bags // samples_per_query * samples_per_query
         if not num_bags:
@@ -120,7 +122,7 @@ class AccessTrace:
         )
 
     def rows_of(self, table: int) -> Ids:
-        """Return the rows that a table's bags look up, in their order."""
+        """Return the rows that a table's bags look up, in order [lookups of the table]."""
         start, stop = self.offsets[[table * self.num_bags, (table + 1) * self.num_bags]]
         return self.indices[start:stop]
 
@@ -145,7 +147,7 @@ class AccessTrace:
                 )
 
     def in_order(self) -> Iterator[Accesses]:
-        """Yield all accesses in their order: of as many samples at a time as have CHUNK on average."""
+        """Yield all accesses in order, of as many samples at a time as have CHUNK accesses on average."""
         lengths = np.diff(self.offsets).reshape(len(self.num_rows), self.num_bags)
         step = max(1, CHUNK * self.num_bags // max(1, len(self.indices)))
         for start in range(0, self.num_bags, step):
@@ -164,7 +166,7 @@ class AccessTrace:
 
 
 def reuse_histogram(rows: Ids) -> tuple[int, ...]:
-    """Count the rows that are accessed, by how often, in NUM_REUSE_BINS bins of powers of two."""
+    """Count the accessed rows by number of accesses, in NUM_REUSE_BINS bins of powers of two."""
     counts = np.unique(rows, return_counts=True)[1]
     bins = np.minimum(np.ceil(np.log2(counts)).astype(np.int64), NUM_REUSE_BINS - 1)
     return tuple(np.bincount(bins, minlength=NUM_REUSE_BINS).tolist())
