@@ -28,7 +28,8 @@ class Details:
     that begin with the given one; `hidden` are the members that the table leaves out then. `answer` is the title of a
     page of this kind alone. `terms` are entries of the glossary. `chart` draws a table of a study, with the given id.
     `modelled` names the devices that a study models where they are not the host's; empty where the study does not
-    name them. With `is_answer`, the results beside a study were measured for it: its title is that of their page, and
+    name them. The first `num_leading` findings of a study stand before its first chart and table, the others below;
+    None: all before. With `is_answer`, the results beside a study were measured for it: its title is that of their page, and
     its sections come first.
     """
 
@@ -40,6 +41,7 @@ class Details:
     terms: Mapping[str, str] = field(default_factory=dict)
     chart: Callable[[StudyRecord, StudyTable, str], Chart | None] | None = None
     modelled: Callable[[StudyRecord], str] | None = None
+    num_leading: int | None = None
     is_answer: bool = False
 
 

@@ -15,15 +15,19 @@ from rules.records.study import StudyRecord
 
 def study_sections(study: StudyRecord, id_: str) -> tuple[PageSection, ...]:
     """Return a section per table, with its chart; the first has the findings, the last what they rest on."""
-    made, draw = [], details_of(study.kind).chart
+    details = details_of(study.kind)
+    made, draw = [], details.chart
+    leading = study.findings[: details.num_leading]
+    others = study.findings[len(leading) :]
     for index, table in enumerate(study.tables):
         place = f"{id_}-{index + 1}"
         chart = None if draw is None else draw(study, table, f"{place}-chart")
         is_first, is_last = index == 0, index == len(study.tables) - 1
         blocks: tuple[Block, ...] = (
-            *(Prose(text=printable(finding), kind="lead") for finding in study.findings if is_first),
+            *(Prose(text=printable(finding), kind="lead") for finding in leading if is_first),
             *(() if chart is None else (chart,)),
             study_table(without_empty_columns(table)),
+            *(Prose(text=printable(finding)) for finding in others if is_first),
             *(study_grounds(study) if is_last else ()),
         )
         name = printable(table.title, 100)
