@@ -1,1 +1,1 @@
-"""What a benchmark is, and the judgement of logs. Reads logs, never makes them."""
+"""Benchmark definitions, and the judgement of logs. Reads logs, never makes them."""

@@ -17,15 +17,15 @@ class NothingToJudgeError(InputError):
 
 
 class AbsentKindError(InputError):
-    """What is there is of a kind of measurement that this copy does not have."""
+    """What was given is of a kind of measurement that this installation does not have."""
 
 
 class ReferenceSystemError(ValueError):
-    """A name is of no shipped system, or the system has no set like those that are given (exit code 2)."""
+    """A name belongs to no shipped system, or the system has no set comparable to the given ones (exit code 2)."""
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
-    """Return " Did you mean 'x'?" or the list of what is known."""
+    """Return " Did you mean 'x'?", or a list of the known words where none is close."""
     close = get_close_matches(word, known, n=1)
     if close:
         return f" Did you mean {close[0]!r}?"
@@ -33,7 +33,7 @@ def did_you_mean(word: str, known: list[str]) -> str:
 
 
 def why_no_json(error: json.JSONDecodeError, line: str, start: int) -> str:
-    """Say what is wrong with the record at `start` of a line; that it is cut where it ends too early."""
+    """Explain why the record at `start` of a line is not valid JSON; name a cut-off record as such."""
     if error.pos > start and (error.msg.startswith("Unterminated") or error.pos >= len(line.rstrip())):
         return "not valid JSON: the record is cut off before its end"
     return f"not valid JSON: {error.msg.removesuffix(' at')} at character {error.pos - start + 1} of the record"

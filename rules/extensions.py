@@ -1,10 +1,10 @@
-"""What extensions add to the core, by name; one line each, and none of them is imported before it is asked for.
+"""Additions of extensions to the core, by name: one line each, imported only when asked for.
 
 An extension is a folder of harness/extensions with a capability that the core can do without: verbs, kinds of
-measurement, files. Deleting its folder, its tests and its line here deletes it; no file of the core names it. The
-registries of the core are views on what is here: their own names first, then those of extensions.
+measurement, files. Deleting its folder, its tests and its line here removes it; no file of the core names it. The
+core's registries combine their own names, first, with those of extensions.
 
-Nothing here imports more than the standard library, and `extension.py` of a folder imports this module alone.
+This module imports the standard library alone, and `extension.py` of a folder imports this module alone.
 """
 
 from collections.abc import Mapping
@@ -18,54 +18,55 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Verb(NamedTuple):
-    """A command of the command line; its module is imported when it is used."""
+    """A command of the command line; its module is imported when the command is used."""
 
     command: str
-    """Where the command is, as module:name."""
+    """Location of the command, as module:name."""
     help: str
-    """Its line of --help, which imports nothing for it."""
+    """Line of --help for the command, available without importing the command."""
     heading: str
-    """The heading that --help has it under."""
+    """Heading of --help that the command is listed under."""
     is_everyday: bool = False
-    """Whether --help begins with it, and its line; the others are named below their headings."""
+    """Whether the command is listed at the top of --help, with its line; other commands are only named below their
+    headings."""
 
 
 class Places(NamedTuple):
-    """Where a kind's record is, as module:type, and the module of its job, which the harness alone looks up."""
+    """Location of a kind's record type, as module:type, and the module of its job, which only the harness imports."""
 
     record: str
     job: str
 
 
 class Extension(NamedTuple):
-    """All that the core is told of an extension; every place is "module:name", or the module of a job."""
+    """Everything an extension adds; every place is "module:name", or the module of a job."""
 
     verbs: Mapping[str, Verb] = _NONE
     kinds: Mapping[str, Places] = _NONE
-    """Kinds of measurement of which sets are made. They are measured in processes and leave no logs to judge."""
+    """Kinds of measurement that can fill a set. They are measured in processes and leave no logs to judge."""
     jobs: Mapping[str, str] = _NONE
-    """Modules of what a process may be asked besides, of which no set is made."""
+    """Modules of other jobs that a process may be given, which never fill a set."""
     records: Mapping[str, str] = _NONE
     """Types of files beside the logs, for `schema`."""
     documents: Mapping[str, str] = _NONE
-    """Types of what --format json prints, for `schema`."""
+    """Types of documents that --format json prints, for `schema`."""
     tables: Mapping[str, str] = _NONE
-    """Tables that its kinds' records have of their own: `rules.records.measure.DetailTable`, by the table's name."""
+    """Additional tables of the kinds' records: `rules.records.measure.DetailTable` by the table's name."""
     shown: Mapping[str, str] = _NONE
-    """What a kind of measurement or of study shows of its own: `reports.kinds.details.Details`, by the kind."""
+    """Additional page content of a kind of measurement or study: `reports.kinds.details.Details` by the kind."""
     relations: Mapping[str, str] = _NONE
-    """What the configurations of an experiment are to each other, by the name that a record says."""
+    """Relations between the configurations of an experiment, by the name that a record states."""
     sections: Mapping[str, str] = _NONE
-    """Sections that a definition may have besides: `harness.config.sections.Section`, by the name of its table, which
-    is no part of the problem."""
+    """Additional sections of a definition, `harness.config.sections.Section` by the name of its table; they are not
+    part of the benchmark's problem."""
     stop_rules: Mapping[str, str] = _NONE
-    """Classes that say when a set grows no more, by the name that a record says."""
+    """Classes of stop rules, which decide when a set grows no more, by the name that a record states."""
     functions: Mapping[str, str] = _NONE
-    """Functions that `harness.api` has besides its own."""
+    """Functions that `harness.api` exports in addition to its own."""
     renamed: Mapping[str, tuple[str, ...]] = _NONE
-    """Options that went away, as "verb --option": the command lines that replace it, behind `dlrmbench`."""
+    """Replacements of removed options: "verb --option" to the command lines that replace it, without `dlrmbench`."""
     needs: tuple[str, ...] = ()
-    """Extensions that it imports, and that it is deleted with."""
+    """Extensions that this one imports, and that must be deleted together with it."""
 
 
 EXTENSIONS: Mapping[str, str] = {
@@ -81,12 +82,12 @@ EXTENSIONS: Mapping[str, str] = {
     "tuning": "harness.extensions.tuning.extension",
     "usage": "harness.extensions.usage.extension",
 }
-"""By name, the module whose EXTENSION says what is added: a line is all that the core has of it."""
+"""Module by extension name, whose EXTENSION lists the additions: the only line about an extension in the core."""
 
 
 @cache
 def load_extensions() -> Mapping[str, Extension]:
-    """Import what every extension says of itself. Raises ValueError for one that needs what is not here."""
+    """Import the EXTENSION of every extension. Raises ValueError where a needed extension is missing."""
     found: dict[str, Extension] = {name: import_module(module).EXTENSION for name, module in EXTENSIONS.items()}
     for name, extension in found.items():
         if missing := set(extension.needs) - set(found):
@@ -96,22 +97,24 @@ def load_extensions() -> Mapping[str, Extension]:
 
 @cache
 def find_places(field: str) -> Mapping[str, Any]:
-    """Return what all extensions name in a field of theirs. Raises ValueError for a name that two of them have."""
+    """Return the entries of all extensions in one field. Raises ValueError for a name that two of them define."""
     return MappingProxyType(merge(_parts(field)))
 
 
 def with_extensions(core: Mapping[str, Value], field: str) -> Mapping[str, Value]:
-    """Return what the core has by name, then what extensions add. Raises ValueError for a name that both have."""
+    """Return the core's entries, then those of extensions. Raises ValueError for a name that both define."""
     return MappingProxyType(merge({"the core": core, **_parts(field)}))
 
 
 def merge(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Join what several parts have by name. Raises ValueError for a name that two of them have."""
+    """Merge the entries of several parts. Raises ValueError for a name that two of them define."""
     owners: dict[str, str] = {}
     for part, places in parts.items():
         for name in places:
             if name in owners:
-                raise ValueError(f"{name!r} is of {owners[name]}, and of {part}: give one of them another name.")
+                raise ValueError(
+                    f"{name!r} is defined by {owners[name]} and by {part}: give one of them another name."
+                )
             owners[name] = part
     return {name: place for places in parts.values() for name, place in places.items()}
 
@@ -121,6 +124,6 @@ def _parts(field: str) -> dict[str, Mapping[str, Any]]:
 
 
 def load_place(place: str) -> Any:
-    """Import what "module:name" names."""
+    """Import the object that "module:name" names."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

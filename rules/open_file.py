@@ -1,4 +1,4 @@
-"""Open what may be a stranger's file: the one way of what judges and shows; what trains has process/open_file.py."""
+"""Safe opening of files that may be a stranger's, for judging and showing; training uses process/open_file.py."""
 
 import os
 import stat
@@ -7,11 +7,11 @@ from typing import BinaryIO
 
 
 class NotRegularError(ValueError):
-    """A pipe, a device or a folder is in the place of a file."""
+    """The path is a pipe, a device or a folder instead of a regular file."""
 
 
 class TooLargeError(ValueError):
-    """A file has more bytes than are read."""
+    """The file is larger than the limit for reading."""
 
     def __init__(self, num_bytes: int) -> None:
         super().__init__(f"{num_bytes:,} bytes")
@@ -19,9 +19,9 @@ class TooLargeError(ValueError):
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file, or what a link leads to: no pipe is waited for, and no device touched.
+    """Open a regular file, or the target of a link: never waits for a pipe or touches a device.
 
-    Raises NotRegularError, OSError, and ValueError for a name that no file has.
+    Raises NotRegularError, OSError, and ValueError for a name that no file can have.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise NotRegularError(str(path))
@@ -33,7 +33,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_regular(path: Path, max_bytes: int) -> bytes:
-    """Read a whole file, whose size is looked at before. Raises TooLargeError, and as `open_regular` does."""
+    """Read a whole file whose size is checked first. Raises TooLargeError, and what `open_regular` raises."""
     with open_regular(path) as file:
         if (num_bytes := os.fstat(file.fileno()).st_size) > max_bytes:
             raise TooLargeError(num_bytes)

@@ -1,4 +1,4 @@
-"""A temporary folder: removed when it is done with, and by the next command where its process was killed."""
+"""A temporary folder: removed after use, or by the next command where its process was killed."""
 
 import fcntl
 import os
@@ -14,17 +14,17 @@ _NAME, _LOCK, _FILES = "dlrmbench-", "lock", "files"
 
 @contextmanager
 def temporary_folder(what: str, parent: Path | None = None) -> Iterator[Path]:
-    """Give an empty folder in TMPDIR, or a hidden one in `parent`, and remove it afterwards, as far as can be.
+    """Yield an empty folder in TMPDIR, or a hidden one in `parent`, and remove it afterwards as far as possible.
 
-    Its process holds a lock beside it for as long as it lives: what has one that nobody holds was left by a process
-    that was killed, and is removed first. Raises OSError where none can be made.
+    The process holds a lock file beside the folder while it lives: folders whose lock nobody holds were left by a
+    killed process, and are removed first. Raises OSError where no folder can be made.
     """
     where = Path(tempfile.gettempdir()) if parent is None else parent
     prefix = _NAME if parent is None else f".{_NAME}"
     _remove_left(where, prefix)
     while True:
         outer = Path(tempfile.mkdtemp(prefix=f"{prefix}{what}-", dir=where))
-        with suppress(FileNotFoundError):  # another process took it for one that was left, and removed it
+        with suppress(FileNotFoundError):  # another process mistook it for an abandoned folder, and removed it
             held = _hold(outer / _LOCK)
             break
     try:
@@ -36,7 +36,7 @@ def temporary_folder(what: str, parent: Path | None = None) -> Iterator[Path]:
 
 
 def _hold(path: Path) -> int:
-    """Make a lock's file and hold it. Raises FileNotFoundError where another process removes it meanwhile."""
+    """Make a lock file and lock it. Raises FileNotFoundError where another process removes it meanwhile."""
     held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -48,7 +48,7 @@ def _hold(path: Path) -> int:
 
 
 def _remove_left(where: Path, prefix: str) -> None:
-    """Remove this user's folders whose lock nobody holds; links in them are removed, and never followed."""
+    """Remove this user's folders whose lock nobody holds; links inside are removed and never followed."""
     with suppress(OSError), os.scandir(where) as entries:
         left = [Path(entry.path) for entry in entries if entry.name.startswith(prefix)]
         for folder in left:

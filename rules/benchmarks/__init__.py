@@ -1,1 +1,1 @@
-"""Benchmark definitions, rounds and divisions: what is judged, and by which rules."""
+"""Benchmark definitions, rounds and divisions: the problems, and the rules that apply to them."""

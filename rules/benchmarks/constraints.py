@@ -1,4 +1,4 @@
-"""What a division allows for one mllog key: anything, one value or several, bounds, or what another key says."""
+"""Constraint of a division on one mllog key: free, one value or several, bounds, or the value of another key."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,29 +8,30 @@ from typing import Any
 from rules.errors import DefinitionError
 
 _TOLERANCE = 1e-9
-"""Relative, of bounds that scale: the official rules allow it for rounding (closed_dlrmv4.yaml)."""
+"""Relative tolerance of bounds that scale: the official rules allow it for rounding (closed_dlrmv4.yaml)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Constraint:
-    """Free, one exact value, one of several, bounds, bounds that grow with another key, or the value of another key.
+    """A constraint: free, one exact value, one of several, bounds, bounds proportional to another key, or that key's
+    value.
 
-    `other` names that key. With `at` the bounds hold where the other key's value is `at`, and are proportional
-    to it; without, the value is that of the other key. `resolve` turns both into plain constraints.
+    `other` names that key. With `at` the bounds hold where the other key's value is `at`, and are proportional to it;
+    without, the value must equal the other key's. `resolve` turns both into plain constraints.
     """
 
     free: bool = False
     value: Any = None
     one_of: tuple[Any, ...] = ()
-    """Values that are all allowed; none where something else is demanded."""
+    """Allowed values; empty where the constraint has another form."""
     min: float | None = None
     max: float | None = None
     other: str | None = None
     at: float | None = None
 
     def resolve(self, value_of: Callable[[str], Any]) -> "Constraint":
-        """Return the constraint that binds where the other key has the value that `value_of` gives; free where it has
-        none, which is another rule's concern."""
+        """Return the constraint for the value of the other key that `value_of` gives; free where that key has no
+        value, which is another rule's concern."""
         if self.other is None:
             return self
         given = value_of(self.other)
@@ -70,7 +71,7 @@ class Constraint:
 
 
 def parse_constraint(path: Path, where: str, rule: Any) -> Constraint:
-    """One entry of [closed] or [open]. Raises DefinitionError that names the file and the field."""
+    """Parse one entry of [closed] or [open]. Raises DefinitionError that names the file and the field."""
     if rule == "free":
         return Constraint(free=True)
     if isinstance(rule, Mapping):
@@ -103,7 +104,7 @@ def _is_number(value: object) -> bool:
 
 
 def _are_values(values: object) -> bool:
-    """Return whether a list holds values of one kind, each once."""
+    """Return whether a list holds distinct values of one type."""
     if not isinstance(values, list) or not values:
         return False
     are_alike = all(map(_is_number, values)) or all(isinstance(value, str) for value in values)

@@ -1,11 +1,11 @@
 """Benchmark definitions: the shipped TOML files and the loader that validates them.
 
-`rules` owns the sections `[benchmark] [quality] [score] [closed]` and, where the Open division fixes something
-too, `[open]`; all others are opaque here: `[model] [data] [id_map] [train] [runtime] [checkpoint]` are parsed by
-`reference_models`, and those of extensions by them. `[closed]`, `[open]` and `[train]` are written in mllog keys, so
-a field that a division leaves free has the same name in all.
-A workload (status `workload`) has no `[quality] [score] [closed]`: it is a model's shape to measure throughput on,
-or quality without a target, and nothing there can be judged.
+`rules` owns the sections `[benchmark] [quality] [score] [closed]` and, where the Open division fixes values too,
+`[open]`; other sections are opaque here: `[model] [data] [id_map] [train] [runtime] [checkpoint]` are parsed by
+`reference_models`, and those of extensions by the extensions. `[closed]`, `[open]` and `[train]` are written in mllog
+keys, so a field that a division leaves free has the same name in all. A workload (status `workload`) has no
+`[quality] [score] [closed]`: it is a model's shape for measuring throughput, or quality without a target, and cannot
+be judged.
 """
 
 import hashlib
@@ -35,9 +35,9 @@ _WORKLOADS = _FOLDER / "workloads"
 _JUDGED = ("quality", "score", "closed")
 _NEAR, _NAME_CHARS = 0.8, 100
 _ALIASES = {"dlrm_v4_hstu": "dlrmv4"}
-"""What the rules' text of round 6.1 calls a benchmark, by what its logs and checkers call it."""
+"""Names in the rules' text of round 6.1, mapped to the names in logs and checkers."""
 NOT_THE_PROBLEM = ("runtime", "checkpoint", *find_places("sections"))
-"""Sections that a definition's digest is not of, which may be left out."""
+"""Sections that do not enter a definition's digest, and that may be left out."""
 _OPAQUE = ("model", "data", "id_map", "train", *NOT_THE_PROBLEM)
 _SECTIONS = ("benchmark", *_JUDGED, *_OPAQUE, "open")
 _MAY_BE_LEFT_OUT = (*NOT_THE_PROBLEM, "open", "id_map")
@@ -46,84 +46,85 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FirstEval:
-    """Where evaluation begins: at the first point of the grid that is at or after
-    FLOOR((slope * global_batch_size + offset) / divisor) samples (closed_dlrmv4.yaml)."""
+    """Start of evaluation: the first point of the grid that is at or after FLOOR((slope * global_batch_size + offset)
+    / divisor) samples (closed_dlrmv4.yaml)."""
 
     slope: Count
     """Samples per sample of the global batch size."""
     offset: Count
-    """Samples, whatever the batch size."""
+    """Samples added whatever the batch size."""
     divisor: PositiveCount
-    """Divisor of the sum of both."""
+    """Divisor of the sum of both terms."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quality:
-    """When a run has reached its goal, and how often it may look."""
+    """Quality target of a run, and its evaluation schedule."""
 
     metric: MetricName
-    """What an evaluation measures: `roc_auc`, the exact area under the ROC curve, or `accuracy`, the share of samples
-    whose most likely class is the right one, the mean over tasks. The model must measure it."""
+    """Metric of an evaluation: `roc_auc`, the exact area under the ROC curve, or `accuracy`, the share of samples
+    whose most likely class is the right one, the mean over tasks. The model must compute it."""
     target: Annotated[float, Meta(ge=0.5, le=1, description="a number from 0.5 to 1")]
-    """The quality at which a run ends; `dlrmbench calibrate` finds one."""
+    """Quality at which a run ends; `dlrmbench calibrate` finds one."""
     evals_per_epoch: PositiveCount
-    """How often an epoch is evaluated, at equal distances in samples."""
+    """Evaluations per epoch, at equal distances in samples."""
     max_epochs: Annotated[float, Meta(ge=1e-6, le=1e6, description="a number from 1e-6 to 1e6")]
-    """Where a run ends that has not reached the target."""
+    """Epochs after which a run ends that has not reached the target."""
     first_epoch_num: Count = 0
-    """What the log calls the start of training: 0, or 1 for `dlrm` (training_rules.adoc, 0.7 to 2.1)."""
+    """Value of epoch_num at the start of training: 0, or 1 for `dlrm` (training_rules.adoc, 0.7 to 2.1)."""
     interval_rounding: Literal["down", "up"] = "down"
-    """To whole batches; "up" for `dlrmv4` (closed_dlrmv4.yaml), whose points are also on a grid of samples."""
+    """Rounding of the evaluation interval to whole batches; "up" for `dlrmv4` (closed_dlrmv4.yaml), whose evaluation
+    points are also on a grid of samples."""
     convergence_unit: Literal["epoch_num", "samples_count"] = "epoch_num"
-    """The metadata of eval_accuracy by which convergence is measured, and its reference points are given."""
+    """Metadata of eval_accuracy that measures convergence, also the unit of the reference points."""
     first_eval: FirstEval | None = None
-    """Where evaluation begins, if not after the first interval."""
+    """Start of evaluation, if not after the first interval."""
     binds_open: bool = False
-    """Whether a run of the Open division, too, must meet the target (open_dlrmv4.yaml)."""
+    """Whether runs of the Open division, too, must meet the target (open_dlrmv4.yaml)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Score:
-    """How runs become one score: drop the fastest and slowest `drop` runs, mean of the rest."""
+    """Scoring of a set: drop the fastest and slowest `drop` runs, take the mean of the rest."""
 
     num_runs: PositiveCount
-    """Runs that make a score, each with a seed of its own."""
+    """Number of runs in a score, each with a seed of its own."""
     method: Literal["olympic_mean"] = "olympic_mean"
-    """The mean of the times that are left."""
+    """Scoring method: the mean of the times that remain."""
     drop: Count = 1
-    """Runs left out at either end; one of the slowest may be a run that missed the target."""
+    """Number of runs dropped at either end; one of the slowest may be a run that missed the target."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Head:
-    """What a definition says of itself."""
+    """Section [benchmark]: the definition's name, version and description."""
 
     name: Annotated[
         str, Meta(pattern=r"^[a-z][a-z0-9_]{0,63}(?!\n)$", description="lower case letters, digits and '_'")
     ]
-    """The benchmark's name in commands, logs and folders; none that a shipped benchmark has."""
+    """Name of the benchmark in commands, logs and folders; none that a shipped benchmark has."""
     version: PositiveCount
-    """Raised whenever the problem changes; results of two versions are never compared."""
+    """Version, raised whenever the problem changes; results of two versions are never compared."""
     title: str
-    """One line for people."""
+    """Title in one line, for readers."""
     description: str = ""
-    """More lines for people."""
+    """Longer description, for readers."""
     status: Literal["own", "official", "workload"] = "own"
-    """`own` for yours; `workload` has no target, so no `[quality]`, `[score]` and `[closed]`: for `--throughput`, and
-    for `--quality` of data that says something."""
+    """Kind of definition: `own` for yours; `workload` has no target, so no `[quality]`, `[score]` and `[closed]`: for
+    `--throughput`, and for `--quality` of data that can be learnt from."""
     model: str
-    """Which model trains: `dlrm` (DLRM and DLRM-DCNv2), `wukong`, `hstu` (DLRMv4), `d2nn`; others by entry point."""
+    """Model that trains: `dlrm` (DLRM and DLRM-DCNv2), `wukong`, `hstu` (DLRMv4), `d2nn`; others by entry point."""
     rounds: tuple[str, ...] = ()
-    """MLPerf Training rounds that have this definition; none for your own."""
+    """MLPerf Training rounds with this definition; empty for your own."""
     notes: tuple[str, ...] = ()
-    """What readers of results should know."""
+    """Remarks for readers of results."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Benchmark(Head):
     """A problem with a quality target. `sections` holds the opaque tables as they are in the file.
 
-    A workload states no quality and no score; asking one for them raises DefinitionError.
+    A workload states no quality and no score; access to these raises DefinitionError.
     """
 
     stated_quality: Quality | None
@@ -142,7 +143,7 @@ class Benchmark(Head):
 
     @property
     def metric(self) -> Metric:
-        """What an evaluation measures."""
+        """Return the metric of an evaluation."""
         return METRICS[self.quality.metric]
 
     @property
@@ -158,14 +159,14 @@ class Benchmark(Head):
         )
 
     def steps_between_evals(self, train_samples: int, global_batch_size: int) -> int:
-        """Return FLOOR(train_samples / (GBS * evals_per_epoch)) iterations, at least 1 (training_rules.adoc); CEIL
-        for benchmarks that round up."""
+        """Return the iterations between evaluations: FLOOR(train_samples / (GBS * evals_per_epoch)), at least 1
+        (training_rules.adoc); CEIL for benchmarks that round up."""
         size = global_batch_size * self.quality.evals_per_epoch
         down = self.quality.interval_rounding == "down"
         return max(1, train_samples // size if down else -(-train_samples // size))
 
     def first_eval_samples(self, train_samples: int, global_batch_size: int) -> int:
-        """Return the samples trained when quality is looked at first: one interval, or where `first_eval` says."""
+        """Return the samples trained at the first evaluation: one interval, or as `first_eval` states."""
         interval = self.steps_between_evals(train_samples, global_batch_size) * global_batch_size
         first = self.quality.first_eval
         if first is None:
@@ -183,7 +184,8 @@ class Benchmark(Head):
 
 
 def meant_name(name: object) -> str | None:
-    """Return the shipped benchmark that a name nearly is, or is in the rules' text; None where it is like none."""
+    """Return the shipped benchmark that a name resembles, or that it is called in the rules' text; None where there
+    is none."""
     text = "_".join(str(name)[:_NAME_CHARS].lower().replace("-", " ").split())
     if (alias := _ALIASES.get(text)) is not None:
         return alias
@@ -198,9 +200,9 @@ def shipped_names() -> tuple[str, ...]:
 
 @cache
 def shipped_versions(name: str) -> tuple[Benchmark, ...]:
-    """Return all versions of a shipped benchmark, the current one last; none of any other name.
+    """Return all versions of a shipped benchmark, the current one last; none for any other name.
 
-    Older ones are read, and run where a user names them (NAME@VERSION); their results stay what they were.
+    Older versions are still read, and run where a user names them (NAME@VERSION), so that their results stay valid.
     """
     if name not in shipped_names():
         return ()
@@ -209,7 +211,7 @@ def shipped_versions(name: str) -> tuple[Benchmark, ...]:
 
 
 def shipped_twin(benchmark: Benchmark) -> Benchmark | None:
-    """Return the shipped benchmark of the same name and content, of whatever version; None where there is none."""
+    """Return the shipped benchmark of the same name and content, whatever its version; None where there is none."""
     versions = shipped_versions(benchmark.name)
     return next((known for known in versions if known.definition_sha256 == benchmark.definition_sha256), None)
 
@@ -230,7 +232,7 @@ def load_benchmark(name_or_path: str | Path) -> Benchmark:
     """Load a shipped benchmark or workload by name, or a user's TOML file by path.
 
     NAME@VERSION is a version of a shipped benchmark, NAME its current one. Raises DefinitionError with file, field,
-    what was given and what was expected.
+    the value given and the value expected.
     """
     text = str(name_or_path)
     if text.endswith(".toml") or "/" in text:
@@ -252,7 +254,7 @@ def load_benchmark(name_or_path: str | Path) -> Benchmark:
 
 
 def read_definition(path: Path) -> dict[str, Any]:
-    """Read a definition's tables, without sections of extensions that this copy does not have.
+    """Read a definition's tables, without sections of extensions that this installation does not have.
 
     Raises DefinitionError.
     """
@@ -260,7 +262,7 @@ def read_definition(path: Path) -> dict[str, Any]:
 
 
 def definition_text(path: Path) -> str:
-    """Return a definition as it is written, without the sections that `read_definition` leaves out.
+    """Return a definition's text, without the sections that `read_definition` leaves out.
 
     Raises DefinitionError.
     """
@@ -272,7 +274,8 @@ def definition_text(path: Path) -> str:
 
 
 def _known_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out sections that a shipped definition has and nothing here reads: those of extensions that are away."""
+    """Return the tables without sections that a shipped definition has and nothing reads: those of absent
+    extensions."""
     if tables.keys() <= {"schema_version", *_SECTIONS}:
         return dict(tables)
     return {name: table for name, table in tables.items() if name not in _absent_sections()}
@@ -295,7 +298,8 @@ def _load(path: Path) -> Benchmark:
 
 @lru_cache(maxsize=32)
 def _parse_known(content: bytes) -> Benchmark | None:
-    """A definition by its bytes, which many sets have beside them; None where it is none."""
+    """Parse a definition from its bytes; None where they are no definition. Cached, since many sets hold the same
+    copy."""
     try:
         return parse_benchmark(parse_toml(content, Path()), Path())
     except DefinitionError:
@@ -356,14 +360,14 @@ def _read_quality(path: Path, table: Mapping[str, Any]) -> Quality:
 
 
 def definition_sha256(tables: Mapping[str, Any]) -> str:
-    """Return the digest of the problem: canonical JSON of all sections but [runtime] and others that
-    are no part of it (`NOT_THE_PROBLEM`), without the free fields."""
+    """Return the digest of the problem: canonical JSON of all sections but [runtime] and the others in
+    `NOT_THE_PROBLEM`, without the free fields."""
     free = {key for key, rule in tables.get("closed", {}).items() if rule == "free"}
     content = {name: tables[name] for name in _SECTIONS if name not in NOT_THE_PROBLEM and name in tables}
     if content.get("id_map", {}).get("kind", "none") == "none":
-        content.pop("id_map", None)  # the problem is that of before there was a choice
+        content.pop("id_map", None)  # the default leaves the digest as it was before the metric could be chosen
     if content["data"].get("kind") == "synthetic":
-        content["data"] = {**content["data"], "kind": "made_up"}  # one kind, by its older name
+        content["data"] = {**content["data"], "kind": "made_up"}  # an older name of the same kind
     content["train"] = {key: value for key, value in tables["train"].items() if key not in free}
     return canonical_sha256(content)
 
@@ -400,7 +404,7 @@ def _refuse_unknown(path: Path, where: str, table: Mapping[str, Any], known: Ite
 
 
 def _read(path: Path, where: str, table: Any, kind: type[T]) -> T:
-    """One table as a record, whose types say what is allowed."""
+    """Return one table as a record, whose types state what is allowed. Raises DefinitionError."""
     if not isinstance(table, Mapping):
         raise DefinitionError(f"{path}: {where} is {table!r}, expected a table.")
     hints = get_type_hints(kind, include_extras=True)

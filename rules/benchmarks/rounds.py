@@ -1,4 +1,4 @@
-"""What judges a log: the definition of its benchmark, and the round whose rules apply."""
+"""Choice of the definition and of the round by which a log is judged."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -34,23 +34,25 @@ _PUBLISHED = {
     "5.1": date(2025, 11, 12),  # mlcommons/policies, submission_rules.adoc; MLCommons' press release
     "6.0": date(2026, 6, 16),  # mlcommons/policies, submission_rules.adoc; mlcommons.org/2026/06
 }
-"""When each round's results were published, and where that is said: a run made later is none of its.
+"""Publication date of each round's results, with sources: a later run does not belong to the round.
 
-For 1.0, 2.0, 3.0 and 4.1 no source was found that names the day: it is known within what is said beside it. A round
-takes no logs in the month before (2.1: until 14 October; 6.0: until 15 May), so that a few days decide nothing.
+For 1.0, 2.0, 3.0 and 4.1 no source was found that names the day: it is known as closely as the comment beside it
+states. A round takes no logs in the month before (2.1: until 14 October; 6.0: until 15 May), so that a few days
+decide nothing.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamedBenchmark:
-    """The benchmark that a log names: anything, and the version that it states, None where it states none."""
+    """Benchmark that a log names: any value, and the version that the log states, None where it states none."""
 
     name: object
     version: int | None = None
 
 
 def named_in(log: RunLog) -> NamedBenchmark:
-    """Return the benchmark that a log names, with the version that it or the digest of its definition states."""
+    """Return the benchmark that a log names, with the version that the log, or the digest of its definition,
+    states."""
     name = log.value(keys.SUBMISSION_BENCHMARK)
     version = as_whole(log.value(keys.BENCHMARK_VERSION))
     if version is None and isinstance(name, str):
@@ -62,12 +64,12 @@ def named_in(log: RunLog) -> NamedBenchmark:
 def find_definition(
     named: NamedBenchmark, benchmark_file: str | Path | None, beside: Path | None
 ) -> Benchmark | None:
-    """Return the definition of the benchmark that a log names, None where nobody defines it.
+    """Return the definition of the benchmark that a log names, None for an undefined benchmark.
 
     A shipped name always means the shipped definition, of the version that the log states; where it states none, of
-    the version of the file given or beside it, if that is a shipped one, else the current. A version that is not
-    shipped is defined by nobody. Raises DefinitionError when `benchmark_file` cannot be loaded, or takes a shipped
-    name with other content; a broken copy beside the results counts as none.
+    the version of the file given or beside the log, if that is a shipped one, else the current. A version that is not
+    shipped is undefined. Raises DefinitionError when `benchmark_file` cannot be loaded, or takes a shipped name with
+    other content; a broken copy beside the results counts as none.
     """
     given = load_benchmark(benchmark_file) if benchmark_file is not None else None
     if given is not None and given.name in shipped_names() and shipped_twin(given) is None:
@@ -84,7 +86,7 @@ def find_definition(
 
 
 def _load_copy(path: Path | None, name: object) -> Benchmark | None:
-    """The definition beside the results, where it can be loaded and has the name."""
+    """Return the definition beside the results, where it can be loaded and has the name."""
     if path is None:
         return None
     try:
@@ -113,8 +115,8 @@ def infer_round(
     """Return the round whose rules apply: the one asked for, else the tree's, else the one that was open on the day
     of the runs, else the benchmark's last.
 
-    None for benchmarks of one's own, which have a version instead of rounds, and where nothing is known.
-    Raises DefinitionError when the round asked for does not exist or had no such benchmark.
+    None for own benchmarks, which have a version instead of rounds, and where nothing is known. Raises
+    DefinitionError when the round asked for does not exist or had no such benchmark.
     """
     if asked is not None:
         wanted = named_round(asked)
@@ -135,13 +137,14 @@ def infer_round(
 
 
 def may_log_trained_samples(benchmark: Benchmark) -> bool:
-    """Return whether official logs may give in train_samples what was trained instead of the dataset's size: before
-    round 3.0 the rules demand nothing of its value (compliance_checker training_2.1.0/common.yaml)."""
+    """Return whether official logs of the benchmark may give the samples trained as train_samples instead of the
+    dataset's size: before round 3.0 the rules demand nothing of its value (compliance_checker
+    training_2.1.0/common.yaml)."""
     return benchmark.status == "official" and is_before(benchmark.rounds[-1], "3.0")
 
 
 def is_before(round_name: str | None, other: str) -> bool:
-    """Say whether a round is known and came before another."""
+    """Return whether a round is known and came before another."""
     return round_name is not None and _number(round_name) < _number(other)
 
 
@@ -151,8 +154,8 @@ def _number(name: str) -> tuple[int, ...]:
 
 
 def max_init_s(division: str, round_name: str | None) -> float:
-    """Return how long initialisation may take untimed: 20 minutes in 0.7; 4 hours in Open from round 2.0 on; else
-    30 minutes (compliance rules of each round, training_*/common.yaml)."""
+    """Return the most seconds that initialisation may take untimed: 20 minutes in 0.7; 4 hours in Open from round 2.0
+    on; else 30 minutes (compliance rules of each round, training_*/common.yaml)."""
     if round_name == "0.7":
         return 20 * 60
     return 4 * 60 * 60 if division == keys.OPEN and not is_before(round_name, "2.0") else 30 * 60

@@ -1,4 +1,4 @@
-"""Seeds: one base seed per set, run i's derived from it, none that a calibration used."""
+"""Seeds: one base seed per set, from which each run's seed is derived, avoiding seeds that a calibration used."""
 
 import hashlib
 import json
@@ -32,13 +32,13 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def derive_seed(base_seed: int, counter: int) -> int:
-    """Return candidate number `counter` of the 31-bit seeds that a base seed gives."""
+    """Return candidate number `counter` of the 31-bit seeds derived from a base seed."""
     digest = hashlib.sha256(f"{base_seed}:{counter}".encode()).digest()
     return int.from_bytes(digest[:4], "big") & 0x7FFFFFFF
 
 
 def derive_seeds(base_seed: int, num_runs: int, reserved: frozenset[int] = frozenset()) -> list[int]:
-    """Derive distinct 31-bit seeds; run i's does not depend on how many runs follow."""
+    """Return distinct derived 31-bit seeds; the seed of run i does not depend on the number of runs."""
     seeds: list[int] = []
     counter = 0
     while len(seeds) < num_runs:

@@ -1,1 +1,1 @@
-"""The rules: what a rule is, what it looks at, and the families."""
+"""Rules: their type, their subjects, and their families."""

@@ -1,1 +1,1 @@
-"""MLPerf logs: lines, keys, intervals."""
+"""MLPerf logs: their lines, keys and intervals."""

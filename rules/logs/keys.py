@@ -3,7 +3,7 @@
 The official spelling is that of mlperf_logging.mllog.constants; a test holds the two together.
 """
 
-# order of a run
+# events of a run, in order
 CACHE_CLEAR = "cache_clear"
 INIT_START = "init_start"
 INIT_STOP = "init_stop"
@@ -25,7 +25,7 @@ POWER_MEASUREMENT_STOP = "power_measurement_stop"
 CONVERSION_EFF = "conversion_eff"
 INTERCONNECT_POWER_EST = "interconnect_power_est"
 
-# who and what
+# submission, system and benchmark
 SUBMISSION_BENCHMARK = "submission_benchmark"
 SUBMISSION_DIVISION = "submission_division"
 SUBMISSION_ORG = "submission_org"
@@ -66,7 +66,8 @@ STEP_NUM = "step_num"
 STATUS = "status"
 REASON = "reason"
 IS_CLAIMED = "is_claimed"
-"""True beside an opt_name that an implementation says of itself, showing no optimizer that could be looked at."""
+"""Metadata key, true where an opt_name is the implementation's own claim, without an optimizer that could be
+inspected."""
 
 # added by this harness; unknown to the official checker, which ignores them
 BENCHMARK_VERSION = "benchmark_version"
@@ -74,7 +75,7 @@ DEFINITION_SHA256 = "definition_sha256"
 DATASET_SHA256 = "dataset_sha256"
 QUALITY_TARGET = "quality_target"
 QUALITY_METRIC = "quality_metric"
-"""What eval_accuracy is, where it is not the ROC AUC."""
+"""Key for the metric of eval_accuracy, logged where it is not the ROC AUC."""
 IMPLEMENTATION = "implementation"
 PRECISION = "precision"
 KERNELS = "kernels"

@@ -1,4 +1,4 @@
-"""One record of a log, as everything that reads or judges logs has it."""
+"""One record of a log, shared by everything that reads or judges logs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 
 TOKEN = b":::MLLOG"
-"""What announces a record."""
+"""Token that announces a record."""
 MAX_RECORD_BYTES = 1 << 20
 
 
 class LogLine(msgspec.Struct, frozen=True, gc=False):
     """One `:::MLLOG` record. `line_num` counts the file's lines from 1.
 
-    `problems` says what the record lacks although it could be read: no metadata, no value, no event type.
+    `problems` lists defects of a readable record: missing metadata, value or event type.
     """
 
     path: str
@@ -26,11 +26,11 @@ class LogLine(msgspec.Struct, frozen=True, gc=False):
     namespace: str = ""
     problems: tuple[str, ...] = ()
     rank: int | None = None
-    """The process that a launcher says the line is from (`0: `, `[3] `); None where it does not say."""
+    """Rank that a launcher's prefix gives (`0: `, `[3] `); None where the line has no such prefix."""
     is_glued: bool = False
-    """Whether another record precedes it in the same line."""
+    """Whether another record precedes this one in the same line."""
     lacks_blank: bool = False
-    """Whether something else than a blank is behind its token, so that no official tool sees it."""
+    """Whether the token is followed by something other than a blank, so that no official tool sees the record."""
 
     @property
     def time_s(self) -> float:

@@ -1,10 +1,10 @@
-"""MLPerf log lines: any bytes in, records with file and line number out.
+"""Parser of MLPerf logs: any bytes in, records with file and line number out.
 
-A record is announced by `:::MLLOG` anywhere in a line (mllog's own format); everything else is noise of
-shells and launchers. What announces a record and cannot be read becomes `UnparsedText`, never an exception.
-Memory is bounded whatever the file holds: overlong records, and records beyond a number or an amount, are not kept.
-Lines end with \n, by which they are counted, and with \r too, which progress bars write and the official parser
-takes for an end; where no \n is between lines, they are counted by \r.
+A record is announced by `:::MLLOG` anywhere in a line (mllog's own format); other text is output of shells and
+launchers. An announced record that cannot be read becomes `UnparsedText`, never an exception. Memory is bounded
+whatever the file holds: overlong records, and records beyond a number or an amount, are not kept. Lines end with \\n,
+by which they are counted, and with \\r too, which progress bars write and the official parser takes for an end of
+line; where a file has no \\n between lines, they are counted by \\r.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ MAX_NUM_RECORDS = 200_000
 MAX_RECORD_TEXT_BYTES = 16 << 20
 """Most bytes of all records of a log together; the longest published logs hold 0.15 MB."""
 MAX_LOG_BYTES = 256 << 20
-"""Most bytes of a log that are read, with all that was printed between its records."""
+"""Most bytes of a log that are read, including output between its records."""
 MAX_RECORDS_PER_LINE = 1000
 MAX_NUM_UNPARSED = 100
 MAX_DEPTH = 16
@@ -46,7 +46,7 @@ _SPACE = re.compile(r"[ \t]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _RANK = re.compile(rb"[ \t]*\[?(\d{1,6})\]?:?[ \t]*\Z")
 FOUND = "; found "
-"""Between what is wrong with a record and what it holds, in `LogLine.problems`."""
+"""Separator in `LogLine.problems` between a defect and the value found."""
 _FOREIGN = {
     b"\xff\xfe": "UTF-16; convert it to UTF-8",
     b"\xfe\xff": "UTF-16; convert it to UTF-8",
@@ -56,12 +56,12 @@ _FOREIGN = {
     b"\x28\xb5\x2f\xfd": "compressed (zstd); unpack it",
     b"PK\x03\x04": "an archive (zip); unpack it",
 }
-"""First bytes of files that cannot be read as they are."""
+"""First bytes of files that cannot be read as they are, with the reason."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnparsedText:
-    """Text that announces a record and is none: the place, the reason and an excerpt."""
+    """Text that announces a record but cannot be read as one: the place, the reason and an excerpt."""
 
     path: str
     line_num: int
@@ -72,7 +72,8 @@ class UnparsedText:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunLog:
     """All records of one log in file order. `unparsed` holds MAX_NUM_UNPARSED at most; `unread` is the place from
-    which on the rest was not read, None where all was; `num_unparsed` counts all up to there, which is one more."""
+    which on the rest was not read, None where everything was; `num_unparsed` counts all unparsed texts up to there,
+    `unread` included."""
 
     path: str
     lines: tuple[LogLine, ...]
@@ -83,7 +84,7 @@ class RunLog:
     num_bytes: int = 0
     by_key: Mapping[str, tuple[LogLine, ...]] = field(default_factory=dict)
     known: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What has been worked out of it and is asked for again."""
+    """Cache of results derived from the log."""
 
     def all(self, key: str) -> tuple[LogLine, ...]:
         return self.by_key.get(key, ())
@@ -117,7 +118,7 @@ def read_log(path: str | Path) -> RunLog:
             return parse_log(iter(lambda: stream.readline(MAX_RECORD_BYTES), b""), str(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from None
-    except NotRegularError:  # it was a moment ago
+    except NotRegularError:  # it was a regular file a moment ago
         raise InputError(f"{path}: is not a regular file. Give a log.") from None
 
 
@@ -139,7 +140,7 @@ def parse_bytes(data: bytes, path: str) -> RunLog:
 
 
 def _ends_in_returns(data: bytes) -> bool:
-    """Whether carriage returns alone end a log's lines, by which its editors count them then."""
+    """Return whether a log's lines end with carriage returns alone, so that editors count lines by these."""
     first = data.find(b"\r")
     return first >= 0 and data.find(b"\n", 0, len(data.rstrip(b"\r\n"))) < 0
 
@@ -177,7 +178,7 @@ def _make_log(path: str, lines: list[LogLine], **others: Any) -> RunLog:
 
 
 def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], dict[str, Any]]:
-    """The records, and what RunLog says of the text that is none."""
+    """Return the records, and the fields of RunLog about text that could not be read."""
     lines: list[LogLine] = []
     unparsed: list[UnparsedText] = []
     num_unparsed = 0
@@ -215,10 +216,10 @@ def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], dict[st
 
 
 def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, bytes]]:
-    """Line number, text from the first announcement to the line's end, whether that text is complete, and what
-    precedes it at the line's beginning; first of all a file's first bytes if they are foreign.
+    """Yield line number, text from the first announcement to the line's end, whether that text is complete, and the
+    text before it in the line; first of all a file's first bytes if they are foreign.
 
-    A line longer than one chunk is cut into its announcements; only the one that is still open is held.
+    A line longer than one chunk is cut at its announcements; only the last, open part is held.
     """
     line_num, held, begins = 1, b"", True
     for index, chunk in enumerate(chunks):
@@ -259,8 +260,8 @@ def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, byte
 
 
 def _records(text: bytes) -> Iterator[tuple[dict[str, Any] | str, bool]]:
-    """The records of one line that begins with an announcement: fields of each, or why it cannot be read; and
-    whether it is glued to the one before."""
+    """Yield the records of one line that begins with an announcement: the fields of each, or why it cannot be read;
+    and whether it is glued to the record before."""
     try:
         whole = text.decode("utf-8")
     except UnicodeDecodeError:
@@ -308,8 +309,8 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_pairs)
 
 
 def _fields(record: object, text: str) -> dict[str, Any]:
-    """Arguments of LogLine but path, line_num and rank, of a record decoded from `text`. Raises ValueError with
-    what was expected."""
+    """Return the arguments of LogLine but path, line_num and rank, from a record decoded from `text`. Raises
+    ValueError with the form that was expected."""
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")
     may_be_unsound = "\\u" in text or text.count("{") + text.count("[") > MAX_DEPTH
@@ -345,7 +346,7 @@ def _fields(record: object, text: str) -> dict[str, Any]:
 
 
 def _is_sound(value: object, depth: int) -> bool:
-    """Whether a value is shallow and its strings can be written as UTF-8."""
+    """Return whether a value is shallow and its strings can be written as UTF-8."""
     if isinstance(value, str):
         return value.isascii() or _SURROGATE.search(value) is None
     if isinstance(value, dict):

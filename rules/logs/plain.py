@@ -1,6 +1,7 @@
-"""The short ways to read what is sound: a whole log, or one line, in a fraction of the time that any bytes take.
+"""Fast readers for well-formed logs and lines, in a fraction of the time that arbitrary bytes take.
 
-None says nothing of a log or line: `rules.logs.log`, which asks here first, reads any, and says what is wrong.
+None makes no statement about a log or line: `rules.logs.log`, which calls these readers first, then reads any bytes
+and reports the defects.
 """
 
 import json
@@ -16,7 +17,7 @@ _DECODER = json.JSONDecoder()
 
 
 class _Row(msgspec.Struct, gc=False):
-    """What a plain line holds."""
+    """Fields of a plain line."""
 
     time_ms: Any
     event_type: str
@@ -30,8 +31,9 @@ _decode_row = msgspec.json.Decoder(_Row).decode
 
 
 def read_plain_log(data: bytes, path: str) -> list[LogLine] | None:
-    """Return the records of a log each line of which is one sound record and nothing else, as this harness writes
-    them; else None, and so where a line has escapes, lists, deeper objects, a key twice or text that is not UTF-8."""
+    """Return the records of a log in which each line is one well-formed record and nothing else, as this harness
+    writes them; else None, also for lines with escapes, lists, deeper objects, repeated keys or text that is not
+    UTF-8."""
     if not (data.startswith(_PLAIN) and data.endswith(b"}\n") and len(data) <= MAX_RECORD_BYTES):
         return None
     texts = data[_START:-1].split(b"\n" + _PLAIN[:_START])
@@ -58,7 +60,7 @@ def read_plain_log(data: bytes, path: str) -> list[LogLine] | None:
 
 
 def read_plain_line(text: bytes, path: str, line_num: int, rank: int | None, is_glued: bool) -> LogLine | None:
-    """Return the record of a line that is one sound record and nothing else, as nearly all are; else None."""
+    """Return the record of a line that is one well-formed record and nothing else, as nearly all are; else None."""
     if not text.startswith(_PLAIN):
         return None
     try:

@@ -15,19 +15,19 @@ def printable(text: str) -> str:
 
 
 def plural(number: int, noun: str, nouns: str | None = None) -> str:
-    """Return '1 run', '5 runs'."""
+    """Return a count with its noun: '1 run', '5 runs'."""
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def letters(text: str) -> str:
-    """Return a name without case and punctuation: two spellings of one name are equal."""
+    """Return a name without case and punctuation, so that two spellings of one name compare equal."""
     return "".join(character for character in text.casefold() if character.isalnum())
 
 
 def show(value: Any, num_chars: int = _SHOWN_CHARS) -> str:
-    """Return a value from a log as short text that is safe to print: JSON's spelling, control characters escaped.
+    """Return a value from a log as short text that is safe to print: in JSON's spelling, control characters escaped.
 
-    At most `num_chars` characters are returned; "…" ends what was cut.
+    At most `num_chars` characters are returned; "…" marks a cut.
     """
     try:
         text = _ENCODER.encode(value)

@@ -1,4 +1,4 @@
-"""Copies of what the official checkers look at: only regular files, no links, up to a number and a size."""
+"""Copies of files for the official checkers: regular files only, no links, up to a number and a size."""
 
 import itertools
 import os
@@ -8,8 +8,8 @@ from pathlib import Path
 
 MAX_LOG_BYTES = 64 << 20
 MAX_LINE_BYTES = 64 << 10
-"""Most bytes of a line that holds a record: their parser takes seconds for longer ones, and minutes for a megabyte.
-"""
+"""Most bytes of a line that holds a record: the official parser takes seconds for longer ones, and minutes for a
+megabyte."""
 MAX_TOTAL_BYTES = 1 << 30
 MAX_FILES = 50_000
 """Most files of one submission."""
@@ -20,22 +20,22 @@ _TOKEN = b":::MLLOG"
 
 
 class NotCopiedError(Exception):
-    """Why something is not shown to the official checkers."""
+    """Reason why a file is not passed to the official checkers."""
 
 
 class Copies:
-    """Makes each copy once, in one folder; names are those inside that folder. Raises NotCopiedError."""
+    """Maker of copies in one folder, each made once; names are relative to that folder. Raises NotCopiedError."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._made: dict[Path | tuple[Path, ...], str] = {}
-        self._numbers = itertools.count()  # what was given up halfway keeps its name
+        self._numbers = itertools.count()  # an incomplete copy keeps its name
         self._num_files = 0
         self._num_files_in_all = 0
         self._num_bytes = 0
 
     def log(self, path: Path) -> str:
-        """Copy a log or a system description under a name of ours."""
+        """Copy a log or a system description under a generated name."""
         if path not in self._made:
             self._num_files = 0
             name = f"{next(self._numbers)}{'.json' if path.suffix == '.json' else '.txt'}"
@@ -44,7 +44,7 @@ class Copies:
         return self._made[path]
 
     def result_set(self, logs: Sequence[Path]) -> str:
-        """Copy one set's logs under their own names to one folder; scaling.json and all else stay behind."""
+        """Copy one set's logs under their own names to one folder, without scaling.json and other files."""
         key = tuple(logs)
         if key not in self._made:
             name = self._new_folder("set")
@@ -58,7 +58,7 @@ class Copies:
         return self._made[key]
 
     def submission(self, root: Path, without: Collection[Path] = ()) -> str:
-        """Copy systems/ and results/ of a submission, without scaling.json and what is in `without`."""
+        """Copy systems/ and results/ of a submission, without scaling.json and the paths in `without`."""
         name, left_out = self._new_folder("submission"), set(without)
         for part in ("systems", "results"):
             (self.folder / name / part).mkdir()
@@ -70,7 +70,7 @@ class Copies:
         return name
 
     def outline(self, root: Path) -> str:
-        """Repeat all names of a submission with empty files, and sparse ones where they are too large to publish."""
+        """Recreate all names of a submission as empty files; files too large to publish become sparse ones."""
         name = self._new_folder("outline")
         for path, inner in _files(root):
             self._count(0)
@@ -101,7 +101,7 @@ class Copies:
 
     def _copy(self, source: Path, target: Path) -> None:
         try:
-            # Not to wait for a named pipe, whose size is known after it is opened.
+            # A named pipe must not block; sizes are checked once the file is open.
             descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
             raise NotCopiedError(f"{source.name} cannot be read: {error.strerror}") from None
@@ -125,7 +125,7 @@ class Copies:
 
 
 def _longest_record_line(path: Path) -> int:
-    """The bytes of the longest line that holds a record, 0 where none is beyond MAX_LINE_BYTES."""
+    """Return the bytes of the longest line that holds a record, 0 where none is longer than MAX_LINE_BYTES."""
     longest = 0
     with path.open("rb") as file:
         for line in file:
@@ -143,7 +143,7 @@ def num_links(root: Path) -> int:
 
 
 def _files(root: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield regular files below `root` and their paths from there; links are neither followed nor given."""
+    """Yield regular files below `root` with their paths relative to it; links are neither followed nor yielded."""
     for folder, subfolders, files in os.walk(root):
         subfolders.sort()
         for name in sorted(files):

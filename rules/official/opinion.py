@@ -1,8 +1,8 @@
-"""The second opinion: the official checkers, in one process of their own that can do no harm.
+"""The second opinion: the official checkers, in one confined process of their own.
 
-They parse hostile input with code that evaluates strings from YAML, write beside what they read and delete
-files, so they run on copies in a temporary folder, confined to it (official_worker.py), with a clean environment
-and limits on memory, time and file size. Their verdict, or their crash, is reported as their own.
+The checkers parse hostile input with code that evaluates strings from YAML, write beside what they read and delete
+files, so they run on copies in a temporary folder, confined to it (worker.py), with a clean environment and limits on
+memory, time and file size. Their verdict, or their crash, is reported as their own.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ _MESSAGE_CHARS = 400
 CheckerName = Literal["compliance", "seed", "rcp", "system", "package", "repo"]
 OpinionOutcome = Literal["valid", "invalid", "crashed", "timeout", "not asked"]
 OnProgress = Callable[[int, int], None]
-"""Called with how many of how many questions, or logs, are done."""
+"""Callback with the number of finished questions, or logs, and the number of all."""
 _TOOLS: dict[CheckerName, str] = {
     "compliance": "compliance_checker",
     "seed": "package_checker.seed_checker",
@@ -36,10 +36,10 @@ _TOOLS: dict[CheckerName, str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OfficialOpinion:
-    """What one official checker said of one thing: its verdict, its crash, or why it was not asked.
+    """Opinion of one official checker: its verdict, its crash, or the reason why it was not asked.
 
     `subject` is the log, result directory, system description or submission that it looked at; `factor` is the
-    factor by which the RCP checker normalises, None for the others and where it came to none.
+    normalisation factor of the RCP checker, None for other checkers and where it found none.
     """
 
     checker: CheckerName
@@ -53,9 +53,9 @@ class OfficialOpinion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckerQuery:
-    """What to ask which checker: of a log (compliance), a result directory (seed, rcp; `logs` are its files), a
-    system description (system) or an organisation's submission (package, repo). `round` is such as "5.1"; `without`
-    are directories and files of a submission that the package checker is not shown."""
+    """Question to a checker: about a log (compliance), a result directory (seed, rcp; `logs` are its files), a system
+    description (system) or an organisation's submission (package, repo). `round` is such as "5.1"; `without` are
+    directories and files of a submission that the package checker is not shown."""
 
     checker: CheckerName
     path: Path
@@ -69,10 +69,11 @@ def ask_official_checkers(
     timeout_s: float | None = None,
     on_progress: OnProgress | None = None,
 ) -> tuple[OfficialOpinion, ...]:
-    """Ask for opinions in the order of the questions, from one process. Never raises for what they are about.
+    """Return opinions in the order of the questions, from one process. Never raises because of what the questions are
+    about.
 
     `timeout_s` bounds the whole; by default it is two minutes, or a second per question where that is more.
-    `on_progress` is called with how many of how many questions are answered.
+    `on_progress` is called with the number of answered questions and of all questions.
     """
     if not questions:
         return ()
@@ -82,7 +83,7 @@ def ask_official_checkers(
         )
     try:
         return _ask(questions, timeout_s, on_progress)
-    except OSError as error:  # the folder of the copies: no space left, or none that may be written to
+    except OSError as error:  # no space left for the folder of copies, or no permission to write
         reason = f"there is no folder for its copies: {error.strerror or error}"
         return tuple(_opinion(question, Answer("not asked", (reason,))) for question in questions)
 
@@ -90,7 +91,8 @@ def ask_official_checkers(
 def _ask(
     questions: Sequence[CheckerQuery], timeout_s: float | None, on_progress: OnProgress | None
 ) -> tuple[OfficialOpinion, ...]:
-    """Copy what the questions are about, and ask. Raises OSError where that takes a folder that cannot be had."""
+    """Copy the files that the questions are about, and ask. Raises OSError where no folder for the copies can be
+    made."""
     limit_s = max(TIMEOUT_S, TIMEOUT_PER_QUESTION_S * len(questions)) if timeout_s is None else timeout_s
     with temporary_folder("official") as folder:
         copies = Copies(folder)
@@ -104,7 +106,7 @@ def _ask(
             except NotCopiedError as error:
                 answers[index] = Answer("not asked", (str(error),))
                 continue
-            except OSError as error:  # such as no space left
+            except OSError as error:  # for example, no space left
                 answers[index] = Answer("not asked", (f"it could not be copied: {error.strerror}",))
                 continue
             jobs.append({"id": index, "checker": question.checker, "path": path, "ruleset": f"{question.round}.0"})
@@ -122,7 +124,7 @@ def _ask(
 
 
 def _installed() -> str | None:
-    from importlib.metadata import PackageNotFoundError, version  # which brings what reads e-mail
+    from importlib.metadata import PackageNotFoundError, version  # it imports the email package
 
     try:
         return version("mlperf-logging")
@@ -157,8 +159,8 @@ def _opinion(question: CheckerQuery, answer: Answer, inside: str | None = None) 
 
 
 def _shorten(message: str, inside: str | None) -> str:
-    """The message without the dump of the checker's whole state that follows it, and without our copy's path; the
-    test that failed stays, however long the line that is quoted before it."""
+    """Return the message without the dump of the checker's whole state and without the copy's path; the test that
+    failed is kept, however long the quoted line before it is."""
     quoted, _, test = message.split("\ncurrent context")[0].partition("\nfailed test: ")
     end = " ".join(f" failed test: {test}".split()) if test else ""
     text = " ".join(quoted.split())

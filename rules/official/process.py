@@ -27,7 +27,7 @@ _REASON_CHARS = 400
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the worker said about one job, or how it ended over it."""
+    """The worker's answer to one job, or how the worker ended over it."""
 
     outcome: str
     messages: tuple[str, ...]
@@ -36,7 +36,7 @@ class Answer:
 
 @dataclass(slots=True)
 class _Talk:
-    """What one worker has answered, which job it is at, and why it ended."""
+    """Answers of one worker so far, the job that it is at, and the reason for its end."""
 
     answers: dict[int, Answer]
     current: int | None = None
@@ -59,12 +59,12 @@ def run_worker(
         if talk.ending == "all":
             return answers | {job["id"]: Answer("timeout", (f"stopped after {timeout_s:g} s",)) for job in waiting}
         ended = Answer("timeout" if talk.ending == "answer" else "crashed", (reason,))
-        if talk.current is None:  # it did not come as far as a question; another one would not either
+        if talk.current is None:  # it ended before its first question, and so would another one
             return answers | {job["id"]: ended for job in waiting}
         if talk.current not in answers:
             answers[talk.current] = ended
             waiting = [job for job in waiting if job["id"] != talk.current]
-    given_up = Answer("not asked", (f"its process died {MAX_WORKERS} times over other questions",))
+    given_up = Answer("not asked", (f"its process died {MAX_WORKERS} times on other questions",))
     return answers | {job["id"]: given_up for job in waiting}
 
 

@@ -1,11 +1,11 @@
 """The process in which the official checkers run: confined to one folder, one answer per line.
 
-Started by rules.official.process as a script (python -I), with the questions on standard input as JSON; the
-product never imports it. The checkers execute code from rule files whose names come from the logs they read,
-write beside what they read and delete files, so before the first question an audit hook takes from this process
-what it does not need: to write or delete outside its folder, to read what is neither there nor Python's own, to
-start programs, to open connections, to import more modules. That holds what the checkers do with hostile logs; it is
-no sandbox of the kernel's against code that was made to break out of Python.
+Started by rules.official.process as a script (python -I), with the questions on standard input as JSON; the product
+never imports it. The checkers execute code from rule files whose names come from the logs they read, write beside
+their input and delete files. So before the first question an audit hook forbids this process to write or delete
+outside its folder, to read outside of it and of Python's own folders, to start programs, to open connections, and to
+import more modules. The hook confines what the checkers do with hostile logs; it is no kernel sandbox against code
+written to break out of Python.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from typing import Any
 MAX_MESSAGES = 50
 MESSAGE_CHARS = 2000
 KEPT_BYTES = 8 << 20
-"""Most bytes of parsed logs that are kept, pickled, and of a log that is."""
+"""Most bytes of parsed logs that are cached, pickled, and of a log that is cached."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = (
     "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown",
@@ -51,7 +51,7 @@ _UNSEEN = {
     "subprocess": ("_fork_exec",),
     "_posixsubprocess": ("fork_exec",),
 }
-"""Functions that no audit hook is asked about in every version of Python: they are taken away."""
+"""Functions without an audit event in every version of Python, which are removed instead."""
 _PR_SET_PDEATHSIG = 1
 DIVISION, BENCHMARK = "submission_division", "submission_benchmark"
 _DLRM_RUNS = 5
@@ -63,11 +63,11 @@ Said = tuple[str, list[str], float | None]
 
 
 class NotAskedError(Exception):
-    """Why a checker is not asked after all."""
+    """Reason why a checker is not asked after all."""
 
 
 def limit(memory_bytes: int, cpu_s: int, file_bytes: int) -> None:
-    """Set what the kernel enforces; systems that do not know one of the limits go without it."""
+    """Set limits that the kernel enforces; on systems without one of the limits, that one is left out."""
     for kind, value in (
         (resource.RLIMIT_AS, memory_bytes),
         (resource.RLIMIT_CPU, cpu_s),
@@ -82,23 +82,23 @@ def limit(memory_bytes: int, cpu_s: int, file_bytes: int) -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when `parent` ends, whatever it is busy with; Linux alone can."""
+    """Have the kernel kill this process when `parent` ends, whatever this process is doing; Linux only."""
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     except (OSError, AttributeError):
         return
-    if os.getppid() != parent:  # it ended before
+    if os.getppid() != parent:  # the parent ended earlier
         os._exit(1)
 
 
 def confine(folder: str) -> None:
-    """Allow from here on changes inside `folder` only, reading only there and in Python's own folders, and no module
-    that is not loaded."""
+    """From here on allow changes inside `folder` only, reading only there and in Python's own folders, and no import
+    of a module that is not loaded."""
     for module, names in _UNSEEN.items():
         for name in names if module in sys.modules else ():
             vars(sys.modules[module]).pop(name, None)
     with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))  # for all users but root
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))  # limits all users but root
     home = os.path.realpath(folder)
     python = {os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path) if path}
     readable = (home, *python, os.path.realpath(os.devnull))
@@ -130,7 +130,7 @@ def confine(folder: str) -> None:
 
 
 class Listener(logging.Handler):
-    """Keeps what the checkers log, which is where most of their findings go."""
+    """Collector of the checkers' log messages, which hold most of their findings."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -141,7 +141,7 @@ class Listener(logging.Handler):
             self.records.append((record.levelno, record.getMessage()[:MESSAGE_CHARS].strip()))
 
     def messages(self, *levels: int) -> list[str]:
-        """List messages of these levels, those of the first level first."""
+        """Return the messages of these levels, those of the first level first."""
         return [text for level in levels for logged, text in self.records if logged == level and text]
 
     def said(self, words: str) -> bool:
@@ -150,7 +150,8 @@ class Listener(logging.Handler):
 
 @cache
 def names_in(log: str, ruleset: str) -> tuple[tuple[str, Any], ...]:
-    """List what a log calls its division and its benchmark, as (key, value), as the checkers read it, once."""
+    """Return the division and the benchmark that a log states, as (key, value), read once and as the checkers read
+    them."""
     from mlperf_logging.compliance_checker import mlp_parser
 
     lines = mlp_parser.parse_file(log, ruleset=ruleset)[0]
@@ -158,7 +159,7 @@ def names_in(log: str, ruleset: str) -> tuple[tuple[str, Any], ...]:
 
 
 def refuse_invented_names(log: str, ruleset: str) -> None:
-    """Stop where the checker would open, and execute, a rule file at a path that the log invents."""
+    """Raise NotAskedError where the checker would open, and execute, a rule file at a path that the log invents."""
     for _, name in names_in(log, ruleset):
         if not _PLAIN_WORD.match(str(name)):
             raise NotAskedError("the division or benchmark that a log names is no plain word")
@@ -176,7 +177,7 @@ def ask_compliance(job: Job, heard: Listener) -> Said:
 
 
 def logs_in_closed(job: Job) -> list[str]:
-    """List the logs of a set. The package checker asks about seeds and convergence in Closed alone."""
+    """Return the logs of a set. The package checker asks about seeds and convergence in Closed alone."""
     logs = sorted(map(str, Path(job["path"]).glob("result_*.txt")))
     if any((DIVISION, "open") in names_in(log, job["ruleset"]) for log in logs):
         raise NotAskedError("it is not asked about the Open division")
@@ -193,8 +194,8 @@ def ask_seed(job: Job, heard: Listener) -> Said:
 
 
 def ask_rcp(job: Job, heard: Listener) -> Said:
-    """With set_scaling it keeps its scaling.json in the copy; without, it would look for one in the root folder
-    and delete that."""
+    """Ask the RCP checker. With set_scaling it writes scaling.json into the copy; without, it would look for one in
+    the root folder and delete it."""
     from mlperf_logging.rcp_checker import rcp_checker
 
     logs = logs_in_closed(job)
@@ -204,7 +205,7 @@ def ask_rcp(job: Job, heard: Listener) -> Said:
     )
     Path(job["path"], "scaling.json").unlink(missing_ok=True)
     if not math.isfinite(factor):
-        return "crashed", [f"its factor is {factor}, no number", str(said)], None
+        return "crashed", [f"its factor is {factor}, not a number", str(said)], None
     if is_added:
         said = f"{_ADDED}: {said}"
     return ("valid" if passed else "invalid"), [str(said), *heard.messages(logging.WARNING)], float(factor)
@@ -218,7 +219,7 @@ def ask_system(job: Job, heard: Listener) -> Said:
 
 
 def ask_package(job: Job, heard: Listener) -> Said:
-    """Ask the package checker: it returns nothing and always leaves with 0, so its last words are its verdict."""
+    """Ask the package checker: it returns nothing and always exits with 0, so its last message is its verdict."""
     from mlperf_logging.package_checker import package_checker
 
     for log in sorted(Path(job["path"]).glob("results/*/*/result_*.txt")):
@@ -233,7 +234,7 @@ def ask_package(job: Job, heard: Listener) -> Said:
 
 
 def ask_repo(job: Job, heard: Listener) -> Said:
-    """Ask the repository checker: it returns False whatever it finds, so its last words are its verdict."""
+    """Ask the repository checker: it returns False whatever it finds, so its last message is its verdict."""
     from mlperf_logging.repo_checker import repo_checker
 
     repo_checker.run_checks(job["path"])
@@ -251,8 +252,8 @@ CHECKERS: dict[str, Callable[[Job, Listener], Said]] = {
 
 
 def parse_once(parse: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep what `parse`, their function (filename, ruleset), gives for the logs parsed last: they parse each log up
-    to six times, which takes most of their time. Every caller gets a copy of its own, as if it had been parsed."""
+    """Return a caching version of `parse`, the checkers' function (filename, ruleset): they parse each log up to six
+    times, which takes most of their time. Every caller gets a copy of its own, as if the log had been parsed."""
     kept: dict[tuple[str, str], bytes] = {}
 
     def parse_or_copy(filename: str, ruleset: str = "0.6.0") -> Any:
@@ -261,7 +262,7 @@ def parse_once(parse: Callable[..., Any]) -> Callable[..., Any]:
             return pickle.loads(kept[key])
         parsed = parse(filename, ruleset=ruleset)
         if Path(filename).stat().st_size <= KEPT_BYTES:
-            with contextlib.suppress(RecursionError):  # values nested too deep are parsed again
+            with contextlib.suppress(RecursionError):  # values nested too deep to pickle are parsed again
                 kept[key] = pickle.dumps(parsed)
             while sum(map(len, kept.values())) > KEPT_BYTES:
                 del kept[next(iter(kept))]
@@ -271,8 +272,8 @@ def parse_once(parse: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_once(yaml: Any) -> Callable[..., Any]:
-    """Give a yaml.load that reads each rule file once: they read theirs again for every log. libyaml reads the same
-    as their BaseLoader, and faster."""
+    """Return a yaml.load that reads each rule file once, since the checkers read theirs again for every log. libyaml
+    gives the same result as their BaseLoader, only faster."""
     read, base = yaml.load, getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
     @lru_cache(maxsize=256)
@@ -295,7 +296,7 @@ def load(names: set[str]) -> None:
         from mlperf_logging.package_checker import package_checker  # noqa: F401  (brings seed and rcp with it)
         from mlperf_logging.rcp_checker import rcp_checker
 
-        if "dlrm" not in (runs := rcp_checker.submission_runs["training"]):  # and crashes in rounds 1.0 to 2.1
+        if "dlrm" not in (runs := rcp_checker.submission_runs["training"]):  # crashes in rounds 1.0 to 2.1
             runs["dlrm"] = _DLRM_RUNS
             _added.append("dlrm")
     if "system" in names:
@@ -305,7 +306,7 @@ def load(names: set[str]) -> None:
 
 
 def answer(job: Job) -> dict[str, Any]:
-    """Ask for the checker's verdict, or its crash, on one question."""
+    """Return the checker's verdict, or its crash, for one question."""
     heard = Listener()
     root = logging.getLogger()
     root.addHandler(heard)
@@ -324,7 +325,7 @@ def answer(job: Job) -> dict[str, Any]:
 def main() -> None:
     request = json.loads(sys.stdin.buffer.read())
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
-    os.dup2(2, 1)  # what the checkers print is no answer
+    os.dup2(2, 1)  # output of the checkers is no answer
     end_with_parent(request["parent"])
     limit(request["memory_bytes"], request["cpu_s"], request["file_bytes"])
     logging.getLogger().setLevel(logging.INFO)

@@ -1,6 +1,7 @@
-"""NAME.calibration.json: what the target of a benchmark rests on. Own benchmarks ship it beside their definition.
+"""NAME.calibration.json: the reference runs on which a benchmark's target rests. Own benchmarks ship it beside their
+definition.
 
-`calibrate` writes it; seeds and the choice of a precision go by it.
+`calibrate` writes the file; derived seeds and the choice of a precision take it into account.
 """
 
 import statistics
@@ -23,13 +24,13 @@ class BatchSizeSummary(Record, frozen=True, kw_only=True):
     opt_base_learning_rate: PositiveAmount
     seeds: Annotated[tuple[Count, ...], Meta(min_length=1)]
     epochs_to_converge: tuple[Epochs | None, ...]
-    """None where a whole epoch did not reach the target."""
+    """Epochs to the target by seed; None where a whole epoch did not reach the target."""
     final_qualities: tuple[Share, ...]
     quality_mean: tuple[Share, ...]
-    """Per evaluation, over seeds."""
+    """Mean quality of each evaluation over the seeds."""
     quality_stdev: tuple[float, ...]
     eval_share: Share | None
-    """Share of the time of an epoch; None where no time was measured."""
+    """Share of an epoch's time that goes into evaluation; None where no time was measured."""
     epoch_s: float
 
     def __post_init__(self) -> None:
@@ -46,7 +47,8 @@ class BatchSizeSummary(Record, frozen=True, kw_only=True):
 
     @property
     def coefficient_of_variation(self) -> float | None:
-        """Return the coefficient of variation of samples to converge, as of epochs; None of fewer than two."""
+        """Return the coefficient of variation of epochs (and so of samples) to converge; None for fewer than two
+        converged runs."""
         return variation(self.converged)
 
 
@@ -65,12 +67,13 @@ class TuningRow(Record, frozen=True, kw_only=True):
     global_batch_size: PositiveCount
     opt_base_learning_rate: PositiveAmount
     mean_epochs: Epochs | None
-    """To converge; None where a seed did not."""
+    """Mean epochs to converge; None where a seed did not converge."""
     mean_final_quality: Share
 
 
 class Proposal(Record, frozen=True, kw_only=True):
-    """The target that the runs at the definition's own batch size suggest, and what it would be; None where none."""
+    """Target suggested by the runs at the definition's own batch size, with their epochs and spread at that target;
+    None where no target qualifies."""
 
     target: Share | None
     mean_epochs: Epochs | None
@@ -83,33 +86,33 @@ class Condition(Record, frozen=True, kw_only=True):
 
     letter: str
     holds: bool | None
-    """None where it cannot be said."""
+    """Whether the condition holds; None where that cannot be decided."""
     found: str
     demanded: str
 
 
 class CalibrationRecord(Document, frozen=True, kw_only=True):
-    """All that one calibration found, of which definition, with which code."""
+    """Result of one calibration, with the definition and the code that it was made with."""
 
     benchmark: str
     version: PositiveCount
     definition_sha256: Sha256
     is_calibrated: bool = True
-    """False of 'calibrate --quick', whose points are no reference."""
+    """Whether the points may serve as reference; False for 'calibrate --quick'."""
     target: Share
     metric: MetricName = ROC_AUC
-    """What all qualities here are."""
+    """Metric of all qualities in this file."""
     precision: Annotated[str, Meta(max_length=20)] = "fp32"
     """Precision of the matrix products of all runs."""
     created_utc: str
     platform: str
     code_sha256: tuple[Sha256 | None, ...]
-    """Digests of the code that made the runs; None of runs kept from before it was written down."""
+    """Digests of the code that made the runs; None for runs made before the digest was recorded."""
     base_seed: Count
-    """The seeds of all runs of the reference are derived from it; those of tuning are none of them."""
+    """Seed from which the seeds of all reference runs are derived; the tuning seeds are derived otherwise."""
     tuning_seeds: tuple[Count, ...]
     num_reference_runs: PositiveCount
-    """How many seeds of each batch size, the first ones, are its reference convergence points."""
+    """Number of seeds, the first ones of each batch size, whose runs are its reference convergence points."""
     oracle_quality: Share | None
     default_batch_size: PositiveCount
     batch_sizes: Annotated[tuple[BatchSizeSummary, ...], Meta(min_length=1)]
@@ -118,9 +121,9 @@ class CalibrationRecord(Document, frozen=True, kw_only=True):
     proposal: Proposal | None
     conditions: tuple[Condition, ...]
     preflight: tuple[PreflightCheck, ...] = ()
-    """The environment check before the command that wrote this. Empty in files of earlier versions."""
+    """Environment check before the command that wrote this file. Empty in files of earlier versions."""
     loads: tuple[LoadRecord, ...] = ()
-    """What else the system did while that command trained; likewise."""
+    """Other load on the system while that command trained. Empty in files of earlier versions."""
 
     def __post_init__(self) -> None:
         if all(summary.global_batch_size != self.default_batch_size for summary in self.batch_sizes):
@@ -128,11 +131,12 @@ class CalibrationRecord(Document, frozen=True, kw_only=True):
 
     @property
     def default(self) -> BatchSizeSummary:
-        """What the conditions are judged by."""
+        """Return the summary of the default batch size, by which the conditions are judged."""
         return next(s for s in self.batch_sizes if s.global_batch_size == self.default_batch_size)
 
     def is_met(self, precision: str, global_batch_size: int, opt_base_learning_rate: float) -> bool:
-        """Whether it has runs of that precision, batch size and learning rate, all of which met the target."""
+        """Return whether there are runs of this precision, batch size and learning rate, and all of them met the
+        target."""
         asked = (global_batch_size, opt_base_learning_rate)
         found = [s for s in self.batch_sizes if (s.global_batch_size, s.opt_base_learning_rate) == asked]
         are_met = bool(found) and all(len(s.converged) == len(s.seeds) for s in found)
@@ -140,5 +144,6 @@ class CalibrationRecord(Document, frozen=True, kw_only=True):
 
 
 def variation(values: tuple[float, ...]) -> float | None:
-    """Return the coefficient of variation of positive values, by the sample's standard deviation; None below two."""
+    """Return the coefficient of variation of positive values, by the sample standard deviation; None for fewer than
+    two."""
     return statistics.stdev(values) / statistics.fmean(values) if len(values) > 1 else None

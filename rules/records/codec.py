@@ -1,4 +1,4 @@
-"""Read and write records: every file beside the logs passes here, whoever wrote it."""
+"""Read and write records: every JSON file beside the logs is read and written here, whoever wrote it."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from rules.open_file import NotRegularError, TooLargeError, read_regular
 
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 32
-"""Most levels of nested arrays and objects; no file of ours has more than 8."""
+"""Most levels of nested arrays and objects; the harness writes at most 8."""
 VERSION: Final = 3
 NEWER: Final = "update dlrmbench: the file is newer than this version reads"
 OLDER: Final = "an earlier dlrmbench wrote the file, and only that one reads it"
@@ -56,11 +56,11 @@ _SIGNS = {
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """An object of a file: typed, bounded, unchangeable."""
+    """A JSON object: typed, bounded, immutable."""
 
 
 class Document(Record, frozen=True, kw_only=True):
-    """A whole file that says its version."""
+    """A JSON file that states its schema version."""
 
     schema_version: Literal[3] = VERSION
 
@@ -70,14 +70,15 @@ T = TypeVar("T", bound=Record)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Damage:
-    """Why a file is not used: the member (empty for the file as a whole), what it holds, what was expected."""
+    """Reason why a file is not used: the member (empty for the file as a whole), the value found, the value
+    expected."""
 
     path: Path
     member: str
     found: str
     expected: str
     remedy: str | None = None
-    """What to do; None where only the file can be restored."""
+    """Advice on how to fix the file; None where it can only be restored."""
 
     def __str__(self) -> str:
         member = f"{self.member}: " if self.member else ""
@@ -86,14 +87,14 @@ class Damage:
 
 
 class DamageError(ValueError):
-    """A member is not what it must be."""
+    """A member's value is not allowed."""
 
     def __init__(self, member: str, found: str, expected: str, remedy: str | None = None) -> None:
         super().__init__(f"{member}: found {found}, expected {expected}" + (f" ({remedy})" if remedy else ""))
         self.member, self.found, self.expected, self.remedy = member, found, expected, remedy
 
     def at(self, path: Path) -> Damage:
-        """Say in which file."""
+        """Return the error as the Damage of a file."""
         return Damage(path=path, member=self.member, found=self.found, expected=self.expected, remedy=self.remedy)
 
 
@@ -115,7 +116,7 @@ def read_object(path: Path) -> dict[str, Any] | Damage:
 
 
 def convert(content: dict[str, Any], record_type: type[T]) -> T:
-    """Check a JSON object. Raises DamageError."""
+    """Convert a JSON object to a record. Raises DamageError."""
     if issubclass(record_type, Document):
         _refuse_other_versions(content)
     try:
@@ -147,7 +148,8 @@ def json_schema(record_type: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def in_order(schema: Any) -> Any:
-    """Return a schema of msgspec's with its enumerations sorted, which it holds in sets; tuples become lists."""
+    """Return a schema of msgspec's with its enumerations sorted, since msgspec keeps them in sets; tuples become
+    lists."""
     if isinstance(schema, list | tuple):
         return [in_order(part) for part in schema]
     if not isinstance(schema, dict):
@@ -162,7 +164,7 @@ def require(condition: bool, member: str, value: object, expected: str) -> None:
 
 
 def _read(path: Path) -> bytes:
-    """FIFOs, devices and huge files are not opened."""
+    """Read a file's bytes, without opening FIFOs, devices or huge files. Raises DamageError."""
     try:
         return read_regular(path, MAX_BYTES)
     except FileNotFoundError:
@@ -176,7 +178,7 @@ def _read(path: Path) -> bytes:
 
 
 class _Twice(dict[str, Any]):
-    """An object with a key given twice."""
+    """A JSON object with a repeated key."""
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
@@ -203,10 +205,10 @@ def parse_object(data: bytes) -> dict[str, Any]:
 
 
 def _parse_usual(data: bytes) -> dict[str, Any] | None:
-    """The object of a file in which there is nothing to refuse, in a fifth of the time; None says nothing of it.
+    """Parse the bytes of a well-formed object in a fifth of the time; None where the slower parser must decide.
 
-    Without escapes, the colons that are no keys' are in texts and are written as they were read: there are as many as
-    were given unless a key was given twice.
+    In text without escapes, colons outside of keys stand in strings and are encoded as they were read: the number of
+    colons stays the same unless a key is repeated.
     """
     if b"\\" in data:
         return None
@@ -220,7 +222,7 @@ def _parse_usual(data: bytes) -> dict[str, Any] | None:
 
 
 def _is_shallow(content: dict[str, Any]) -> bool:
-    """Whether nothing is nested deeper than MAX_DEPTH."""
+    """Return whether nothing is nested deeper than MAX_DEPTH."""
     level: list[dict[str, Any] | list[Any]] = [content]
     for _ in range(MAX_DEPTH):
         level = [
@@ -235,7 +237,8 @@ def _is_shallow(content: dict[str, Any]) -> bool:
 
 
 def _refuse_odd(content: dict[str, Any]) -> None:
-    """Keys given twice, numbers that JSON or a double does not have, and depth that a reader's stack does not."""
+    """Refuse repeated keys, numbers that JSON or a double cannot represent, and nesting deeper than MAX_DEPTH. Raises
+    DamageError."""
     waiting: list[tuple[str, int, Any]] = [("", 0, content)]
     while waiting:
         member, depth, value = waiting.pop()
@@ -262,7 +265,7 @@ def _join(member: str, key: str) -> str:
 
 
 def _half_character(content: dict[str, Any]) -> DamageError:
-    """The member whose text, where one of some words is expected, is no Unicode."""
+    """Return the error for the first member whose text holds a lone surrogate."""
     waiting: list[tuple[str, Any]] = [("", content)]
     while waiting:
         member, value = waiting.pop()
@@ -283,7 +286,7 @@ def _refuse_other_versions(content: dict[str, Any]) -> None:
 
 
 def _explain(error: str, content: Any, record_type: type[Record]) -> DamageError:
-    """What msgspec says, with the member by its full name and the value that is there."""
+    """Translate an error of msgspec: with the member's full name and the value found there."""
     match = _ERROR.match(error)
     assert match is not None
     what = match["what"]
@@ -302,8 +305,8 @@ def _explain(error: str, content: Any, record_type: type[Record]) -> DamageError
 
 
 def say_expected(error: str) -> str:
-    """Return what a message of msgspec says was expected, in words: "Expected `int` >= 1, got `str`" gives "a whole
-    number of at least 1"."""
+    """Return the type or bound that an error message of msgspec expected, in words: "Expected `int` >= 1, got `str`"
+    gives "a whole number of at least 1"."""
     what, pattern, regex = error.partition(", got ")[0].partition(" - at ")[0].partition(" matching regex ")
     words = _TYPE.sub(lambda name: _WORDS[name[1]], what.removeprefix("Expected ").replace("`", ""))
     for sign, word in _SIGNS.items():
@@ -312,7 +315,8 @@ def say_expected(error: str) -> str:
 
 
 def _descend(member: str, value: Any, annotation: Any, step: re.Match[str]) -> tuple[str, Any, Any]:
-    """One step of a path of msgspec's, which names no key of a mapping: the first wrong entry is looked up."""
+    """Follow one step of a path of msgspec's. The path names no key of a mapping, so the first invalid entry is
+    looked up."""
     if (name := step["name"]) is not None:
         hints = next(
             (
@@ -340,7 +344,7 @@ def _descend(member: str, value: Any, annotation: Any, step: re.Match[str]) -> t
 
 
 def _parts(annotation: Any, kind: Any) -> list[Any]:
-    """The alternatives of an annotation that are of a kind: a struct, tuple[...], dict[...], Literal[...]."""
+    """Return the alternatives of an annotation that are of a kind: a struct, tuple[...], dict[...], Literal[...]."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _parts(get_args(annotation)[0], kind)

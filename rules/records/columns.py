@@ -1,4 +1,4 @@
-"""The columns by which trials of a search are judged: those of a kind's table, memory, and energy times delay."""
+"""Columns by which trials of a search are ranked: those of a kind's table, memory, and energy-delay product."""
 
 from collections.abc import Mapping
 from typing import Any, get_args, get_type_hints
@@ -13,9 +13,9 @@ ENERGY_DELAY = Column(member="energy_delay", title="Energy times delay", unit="J
 
 
 def columns_of(kind: str) -> Mapping[str, Column]:
-    """Return the columns that a repetition of a kind has: of runs their time to train, of what processes measure
-    those of their table; an accelerator's memory, else the process's own; energy times duration, per sample squared
-    where samples are counted."""
+    """Return the columns that a repetition of a kind has by name: the time to train of runs, the table columns of
+    kinds measured in processes; peak memory (the accelerator's, else the process's); the energy-delay product,
+    divided by samples squared where samples are counted."""
     record = process = find_record_type(kind)
     found = [TIME_TO_TRAIN]
     if is_in_processes(kind):
@@ -27,7 +27,7 @@ def columns_of(kind: str) -> Mapping[str, Column]:
 
 
 def column_value(record: Any, name: str) -> float | None:
-    """Return a number of a repetition's record; None where that does not have it."""
+    """Return the value of a column from a repetition's record; None where the record lacks it."""
     value = getattr(record, name, None)
     if name == MEMORY.member:
         value = getattr(record, "peak_device_bytes", None) or getattr(record, "peak_rss_bytes", None)
@@ -37,7 +37,7 @@ def column_value(record: Any, name: str) -> float | None:
 
 
 def column_measure(kind: str, name: str) -> Measure:
-    """Return the measure of a column, which is compared by ratios: more of a rate or a quality is better, less of
+    """Return the measure of a column, compared as a ratio: higher is better for a rate or a quality, lower for
     anything else."""
     column, is_more_better = columns_of(kind)[name], name.endswith("_per_s") or metric_of_member(name) is not None
     return Measure(

@@ -1,4 +1,5 @@
-"""All files beside the logs by name, those of extensions after those of the core: what `schema` prints schemas of."""
+"""Record types of all JSON files beside the logs by name, the core's before the extensions': `schema` prints their
+schemas."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The kinds of measurement by name, those of extensions after the core's; a record is imported when asked for."""
+"""Kinds of measurement by name, the core's before the extensions'; a record type is imported when it is asked for."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -14,15 +14,15 @@ CORE_PLACES: Mapping[str, Places] = {
     "profile": Places(record="rules.records.profile:ProfileRecord", job="harness.measure.profile.job"),
     "quality": Places(record="rules.records.measured.quality:QualityRecord", job="harness.measure.quality"),
 }
-"""The registry of the core's kinds: a line is all that a new one adds."""
+"""Registry of the core's kinds: adding a kind takes one line here."""
 PLACES: Mapping[str, Places] = with_extensions(CORE_PLACES, "kinds")
 KIND_MODULES: Mapping[str, str] = {kind: places.job for kind, places in PLACES.items()}
-"""The module of each kind's job. Nothing here imports it."""
+"""Module of each kind's job. Nothing here imports it."""
 
 
 @cache
 def find_record_type(kind: str) -> type[Measurement]:
-    """Import the type of a kind's record. Raises KeyError for a kind that this copy does not have."""
+    """Import the record type of a kind. Raises KeyError for a kind that this installation does not have."""
     found: type[Measurement] = load_place(PLACES[kind].record)
     return found
 
@@ -30,24 +30,25 @@ def find_record_type(kind: str) -> type[Measurement]:
 EXTRA_KINDS: tuple[str, ...] = tuple(
     kind for kind in PLACES if kind not in CORE_PLACES or not find_record_type(kind).IS_LOGGED
 )
-"""Kinds whose record is extra/<kind>.json: of the core those that leave no logs, and all of extensions."""
+"""Kinds whose record is extra/<kind>.json: those of the core that leave no logs, and all kinds of extensions."""
 
 
 ABSENT = "a kind of measurement that this copy does not have"
 
 
 def why_absent(kind: str) -> str | None:
-    """Say that this copy does not have a kind; None of one that it has."""
+    """Return a message that this installation lacks a kind; None for a kind that it has."""
     if kind in PLACES:
         return None
     return f"{kind}: {ABSENT}. It has {', '.join(PLACES)}."
 
 
 def is_logged(kind: str) -> bool:
-    """Return whether a kind's repetitions leave logs to judge; one that this version does not know leaves none."""
+    """Return whether a kind's repetitions leave logs to judge; False for a kind that this version does not know."""
     return kind in PLACES and kind not in EXTRA_KINDS
 
 
 def is_in_processes(kind: str) -> bool:
-    """Return whether a kind is measured in several fresh processes; one that this version does not know is not."""
+    """Return whether a kind is measured in several fresh processes; False for a kind that this version does not
+    know."""
     return kind in PLACES and issubclass(find_record_type(kind), ProcessMeasurement)

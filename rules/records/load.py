@@ -1,4 +1,4 @@
-"""What else a system did while one process measured, on record beside what it measured. SI units in names."""
+"""Other load on a system while one process measured, recorded beside the measurement. SI units in names."""
 
 from typing import Annotated
 
@@ -8,22 +8,22 @@ from rules.records.codec import Amount, PositiveCount, Record
 
 
 class LoadRecord(Record, frozen=True, kw_only=True):
-    """What else a system did while one process measured; None where the system does not say it."""
+    """Other load on a system while one process measured; a member is None where the system does not report it."""
 
     num_cpus: PositiveCount
     duration_s: Amount
-    """From before the process began until after it ended."""
+    """Seconds from before the process began until after it ended."""
     load_avg_before: Amount | None
-    """The kernel's load average of the last minute (proc_loadavg(5)) when the process began."""
+    """Load average of the last minute (proc_loadavg(5)) when the process began."""
     load_avg_after: Amount | None
-    """The same after it ended: with the work of the process in it."""
+    """Load average of the last minute after the process ended, its own work included."""
     other_cpus: Amount | None
-    """CPUs that other processes kept busy meanwhile, on average, and that a hypervisor took away: the processor time
+    """Mean number of CPUs that other processes kept busy meanwhile or that a hypervisor took away: the processor time
     of all but the process and its children, over the duration."""
     cpu_clock_mhz: Amount | None = None
-    """The mean clock of all CPUs while it measured."""
+    """Mean clock of all CPUs while the process measured."""
     max_temperature_c: Annotated[float, Meta(ge=-273.15, le=1000)] | None = None
-    """The highest temperature of a CPU while it measured, in degrees Celsius."""
+    """Highest temperature of a CPU while the process measured, in degrees Celsius."""
     beside: Amount | UnsetType = UNSET
-    """Workers that ran meanwhile beside the process, on cores of their own, on average; only there where its command
-    measures several at a time."""
+    """Mean number of workers that ran at the same time as the process, on cores of their own; present only where the
+    command measures several at a time."""

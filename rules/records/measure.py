@@ -1,4 +1,4 @@
-"""What a kind of measurement measures, so that reports can show and compare it without knowing the kind."""
+"""Description of a kind of measurement, so that reports can show and compare results without knowing the kind."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Commit = Annotated[str, Meta(pattern="^[0-9a-f]{40}([0-9a-f]{24})?$")]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
-    """One column of a table of repetitions: a member, its title, and its unit (None for a name or a number)."""
+    """A column of a table of repetitions: its member, title and unit (None for a name or a plain number)."""
 
     member: str
     title: str
@@ -25,19 +25,19 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measure:
-    """The quantity that is compared. On a "ratio" scale logarithms are compared, on a "difference" scale values."""
+    """Quantity by which results are compared: logarithms on a "ratio" scale, values on a "difference" scale."""
 
     title: str
     value: str
-    """The member of one repetition that holds it."""
+    """Member of a repetition that holds the quantity."""
     unit: str
     scale: Literal["ratio", "difference"]
     direction: Literal["higher", "lower"]
-    """Which one is better."""
+    """Direction of better values."""
     columns: tuple[Column, ...]
-    """One of them is of `value`; its title is what readers call the quantity."""
+    """Columns of a repetition; the title of the column of `value` is the quantity's name for readers."""
     min_effect: float = 0.03
-    """The smallest difference of interest: a fraction on a "ratio" scale, else in the unit."""
+    """Smallest difference of interest: a fraction on a "ratio" scale, else in the quantity's unit."""
 
     @property
     def name(self) -> str:
@@ -46,10 +46,10 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DetailTable:
-    """A table of its own that a kind has in frames, Parquet and JSON, with a row per process.
+    """An additional table of a kind, in data frames, Parquet and JSON, with one row per process.
 
-    A member of `row` is found by its name in the record, in the entry of the process, or in one of its `parts`; the
-    set says configuration, which each row needs, benchmark, system, process, seed and path.
+    A member of `row` is found by name in the record, in the process's entry, or in one of its `parts`; the run set
+    adds configuration (required in each row), benchmark, system, process, seed and path.
     """
 
     name: str
@@ -58,56 +58,61 @@ class DetailTable:
 
 
 class CodeRecord(Record, frozen=True, kw_only=True):
-    """The code that ran, as the process that ran it found its own files."""
+    """Code that ran, as determined by the process that ran it from its own files."""
 
     sha256: Sha256
-    """Digest of all files of harness, reference_models, rules and reports as they were imported, by their names."""
+    """Digest of all files of harness, reference_models, rules and reports as they were imported, with their names."""
     commit: Commit | None
-    """Commit of the checkout that they are in, or were built from; None where neither is known."""
+    """Commit of the checkout that holds the files, or that they were built from; None where neither is known."""
     commit_is_dirty: bool | None
-    """Whether tracked files differed from that commit."""
+    """Whether tracked files differed from `commit`; None where no commit is known."""
 
 
 class Measurement(Document, frozen=True, kw_only=True):
-    """The record of a kind of measurement."""
+    """Record of a kind of measurement."""
 
     MEASURE: ClassVar[Measure]
     OTHER_MEASURES: ClassVar[Mapping[str, Measure]] = {}
-    """What files of the kind may have measured instead, by the member of `Measure.value`."""
+    """Alternative measures that a file of the kind may hold, by the member in `Measure.value`."""
     ASKED: ClassVar[tuple[str, ...]] = ()
-    """Members of the record or of a process that say what was asked, and "benchmark", as settings show them."""
+    """Members of the record or of a process that state what was asked for, and "benchmark", in the order in which
+    settings are shown."""
     MUST_AGREE: ClassVar[Mapping[str, str]] = {}
-    """By setting that two sides of a comparison must share, what is said where they do not: a {} for each value."""
+    """Message by setting that both sides of a comparison must share, shown where they differ: one {} for each
+    value."""
     COMMAND: ClassVar[str | None] = None
-    """The verb that measures the kind; None where it is `run --<kind>`."""
+    """Verb that measures the kind; None where it is `run --<kind>`."""
     IS_LOGGED: ClassVar[bool] = False
-    """Whether each repetition leaves a log and a record of its own, and not all of them extra/<kind>.json."""
+    """Whether each repetition leaves a log and a record of its own; False where extra/<kind>.json holds all
+    repetitions."""
 
     DETAILS: ClassVar[DetailTable | None] = None
 
     code: CodeRecord | None = None
-    """Set by the harness for every kind, in one place. None in files of versions 1 and 2, for an attempt that was cut
-    off, and where the processes of one measurement ran different code."""
+    """Code that measured, set by the harness for every kind. None in files of versions 1 and 2, for an attempt that
+    was cut off, and where the processes of one measurement ran different code."""
     loads: tuple[LoadRecord | None, ...] = ()
-    """What else the system did while each process measured, in their order; None where that was not watched. Set by
-    who starts the processes. Empty in files of earlier versions, and where torchrun or srun started them."""
+    """Other load on the system while each process measured, in the order of the processes; None where that was not
+    watched. Set by the command that starts the processes. Empty in files of earlier versions, and where torchrun or
+    srun started the processes."""
 
     @property
     def measure(self) -> Measure:
-        """Return what this file measured."""
+        """Return the measure of this file's values."""
         return self.MEASURE
 
     def repetitions(self) -> tuple[Any, ...]:
-        """Return what a comparison takes as its sample: the record itself, where it does not hold several."""
+        """Return the repetitions that a comparison takes as its sample: the record itself, unless a kind holds
+        several."""
         return (self,)
 
 
 class ProcessMeasurement(Measurement, frozen=True, kw_only=True):
-    """The record of a kind that is measured in several fresh processes, gathered in extra/<kind>.json."""
+    """Record of a kind that is measured in several fresh processes, gathered in extra/<kind>.json."""
 
     if TYPE_CHECKING:  # a type has it where its file does
         processes: tuple[Any, ...]
 
     def repetitions(self) -> tuple[Any, ...]:
-        """Return what a comparison takes as its sample."""
+        """Return the processes, which a comparison takes as its sample."""
         return self.processes

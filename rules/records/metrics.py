@@ -1,6 +1,6 @@
-"""The metrics that a definition may name as quality.metric: what an evaluation measures, and how readers call it.
+"""Metrics that a definition may name as quality.metric: the value of an evaluation, and how readers call it.
 
-The log's key is eval_accuracy whatever the metric. `reference_models.training.metrics` computes them.
+The log's key is eval_accuracy whatever the metric. `reference_models.training.metrics` computes the metrics.
 """
 
 from collections.abc import Mapping
@@ -9,29 +9,30 @@ from typing import Literal, get_args
 
 MetricName = Literal["roc_auc", "accuracy"]
 ROC_AUC: MetricName = "roc_auc"
-"""What benchmarks measure that do not say otherwise, all of MLPerf's recommenders among them."""
+"""Metric of benchmarks that state none, all of MLPerf's recommenders among them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Metric:
-    """One metric: from 0 to 1, and more is better."""
+    """A metric of quality, from 0 to 1; higher is better."""
 
     label: str
-    """Before a value: 'AUC 0.80275'."""
+    """Name of the metric before a value, as in 'AUC 0.80275'."""
     plural: str
     title: str
-    """In full, as an axis begins: 'ROC AUC on the held-out split'."""
+    """Full name of the metric, as at the beginning of an axis title: 'ROC AUC on the held-out split'."""
     member: str
     """Member of an evaluation in extra/quality.json; also the unit of a difference."""
     meaning: str
-    """For the glossary."""
+    """Explanation of the metric in the glossary."""
     not_learning_below: float = 0.0
-    """Where a run is given up from its second evaluation on, if no evaluation before reached it either: where
-    evaluations lie few steps apart, one may fall far and the run go on to its target. 0 gives none up."""
+    """Quality that an evaluation must have reached for a run to continue after its second evaluation. Any earlier
+    evaluation counts: where evaluations are few steps apart, one may drop sharply and the run still reach its target.
+    With 0 no run is stopped."""
 
     @property
     def capital(self) -> str:
-        """The label as a sentence begins."""
+        """Return the label with a capital first letter, as a sentence begins."""
         return self.label[0].upper() + self.label[1:]
 
 
@@ -57,10 +58,10 @@ assert tuple(METRICS) == get_args(MetricName)
 
 
 def metric_of(name: str | None) -> Metric:
-    """Return the metric of that name; ROC AUC where none is known."""
+    """Return the metric of a name; ROC AUC where no metric has it."""
     return METRICS.get(name or ROC_AUC, METRICS[ROC_AUC])
 
 
 def metric_of_member(member: str) -> Metric | None:
-    """Return the metric whose values files hold as `member`; None where it is no metric's."""
+    """Return the metric whose values files hold as `member`; None for a member that holds no metric."""
     return next((metric for metric in METRICS.values() if metric.member == member), None)

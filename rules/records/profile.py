@@ -1,4 +1,4 @@
-"""extra/profile.json: one training step by phases, held against ceilings of the same system; never a score.
+"""extra/profile.json: one training step by phases, compared with ceilings of the same system; never a score.
 
 Every number is under `measured` or `computed`; computed ones follow from measured times, ceilings and counts.
 """
@@ -14,31 +14,31 @@ Bound = Literal["compute", "memory", "gather", "overhead"]
 
 
 Spread = Annotated[float, Meta(ge=0, le=1e12)]
-"""How far apart repetitions lay: the middle half of their times, as a fraction of the median."""
+"""Spread of repetitions: the interquartile range of their times as a fraction of the median."""
 
 
 class Rate(Record, frozen=True, kw_only=True):
-    """Per second: the best of several trials and their median."""
+    """A rate per second: the best of several trials and their median."""
 
     best: PositiveAmount
     median: PositiveAmount
     spread: Spread | None = None
-    """The spread of the trials. None in files of earlier versions."""
+    """Spread of the trials. None in files of earlier versions."""
 
 
 class MeasuredStep(Record, frozen=True, kw_only=True):
-    """Times of a step, medians over blocks of steps."""
+    """Measured times of a step, medians over blocks of steps."""
 
     num_blocks: PositiveCount
     steps_per_block: PositiveCount
     step_s: PositiveAmount
     fastest_step_s: PositiveAmount
     instrumented_step_s: PositiveAmount | None = field(name="told_step_s")
-    """With phases timed apart."""
+    """Time of a step whose phases are timed separately."""
     fastest_instrumented_step_s: PositiveAmount | None = field(name="fastest_told_step_s")
     samples_per_s: PositiveAmount
     step_spread: Spread | None = None
-    """The spread of the blocks whose median is step_s. None in files of earlier versions."""
+    """Spread of the blocks whose median is step_s. None in files of earlier versions."""
     named_share: Share
     instrumentation_cost: Annotated[
         float, Meta(description="Extra time of an instrumented step, as a fraction; median over neighbouring blocks.")
@@ -47,7 +47,7 @@ class MeasuredStep(Record, frozen=True, kw_only=True):
 
 
 class StepLimit(Record, frozen=True, kw_only=True):
-    """The speed of a step at some ceilings; `fraction` of the measured time."""
+    """Fastest possible step at some ceilings; `fraction` is that time over the measured time."""
 
     step_s: float
     samples_per_s: float | None
@@ -55,7 +55,7 @@ class StepLimit(Record, frozen=True, kw_only=True):
 
 
 class StepLimits(Record, frozen=True, kw_only=True):
-    """Limits by the ceilings that they take."""
+    """Limits of a step by the ceilings that are applied."""
 
     matmul: StepLimit
     matmul_median: StepLimit
@@ -64,7 +64,7 @@ class StepLimits(Record, frozen=True, kw_only=True):
 
 
 class ComputedStep(Record, frozen=True, kw_only=True):
-    """What a step does, and what bounds it."""
+    """Work of a step, and the resource that bounds it."""
 
     matmul_flop: float
     bytes: float
@@ -76,20 +76,20 @@ class ComputedStep(Record, frozen=True, kw_only=True):
 
 
 class StepRecord(Record, frozen=True, kw_only=True):
-    """A whole step."""
+    """A whole training step."""
 
     measured: MeasuredStep
     computed: ComputedStep
 
 
 class MeasuredPhase(Record, frozen=True, kw_only=True):
-    """The time of a phase; None where no clock can tell it apart."""
+    """Measured time of a phase; None where no clock can tell the phase apart."""
 
     time_s: float | None
 
 
 class ComputedPhase(Record, frozen=True, kw_only=True):
-    """What a phase does, its limits by ceiling, and what bounds it."""
+    """Work of a phase, its limits by ceiling, and the resource that bounds it."""
 
     share: Share | None
     matmul_flop: Count
@@ -108,11 +108,11 @@ class ComputedPhase(Record, frozen=True, kw_only=True):
 
 
 class PhaseRecord(Record, frozen=True, kw_only=True):
-    """One phase of a step."""
+    """One phase of a training step."""
 
     phase: str
     label: str | None
-    """For people, by the model; None in files from before models named their phases."""
+    """Name of the phase for readers, given by the model; None in files from before models named their phases."""
     measured: MeasuredPhase
     computed: ComputedPhase
 
@@ -126,21 +126,21 @@ class MeasuredEvaluation(Record, frozen=True, kw_only=True):
 
 
 class ComputedEvaluation(Record, frozen=True, kw_only=True):
-    """What an evaluation does."""
+    """Work of one evaluation."""
 
     matmul_flop: Count
     flop_per_s: float
 
 
 class ProfiledEvaluation(Record, frozen=True, kw_only=True):
-    """One evaluation after one that warms up."""
+    """One evaluation, after a warm-up evaluation."""
 
     measured: MeasuredEvaluation
     computed: ComputedEvaluation
 
 
 class SquareProduct(Record, frozen=True, kw_only=True):
-    """The rate of `num` matrix products [m, k] x [k, n]."""
+    """Rate of `num` matrix products [m, k] x [k, n]."""
 
     num: PositiveCount
     m: PositiveCount
@@ -151,20 +151,20 @@ class SquareProduct(Record, frozen=True, kw_only=True):
 
 
 class LayerProduct(SquareProduct, frozen=True, kw_only=True):
-    """A product of the model's own shape."""
+    """Rate of a matrix product of one of the model's own shapes."""
 
     used_by: Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
 class CopyRate(Record, frozen=True, kw_only=True):
-    """A copy of memory; `bytes` are those read and written."""
+    """Rate of copying memory; `bytes` are those read and written."""
 
     bytes: PositiveCount
     bytes_per_s: Rate
 
 
 class GatherRate(Record, frozen=True, kw_only=True):
-    """Rows gathered from one table."""
+    """Rate of gathering rows from one table."""
 
     ids: str
     method: str
@@ -174,7 +174,7 @@ class GatherRate(Record, frozen=True, kw_only=True):
 
 
 class TransferRate(Record, frozen=True, kw_only=True):
-    """Pinned copies between host and device."""
+    """Rate of copies between pinned host memory and the device."""
 
     bytes: PositiveCount
     to_device_bytes_per_s: Rate
@@ -182,7 +182,7 @@ class TransferRate(Record, frozen=True, kw_only=True):
 
 
 class MeasuredCeilings(Record, frozen=True, kw_only=True):
-    """What this system reaches at best."""
+    """Best rates that this system reaches."""
 
     matmul: Annotated[tuple[LayerProduct, ...], Meta(min_length=1)]
     square: Annotated[tuple[SquareProduct, ...], Meta(min_length=1)]
@@ -190,11 +190,11 @@ class MeasuredCeilings(Record, frozen=True, kw_only=True):
     random_rows: GatherRate
     batch_rows: GatherRate
     transfer: TransferRate | None
-    """None where there is no device beside the host."""
+    """Rate of copies between host and device; None where there is no device."""
 
 
 class ComputedCeilings(Record, frozen=True, kw_only=True):
-    """What the roofline takes from the measured ones."""
+    """Ceilings of the roofline, taken from the measured rates."""
 
     best_matmul_flop_per_s: PositiveAmount
     memory_bytes_per_s: PositiveAmount
@@ -211,7 +211,7 @@ class CeilingsRecord(Record, frozen=True, kw_only=True):
 
 
 class OperatorRecord(Record, frozen=True, kw_only=True):
-    """One operator under torch.profiler; `flop` and `bytes` are computed, per call, None where not known."""
+    """An operator under torch.profiler; `flop` and `bytes` are computed, per call, None where not known."""
 
     name: str
     shapes: tuple[tuple[Int64, ...], ...]
@@ -223,7 +223,7 @@ class OperatorRecord(Record, frozen=True, kw_only=True):
 
 
 class MeasuredOperators(Record, frozen=True, kw_only=True):
-    """The operators that take most of a step."""
+    """Operators that take most of a step's time."""
 
     num_steps: PositiveCount
     step_s: PositiveAmount
@@ -238,7 +238,7 @@ class OperatorsRecord(Record, frozen=True, kw_only=True):
 
 
 class ProfileRecord(Measurement, frozen=True, kw_only=True):
-    """One training step by phases, held against ceilings of the same system."""
+    """One training step by phases, compared with ceilings of the same system."""
 
     MEASURE: ClassVar[Measure] = Measure(
         title="Time of a step",
@@ -263,7 +263,9 @@ class ProfileRecord(Measurement, frozen=True, kw_only=True):
     global_batch_size: PositiveCount
     unique_rows_per_step: Annotated[
         int,
-        Meta(ge=0, description="Rows of all tables that one batch's ids name: counted in real batches, their mean."),
+        Meta(
+            ge=0, description="Mean number of distinct rows of all tables that a batch looks up, counted in batches."
+        ),
     ]
     hyperparameters: dict[str, Any]
     step: StepRecord
@@ -273,5 +275,5 @@ class ProfileRecord(Measurement, frozen=True, kw_only=True):
     operators: OperatorsRecord
 
     def repetitions(self) -> tuple[MeasuredStep, ...]:
-        """Return what a comparison takes as its sample."""
+        """Return the measured step, which a comparison takes as its sample."""
         return (self.step.measured,)

@@ -1,4 +1,4 @@
-"""Rows of tables: the types of their members, with units, and what a member means."""
+"""Rows of tables: the types of their members, with units and descriptions."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ def _unit(unit: str, **limits: Any) -> Meta:
 
 
 def meaning(text: str) -> Meta:
-    """What a column says, for its documentation."""
+    """Return the annotation that describes a column in the documentation."""
     return Meta(description=text)
 
 
@@ -77,4 +77,4 @@ Moment = Annotated[datetime, Meta(tz=True)] | None
 
 
 class Row(Record, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """One row of a table; None is not known, or not measured, and never 0."""
+    """A row of a table; None means not known, or not measured, and never 0."""

@@ -1,4 +1,5 @@
-"""extra/run_set.json: what a set was asked to do, with what, and where; and the system checks before it."""
+"""extra/run_set.json: the request that made a set, its software and system; and the checks of the system before
+it."""
 
 import hashlib
 from collections import Counter
@@ -11,14 +12,15 @@ from rules.records.codec import Amount, Count, Document, PositiveAmount, Positiv
 from rules.records.system import SYSTEM_FIELDS
 
 Kind = Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
-"""Kind of measurement: what one fresh process does. One of `rules.records.kinds.PLACES`, or of a newer version's."""
+"""Kind of measurement of one fresh process: a key of `rules.records.kinds.PLACES`, or a kind of a newer version."""
 Options = Annotated[
-    dict[str, Count], Meta(description="What the kind was asked besides: num_steps of a throughput measurement.")
+    dict[str, Count],
+    Meta(description="Further parameters of the kind, such as num_steps of a throughput measurement."),
 ]
 
 
 class BenchmarkRecord(Record, frozen=True, kw_only=True):
-    """The benchmark, by name and by digest."""
+    """Benchmark of a set, by name and by digest."""
 
     name: str
     version: PositiveCount
@@ -27,64 +29,66 @@ class BenchmarkRecord(Record, frozen=True, kw_only=True):
 
 
 class ConfigValue(Record, frozen=True, kw_only=True):
-    """One resolved value and where it came from."""
+    """A resolved value of the configuration and its source."""
 
     value: Any
     source: str
 
 
 class GivenField(Record, frozen=True, kw_only=True):
-    """One field of the submission and where it came from."""
+    """A field of the submission and its source."""
 
     value: str
     source: str
 
 
 class ColumnLookRecord(Record, frozen=True, kw_only=True):
-    """Counts of one column's cells that data was prepared from; of training, then of evaluation."""
+    """Counts over one column's cells that data was prepared from: of the training split, then of the evaluation
+    split."""
 
     name: str
     kind: Literal["number", "category"]
     num_cells: tuple[Count, Count]
     num_missing: tuple[Count, Count]
     num_unknown: tuple[Count, Count]
-    """Cells of a category whose value is rare in training, or not there."""
+    """Cells of a category whose value is rare in the training split, or absent from it."""
     num_distinct: Count | None
-    """Values in training, of a category with a dictionary."""
+    """Distinct values in the training split, for a category with a dictionary."""
     auc: float | None
-    """ROC AUC in evaluation of this column alone, from the first rows."""
+    """ROC AUC of this column alone on the first rows of the evaluation split."""
 
 
 class SoftLookRecord(Record, frozen=True, kw_only=True):
-    """What was seen of labels that are shares from 0 to 1."""
+    """Summary of soft labels: shares from 0 to 1."""
 
     best_auc: Annotated[float, Meta(ge=0, le=1)]
-    """ROC AUC of the first rows of evaluation, ranked by their labels: there no scores have a higher one."""
+    """ROC AUC of the first evaluation rows when ranked by their own labels: the upper bound for any scores on these
+    rows."""
     variance: Annotated[float, Meta(ge=0)]
     """Variance of the labels of both splits together."""
 
 
 class DataLookRecord(Record, frozen=True, kw_only=True):
-    """What was seen of the quality of data while it was prepared from files of a user's own."""
+    """Summary of the quality of data, made while it was prepared from a user's own files."""
 
     positives: dict[Literal["train", "eval"], Annotated[float, Meta(ge=0, le=1)]]
-    """Share of labels that are 1, by split; of soft labels their mean."""
+    """Share of labels that are 1, by split; for soft labels their mean."""
     columns: tuple[ColumnLookRecord, ...]
-    """The first of them, numbers before categories."""
+    """The first columns, numbers before categories."""
     num_columns: Count
     remarks: tuple[str, ...] = ()
-    """What may be wrong."""
+    """Possible defects of the data."""
     soft_labels: SoftLookRecord | None = None
-    """None of labels that are 0 or 1."""
+    """Summary of soft labels; None for labels that are 0 or 1."""
 
 
 class DatasetRecord(Record, frozen=True, kw_only=True):
-    """Where the data is, and what it is."""
+    """Folder of the dataset, and its identity."""
 
     dir: str
     dataset_sha256: Sha256 | None
     look: DataLookRecord | None = None
-    """None of data that was not prepared from a user's files."""
+    """Summary of the prepared data; None for data that was not prepared from a user's files."""
 
 
 class DescribedSystem(Record, frozen=True, kw_only=True):
@@ -96,7 +100,7 @@ class DescribedSystem(Record, frozen=True, kw_only=True):
 
 
 class PreflightCheck(Record, frozen=True, kw_only=True):
-    """One look at the system before the first run."""
+    """One check of the system before the first run."""
 
     name: str
     value: str
@@ -106,12 +110,12 @@ class PreflightCheck(Record, frozen=True, kw_only=True):
 
 
 class UntilRecord(Record, frozen=True, kw_only=True):
-    """The precision at which a set stops growing: an interval of the mean time to train that is narrow enough."""
+    """Precision at which a set stops growing: a sufficiently narrow confidence interval of the mean time to train."""
 
     width: Annotated[float, Meta(gt=0, le=1)]
-    """The interval reaches at most this fraction of the mean to either side."""
+    """Largest half-width of the interval, as a fraction of the mean."""
     min_runs: PositiveCount
-    """Made in any case, before the interval is looked at."""
+    """Number of runs made before the interval is first computed."""
     max_runs: PositiveCount
 
 
@@ -119,7 +123,7 @@ Word = Annotated[str, Meta(max_length=200)]
 
 
 class ProductRecord(Record, frozen=True, kw_only=True):
-    """A matrix product of a training step: all that may decide by what it is computed fastest."""
+    """A matrix product of a training step: everything that may decide which form computes it fastest."""
 
     kind: Word
     num_samples: PositiveCount
@@ -133,7 +137,7 @@ class ProductRecord(Record, frozen=True, kw_only=True):
 
 
 class ChosenProductRecord(Record, frozen=True, kw_only=True):
-    """A product, the form that computes it, and the least seconds of every form that was tried."""
+    """A matrix product, the form chosen to compute it, and the least seconds of every form that was tried."""
 
     product: ProductRecord
     form: Word
@@ -141,11 +145,11 @@ class ChosenProductRecord(Record, frozen=True, kw_only=True):
 
 
 MATMUL_FILE = "matmul.json"
-"""What a choice of matrix products is called where it is taken from a set: on its page and in its package."""
+"""File name of a choice of matrix products on a set's page and in its package."""
 
 
 class MatmulRecord(Record, frozen=True, kw_only=True):
-    """The forms in which a step's matrix products are computed, and where and how they were timed."""
+    """Forms in which a step's matrix products are computed, and the conditions under which they were timed."""
 
     num_threads: PositiveCount
     precision: Word
@@ -155,20 +159,20 @@ class MatmulRecord(Record, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Return the sha256 of what is chosen, in any order: products and forms, not how long they took."""
+        """Return the sha256 of the chosen products and forms, in any order and without their times."""
         pairs = ((chosen.product, chosen.form) for chosen in self.products)
         forms = sorted(msgspec.json.encode(pair, order="deterministic") for pair in pairs)
         return hashlib.sha256(b"\n".join(forms)).hexdigest()
 
     @property
     def label(self) -> str:
-        """Name it by its digest and how many products have which form: "ab12cd34ef56: 9 mm, 5 onednn"."""
+        """Return a label of the digest and the number of products by form: "ab12cd34ef56: 9 mm, 5 onednn"."""
         forms = Counter(chosen.form for chosen in self.products)
         return f"{self.digest[:12]}: {', '.join(f'{num} {form}' for form, num in sorted(forms.items())) or 'none'}"
 
 
 TIE = 1.05
-"""Ways to compute a step whose times differ by less than this factor are a tie: no timing of seconds tells more."""
+"""Factor below which step times are a tie: timings of a few seconds cannot separate them."""
 
 
 class StepTimeRecord(Record, frozen=True, kw_only=True):
@@ -177,8 +181,8 @@ class StepTimeRecord(Record, frozen=True, kw_only=True):
     num_threads: PositiveCount
     spin_count: Count | None
     step_s: PositiveAmount
-    """Seconds of one step, the mean of a few in a row, at its least over several rounds in turns with the other ways.
-    """
+    """Seconds of one step: the mean of a few in a row, the least of several rounds measured alternately with the
+    other ways."""
 
 
 class ServiceWayRecord(Record, frozen=True, kw_only=True):
@@ -186,60 +190,62 @@ class ServiceWayRecord(Record, frozen=True, kw_only=True):
 
     num_workers: PositiveCount
     num_threads: PositiveCount
-    """All workers' together."""
+    """Threads of all workers together."""
     batch_items: PositiveCount | None
-    """Most items of a call; None where every query is a call of its own."""
+    """Most items per call; None where every query is a call of its own."""
     split_items: PositiveCount | None
-    """Items from which a query is split over all workers; None where only `batch_items` splits."""
+    """Number of items from which a query is split over all workers; None where only `batch_items` splits queries."""
     queries_per_s: PositiveAmount
-    """Simulated: the most within the limit, on a virtual clock with the calls' times as measured on all workers at
-    once; of a scenario without a limit, the most."""
+    """Simulated throughput, from the times of calls measured on all workers at once: the highest within the latency
+    limit, or without a limit the highest at all."""
 
     @property
     def setup(self) -> tuple[int, int, int | None, int | None]:
-        """What makes the way, without what it reached."""
+        """Return the parameters that define the way, without its throughput."""
         return self.num_workers, self.num_threads, self.batch_items, self.split_items
 
 
 class ServiceChoice(Record, frozen=True, kw_only=True):
-    """How queries are answered on this system."""
+    """The way in which queries are answered on this system, chosen among those tried."""
 
     chosen: ServiceWayRecord
     tried: Annotated[tuple[ServiceWayRecord, ...], Meta(max_length=1000)]
 
     @property
     def settings(self) -> dict[str, int]:
-        """Return what was chosen by the keys of the configuration, without threads and without what is left out."""
+        """Return the chosen way by keys of the configuration, without threads and without parameters that are
+        None."""
         chosen = self.chosen
         keys = {"threads": chosen.num_workers, "batch": chosen.batch_items, "split_from": chosen.split_items}
         return {f"serve.{key}": value for key, value in keys.items() if value is not None}
 
 
 class ChoiceRecord(Record, frozen=True, kw_only=True):
-    """How steps are computed on this system, chosen by timing before the first run; every run of the set has it."""
+    """The way in which steps are computed on this system, chosen by timing before the first run and used by every
+    run."""
 
     key: Sha256
-    """Digest of what it was chosen for: equal where processor, torch, implementation, shape, batch and precision are.
-    """
+    """Digest of the conditions of the choice: processor, torch, implementation, shape, batch and precision."""
     num_threads: PositiveCount
     spin_count: Count | None
-    """How long OpenMP's threads spin at a barrier before they sleep: GOMP_SPINCOUNT of the runs' processes. None
-    where their environment said it."""
+    """Spin time of OpenMP's threads at a barrier before they sleep: GOMP_SPINCOUNT of the runs' processes. None where
+    their environment already set it."""
     tried: tuple[StepTimeRecord, ...]
-    """Empty where there was one way only."""
+    """Ways that were timed; empty where there was only one."""
     matmul: MatmulRecord | None
-    """None where the implementation has no choice among libraries."""
+    """Choice of matrix products; None where the implementation has no choice among libraries."""
     matmul_source: str | None
-    """"measured", or the file that was given."""
+    """Source of the choice of matrix products: "measured", or the file that was given."""
     chosen_utc: str
     service: ServiceChoice | None = None
-    """How a set's processes answer queries; None of one that trains."""
+    """Way in which the set's processes answer queries; None for a set that trains."""
     in_fp32: StepTimeRecord | None = None
-    """The way that steps in fp32 are computed best, chosen alike; of a set in bf16 on a CPU alone."""
+    """Fastest way to compute steps in fp32, timed in the same manner; only for a set in bf16 on a CPU."""
 
     @property
     def bf16_is(self) -> Literal["slower than", "about as fast as", "faster than"] | None:
-        """Say how a step in bf16 compares with one in fp32, below `TIE` alike; None where either was not timed."""
+        """Return how a step in bf16 compares with one in fp32, equal within `TIE`; None where either was not
+        timed."""
         if (chosen := self.chosen_way) is None or self.in_fp32 is None:
             return None
         ratio = chosen.step_s / self.in_fp32.step_s
@@ -247,13 +253,13 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
 
     @property
     def chosen_way(self) -> StepTimeRecord | None:
-        """Return what was measured of the way that was chosen; None where there was one way only."""
+        """Return the timing of the chosen way; None where there was only one way."""
         ways = (way for way in self.tried if (way.num_threads, way.spin_count) == (self.num_threads, self.spin_count))
         return next(ways, None)
 
     @property
     def tied(self) -> tuple[StepTimeRecord, ...]:
-        """Return the ways on other counts of threads that the chosen one neither beats by `TIE` nor is beaten by."""
+        """Return the ways with other thread counts whose times are within `TIE` of the chosen way's."""
         chosen = self.chosen_way
         others = () if chosen is None else (way for way in self.tried if way.num_threads != self.num_threads)
         return tuple(way for way in others if chosen and chosen.step_s / TIE < way.step_s < chosen.step_s * TIE)
@@ -263,7 +269,7 @@ HookName = Literal["prepare", "cleanup", "power-command"]
 
 
 class RunSetRecord(Document, frozen=True, kw_only=True):
-    """What a set was asked to do, and where."""
+    """The request that made a set, and the system and software on which it ran."""
 
     name: str
     created_utc: str
@@ -285,24 +291,25 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
     environment: dict[str, Any]
     preflight: tuple[PreflightCheck, ...]
     code_sha256: Sha256 | None
-    """Digest of the code that began the set; each run's record has that of the code which ran. None before version 3.
-    """
+    """Digest of the code that began the set; each run's record has that of the code that ran. None before version
+    3."""
     until: UntilRecord | None
-    """None where the number of runs was given."""
+    """Precision at which the set stops growing; None where the number of runs was given."""
     keep_weights: bool = False
     """Whether each run leaves its weights in extra/run_<i>/weights."""
     choice: ChoiceRecord | None = None
-    """None where there is nothing to choose, and in files of old."""
+    """Way in which steps are computed; None where there is nothing to choose, and in files of earlier versions."""
     id_map_sha256: Sha256 | None = None
-    """The digest of the map of ids to rows that all runs read their data through; None where there is none."""
+    """Digest of the map of ids to rows through which all runs read their data; None where there is none."""
     hooks: dict[HookName, str] = msgspec.field(default_factory=dict)
-    """The commands that its user had run around each repetition. Nobody runs them for being named here."""
+    """Commands that the user had run around each repetition. Reading the file never runs them."""
     is_chained: bool = False
-    """Whether each run's record holds the digest of that before; not in sets that an earlier version began."""
+    """Whether each run's record holds the digest of the previous run's; False for sets that an earlier version
+    began."""
 
 
 class SystemChecks(Record, frozen=True, kw_only=True):
-    """What `doctor --format json` prints: every check of the system.
+    """Document that `doctor --format json` prints: every check of the system.
 
     Within one schema_version members are only added.
     """

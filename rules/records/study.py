@@ -1,7 +1,7 @@
-"""study.json: a table whose every column says where its numbers come from; for everything that is not a run.
+"""study.json: tables for results that are not runs; each column states the source of its numbers.
 
 Plans, placements, memory tiers, queue models: deterministic for their parameters and seed, without verdicts. A verb
-makes it through `harness.foundation.study` and prints it; `reports.page.figures.study` shows it.
+makes a study through `harness.foundation.study` and prints it; `reports.page.figures.study` shows it.
 """
 
 from typing import Annotated, Any, Literal
@@ -14,17 +14,18 @@ from rules.records.run_set import PreflightCheck
 
 STUDY_FILE = "study.json"
 TIMELINE = "Timeline of the first second"
-"""How the title of a usage study's table of frames begins, which is drawn on the page and not printed."""
+"""Beginning of the title of a usage study's timeline of requests, which is drawn on the page and not printed."""
 Origin = Literal["measured", "computed", "modelled", "simulated", "fitted", "given", "published"]
-"""Where the numbers of a column come from; every column's head says it."""
+"""Source of a column's numbers, stated in every column's head."""
 Source = Literal["given", "default", "definition", "file", "measured"]
 Scalar = bool | int | float | str | None
 Cell = Scalar | tuple[int, ...]
-"""None is not known; several integers are, say, the devices that share a table."""
+"""Value of a table's cell: None means not known; several integers are, for example, the devices that share a
+table."""
 
 
 class Parameter(Record, frozen=True, kw_only=True):
-    """What a study rests on, in SI units, and who said it."""
+    """A parameter of a study, in SI units, and its source."""
 
     name: str
     value: Scalar
@@ -34,7 +35,8 @@ class Parameter(Record, frozen=True, kw_only=True):
 
 
 class StudyColumn(Record, frozen=True, kw_only=True):
-    """`unit` is an SI unit, "share" for a fraction of one, None for a name or a plain number."""
+    """A column of a study's table. `unit` is an SI unit, "share" for a fraction of one, None for a name or a plain
+    number."""
 
     name: str
     unit: str | None
@@ -55,7 +57,7 @@ class StudyTable(Record, frozen=True, kw_only=True):
 
 
 class StudyCheck(Record, frozen=True, kw_only=True):
-    """What a study must satisfy whatever its parameters: a conservation law, an oracle's number."""
+    """A check that a study must pass whatever its parameters, such as a conservation law or a known result."""
 
     name: str
     expected: float
@@ -64,29 +66,29 @@ class StudyCheck(Record, frozen=True, kw_only=True):
 
 
 class InputRecord(Record, frozen=True, kw_only=True):
-    """A file that a study was made from, as it was named, and its digest; of a folder that of its manifest."""
+    """An input file of a study, as it was named, and its digest; for a folder the digest of its manifest."""
 
     name: str
     sha256: Sha256
 
 
 class MadeRecord(Record, frozen=True, kw_only=True):
-    """How a study was made: with these inputs, by this command of this code."""
+    """Origin of a study: its command, code, system and inputs."""
 
     command: str
     created_utc: str
     harness_version: str
     code_sha256: Sha256
     processor: str | None
-    """The model of the host's processors, as the system names it."""
+    """Model name of the host's processors, as the system reports it."""
     num_processors: str | None
     environment: dict[str, Any]
-    """Software and system, as extra/run_set.json has them."""
+    """Software and system, in the form of extra/run_set.json."""
     inputs: tuple[InputRecord, ...] = ()
 
 
 class StudyRecord(Document, frozen=True, kw_only=True):
-    """One study: what it is about, what it rests on, its tables, what was found and what was checked."""
+    """A study: subject, parameters, tables, findings and checks."""
 
     kind: Annotated[str, Meta(min_length=1)]
     title: str
@@ -98,8 +100,11 @@ class StudyRecord(Document, frozen=True, kw_only=True):
     findings: tuple[str, ...]
     checks: tuple[StudyCheck, ...]
     preflight: tuple[PreflightCheck, ...] = ()
-    """The environment check before it was measured; empty where nothing was, and in files of earlier versions."""
+    """Environment check before the measurement; empty where nothing was measured, and in files of earlier
+    versions."""
     loads: tuple[LoadRecord, ...] = ()
-    """What else the system did while each process measured, in their order; likewise."""
+    """Other load on the system while each process measured, in their order; empty where nothing was measured, and in
+    files of earlier versions."""
     made: MadeRecord | None = None
-    """None of what is made of other records, such as those of checkpoints, and in files of earlier versions."""
+    """Origin of the study; None where it was derived from other records, such as checkpoints, and in files of earlier
+    versions."""

@@ -1,4 +1,4 @@
-"""systems/<system>.json: the 33 fields that MLPerf's system_desc_checker requires, strings only."""
+"""systems/<system>.json: the 33 fields that MLPerf's system_desc_checker requires, all strings."""
 
 from typing import Annotated, Literal
 
@@ -11,11 +11,11 @@ _Number = Annotated[str, Meta(pattern="^[0-9]*$", description="Empty, or a whole
 Availability = Literal[
     "Available on-premise", "Available cloud", "Research, Development, or Internal (RDI)", "Preview"
 ]
-"""What `status` may be from round 4.1 on."""
+"""Allowed values of `status` from round 4.1 on."""
 
 
 class SystemRecord(Record, frozen=True, kw_only=True):
-    """System description of MLPerf. An empty string means that nobody said."""
+    """System description of MLPerf. An empty string means that the value was not given."""
 
     submitter: _Given
     division: Literal["", "closed", "open"]
@@ -53,4 +53,4 @@ class SystemRecord(Record, frozen=True, kw_only=True):
 
 
 SYSTEM_FIELDS: tuple[str, ...] = SystemRecord.__struct_encode_fields__
-"""The keys in the file, in its order."""
+"""Keys of the file, in its order."""

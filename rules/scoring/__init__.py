@@ -1,1 +1,1 @@
-"""From logs to results and scores."""
+"""Results and scores from logs."""

@@ -24,7 +24,8 @@ MAX_FILE_BYTES = 256 << 20
 _NAME = re.compile(r"(node|sw)_(\d{1,6})\.txt\Z")
 _MAX_BAD_LINES = 20
 _VARIED = 10
-"""Different values from which on a sequence of readings is one measurement's alone; an idle switch has fewer."""
+"""Number of distinct values from which on a sequence of readings identifies a measurement; an idle switch has
+fewer."""
 Kind = Literal["node", "sw"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -33,9 +34,9 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 class PowerFile:
     """One node's or switch's measurement of one run. Times in milliseconds since 1970.
 
-    `mean_w` is the mean of the readings, each weighted by the time since the one before it (or since the start),
-    and `longest_gap_s` the longest such time inside the timed part of the run; `num_in_run` counts the readings
-    there. `estimate_w` is interconnect_power_est. None is not known, never 0.
+    `mean_w` is the mean of the readings, each weighted by the time since the previous reading (or since the start),
+    and `longest_gap_s` the longest such time inside the timed part of the run; `num_in_run` counts the readings in
+    that part. `estimate_w` is interconnect_power_est. None means not known, never 0.
     """
 
     path: str
@@ -51,24 +52,24 @@ class PowerFile:
     conversion_eff: float
     estimate_w: float | None
     bad: tuple[LogLine, ...]
-    """Records whose value is no positive number, or no efficiency; the first ones."""
+    """First records whose value is no positive number, or no efficiency."""
     disorder: LogLine | None
-    """The first reading stamped before the one above it."""
+    """First reading stamped earlier than the reading above it."""
     num_unparsed: int
     digest: int
-    """Hash of its readings: two files of one digest hold the same measurement. Of readings that vary the values alone
-    are hashed, whatever their stamps; of others the stamps, too."""
+    """Hash of the readings: two files with one digest hold the same measurement. Readings that vary are hashed by
+    their values alone, whatever their stamps; others by values and stamps."""
 
     @property
     def power_w(self) -> float | None:
-        """Return the mean power behind the power supply; measured where there are readings, else estimated."""
+        """Return the mean power after the power supply: measured where there are readings, else estimated."""
         power = self.mean_w if self.mean_w is not None else self.estimate_w
         return None if power is None else power * self.conversion_eff
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunPower:
-    """The files of one run. `folder` is power/result_<i>, None where there is none."""
+    """Power files of one run. `folder` is power/result_<i>, None where there is none."""
 
     run: RunResult
     folder: Path | None
@@ -82,7 +83,7 @@ class RunPower:
     @property
     def energy_j(self) -> float | None:
         """Return the energy of the timed part: mean power of every file, added up, times the time to train, as the
-        official summarizer computes it (it prints the unit kJ; the number is in joules)."""
+        official summarizer computes it (which prints the unit kJ; the number is in joules)."""
         powers = [file.power_w for file in self.files]
         if self.run.time_to_train_s is None or not self.count("node"):
             return None
@@ -92,8 +93,8 @@ class RunPower:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetPower:
-    """The power measurements of a set, run by run in the order of its logs. `others` are names in power/ that
-    belong to no log."""
+    """Power measurements of a set, run by run in the order of its logs. `others` are names in power/ that belong to
+    no log."""
 
     runs: tuple[RunPower, ...]
     others: tuple[str, ...] = ()
@@ -101,7 +102,8 @@ class SetPower:
 
 
 def read_set_power(result_set: ResultSet, runs: tuple[RunResult, ...]) -> SetPower | None:
-    """Return what is in a set's power/, None where there is none. Never raises for what it finds there."""
+    """Return the measurements in a set's power/, None where there is no such folder. Never raises because of its
+    content."""
     top = result_set.folder / POWER_FOLDER
     if not top.is_dir() or leads_out(top, result_set.folder):
         return None
@@ -155,12 +157,12 @@ def _read_file(path: Path, kind: Kind, index: int, run: RunResult) -> PowerFile:
 
 
 def summarise(log: RunLog, kind: Kind, index: int, run: RunResult) -> PowerFile:
-    """Sum one file's readings, by time from the start to the stop of the measurement; pure."""
+    """Return the summary of one file's readings, by time from the start to the stop of the measurement."""
     start, stop = log.first(keys.POWER_MEASUREMENT_START), log.last(keys.POWER_MEASUREMENT_STOP)
     begin_ms = start.time_ms if start is not None else -math.inf
     end_ms = stop.time_ms if stop is not None else math.inf
     has_length = -math.inf < begin_ms < end_ms < math.inf
-    if end_ms <= begin_ms:  # as in some published files: the readings are there, and are counted
+    if end_ms <= begin_ms:  # start and stop are equal in some published files; their readings still count
         begin_ms, end_ms = -math.inf, math.inf
     readings = log.all(keys.POWER_READING)
     by_time = sorted(readings, key=lambda reading: reading.time_ms)
@@ -204,7 +206,7 @@ def _digest(readings: Sequence[tuple[float, float]]) -> int:
 
 
 def _positive(log: RunLog, key: str, bad: list[LogLine], most: float | None = None) -> float | None:
-    """The last value of a key where it is a positive number; otherwise it is among the bad ones."""
+    """Return the last value of a key where it is a positive number; add other records to `bad`."""
     line = log.last(key)
     if line is None:
         return None
@@ -217,8 +219,8 @@ def _positive(log: RunLog, key: str, bad: list[LogLine], most: float | None = No
 
 def olympic_energy_j(power: SetPower, dropped: Sequence[int]) -> float | None:
     """Return the mean energy of the runs that count for the time's score: the same ones are dropped
-    (power_measurement.adoc, "Scoring"). None where one of them was not measured. Never normalised by
-    reference convergence points."""
+    (power_measurement.adoc, "Scoring"). None where one of these runs was not measured. Never normalised by reference
+    convergence points."""
     kept = [measured.energy_j for index, measured in enumerate(power.runs) if index not in dropped]
     known = [energy_j for energy_j in kept if energy_j is not None]
     return math.fsum(known) / len(known) if kept and len(known) == len(kept) else None

@@ -1,8 +1,8 @@
-"""Reference convergence points (RCPs): may a result have converged as fast as it did, and how is it normalised?
+"""Reference convergence points (RCPs): whether a result converged too fast, and how it is normalised.
 
-The arithmetic is that of mlperf_logging.rcp_checker 4.1.68 (prune, interpolate, one-sided two-sample t-test at
-5 % on Olympic means, normalise), because published scores were made by it; it never reads or writes
-scaling.json. The statement of the rule is training_rules.adoc, "RCP".
+The arithmetic is that of mlperf_logging.rcp_checker 4.1.68 (prune, interpolate, one-sided two-sample t-test at 5 % on
+Olympic means, normalise), because published scores were made by it; this module never reads or writes scaling.json.
+The rule's text is training_rules.adoc, "RCP".
 """
 
 from collections.abc import Sequence
@@ -22,25 +22,25 @@ from rules.scoring.good_sets import DIGITS, failing_share, failing_words
 
 ALPHA = 0.05
 IMPOSSIBLE = 1e-4
-"""The chance below which no luck explains how fast an own benchmark's set converged."""
+"""Chance below which luck is no explanation for the fast convergence of an own benchmark's set."""
 _TOLERANCE = 0.0001
 _NOT_CONVERGED = 1e9
-"""What the official tool takes for a run that did not converge, in epochs and in samples alike."""
+"""Value of the official tool for a run that did not converge, in epochs and in samples alike."""
 _MOST = 1e15
 _ADDED_LATER = {("dlrm_dcnv2", "3.0"): (55_296, 135_168)}
-"""Batch sizes of points that came when the results of their round had been uploaded: round 3.0's results on
-2023-06-19, these points on 2023-06-27 (mlcommons/logging#316, 237f7a9). Published factors are without them."""
+"""Batch sizes of points that were added after the results of their round had been uploaded: round 3.0's results on
+2023-06-19, these points on 2023-06-27 (mlcommons/logging#316, 237f7a9). Published factors do not include them."""
 RcpStatus = Literal["passed", "failed", "missing", "none"]
 Unit = Literal["epochs", "samples"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReferencePoint:
-    """Reference runs at one batch size: Olympic mean and deviation of epochs to converge, and the fewest
+    """Reference runs at one batch size: Olympic mean and standard deviation of epochs to converge, and the fewest
     epochs that a result's mean may have (`min_epochs`). `num_runs` is 0 for an interpolated point.
 
-    All are in the benchmark's convergence unit, which for dlrmv4 is samples. `stdev` is that of all runs, as
-    the official tool computes it, although the rule's worked example leaves out the fastest and slowest run.
+    All are in the benchmark's convergence unit, which for dlrmv4 is samples. `stdev` is that of all runs, as the
+    official tool computes it, although the rule's worked example leaves out the fastest and slowest run.
     """
 
     name: str
@@ -50,7 +50,7 @@ class ReferencePoint:
     min_epochs: float
     num_runs: int
     epochs: tuple[float, ...] = ()
-    """Epochs of the reference runs one by one; none of an interpolated point."""
+    """Epochs to converge of each reference run; empty for an interpolated point."""
 
     @property
     def max_speedup(self) -> float:
@@ -59,8 +59,8 @@ class ReferencePoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Convergence:
-    """The test's outcome. `factor` multiplies the time (1 unless the result converged faster than the
-    reference); `mean_epochs` is the result's Olympic mean in `unit`. "none": there are no points to test against."""
+    """Result of the RCP test. `factor` multiplies the time (1 unless the result converged faster than the reference);
+    `mean_epochs` is the result's Olympic mean in `unit`. "none": there are no points to test against."""
 
     status: RcpStatus
     reason: str
@@ -69,12 +69,12 @@ class Convergence:
     point: ReferencePoint | None
     unit: Unit = "epochs"
     failing_share: float | None = None
-    """Share of good sets that fail: those drawn from the reference's own runs at this batch size. None but for own
-    benchmarks."""
+    """Chance of a false alarm: the share of sets drawn from the reference's own runs at this batch size that fail.
+    None except for own benchmarks."""
     chance: float | None = None
-    """Chance of a mean this low or lower by luck; None but for own benchmarks."""
+    """Chance of a mean this low or lower by luck; None except for own benchmarks."""
     factor_at_upload: float | None = None
-    """The factor without the points that were added after the round's results, where it is another."""
+    """Factor without the points that were added after the round's results, where it differs."""
 
 
 def olympic(values: Sequence[float]) -> float:
@@ -84,7 +84,8 @@ def olympic(values: Sequence[float]) -> float:
 
 
 def p_value(mean: float, stdev: float, num: int, ref_mean: float, ref_stdev: float, ref_num: int) -> float:
-    """Return the probability of a mean this low or lower if both had the same mean: two-sample t, pooled variance."""
+    """Return the probability of a mean this low or lower if both samples had the same mean: two-sample t, pooled
+    variance."""
     from scipy.special import stdtr
 
     freedom = num + ref_num - 2
@@ -93,20 +94,21 @@ def p_value(mean: float, stdev: float, num: int, ref_mean: float, ref_stdev: flo
 
 
 def chance_of(mean: float, num_runs: int, point: ReferencePoint, step: float) -> float:
-    """Return the probability of a result's Olympic mean of `num_runs` this low or lower by luck alone.
+    """Return the probability that a result's Olympic mean of `num_runs` is this low or lower by luck alone.
 
-    Evaluations lie `step` apart, and what is rounded up to them is taken to spread by half of that at least, also
-    where all reference runs met the target at the same one: one evaluation earlier is never impossible.
+    Evaluations are `step` apart. The standard deviation is taken as at least half a step, since convergence is
+    rounded up to an evaluation: even where all reference runs met the target at the same one, one evaluation earlier
+    is never impossible.
     """
     stdev = max(point.stdev, step / 2)
     return p_value(mean, stdev, num_runs - 2, point.mean, stdev, point.num_runs - 2)
 
 
 def min_acceptable_mean(mean: float, stdev: float, num_ref: int, num_runs: int) -> float:
-    """Return the lowest mean that the test does not reject, by bisection to 0.0001 as the official tool does it.
+    """Return the lowest mean that the test does not reject, by bisection to 0.0001 as in the official tool.
 
-    `num_ref` counts the reference runs that enter its mean, `num_runs` the runs of a result (2 of which
-    Olympic scoring drops). Similar deviations are assumed.
+    `num_ref` counts the reference runs that enter its mean, `num_runs` the runs of a result (2 of which Olympic
+    scoring drops). Similar standard deviations are assumed.
     """
     if stdev == 0:
         return mean
@@ -137,7 +139,7 @@ def reference_point(name: str, batch_size: int, epochs: Sequence[float], num_run
 
 
 def interpolate(batch_size: int, low: ReferencePoint, high: ReferencePoint, num_runs: int) -> ReferencePoint:
-    """Return the point between two batch sizes; its 2 N reference runs are notional."""
+    """Return the point interpolated between two batch sizes; its 2 N reference runs are notional."""
     import numpy as np
 
     sizes = [low.global_batch_size, high.global_batch_size]
@@ -154,9 +156,10 @@ def interpolate(batch_size: int, low: ReferencePoint, high: ReferencePoint, num_
 
 
 def prune(points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoint, ...]:
-    """Drop points that converge slower than their neighbours' interpolation, and those below the fastest.
+    """Return the points without those that converge slower than their neighbours' interpolation, and those below the
+    fastest.
 
-    Follows the official loop, which steps on after a removal and so is not the lower convex hull
+    Follows the official loop, which steps on after a removal and so does not give the lower convex hull
     (mlcommons/logging#368).
     """
     kept = sorted(points, key=lambda point: point.global_batch_size)
@@ -174,7 +177,7 @@ def prune(points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoi
 
 def find_point(batch_size: int, points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoint | None, str]:
     """Return the point to test a batch size against, and how it was found: "found", "interpolated", "smallest" (below
-    all points: the smallest one serves) or "missing" (above all points)."""
+    all points, the smallest serves) or "missing" (above all points)."""
     exact = next((point for point in points if point.global_batch_size == batch_size), None)
     if exact is not None:
         return exact, "found"
@@ -193,13 +196,14 @@ def judge_epochs(
     num_runs: int,
     unit: Unit = "epochs",
 ) -> Convergence:
-    """Test a result's epochs to converge (None: did not) against the points; factor as the official tool's."""
+    """Test a result's epochs to converge (None for a run that did not) against the points, with the official tool's
+    factor."""
     if sum(value is None for value in epochs) > 1:
         return _untested("failed", "more than one run did not converge")
     point, how = find_point(batch_size, points, num_runs)
     if point is None:
         return _untested("missing", f"batch size {batch_size} is above all reference points; submit one")
-    # Kept within what sums can hold, which is far beyond any training.
+    # Limited to values whose sums are finite, far beyond any training.
     mean = olympic(
         [_NOT_CONVERGED if value is None else max(-_MOST, min(round(value, DIGITS), _MOST)) for value in epochs]
     )
@@ -238,7 +242,7 @@ def judge_convergence(
     """Judge the convergence of one complete result set; `epochs` as logged (dlrm v1 counts from 1), or samples.
 
     Own benchmarks are tested at the batch sizes of their own points only and never normalised. Official ones are
-    tested in Closed alone, as package_checker does it: Open is free in its training method.
+    tested in Closed alone, as by package_checker: Open is free in its training method.
     """
     if division == keys.OPEN and benchmark.status == "official":
         return _untested("none", "the Open division is not held against reference convergence points")
@@ -261,7 +265,7 @@ def judge_convergence(
     unit: Unit = "samples" if benchmark.quality.convergence_unit == keys.SAMPLES_COUNT else "epochs"
     found = judge_epochs(batch_size, epochs, kept, benchmark.score.num_runs, unit)
     if batch_size in {point.global_batch_size for point in points} - {point.global_batch_size for point in kept}:
-        why = "a smaller batch is fastest, or it converges slower than its neighbours let expect"
+        why = "a smaller batch converges fastest, or the point converges slower than its neighbours predict"
         found = replace(
             found, reason=f"{found.reason} (this round prunes the point at batch size {batch_size}: {why})"
         )
@@ -287,7 +291,7 @@ def judge_convergence(
 
 
 def _step(benchmark: Benchmark, batch_size: int) -> float:
-    """Return how far apart evaluations lie, in the unit in which the benchmark tells convergence."""
+    """Return the distance between evaluations, in the benchmark's unit of convergence."""
     samples = benchmark.data_samples("train_samples")
     if benchmark.quality.convergence_unit != keys.SAMPLES_COUNT or samples is None:
         return 1 / benchmark.quality.evals_per_epoch
@@ -295,7 +299,8 @@ def _step(benchmark: Benchmark, batch_size: int) -> float:
 
 
 def rcp_file(benchmark: Benchmark, round_name: str | None) -> Path | None:
-    """Return the file of reference points: the pinned mlperf-logging wheel's, or an own benchmark's shipped one."""
+    """Return the file of reference points: that of the pinned mlperf-logging wheel, or an own benchmark's shipped
+    one."""
     if benchmark.status == "own":
         path = benchmark.path.with_suffix(".rcps.json")
         is_shipped = any(benchmark.path == known.path for known in shipped_versions(benchmark.name))
@@ -314,14 +319,14 @@ class _ReferenceRuns(Struct):
     batch_size: int = field(name="BS")
     epochs: Annotated[tuple[float, ...], Meta(min_length=3)] = field(name="Epochs to converge")
     is_calibrated: bool = field(name="Calibrated", default=True)
-    """False of points that 'calibrate --quick' wrote, which are no reference."""
+    """Whether the points may serve as reference; False for points that 'calibrate --quick' wrote."""
 
 
 @cache
 def load_points(path: Path, num_runs: int) -> tuple[ReferencePoint, ...]:
     """Read one file of points in the wheel's JSON format, by batch size. Raises DefinitionError.
 
-    Those that say that they are uncalibrated are left out.
+    Points marked as uncalibrated are left out.
     """
     try:
         records = msgspec.json.decode(path.read_bytes(), type=dict[str, _ReferenceRuns])

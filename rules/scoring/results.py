@@ -1,4 +1,4 @@
-"""From logs to results: one run's times and counts, and the score of a set of runs."""
+"""Results from logs: one run's times and counts, and the score of a set of runs."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -14,20 +14,20 @@ from rules.logs.text import printable
 from rules.scoring.rcp import Convergence, RcpStatus
 
 MOST_LEFT_OUT = 0.01
-"""Share of the samples that a log may lack of the definition's with a warning only (HP103)."""
+"""Share of the definition's samples that a log may lack with only a warning (HP103)."""
 _ROUNDING = 1e-3
-"""Relative: epoch_num is logged with few digits."""
+"""Relative tolerance, since epoch_num is logged with few digits."""
 _COARSE = 1e-6
-"""How near to a whole number a quality times a power of ten, or times a number of samples, is that number."""
+"""Tolerance for taking a quality times a power of ten, or times a number of samples, for a whole number."""
 FEWEST_NEAR = 4
-"""Evaluations of two runs that must be near to one another, before the runs are."""
+"""Fewest evaluations over which two runs may be called near."""
 Interval = tuple[float, float]
-"""Start and stop, in milliseconds."""
+"""Start and stop in milliseconds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluation:
-    """One look at the held-out data. `elapsed_s` counts from run_start to the stamp of eval_accuracy."""
+    """One evaluation on held-out data. `elapsed_s` counts from run_start to the stamp of eval_accuracy."""
 
     epoch_num: float | None
     samples_count: int | None
@@ -37,13 +37,12 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunResult:
-    """What one log says about one run. None is "not known from the log", never zero.
+    """Result of one run, from its log. None means "not known from the log", never zero.
 
-    time_to_train_s = run_stop - run_start. throughput_samples_per_s = samples_to_converge / train_s, with
-    train_s the time inside blocks (time to train minus evaluations where the log has no blocks). train_samples is the
-    size of the dataset, also where the log says what was trained instead (`dataset_samples`).
-    overhead_s = time_to_train_s - train_s. epochs_to_converge counts from the start of training, also where
-    the log counts from 1 (dlrm v1).
+    time_to_train_s = run_stop - run_start. throughput_samples_per_s = samples_to_converge / train_s, with train_s the
+    time inside blocks (time to train minus evaluations where the log has no blocks). train_samples is the size of the
+    dataset, even where the log states the samples trained instead (`dataset_samples`). overhead_s = time_to_train_s -
+    train_s. epochs_to_converge counts from the start of training, even where the log counts from 1 (dlrm v1).
     """
 
     path: str
@@ -77,12 +76,12 @@ class RunResult:
     evaluations: tuple[Evaluation, ...]
     cache_clear: str | None
     from_definition: tuple[str, ...] = ()
-    """The keys of values here that are the definition's: the log does not say them, or may say something else."""
+    """Keys whose values here come from the definition: the log does not state them, or may state something else."""
 
     @property
     def identities(self) -> tuple[object, ...]:
-        """Return what the same run has in another log: the same bytes, or the same run_start to the millisecond and
-        the same qualities."""
+        """Return keys by which copies of this run are recognised in other logs: the bytes of the log, or run_start to
+        the millisecond with the qualities."""
         if self.started_ms is None or not self.evaluations:
             return (self.log_sha256,)
         return self.log_sha256, (self.started_ms, tuple(evaluation.quality for evaluation in self.evaluations))
@@ -94,8 +93,8 @@ class RunResult:
 
     @property
     def fine_qualities(self) -> frozenset[float]:
-        """Return the qualities of so many digits that two trainings do not come to them by chance: more than six
-        decimals, and no count of evaluation samples (an accuracy)."""
+        """Return the qualities with so many digits that two trainings do not reach them by chance: more than six
+        decimals, and not a count over the evaluation samples (an accuracy)."""
         samples, found = float(self.eval_samples or 1), []
         for evaluation in self.evaluations:
             quality = evaluation.quality
@@ -115,11 +114,11 @@ class RunResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BenchmarkResult:
-    """The score of one set of runs: Olympic mean over exactly `num_runs_required` runs, or why there is none.
+    """Score of one set of runs: the Olympic mean over exactly `num_runs_required` runs, or why there is none.
 
-    `dropped` are indices into `runs`. A run that did not converge counts as infinitely slow; one may be the
-    dropped slowest (training_rules.adoc, "Benchmark results"). `convergence` is the RCP test, None of a set that is
-    not complete. `score_s` is the normalised Olympic mean; `num_runs_dropped` counts the runs dropped at each end.
+    `dropped` are indices into `runs`. A run that did not converge counts as infinitely slow; one may be the dropped
+    slowest (training_rules.adoc, "Benchmark results"). `convergence` is the RCP test, None for an incomplete set.
+    `score_s` is the normalised Olympic mean; `num_runs_dropped` counts the runs dropped at each end.
     """
 
     benchmark: str | None
@@ -132,17 +131,17 @@ class BenchmarkResult:
     score_s: float | None
     round: str | None
     num_runs_scored: int
-    """The first so many of `runs`: all, except of a longer set of an own benchmark."""
+    """Number of first `runs` that are scored: all, except for a longer set of an own benchmark."""
     num_runs_dropped: int
     metric: str
-    """What its evaluations measure, as quality.metric names it."""
+    """Metric of the evaluations, as quality.metric names it."""
     energy_j: float | None
-    """Olympic mean of the energy that files in power/ measured, over the same runs; not normalised."""
+    """Olympic mean of the energy in the files of power/, over the same runs; not normalised."""
 
     @property
     def final_quality(self) -> float | None:
-        """Return the geometric mean of the final quality of the runs that are scored, which an Open result must
-        report (training_rules.adoc, "Quality measure"); None where a run has none, or one that is not positive."""
+        """Return the geometric mean of the final quality of the scored runs, which an Open result must report
+        (training_rules.adoc, "Quality measure"); None where a run has none, or one that is not positive."""
         found = [run.final_quality for run in self.runs[: self.num_runs_scored]]
         known = [quality for quality in found if quality is not None and quality > 0]
         return geometric_mean(known) if known and len(known) == len(found) else None
@@ -157,7 +156,7 @@ class BenchmarkResult:
 
     @property
     def rcp_factor(self) -> float | None:
-        """Return by what the Olympic mean is multiplied; None where no RCP applies."""
+        """Return the factor by which the Olympic mean is multiplied; None where no RCP applies."""
         return self.convergence.factor if self.rcp_outcome == "passed" and self.convergence is not None else None
 
 
@@ -168,14 +167,14 @@ def olympic_mean(values: Sequence[float], drop: int = 1) -> float:
 
 
 def are_near(first: Sequence[float], other: Sequence[float], limit: float) -> bool:
-    """Return whether two runs of at least FEWEST_NEAR evaluations evaluate to qualities that differ by less than
-    `limit` at every evaluation that both have."""
+    """Return whether two runs of at least FEWEST_NEAR evaluations differ in quality by less than `limit` at every
+    evaluation that both have."""
     pairs = zip(first, other, strict=False)
     return min(len(first), len(other)) >= FEWEST_NEAR and all(abs(a - b) < limit for a, b in pairs)
 
 
 def is_of_harness(log: RunLog, benchmark: Benchmark | None) -> bool:
-    """Return whether this harness's own requirements hold for a log: of own benchmarks, and of logs that carry our
+    """Return whether this harness's own requirements hold for a log: for own benchmarks, and for logs that carry its
     digests."""
     says_so = log.first(keys.DEFINITION_SHA256) is not None or log.first(keys.BENCHMARK_VERSION) is not None
     return says_so or (benchmark is not None and benchmark.status == "own")
@@ -191,11 +190,12 @@ def binding_target(log: RunLog, benchmark: Benchmark) -> float | None:
 
 
 def read_run_result(log: RunLog, benchmark: Benchmark | None = None, round_name: str | None = None) -> RunResult:
-    """Return what `log` says about its run; `benchmark` supplies what the log leaves out (target, first epoch). In an
-    Open division without a target a run has converged when it says success. `round_name` is the round by whose rules
-    it is judged, None where there is none.
+    """Return the result of the run in `log`; `benchmark` supplies what the log leaves out (target, first epoch). In
+    an Open division without a target a run has converged when it states success. `round_name` is the round by whose
+    rules the log is judged, None where there is none.
 
-    Without one, the shipped benchmark that the log names is used. Never raises: what cannot be read is None.
+    Without `benchmark`, the shipped benchmark that the log names is used. Never raises: values that cannot be read
+    are None.
     """
     name = _text(log.value(keys.SUBMISSION_BENCHMARK))
     benchmark = benchmark or find_definition(named_in(log), None, None)
@@ -260,16 +260,16 @@ _LATE_MS = 10
 
 
 def late_allowance_ms(round_name: str | None) -> int:
-    """Return how much later than run_stop an evaluation may be stamped that is written above it, in milliseconds:
-    logs of rounds 0.7 to 1.0 that were put together afterwards round the stamps of the two differently."""
+    """Return by how many milliseconds an evaluation written above run_stop may be stamped after it: in logs of rounds
+    0.7 to 1.0 that were assembled afterwards, the two stamps are rounded differently."""
     return _LATE_MS if is_before(round_name, "1.1") else 0
 
 
 def evaluations_inside_run(log: RunLog, round_name: str | None = None) -> tuple[tuple[LogLine, float], ...]:
     """Return the evaluations of finite quality inside the timed run, by time.
 
-    Inside means stamped from run_start to run_stop and written no later than run_stop; without a run_stop,
-    stamped after run_start. `late_allowance_ms` is what is left to stamps by `round_name`, the round that judges.
+    Inside means stamped from run_start to run_stop and written no later than run_stop; without a run_stop, stamped
+    after run_start. `late_allowance_ms` of `round_name`, the round that judges, is granted to stamps.
     """
     late_ms = late_allowance_ms(round_name)
     known = f"evaluations {late_ms}"
@@ -306,21 +306,22 @@ def met_outside(log: RunLog, target: float, round_name: str | None = None) -> tu
 
 
 def epochs_trained(log: RunLog, benchmark: Benchmark, round_name: str | None = None) -> float | None:
-    """Return the epochs trained by the last evaluation, from its epoch_num; None where no evaluation says."""
+    """Return the epochs trained by the last evaluation, from its epoch_num; None where no evaluation states it."""
     evaluations = evaluations_inside_run(log, round_name)
     epoch = as_number(evaluations[-1][0].metadata.get(keys.EPOCH_NUM)) if evaluations else None
     return None if epoch is None or (epochs := epoch - benchmark.quality.first_epoch_num) <= 0 else epochs
 
 
 def is_trained_samples(value: object, epochs: float, size: int) -> bool:
-    """Return whether train_samples is what was trained in so many epochs of `size` samples, but for rounding."""
+    """Return whether train_samples is the number of samples trained in that many epochs of `size` samples, within
+    rounding."""
     number = as_number(value)
     return number is not None and math.isclose(number, epochs * size, rel_tol=_ROUNDING)
 
 
 def epochs_by_samples(log: RunLog, benchmark: Benchmark, round_name: str | None = None) -> float | None:
-    """Return the epochs that a log of a round before 3.0 trained by its train_samples, where they contradict
-    epoch_num; None where they agree, or train_samples is the dataset's size."""
+    """Return the epochs trained according to train_samples, for a log of a round before 3.0 whose train_samples
+    contradicts epoch_num; None where they agree, or train_samples is the dataset's size."""
     number, epochs = as_number(log.value(keys.TRAIN_SAMPLES)), epochs_trained(log, benchmark, round_name)
     size = benchmark.data_samples(keys.TRAIN_SAMPLES)
     if number is None or epochs is None or size is None or not may_log_trained_samples(benchmark):
@@ -330,8 +331,9 @@ def epochs_by_samples(log: RunLog, benchmark: Benchmark, round_name: str | None 
 
 
 def dataset_samples(log: RunLog, benchmark: Benchmark | None, round_name: str | None = None) -> int | None:
-    """Return the size of the training data: train_samples, or the definition's where a log of a round before 3.0 may
-    say what was trained instead. In Open, which is free in its data, only where the log does say that."""
+    """Return the size of the training data: train_samples, or the definition's size where a log of a round before 3.0
+    may state the samples trained instead. In Open, which is free in its data, only where the log certainly states the
+    latter."""
     logged = as_whole(log.value(keys.TRAIN_SAMPLES))
     if logged is None or benchmark is None or not may_log_trained_samples(benchmark):
         return logged
@@ -350,7 +352,7 @@ def _evaluations(
     epochs = [as_number(line.metadata.get(keys.EPOCH_NUM)) for line, _ in found]
     goes_by_epochs = benchmark is not None and benchmark.quality.convergence_unit == keys.EPOCH_NUM
     if goes_by_epochs and len(set(counts)) < len(counts) == len(set(epochs)):
-        counts = [None] * len(counts)  # where it stays the same it counts a block, and not what was trained so far
+        counts = [None] * len(counts)  # a constant value counts one block, not all samples trained so far
     return tuple(
         Evaluation(
             epoch_num=epoch,
@@ -374,7 +376,7 @@ def _train_and_eval_s(log: RunLog, start: LogLine | None, stop: LogLine | None) 
 
 
 def _pairs(log: RunLog, start_key: str, stop_key: str, end_ms: float) -> tuple[Interval, ...]:
-    """Intervals between starts and the next stop in order of time; one left open ends at `end_ms`."""
+    """Return the intervals between starts and the next stop in order of time; an open one ends at `end_ms`."""
     stops = sorted([line.time_ms for line in log.all(stop_key)])
     found, position = [], 0
     for start_ms in sorted([line.time_ms for line in log.all(start_key)]):
@@ -388,7 +390,7 @@ def _pairs(log: RunLog, start_key: str, stop_key: str, end_ms: float) -> tuple[I
 def _trained(
     evaluations: tuple[Evaluation, ...], train_samples: int | None, benchmark: Benchmark | None
 ) -> tuple[int | None, float | None]:
-    """Samples and epochs trained when the last evaluation was made."""
+    """Return the samples and epochs trained at the last evaluation."""
     if not evaluations:
         return None, None
     last = evaluations[-1]

@@ -16,11 +16,11 @@ from rules.scoring.results import BenchmarkResult, RunResult, olympic_mean
 _RESULT_NUMBER = re.compile(r"result_(\d{1,6})\.txt\Z")
 
 _MIXED = "the runs differ in global_batch_size"
-"""Why a set has no score, though it has an Olympic mean: one was published by its."""
+"""Reason why a set with an Olympic mean has no score: one was published for such a set."""
 
 
 def scored_runs(runs: Sequence[RunResult], benchmark: Benchmark | None) -> Sequence[RunResult]:
-    """Return the runs that a score is over: of a longer set of an own benchmark the first ones by index, else all."""
+    """Return the runs that are scored: for a longer set of an own benchmark the first ones by index, else all."""
     if benchmark is None or benchmark.status == "official":
         return runs
     return runs[: benchmark.score.num_runs]
@@ -29,10 +29,10 @@ def scored_runs(runs: Sequence[RunResult], benchmark: Benchmark | None) -> Seque
 def score_runs(
     runs: Sequence[RunResult], benchmark: Benchmark | None, round_name: str | None, power: SetPower | None = None
 ) -> BenchmarkResult:
-    """Score the runs of a set, or say why it has no score; `benchmark` is None where nobody defines it.
+    """Score the runs of a set, or state why it has no score; `benchmark` is None for an undefined benchmark.
 
-    From the logs alone, never from scaling.json; energy from `power`, where it was measured. Official runs of several
-    batch sizes have an Olympic mean and no score.
+    The score comes from the logs alone, never from scaling.json; energy from `power`, where it was measured. Official
+    runs of several batch sizes have an Olympic mean and no score.
     """
     scored = scored_runs(runs, benchmark)
     drop = benchmark.score.drop if benchmark is not None else 1
@@ -75,7 +75,7 @@ def score_runs(
 
 
 def _time_s(run: RunResult) -> float:
-    """A run that did not converge is infinitely slow."""
+    """Return the run's time to train; infinity for a run that did not converge."""
     return run.time_to_train_s if run.converged and run.time_to_train_s is not None else math.inf
 
 
@@ -113,7 +113,8 @@ def _why_no_score(runs: Sequence[RunResult], scored: Sequence[RunResult], benchm
 
 
 def _why_not_first(scored: Sequence[RunResult]) -> str | None:
-    """Say why these are not the first runs by index: nobody may choose which runs are scored."""
+    """Return why these are not the first runs by index, since nobody may choose which runs are scored; None where
+    they are."""
     for index, run in enumerate(scored):
         match = _RESULT_NUMBER.search(run.path)
         if match is None:
@@ -124,7 +125,7 @@ def _why_not_first(scored: Sequence[RunResult]) -> str | None:
 
 
 def _convergence(run: RunResult, benchmark: Benchmark) -> float | None:
-    """When a run converged, in the benchmark's unit and as logged; None where it did not."""
+    """Return when a run converged, in the benchmark's unit and as logged; None for a run that did not converge."""
     if not run.converged or not run.evaluations:
         return None
     last, quality = run.evaluations[-1], benchmark.quality

@@ -1,1 +1,1 @@
-"""What is on disk: result sets, submissions, system descriptions, and what is passed over."""
+"""Files on disk: result sets, submissions, system descriptions, and what is passed over."""

@@ -1,4 +1,4 @@
-"""The attempts at the runs of a run set of this harness: extra/run_<i>/attempt_<k>, listed once for all who ask."""
+"""Attempts at the runs of a run set of this harness: extra/run_<i>/attempt_<k>, listed once for all callers."""
 
 import os
 import re
@@ -15,8 +15,8 @@ _ATTEMPT = re.compile(r"attempt_(\d{1,6})\Z")
 
 
 class AttemptFolder(NamedTuple):
-    """One attempt: where its record is, None where there is none in the tree, and whether it kept its own log, which
-    becomes the run's result by a rename."""
+    """One attempt: its record (None where there is none in the tree), and whether its log is still in its folder.
+    Renaming the log makes it the run's result."""
 
     number: int
     path: str
@@ -25,7 +25,7 @@ class AttemptFolder(NamedTuple):
 
 
 class RunFolder(NamedTuple):
-    """The attempts at one run, by their numbers."""
+    """The attempts at one run, ordered by number."""
 
     number: int
     name: str
@@ -39,9 +39,9 @@ class RunFolder(NamedTuple):
 
 
 class RunFolders(NamedTuple):
-    """All attempts of a set by the names of their runs' folders, in the order of their numbers.
+    """All attempts of a set by the names of their runs' folders, ordered by number.
 
-    `is_all` where nothing was left out that is named as one.
+    `is_all` states that no folder with such a name was left out.
     """
 
     by_name: dict[str, RunFolder]
@@ -49,7 +49,7 @@ class RunFolders(NamedTuple):
 
 
 def list_attempts(root: Path) -> RunFolders:
-    """List all attempts below `root`; what cannot be read, or leads out of it, counts as not there."""
+    """List all attempts below `root`; folders that cannot be read, or lead out of it, are left out."""
     extra = root / "extra"
     if leads_out(extra, root):
         return RunFolders(by_name={}, is_all=False)
@@ -81,7 +81,8 @@ def _record(place: str, root: Path) -> Path | None:
 
 
 def _numbered(folder: str, name: re.Pattern[str], root: Path) -> tuple[list[tuple[int, str, str]], bool]:
-    """Number, path and name of the folders of a name in `folder`, which is in the tree; and whether that was all."""
+    """Return number, path and name of the folders of `folder` whose names match and that are in the tree; and whether
+    none was left out."""
     try:
         with os.scandir(folder) as entries:
             found = [(int(match[1]), entry) for entry in entries if (match := name.match(entry.name))]

@@ -1,10 +1,10 @@
 """Everything at a path, found in one walk: result sets, run sets, sweeps, measurements, and what is skipped.
 
-Every verb that reads results starts here. Links to directories are never followed; directories that hold neither
-results nor measurements (NOT_RESULTS, and hidden ones) are not entered. No file is opened, but for the first bytes of
-those that `find_skipped` looks at, for logs in directories of no benchmark of ours, up to the benchmark's name, and
-for a group's record, where the name of its file does not tell a sweep from a pair or a search, whose trials are not
-entered: study.json says what they measured.
+Every verb that reads results begins with an inventory. Links to directories are never followed; directories that hold
+neither results nor measurements (NOT_RESULTS, and hidden ones) are not entered. No file is opened, but for the first
+bytes of those that `find_skipped` looks at, for logs in directories of no benchmark of ours, up to the benchmark's
+name, and for a group's record, where the name of its file does not tell a sweep from a pair or a search, whose trials
+are not entered: study.json says what they measured.
 """
 
 import os
@@ -41,23 +41,22 @@ _MAX_NAMES_SHOWN = 3
 _HEAD_BYTES = 1 << 16
 _MARK = b":::MLLOG"
 _TEXTS = (".txt", ".log", ".out")
-"""How names of logs end."""
+"""File name extensions of logs."""
 _LOADGEN_FILES = ("mlperf_log_detail.txt", "mlperf_log_summary.txt", "mlperf_log_accuracy.json")
-"""What LoadGen writes beside results of MLPerf Inference."""
+"""Files that LoadGen writes beside results of MLPerf Inference."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inventory:
-    """What is at or below `path`; folders in the order of the walk, which is sorted by name.
+    """Contents at or below `path`; folders in the order of the walk, which is sorted by name.
 
-    `result_sets` are directories with result_*.txt, sorted by folder; one of a single log where `path` is a file.
-    `others` are those of MLPerf's other benchmarks, which are in no other member.
-    `run_sets` are directories that this harness made: they hold extra/ beside results/, or extra/run_set.json.
-    `sweeps` hold the record of a matrix of run sets, or one that cannot be read, `measurements` of a kind
-    extra/<kind>.json, `studies` are files study.json.
-    `subfolders` has every directory that was entered with the names of the directories in it. `candidates` are run
-    sets, and files outside of result sets, at most 20,000. `unreadable` says which directory could not be read, the
-    first one.
+    `result_sets` are directories with result_*.txt, sorted by folder; where `path` is a file, one set of that single
+    log. `others` are result directories of MLPerf's other benchmarks, which are in no other member. `run_sets` are
+    directories that this harness made: they hold extra/ beside results/, or extra/run_set.json. `sweeps` hold the
+    record of a matrix of run sets, or a record that cannot be read; `measurements` an extra/<kind>.json, by kind;
+    `studies` are files study.json. `subfolders` has every directory that was entered, with the names of its
+    subdirectories. `candidates` are run sets, and files outside of result sets, at most 20,000. `unreadable` names
+    the first directory that could not be read.
     """
 
     path: Path
@@ -73,7 +72,7 @@ class Inventory:
 
     @property
     def holds_measurements(self) -> bool:
-        """Return whether there is something to show that is in no log."""
+        """Return whether there are results to show that are in no log."""
         return bool(self.sweeps or self.studies or any(self.measurements.values()))
 
     def require_result_sets(self) -> tuple[ResultSet, ...]:
@@ -122,7 +121,8 @@ class Inventory:
         )
 
     def why_absent(self) -> str | None:
-        """Say that a run set here is of a kind that this copy does not have; None where the first ones are not."""
+        """Return a message that a run set here is of a kind that this installation lacks; None where there is none
+        among the first sets."""
         for folder in self.run_sets[:MAX_MENTIONED]:
             record = decode(folder / EXTRA / RUN_SET, RunSetRecord)
             if not isinstance(record, Damage) and (why := why_absent(record.kind)) is not None:
@@ -136,7 +136,7 @@ class Inventory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkippedFile:
-    """A file or a run set that looks like a result and is not judged, why, and what to do to have it judged."""
+    """A file or run set that looks like a result and is not judged, with the reason and the way to have it judged."""
 
     path: Path
     reason: str
@@ -144,10 +144,10 @@ class SkippedFile:
 
 
 def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -> Inventory:
-    """List what is at or below `path`; a file is a log. Raises InputError where nothing is there.
+    """List the contents at or below `path`; a file is taken as a log. Raises InputError where nothing is there.
 
-    Logs of the benchmark that `benchmark_file` defines are judged, also where MLPerf has one of that name. Raises
-    DefinitionError where it cannot be loaded.
+    Logs of the benchmark that `benchmark_file` defines are judged even where MLPerf has a benchmark of that name.
+    Raises DefinitionError where the file cannot be loaded.
     """
     path = Path(path)
     try:
@@ -155,7 +155,7 @@ def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -
     except PermissionError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from None
     except OSError:
-        pass  # what it is then, is said below
+        pass  # the error below names it
     own = load_benchmark(benchmark_file).name if benchmark_file is not None else None
     if path.is_file() and path.name == STUDY_FILE:
         return Inventory(path=path, studies=(path,))
@@ -234,8 +234,8 @@ def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
 
 
 def result_sets_of(inventories: Sequence[Inventory]) -> tuple[ResultSet, ...]:
-    """Return the result sets of all inventories. Raises InputError where one holds nothing; one that holds only
-    MLPerf's other benchmarks is passed over beside one that holds more."""
+    """Return the result sets of all inventories. Raises InputError where one holds nothing; an inventory of MLPerf's
+    other benchmarks alone is passed over if another holds more."""
     is_any_judged = any(inventory.result_sets for inventory in inventories)
     return tuple(
         result_set
@@ -253,10 +253,10 @@ def find_in_processes(*inventories: Inventory) -> tuple[tuple[Path, str], ...]:
 
 
 def find_skipped(inventory: Inventory) -> tuple[SkippedFile, ...]:
-    """Find logs of other names and run sets without a finished run, at most MAX_SKIPPED.
+    """Find logs with other names and run sets without a finished run, at most MAX_SKIPPED.
 
-    A log is known by a record in its first 64 KiB. What is beside result_*.txt is rule RS109's concern. What cannot
-    be read is left out. Of a file given as such nothing is said.
+    A log is recognised by a record in its first 64 KiB. Files beside result_*.txt are left to rule RS109. Unreadable
+    files are left out, and so is a file that was given as such.
     """
     folders = [found.folder for found in inventory.result_sets if found.system is not None]
     finished = {folder.parents[2] for folder in folders if len(folder.parents) > 2}
@@ -279,12 +279,12 @@ def find_skipped(inventory: Inventory) -> tuple[SkippedFile, ...]:
 
 
 def _is_of_loadgen(path: Path) -> bool:
-    """Return whether a file is what LoadGen writes, by its name or by what it holds."""
+    """Return whether a file is an output of LoadGen, by its name or its content."""
     return path.name in _LOADGEN_FILES or (path.suffix in _TEXTS and logged_benchmark(path) == LOADGEN)
 
 
 def _why_unfinished(folder: Path) -> tuple[str, str]:
-    """Say why a run set has no log of a finished run, and what shows it, or completes it."""
+    """Return the reason why a run set has no log of a finished run, and the command that shows or completes it."""
     record = decode(folder / EXTRA / RUN_SET, RunSetRecord)
     if not isinstance(record, Damage) and record.kind not in PLACES:
         made_by = f"dlrmbench {printable(record.harness_version)}, which made it"
@@ -295,7 +295,7 @@ def _why_unfinished(folder: Path) -> tuple[str, str]:
 
 
 def _measured_kind(folder: Path) -> str | None:
-    """Return what a run set measures beside runs to the target, where that is there; None for a set of runs."""
+    """Return the kind measured in a run set, where its record exists; None for a set of runs to the target."""
     record = decode(folder / EXTRA / RUN_SET, RunSetRecord)
     if isinstance(record, Damage) or is_logged(record.kind):
         return None

@@ -1,7 +1,7 @@
-"""MLPerf's other benchmarks: their logs are recognised, named, and not judged.
+"""Recognition of MLPerf's other benchmarks, whose logs are named and not judged.
 
-A log says its benchmark (`submission_benchmark`); where none in a directory does, the directory's name does. The
-inventory asks here, so that no verb judges, scores or draws them.
+A log states its benchmark (`submission_benchmark`); where none in a directory does, the directory's name does. The
+inventory leaves these sets out, so that no verb judges, scores or draws them.
 """
 
 import re
@@ -23,7 +23,7 @@ OTHER_BENCHMARKS = frozenset(
         "gpt_oss_20b", "deepseekv3_671b", "qwen35_397b_grpo", "cosmoflow", "deepcam", "oc20", "openfold",
     }
 )  # fmt: skip
-"""Benchmarks of MLPerf Training and HPC that are not ours (mlperf_logging.benchmark_meta)."""
+"""Benchmarks of MLPerf Training and HPC outside of this harness's (mlperf_logging.benchmark_meta)."""
 WHY_NOT_JUDGED = "an MLPerf benchmark that dlrmbench does not judge"
 LOADGEN, JSON_LINES = "a LoadGen log", "a log of JSON lines"
 _FORMS = {
@@ -31,7 +31,7 @@ _FORMS = {
     JSON_LINES: "no MLPerf log: each record is text inside of a JSON object, as Docker and journald keep logs. Judge "
     "what 'docker logs CONTAINER' or 'journalctl -o cat' prints",
 }
-"""What holds records of another kind of log, or a log inside of another format; named like a benchmark."""
+"""Other forms of logs, or containers of logs, by a pseudo benchmark name."""
 _OF_LOADGEN = re.compile(rb'"namespace": *"mlperf::logging"')
 _ESCAPED = re.compile(re.escape(TOKEN) + rb' *\{ *\\"')
 _KEY = keys.SUBMISSION_BENCHMARK.encode()
@@ -42,7 +42,7 @@ _MAX_BYTES = 64 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OtherSet:
-    """A result directory, or a log that was given as a file, of one of MLPerf's other benchmarks."""
+    """A result directory of one of MLPerf's other benchmarks, or one log that was given as a file."""
 
     path: Path
     benchmark: str
@@ -50,7 +50,7 @@ class OtherSet:
 
     @property
     def why(self) -> str:
-        """Return what it is, as it continues the benchmark's name and "is"."""
+        """Return a description that continues "<benchmark> is"."""
         return _FORMS.get(self.benchmark, WHY_NOT_JUDGED)
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class OtherSet:
 
 
 def summarise(others: Sequence[OtherSet]) -> str:
-    """Say in one line how many sets are not judged, and of which benchmarks."""
+    """Return one line with the number of sets that are not judged, and their benchmarks."""
     if len(others) == 1:
         return str(others[0])
     numbers = Counter(other.benchmark for other in others)
@@ -74,10 +74,10 @@ def count_others(others: Sequence[OtherSet]) -> str:
 
 
 def other_benchmark(result_set: ResultSet, own: str | None = None) -> str | None:
-    """Return which of MLPerf's other benchmarks a set is of, None where it is to be judged.
+    """Return the other MLPerf benchmark that a set belongs to, None where the set is to be judged.
 
-    A set in a directory of one of our benchmarks is judged whatever its logs say, and so is one with a definition
-    beside it and one of which a log names `own`, a benchmark of the user's, or any other that MLPerf does not know.
+    A set is judged whatever its logs state in a directory of one of this harness's benchmarks, with a definition
+    beside it, or where a log names `own` (a benchmark of the user's) or any benchmark that MLPerf does not know.
     """
     if result_set.benchmark in shipped_names() or result_set.definition_file is not None:
         return None
@@ -92,8 +92,8 @@ def other_benchmark(result_set: ResultSet, own: str | None = None) -> str | None
 
 
 def logged_benchmark(path: Path) -> str | None:
-    """Return the benchmark that a log names first, reading no further; LOADGEN or JSON_LINES where it is no training
-    log; None where it names none or is unreadable."""
+    """Return the first benchmark that a log names, reading no further; LOADGEN or JSON_LINES where it is not a
+    training log; None where it names none or cannot be read."""
     num_bytes = 0
     try:
         with path.open("rb") as file:
@@ -109,7 +109,7 @@ def logged_benchmark(path: Path) -> str | None:
 
 
 def _form_of(line: bytes) -> str | None:
-    """What a line with a record shows its log to be, where that is no training log."""
+    """Return the form of log that a line with a record shows; None for a training log."""
     if line.lstrip().startswith(b"{") and _ESCAPED.search(line):
         return JSON_LINES
     return LOADGEN if TOKEN in line[:_PREFIX_BYTES] and _OF_LOADGEN.search(line) else None

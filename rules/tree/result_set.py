@@ -1,4 +1,4 @@
-"""One result set: a directory that holds result_*.txt, in our tree, MLPerf's, or bare."""
+"""One result set: a directory that holds result_*.txt, in this harness's layout, MLPerf's, or bare."""
 
 import os
 import re
@@ -12,23 +12,22 @@ _ROUND = re.compile(r"(?:\A|[_-])v(\d{1,2}\.\d)(?:[_-]|\Z)")
 _NUMBERS = re.compile(r"(\d+)")
 POWER_FOLDER = "power"
 PARAMETERS = "package_checker_params"
-"""Name of a file of options of the official package checker, such as rcp-bypass."""
+"""Name of a file of options for the official package checker, such as rcp-bypass."""
 MAX_STRAY_NAMES = 20
 NOT_RESULTS = ("extra", "systems", "benchmarks", "documentation", "__pycache__")
 
 
 RoundSource = Literal["directory", "file"]
-"""Whether the round is in a directory's name or in the log's own."""
+"""Source of the round: a directory's name, or the name of the log itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResultSet:
     """The logs of one benchmark on one system.
 
-    `root` is the run-set directory of this harness (it holds `extra/`), of a package that this harness made
-    benchmarks/<benchmark>/<system>, None for anyone else's tree.
-    `organization`, `system`, `benchmark` and `round` are what the tree's directory names say, None where
-    they say nothing; the logs themselves may say something else.
+    `root` is the run-set directory of this harness (it holds `extra/`), or benchmarks/<benchmark>/<system> of a
+    package that this harness made; None for any other tree. `organization`, `system`, `benchmark` and `round` come
+    from the tree's directory names, None where these state nothing; the logs themselves may state something else.
     """
 
     folder: Path
@@ -41,38 +40,39 @@ class ResultSet:
     round: str | None
     round_source: RoundSource | None = None
     unread: tuple[tuple[Path, str], ...] = ()
-    """What is named like a log and is not read, with the reason: broken links, links that lead out, no files."""
+    """Files named like logs that are not read, with the reason: broken links, links that lead out, no regular
+    files."""
     strays: tuple[str, ...] = ()
-    """Names beside the logs that belong to none, at most MAX_STRAY_NAMES of them, sorted."""
+    """Names beside the logs that belong to no log, at most MAX_STRAY_NAMES of them, sorted."""
 
     @property
     def is_run_set(self) -> bool:
-        """Whether it is as this harness made it, so that it can be resumed; a package is a copy."""
+        """Return whether the set is in this harness's layout and can be resumed; a package is a copy and cannot."""
         return self.root is not None and self.organization is None
 
     @property
     def parameter_files(self) -> tuple[Path, ...]:
-        """Return where a submitter may ask the official package checker to leave checks out: the root, the system's
-        and the benchmark's directory (training_rules.adoc, "RCP Rules and Guidelines"). Outside a tree, beside the
-        logs."""
+        """Return the places of files that ask the official package checker to leave out checks: the root, the
+        system's and the benchmark's directory (training_rules.adoc, "RCP Rules and Guidelines"); outside a tree, the
+        logs' directory."""
         top = _top(self.folder)
         places = (self.folder,) if top is None else (top, top / "results" / self.folder.parent.name, self.folder)
         return tuple(place / PARAMETERS for place in places)
 
     @property
     def definition_file(self) -> Path | None:
-        """Return the copy of the benchmark's definition beside the results, if there is one."""
+        """Return the copy of the benchmark's definition beside the results; None where there is none."""
         return _file(self.root / "extra" / "definition.toml") if self.root is not None else None
 
 
 def set_of_one(log: Path) -> ResultSet:
-    """Return the set of a log that is given as a file."""
+    """Return the set of a single log that was given as a file."""
     return _result_set(log.parent, (log,))
 
 
 def read_result_folder(folder: Path, start: Path, entries: Iterable[os.DirEntry[str]] | None = None) -> ResultSet:
-    """Read the set in one directory, of which `entries` may be the listing. `start` is where the search began:
-    outside a tree, links may not lead out of it. Raises OSError where the directory cannot be read."""
+    """Read the set in one directory; `entries` may be its listing. `start` is where the search began: outside a tree,
+    links may not lead out of it. Raises OSError where the directory cannot be read."""
     if entries is None:
         with os.scandir(folder) as listing:
             entries = list(listing)
@@ -90,7 +90,7 @@ def read_result_folder(folder: Path, start: Path, entries: Iterable[os.DirEntry[
 
 
 def real_path(path: Path) -> Path:
-    """Follow all links. One that leads to itself is left as it is; Path.resolve raises RuntimeError for it."""
+    """Follow all links. A link that leads to itself is left as it is, where Path.resolve raises RuntimeError."""
     return Path(os.path.realpath(path))
 
 
@@ -102,7 +102,7 @@ def leads_out(path: Path, top: Path) -> bool:
 
 
 def _is_plain(path: Path, top: Path) -> bool:
-    """Return whether nothing between `top` and `path`, which is below it by name, is a link or leads up."""
+    """Return whether no part of `path` below `top` is a link or leads up."""
     place = str(top)
     for part in path.parts[len(top.parts) :]:
         place = f"{place}{os.sep}{part}"
@@ -133,7 +133,7 @@ def _parts(folder: Path) -> tuple[str, ...]:
 
 
 def _top(folder: Path) -> Path | None:
-    """The directory above results/<system>/<benchmark>; None where a directory is not that of something."""
+    """Return the directory above results/<system>/<benchmark>; None where a directory is not in such a place."""
     parts = _parts(folder)
     if len(parts) < 4 or parts[-3] != "results":
         return None
@@ -169,17 +169,17 @@ def round_of(names: Sequence[str]) -> str | None:
 
 
 def _root_of_attempt(folder: Path) -> Path | None:
-    """The run set of a log below its `extra/`, that is of an attempt that is not (yet) a result."""
+    """Return the run set of a log below its `extra/`: the log of an attempt that is not (yet) a result."""
     extra = next((parent for parent in folder.absolute().parents if parent.name == "extra"), None)
     return extra.parent if extra is not None and (extra / "definition.toml").is_file() else None
 
 
 def _packaged_root(top: Path, benchmark: str, system: str) -> Path | None:
-    """Where a package of this harness keeps the records of a set, and the copy of its definition."""
+    """Return the folder in which a package of this harness keeps a set's records and its copy of the definition."""
     root = top / "benchmarks" / benchmark / system
     return root if _file(root / "extra" / "run_set.json", top) is not None else None
 
 
 def _file(path: Path, top: Path | None = None) -> Path | None:
-    """`path` where it is a file, and is below `top` once links are followed."""
+    """Return `path` where it is a file inside of `top` once links are followed; else None."""
     return path if path.is_file() and (top is None or not leads_out(path, top)) else None

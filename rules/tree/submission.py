@@ -1,7 +1,7 @@
-"""What a path to judge is: a log, a result set, an organisation's submission, or a round of submissions.
+"""Kinds of paths to judge: a log, a result set, an organisation's submission, or a round of submissions.
 
-The layout is that of submission_rules.adoc, "Directory structure, Training". Nothing here opens a file; links to
-directories are never followed, and what leads out of a submission is listed and not read.
+The layout is that of submission_rules.adoc, "Directory structure, Training". This module opens no file; links to
+directories are never followed, and links that lead out of a submission are listed and not read.
 """
 
 import os
@@ -22,7 +22,7 @@ EntryKind = Literal["file", "folder", "broken link", "link out", "link", "other"
 
 @dataclass(frozen=True, slots=True)
 class SubmissionEntry:
-    """One name below a submission, as a path relative to it; `size_bytes` of files only."""
+    """A name below a submission, as a path relative to it; `size_bytes` is set for files only."""
 
     path: str
     kind: EntryKind
@@ -35,9 +35,9 @@ class SubmissionEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Submission:
-    """One organisation's tree. `sets` are the directories results/<system>/<benchmark> that are judged here;
-    `others` those of MLPerf's other benchmarks. `entries` is every name below `folder`, sorted;
-    `is_cut`: there were more than MAX_ENTRIES."""
+    """One organisation's tree. `sets` are the directories results/<system>/<benchmark> to judge; `others` those of
+    MLPerf's other benchmarks. `entries` is every name below `folder`, sorted; `is_cut` states that there were more
+    than MAX_ENTRIES."""
 
     folder: Path
     organization: str
@@ -48,7 +48,7 @@ class Submission:
     is_cut: bool = False
 
     def below(self, *folder: str) -> tuple[SubmissionEntry, ...]:
-        """Return the entries directly in a folder."""
+        """Return the direct entries of a folder."""
         return tuple(entry for entry in self.entries if entry.parts[:-1] == folder)
 
     def has(self, path: str) -> bool:
@@ -57,7 +57,7 @@ class Submission:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Round:
-    """Several organisations' submissions in one directory. `others` are names in it that are none."""
+    """Several organisations' submissions in one directory. `others` are names in it that are not submissions."""
 
     folder: Path
     round: str | None
@@ -66,12 +66,12 @@ class Round:
 
 
 Target = Path | ResultSet | OtherSet | Submission | Round
-"""What is judged as a whole, or not judged; a path is one log."""
+"""A unit that is judged, or passed over, as a whole; a path is one log."""
 
 
 def find_targets(inventory: Inventory) -> tuple[Target, ...]:
-    """Find what an inventory holds, outermost first recognised. Raises InputError where there is nothing to judge,
-    or where a directory could not be read."""
+    """Find the units in an inventory; the outermost recognised unit wins. Raises InputError where there is nothing to
+    judge, or where a directory could not be read."""
     if not inventory.subfolders and inventory.unreadable is None:
         return inventory.others or (inventory.path,)
     inventory.require_readable()
@@ -97,19 +97,20 @@ def find_targets(inventory: Inventory) -> tuple[Target, ...]:
 
 
 def _is_round(inventory: Inventory, folder: Path) -> bool:
-    """Whether a directory holds several submissions, or one and is named as a round."""
+    """Return whether a directory is a round: it holds several submissions, or one and has a round's name."""
     inner = sum(_is_submission(inventory.subfolders.get(folder / name, ())) for name in inventory.subfolders[folder])
     return inner > 1 or (inner == 1 and round_of((Path(os.path.abspath(folder)).name,)) is not None)  # noqa: PTH100
 
 
 def _is_submission(names: Collection[str]) -> bool:
-    """Whether a directory of these subdirectories holds results/ beside systems/ or benchmarks/, and is no run set of
-    this harness."""
+    """Return whether a directory with these subdirectories is a submission: results/ beside systems/ or benchmarks/,
+    and not a run set of this harness."""
     return RESULTS in names and EXTRA not in names and (SYSTEMS in names or BENCHMARKS in names)
 
 
 def _read_submission(folder: Path, sets: Mapping[Path, ResultSet | OtherSet]) -> Submission:
-    """List one organisation's tree, of which `sets` are read. Raises InputError where a directory cannot be read."""
+    """List one organisation's tree, whose `sets` are already read. Raises InputError where a directory cannot be
+    read."""
     name = Path(os.path.abspath(folder))  # noqa: PTH100  (resolve() would follow links)
     entries, is_cut = _list(folder)
     judged: list[ResultSet] = []
@@ -152,7 +153,7 @@ def _read_round(inventory: Inventory, folder: Path, sets: Mapping[Path, ResultSe
 
 
 def _list(top: Path) -> tuple[tuple[SubmissionEntry, ...], bool]:
-    """Every name below `top`, folders before what is in them; and whether there were too many."""
+    """Return every name below `top`, folders before their contents; and whether there were too many."""
     found: list[SubmissionEntry] = []
     waiting = [""]
     while waiting:

@@ -1,4 +1,4 @@
-"""Reading systems/<system>.json: MLPerf's 33 fields, from a file of any content."""
+"""Reader of systems/<system>.json: MLPerf's 33 fields, from a file with any content."""
 
 import json
 from collections import Counter
@@ -12,7 +12,7 @@ from rules.logs.text import show
 from rules.records.system import Availability
 
 STATUSES: tuple[str, ...] = get_args(Availability)
-"""What `status` may be from round 4.1 on."""
+"""Allowed values of `status` from round 4.1 on."""
 MAX_BYTES = 1 << 20
 COUNTS = (
     "number_of_nodes",
@@ -25,8 +25,8 @@ COUNTS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SystemDesc:
-    """One systems/<system>.json as read: its fields, or why there are none; `oddities` is what stricter readers,
-    the official tools among them, stumble over."""
+    """A systems/<system>.json as read: its fields, or the reason why there are none; `oddities` are defects on which
+    stricter readers, the official tools among them, fail."""
 
     fields: Mapping[str, Any] | None
     error: str | None = None
@@ -34,13 +34,13 @@ class SystemDesc:
 
 
 def as_count(value: object) -> int | None:
-    """Return the whole number that a field's text holds, of at most nine digits; None for anything else."""
+    """Return the whole number in a field's text, of at most nine digits; None for anything else."""
     text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def read_system_desc(path: Path) -> SystemDesc:
-    """Read a file of any content."""
+    """Read a system description from a file with any content."""
     try:
         if not path.is_file():
             return SystemDesc(fields=None, error="not a regular file")
@@ -53,7 +53,7 @@ def read_system_desc(path: Path) -> SystemDesc:
 
 @lru_cache(maxsize=32)
 def _parse(data: bytes) -> SystemDesc:
-    """Read a description, which many sets of one system have beside them."""
+    """Parse a system description; cached, since many sets of one system hold the same bytes."""
     oddities: list[str] = []
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""What runs leave to be used again: folders of arrays, each with a manifest whose type is here."""
+"""Outputs of runs that are used again: folders of arrays, each with a manifest whose type is here."""

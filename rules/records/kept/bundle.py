@@ -1,4 +1,4 @@
-"""bundle.json: what a bundle, one archive of a system's reference sets, holds, with the digest of each file."""
+"""bundle.json: the contents of a bundle (an archive of one system's reference sets), with the digest of each file."""
 
 import hashlib
 import json
@@ -13,15 +13,15 @@ BUNDLE_FILE = "bundle.json"
 
 
 class BundleRecord(Document, frozen=True, kw_only=True):
-    """The reference sets of one system, and its rates, as one archive (`measure-system --bundle`)."""
+    """Reference sets and rates of one system in an archive (`measure-system --bundle`)."""
 
     name: Annotated[str, Meta(pattern="^[a-z0-9]+(-[a-z0-9]+)*$", max_length=100)]
     created_utc: Annotated[str, Meta(max_length=40)]
     harness_version: Annotated[str, Meta(max_length=40)]
     files: Annotated[dict[Annotated[str, Meta(max_length=600)], Sha256], Meta(max_length=2000)]
-    """The digest of each member but this file, by its name."""
+    """Digest of each member of the archive but bundle.json, by the member's name."""
     files_sha256: Sha256
-    """The digest of the above, by which an edited list shows. Digests find damage and edits, no forgery."""
+    """Digest of `files`, which reveals edits to that list. Digests reveal damage and edits, not forgery."""
 
 
 def digest_files(files: Mapping[str, str]) -> str:

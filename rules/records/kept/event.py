@@ -1,4 +1,4 @@
-"""A line of --log-to FILE.jsonl: something that happened while an experiment was made."""
+"""A line of --log-to FILE.jsonl: an event during an experiment."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -9,19 +9,19 @@ from rules.records.codec import Count, Index, Record
 EVENT_VERSION: Final = 1
 _EVENTS = (
     "experiment_start, repetition_start, prepare, cleanup, repetition_end, experiment_end; between the two of a "
-    "repetition what its process says: start, train, eval, progress, hash, weights"
+    "repetition the events of its process: start, train, eval, progress, hash, weights"
 )
 _VALUES = (
-    "What is said with it, by name. experiment_start: name, relation. repetition_start: seed. prepare, cleanup: "
+    "Values of the event, by name. experiment_start: name, relation. repetition_start: seed. prepare, cleanup: "
     "exit_code, took_s. start: run_index, train_samples. train: samples, samples_per_s, measured. eval: epoch_num, "
     "quality. progress: doing. hash: num_bytes. weights: nothing. repetition_end: outcome (ended or failed), reason "
     "if it failed, and the record's compared quantity under its own name, such as throughput_samples_per_s, "
-    "measured. experiment_end: failed, the labels of configurations that did."
+    "measured. experiment_end: failed, the labels of failed configurations."
 )
 
 
 class EventRecord(Record, frozen=True, kw_only=True):
-    """One event, stamped and written by the process that starts the others, outside the clock of what they measure.
+    """One event, stamped and written by the process that starts the others, outside the time that they measure.
 
     Within one schema_version members, events and values are only added.
     """
@@ -29,13 +29,13 @@ class EventRecord(Record, frozen=True, kw_only=True):
     schema_version: Literal[1] = EVENT_VERSION
     event: Annotated[str, Meta(pattern="^[a-z][a-z_]*$", description=_EVENTS)]
     time_ms: Count
-    """When it arrived, in ms since 1970 (UTC), by this process's clock."""
+    """Arrival of the event in ms since 1970 (UTC), by the writing process's clock."""
     experiment: str
-    """The name of the folder in which everything is kept."""
+    """Name of the folder that holds the experiment."""
     configuration: str | None = None
-    """The label of the configuration; None of what happens to the experiment as a whole."""
+    """Label of the configuration; None for events of the experiment as a whole."""
     benchmark: str | None = None
     kind: str | None = None
     repetition: Index | None = None
-    """Counted from 0."""
+    """Number of the repetition, counted from 0."""
     values: Annotated[dict[str, Any], Meta(description=_VALUES)]

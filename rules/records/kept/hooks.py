@@ -1,4 +1,5 @@
-"""hooks.json beside a repetition: the commands of --prepare and --cleanup that ran around it, off its clock."""
+"""hooks.json beside a repetition: the commands of --prepare and --cleanup that ran around it, outside its timed
+part."""
 
 from typing import Annotated
 
@@ -8,7 +9,7 @@ from rules.records.codec import Amount, Document, Record
 
 HOOKS_FILE = "hooks.json"
 MAX_OUTPUT = 4000
-"""Characters of a command's output that are kept: its last ones."""
+"""Most characters of a command's output that are stored: the last ones."""
 
 
 class HookRecord(Record, frozen=True, kw_only=True):
@@ -16,15 +17,15 @@ class HookRecord(Record, frozen=True, kw_only=True):
 
     command: str
     exit_code: int
-    """Minus the signal where one ended it."""
+    """Exit code; the negative signal number where a signal ended the command."""
     took_s: Amount
-    """Measured by the clock of the process that started it."""
+    """Seconds by the clock of the process that started the command."""
     output: Annotated[str, Meta(max_length=MAX_OUTPUT)]
-    """The end of what it wrote to standard output and standard error."""
+    """End of the command's standard output and standard error."""
 
 
 class HooksRecord(Document, frozen=True, kw_only=True):
-    """What ran around one repetition; None where nothing was asked, or it did not come to an end."""
+    """Commands that ran around one repetition; None where no command was given, or where it did not end."""
 
     prepare: HookRecord | None = None
     cleanup: HookRecord | None = None

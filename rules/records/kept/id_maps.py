@@ -1,4 +1,4 @@
-"""<dataset>/id_maps/<key>/manifest.json: the rows of smaller tables that the ids of a dataset stand for."""
+"""<dataset>/id_maps/<key>/manifest.json: the mapping of a dataset's ids to the rows of smaller tables."""
 
 import hashlib
 
@@ -6,28 +6,28 @@ from rules.records.codec import Amount, Count, Document, Sha256
 from rules.records.kept.arrays import Arrays
 
 ID_MAPS_FOLDER = "id_maps"
-"""The folder's name, beside the data."""
+"""Name of the folder of id maps, in the dataset's folder."""
 
 
 class IdMapManifest(Document, frozen=True, kw_only=True):
     """A map of ids to rows: an array int32 [ids, k] for each table with fewer rows than ids.
 
-    It is in the same folder as those, and was written last.
+    The manifest is in the folder of the arrays, and is written last.
     """
 
     id_map_kind: str
-    """As the definition says it: hash, quotient_remainder, frequency, learned or classes."""
+    """Kind of map as in the definition: hash, quotient_remainder, frequency, learned or classes."""
     budget: Amount
-    """The share of rows that is left of each of those tables."""
+    """Share of rows that remains in each of the smaller tables."""
     samples: Count
-    """Read from the start of the training split to make it."""
+    """Samples read from the start of the training split to make the map."""
     dataset_sha256: Sha256 | None
     made_s: Amount
-    """Measured: what making it took, off the clock of every run."""
+    """Measured seconds that making the map took, outside the timed part of every run."""
     tables: Arrays
 
     @property
     def sha256(self) -> str:
-        """Return the digest of the map itself, whatever made it: of the names and digests of its arrays."""
+        """Return the digest of the map itself, however it was made: of the names and digests of its arrays."""
         lines = sorted(f"{name} {array.sha256}\n" for name, array in self.tables.items())
         return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""<data>/place/<kind>-<digest>/manifest.json: what 'place' learnt, to be used again for the same question."""
+"""<data>/place/<kind>-<digest>/manifest.json: a model that 'place' trained, kept for reuse on the same task."""
 
 from typing import Literal
 
@@ -6,21 +6,23 @@ from rules.records.codec import Count, Document, Sha256
 from rules.records.kept.arrays import Arrays
 
 LEARNT_FOLDER = "place"
-"""The folder's name, below the data."""
+"""Name of the folder of trained models, in the data folder."""
 
 
 class LearntManifest(Document, frozen=True, kw_only=True):
-    """A net that says what sets of tables cost, or a policy that places tables; written last.
+    """A network that predicts the cost of sets of tables, or a policy that places tables; the manifest is written
+    last.
 
-    `reference_models.distributed.search` says what the arrays are.
+    `reference_models.distributed.search` describes the arrays.
     """
 
     what: Literal["cost_net", "policy"]
     digest: Sha256
-    """Digest of all that it was trained for."""
+    """Digest of everything that the model was trained for."""
     seed: Count
     accuracy: dict[str, float]
-    """A cost net has, of sets that it was not trained on, Kendall's rank correlation with the true costs (`tau`) and
-    the mean absolute percentage error (`error`), those of added costs of single tables (`additive_tau`,
-    `additive_error`), and the noise (`repeat_error`); a policy has its mean reward at the end (`reward`)."""
+    """Accuracy of the model. A cost network has, on sets outside of its training data, Kendall's rank correlation
+    with the true costs (`tau`) and the mean absolute percentage error (`error`), the same for the sum of single
+    tables' costs (`additive_tau`, `additive_error`), and the noise (`repeat_error`); a policy has its final mean
+    reward (`reward`)."""
     arrays: Arrays

@@ -1,4 +1,4 @@
-"""A plan of 'place': which device has which columns of which embedding table, and of which task that is a plan."""
+"""A plan of 'place': the device of each column of each embedding table, and the task that the plan solves."""
 
 from typing import Annotated, Literal
 
@@ -11,19 +11,19 @@ _MAX = Meta(min_length=1, max_length=100_000)
 
 
 class PlacedTable(Record, frozen=True, kw_only=True):
-    """One embedding table of a task, and how it is looked up."""
+    """An embedding table of a task, and its access pattern."""
 
     num_embeddings: PositiveCount
     dim: PositiveCount
     pooling: Amount
-    """Lookups per sample, on average."""
+    """Mean lookups per sample."""
     reuse: Annotated[tuple[Share, ...], Meta(min_length=NUM_REUSE_BINS, max_length=NUM_REUSE_BINS)]
-    """Shares of a batch's lookups: of rows that are looked up once in it, then up to 2, 4, 8, … times."""
+    """Shares of a batch's lookups by reuse: rows looked up once in the batch, then up to 2, 4, 8, … times."""
     optimizer: Literal["sgd", "adagrad", "rowwise_adagrad"]
 
 
 class PlacedShard(Record, frozen=True, kw_only=True):
-    """Neighbouring columns of one table, on one device, with all rows."""
+    """Adjacent columns of one table on one device, with all rows."""
 
     table: Index
     first_column: Index
@@ -32,23 +32,23 @@ class PlacedShard(Record, frozen=True, kw_only=True):
 
 
 class PlanRecord(Document, frozen=True, kw_only=True):
-    """A plan of a task, and how it was found."""
+    """A plan of a task, and the search that found it."""
 
     benchmark: str | None
-    """None where the task is of no benchmark."""
+    """Benchmark of the task; None where the task belongs to no benchmark."""
     definition_sha256: Sha256 | None
     search: str
-    """The name of what found the plan, as 'place --by' has it."""
+    """Name of the search that found the plan, as for 'place --by'."""
     cost: Literal["bandwidth", "torchrec", "measured", "net"]
-    """What it found the plan by."""
+    """Cost model by which the plan was found."""
     seed: Count
     task: str
     task_sha256: Sha256
-    """The digest of the five members below."""
+    """Digest of the five members that follow."""
     num_devices: Annotated[int, Meta(ge=1, le=4096)]
     memory_bytes: PositiveCount
-    """Memory that tables may take of one device."""
+    """Memory of one device that tables may use."""
     batch_size: PositiveCount
-    """Samples of all devices together."""
+    """Samples per batch over all devices."""
     tables: Annotated[tuple[PlacedTable, ...], _MAX]
     shards: Annotated[tuple[PlacedShard, ...], _MAX]

@@ -10,31 +10,31 @@ Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class PublishedResult(Record, frozen=True, kw_only=True):
-    """One result of a round: who measured what on what, and the score that its logs give here."""
+    """One result of a round: the submitter, the system, and the score that the logs give here."""
 
     benchmark: Name
     round: Annotated[str, Meta(pattern=r"^\d{1,2}\.\d$")]
     submitter: Name
     system: Name
     accelerator: Name | None
-    """None where the description has none, as of CPUs."""
+    """Accelerator of the system description; None where it names none, as for CPUs."""
     num_accelerators: PositiveCount | None
-    """Per node times nodes; None without accelerators, and where the description does not say it."""
+    """Accelerators per node times nodes; None without accelerators, and where the description does not state it."""
     num_nodes: PositiveCount | None
     division: Literal["closed", "open"]
     availability: Annotated[str, Meta(max_length=100)]
-    """As the description says it, such as onprem or preview."""
+    """Availability in the words of the description, such as onprem or preview."""
     outcome: Literal["valid", "invalid"]
-    """The verdict of the rules here on its logs."""
+    """Verdict of these rules on the logs."""
     minutes: PositiveAmount
-    """Computed: the Olympic mean of the times to train, times `rcp_factor`."""
+    """Computed score in minutes: the Olympic mean of the times to train, times `rcp_factor`."""
     rcp_factor: PositiveAmount
-    """The factor of the reference convergence points; 1 where they change nothing, or there are none."""
+    """Factor of the reference convergence points; 1 where they change nothing, or there are none."""
     num_runs: Count
     repository: Annotated[str, Meta(max_length=200)] | None
-    """The repository that has its logs, by name; None where the folder's name is none of a round."""
+    """Name of the repository of the logs; None where the folder's name names no round."""
     logs: Annotated[dict[Name, Sha256], Meta(max_length=1000)]
-    """The digest of each log, by its file's name."""
+    """Digest of each log by file name."""
 
 
 class PublishedTable(Document, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""extra/run_<i>/weights/manifest.json: the weights that a run ended with, a .npy file each."""
+"""extra/run_<i>/weights/manifest.json: the weights at the end of a run, one .npy file each."""
 
 from typing import Literal
 
@@ -6,13 +6,13 @@ from rules.records.codec import Count, Document, Int64, PositiveCount, Sha256
 from rules.records.kept.arrays import Arrays
 
 WEIGHTS_FOLDER = "weights"
-"""The folder's name, beside the attempts of a run."""
+"""Name of the folder of a run's weights, beside its attempts."""
 
 
 class WeightsManifest(Document, frozen=True, kw_only=True):
-    """The weights that a run ended with: whose they are, and every file of them.
+    """Weights at the end of a run: the run that they belong to, and all their files.
 
-    It is in the same folder, and was written last.
+    The manifest is in the folder of the arrays, and is written last.
     """
 
     benchmark: str
@@ -24,16 +24,16 @@ class WeightsManifest(Document, frozen=True, kw_only=True):
     seed: Int64
     status: Literal["success", "not_converged"]
     samples_count: Count
-    """Trained on in all."""
+    """Samples trained on in total."""
     quality: float | None
-    """What the last evaluation found of these very weights; None where there was none."""
+    """Quality of exactly these weights at the last evaluation; None where there was none."""
     log_sha256: Sha256
-    """The digest of the run's log: it ties the weights to the run."""
+    """Digest of the run's log, which ties the weights to the run."""
     id_map_sha256: Sha256 | None = None
-    """The digest of the map of ids to rows that they were trained through; None where there was none."""
+    """Digest of the map of ids to rows used in training; None where there was none."""
     tensors: Arrays
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all files but this one."""
+        """Return the bytes of all files but the manifest."""
         return sum(tensor.num_bytes for tensor in self.tensors.values())

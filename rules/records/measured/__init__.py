@@ -1,1 +1,1 @@
-"""What several fresh processes measured: one record per kind, gathered in extra/<kind>.json."""
+"""Measurements made in several fresh processes: one record type per kind, written to extra/<kind>.json."""

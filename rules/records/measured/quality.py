@@ -1,4 +1,4 @@
-"""extra/quality.json: what is learnt from a fixed number of samples, one entry per fresh process; no score."""
+"""extra/quality.json: quality after a fixed number of training samples, one entry per fresh process; no score."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
@@ -17,9 +17,9 @@ class QualityEvaluation(Record, frozen=True, kw_only=True):
 
     samples_count: PositiveCount
     auc: Share | None = None
-    """Where the benchmark's metric is the ROC AUC."""
+    """ROC AUC, where it is the benchmark's metric."""
     accuracy: Share | None = None
-    """Where it is the accuracy, the mean over tasks."""
+    """Accuracy, the mean over tasks, where it is the benchmark's metric."""
     log_loss: Annotated[float, Meta(ge=0, description="Mean over samples, in nats.")]
     normalised_entropy: Annotated[
         float, Meta(ge=0, description="Log loss over the entropy of the split's base rate, as torchrec defines it.")
@@ -28,10 +28,10 @@ class QualityEvaluation(Record, frozen=True, kw_only=True):
 
 
 class QualityProcess(Record, frozen=True, kw_only=True):
-    """One fresh process; of several ranks, all of them together."""
+    """Measurement of one fresh process; with several ranks, of all of them together."""
 
-    num_samples: Annotated[int, Meta(ge=1, description="Trained on: whole batches.")]
-    training_flop: Annotated[int, Meta(ge=0, description="Of all of them, computed from the configuration.")]
+    num_samples: Annotated[int, Meta(ge=1, description="Samples trained on: whole batches.")]
+    training_flop: Annotated[int, Meta(ge=0, description="FLOP of all samples, computed from the configuration.")]
     train_s: Amount
     evaluations: Annotated[tuple[QualityEvaluation, ...], Meta(min_length=1)]
     hyperparameters: dict[str, Any]
@@ -41,7 +41,8 @@ class QualityProcess(Record, frozen=True, kw_only=True):
     energy: EnergyRecord | None
     ranks: tuple[RankRecord, ...]
     started_utc: str | None = None
-    """By the system's clock, so that it is seen whether two measurements took turns. None in files of old."""
+    """Start by the system's clock, which shows whether two measurements alternated. None in files of earlier
+    versions."""
     ended_utc: str | None = None
     checkpoints: CheckpointsRecord | None = None
 
@@ -53,12 +54,12 @@ class QualityProcess(Record, frozen=True, kw_only=True):
 
     @property
     def log_loss(self) -> float:
-        """After all samples, in nats."""
+        """Return the log loss after all samples, in nats."""
         return self.evaluations[-1].log_loss
 
     @property
     def normalised_entropy(self) -> float:
-        """After all samples."""
+        """Return the normalised entropy after all samples."""
         return self.evaluations[-1].normalised_entropy
 
 
@@ -106,6 +107,6 @@ class QualityRecord(ProcessMeasurement, frozen=True, kw_only=True):
 
     @property
     def measure(self) -> Measure:
-        """Return the measure of the metric that its first process has, the first where it has several."""
+        """Return the measure of the metric in the first process, the first of METRICS where several are present."""
         found = (measure for member, measure in _MEASURES.items() if getattr(self.processes[0], member) is not None)
         return next(found, _MEASURES["accuracy"])

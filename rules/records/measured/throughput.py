@@ -10,11 +10,12 @@ from rules.records.measure import Column, Measure, ProcessMeasurement
 from rules.records.run import CheckpointsRecord, EnergyRecord, RankRecord, TrafficRecord
 
 CLOCK_STEP_S = 1e-6
-"""Durations are told to the microsecond."""
+"""Resolution of recorded durations: one microsecond."""
 
 
+# reference_models.costs has a ModelCosts too: code that trains; nothing under rules imports it.
 class ModelCosts(Record, frozen=True, kw_only=True):
-    """What the model holds and does, computed from the configuration alone."""
+    """Size and work of the model, computed from the configuration alone."""
 
     num_parameters: Count
     embedding_bytes: Count
@@ -25,13 +26,13 @@ class ModelCosts(Record, frozen=True, kw_only=True):
 
 
 class ProcessRecord(Record, frozen=True, kw_only=True):
-    """One fresh process; of several ranks, all of them together."""
+    """Measurement of one fresh process; with several ranks, of all of them together."""
 
     num_steps: PositiveCount
     num_samples: PositiveCount
     duration_s: PositiveAmount
     stated_samples_per_s: PositiveAmount = field(name="samples_per_s")
-    """As the file has it; `samples_per_s` is what follows from samples and duration."""
+    """Throughput as written in the file; `samples_per_s` is computed from samples and duration."""
     cache_cleared: bool
     hyperparameters: dict[str, Any]
     peak_device_bytes: Count | None
@@ -41,18 +42,19 @@ class ProcessRecord(Record, frozen=True, kw_only=True):
     ranks: tuple[RankRecord, ...]
     traffic: TrafficRecord | None = field(name="exchange")
     started_utc: str | None = None
-    """By the system's clock, so that it is seen whether two measurements took turns. None in files of old."""
+    """Start by the system's clock, which shows whether two measurements alternated. None in files of earlier
+    versions."""
     ended_utc: str | None = None
     checkpoints: CheckpointsRecord | None = None
 
     @property
     def samples_per_s(self) -> float:
-        """Return the rate, on the grid of the clock."""
+        """Return the throughput from samples and duration."""
         return self.num_samples / self.duration_s
 
     @property
     def resolution(self) -> float:
-        """Return the step of the clock as a fraction of what it told."""
+        """Return the resolution of the duration as a fraction of the duration."""
         return min(CLOCK_STEP_S / self.duration_s, 1.0)
 
 
@@ -80,7 +82,7 @@ class ThroughputRecord(ProcessMeasurement, frozen=True, kw_only=True):
 
     warm_up_steps: Count
     data_kind: str | None
-    """"made_up": batches held in memory, no input in the time; else the kind of the dataset read."""
+    """"made_up" for batches held in memory, without input in the time; else the kind of the dataset that was read."""
     computed: ModelCosts | None
     processes: Annotated[tuple[ProcessRecord, ...], Meta(min_length=1)]
-    """At least five of a whole measurement; one in the file that a process leaves."""
+    """Measurements by process: at least five for a whole measurement; one in the file that a process leaves."""

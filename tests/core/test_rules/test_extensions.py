@@ -1,4 +1,4 @@
-"""The registry of extensions: what several add is joined, and a name is of one of them."""
+"""The registry of extensions: what several add is joined, and one alone defines a name."""
 
 import pytest
 
@@ -20,13 +20,15 @@ def test_the_core_comes_first_and_a_name_of_the_core_is_refused() -> None:
     shown = Verb("json:dumps", "Show a document.", "Look")
     assert list(with_extensions({"show": shown}, "verbs").items()) == [("show", shown), ("read", ADDED)]
     assert dict(extensions.find_places("verbs")) == {"read": ADDED} and not extensions.find_places("kinds")
-    with pytest.raises(ValueError, match="'read' is of the core, and of extension reading: give one of them another"):
+    with pytest.raises(
+        ValueError, match="'read' is defined by the core and by extension reading: give one of them another"
+    ):
         with_extensions({"read": shown}, "verbs")
 
 
 def test_two_extensions_have_no_name_in_common() -> None:
     assert merge({"extension a": {"x": 1}, "extension b": {"y": 2}}) == {"x": 1, "y": 2}
-    with pytest.raises(ValueError, match="'x' is of extension a, and of extension b"):
+    with pytest.raises(ValueError, match="'x' is defined by extension a and by extension b"):
         merge({"extension a": {"x": 1}, "extension b": {"x": 1}})
 
 
