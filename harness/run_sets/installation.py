@@ -146,15 +146,14 @@ _REMEDY = "Install a version there that is nearer to this one."
 
 
 def _refuse_other_versions(path: str, about: InstallationRecord) -> None:
-    for what, theirs, here, is_read in (
-        ("does jobs of version", about.job_version, JOB_VERSION, about.job_version == JOB_VERSION),
-        ("writes records of version", about.record_version, VERSION, about.record_version == VERSION),
+    for what, theirs, here in (
+        ("does jobs of version", about.job_version, JOB_VERSION),
+        ("writes records of version", about.record_version, VERSION),
     ):
-        if not is_read:
-            remedy = "Run the newer of the two, and give it the older one as --python." if theirs > here else _REMEDY
+        if theirs != here:
             raise HarnessError(
                 f"{path}: its dlrmbench {about.harness_version} {what} {theirs}, this one understands {here}. "
-                f"{remedy}"
+                f"{_REMEDY}"
             )
 
 

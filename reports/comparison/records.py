@@ -228,7 +228,7 @@ class ComparisonMember(ComparedSides, kw_only=True, frozen=True):
 class ComparisonDocument(Row, kw_only=True, frozen=True):
     """Document that `compare --format json` prints: every comparison. Ratios are finite; null is not known."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[1] = 1
     comparisons: tuple[ComparisonMember, ...]
 
 
@@ -309,7 +309,7 @@ class PastSet(Row, kw_only=True, frozen=True):
 class PairDocument(Row, kw_only=True, frozen=True):
     """Document that `versus --format json` prints: base and new, each by itself, and new against base."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[1] = 1
     kind: Literal["pair"] = "pair"
     folder: str
     report: Annotated[str, meaning("file of the page of both sides")]

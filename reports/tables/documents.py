@@ -12,14 +12,12 @@ from reports.tables.records import DETAIL_TABLES, ReportDocument, SetMember, det
 from reports.text.formatting import distinct_labels, num_bytes, printable
 from rules.errors import InputError
 from rules.open_file import NotRegularError, TooLargeError, read_regular
-from rules.records.codec import DamageError, convert
+from rules.records.codec import OTHER_VERSION, DamageError, convert
 from rules.records.rows import Row
 from rules.records.study import STUDY_FILE
 
 SCHEMA_VERSION = 1
-"""Version of the document that `report --format json` writes."""
-PRINTED_VERSION = 2
-"""Version of the documents that other verbs print."""
+"""The schema_version of everything that verbs print with --format json."""
 MAX_FILE_BYTES = 256 << 20
 _AnyDocument = TypeVar("_AnyDocument", bound=Row)
 
@@ -78,8 +76,8 @@ def read_printed(path: Path, verb: str, record: type[_AnyDocument]) -> _AnyDocum
     if not isinstance(content, dict):
         _refuse(source, "not an object", verb)
     version = content.get("schema_version")
-    if type(version) is not int or version != PRINTED_VERSION:
-        _refuse(source, f"schema_version is {printable(version, 40)}, this version reads {PRINTED_VERSION}", verb)
+    if type(version) is not int or version != SCHEMA_VERSION:
+        _refuse(source, _other_version(version), verb)
     try:
         return convert(content, record)
     except DamageError as damage:
@@ -100,6 +98,11 @@ def _read_json(path: Path, verb: str) -> Any:
         _refuse(source, f"not readable JSON: {printable(error, 120)}", verb)
 
 
+def _other_version(version: object) -> str:
+    wrote = f" ({OTHER_VERSION})" if type(version) is int and version > SCHEMA_VERSION else ""
+    return f"schema_version is {printable(version, 40)}, this version reads {SCHEMA_VERSION}{wrote}"
+
+
 def document_from(content: Any, source: str) -> ReportDocument:
     """Convert plain values to the document of an export; members that an older export lacks are missing.
 
@@ -108,8 +111,7 @@ def document_from(content: Any, source: str) -> ReportDocument:
     if not isinstance(content, dict) or "configurations" not in content:
         _refuse(source, "not a JSON export of 'dlrmbench report' (no member 'configurations')")
     if content.get("schema_version") != SCHEMA_VERSION:
-        found = printable(content.get("schema_version"), 40)
-        _refuse(source, f"schema_version is {found}, this version reads {SCHEMA_VERSION}")
+        _refuse(source, _other_version(content.get("schema_version")))
     try:
         document = convert(content, ReportDocument)
     except DamageError as damage:

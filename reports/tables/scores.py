@@ -66,7 +66,7 @@ class ScoreRecord(SetRow, kw_only=True, frozen=True):
 class ScoreDocument(Row, kw_only=True, frozen=True):
     """Document that `score --format json` prints: every set that was scored."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[1] = 1
     scores: tuple[ScoreRecord, ...]
 
 
@@ -84,7 +84,7 @@ class BesideRow(Row, kw_only=True, frozen=True):
 class RunDocument(ScoreRecord, kw_only=True, frozen=True):
     """Document that `run --format json` prints for a completed set: its folder and its score."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[1] = 1
     kind: Literal["training"] = "training"
     folder: str
     report: Annotated[str, meaning("file of the page")]
@@ -99,7 +99,7 @@ class MeasurementDocument(Row, kw_only=True, frozen=True):
     The mean is geometric where ratios are compared.
     """
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[1] = 1
     kind: str
     folder: str
     file: str

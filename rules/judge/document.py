@@ -70,7 +70,7 @@ class Omission(Record, frozen=True, kw_only=True):
 class VerdictDocument(Record, frozen=True, kw_only=True):
     """What `check --format json` prints: every verdict, and what was not judged."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[1] = 1
     verdicts: tuple[VerdictMember, ...]
     not_judged: tuple[Omission, ...]
 

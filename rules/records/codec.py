@@ -17,10 +17,9 @@ from rules.open_file import NotRegularError, TooLargeError, read_regular
 
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 32
-"""Most levels of nested arrays and objects; the harness writes at most 8."""
-VERSION: Final = 3
-NEWER: Final = "update dlrmbench: the file is newer than this version reads"
-OLDER: Final = "an earlier dlrmbench wrote the file, and only that one reads it"
+"""Most levels of nested arrays and objects; no file of ours has more than 8."""
+VERSION: Final = 1
+OTHER_VERSION: Final = "a newer dlrmbench wrote the file, or one before 1.0: read it with that one"
 
 _MAX_INT = 2**63 - 1
 Int64 = Annotated[int, Meta(ge=-_MAX_INT, le=_MAX_INT)]
@@ -62,7 +61,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 class Document(Record, frozen=True, kw_only=True):
     """A JSON file that states its schema version."""
 
-    schema_version: Literal[3] = VERSION
+    schema_version: Literal[1] = VERSION
 
 
 T = TypeVar("T", bound=Record)
@@ -282,7 +281,7 @@ def _refuse_other_versions(content: dict[str, Any]) -> None:
     version: Any = content["schema_version"]
     require(type(version) is int and version >= 1, "schema_version", version, str(VERSION))
     if version != VERSION:
-        raise DamageError("schema_version", show(version), str(VERSION), NEWER if version > VERSION else OLDER)
+        raise DamageError("schema_version", show(version), str(VERSION), OTHER_VERSION)
 
 
 def _explain(error: str, content: Any, record_type: type[Record]) -> DamageError:

@@ -2,14 +2,13 @@
 
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from msgspec import Meta
 
 from rules.logs.text import plural, printable
-from rules.records.codec import OLDER, Damage, Document, Index, Int64, PositiveCount, Record, decode
+from rules.records.codec import Damage, Document, Index, Int64, PositiveCount, Record, decode
 from rules.records.run_set import Kind, Options
 
 EXPERIMENT_FILE: Final = "experiment.json"
@@ -168,9 +167,7 @@ def read_experiment(folder: Path, clean: Callable[[Any], Any] | None = None) -> 
     """Read the experiment.json of `folder`; None where there is none. `clean` is applied to the file's JSON value
     before types are checked."""
     path = group_file(folder)
-    found = None if path is None else decode(path, ExperimentRecord, clean)
-    # Before `reads_as` existed, readers derived it from the name of the relation.
-    return replace(found, remedy=OLDER) if isinstance(found, Damage) and found.member == "reads_as" else found
+    return None if path is None else decode(path, ExperimentRecord, clean)
 
 
 def resume_command(folder: Path, num_runs: int) -> str:

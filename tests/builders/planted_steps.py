@@ -24,6 +24,6 @@ class PlantedSteps:
             {"num_threads": count, "spin_count": job["spin_count"], "step_s": self.step_s[precision]}
             for count in job["thread_counts"]
         ]
-        content = {"schema_version": 3, "code": None, "tried": tried, "matmuls": []}
+        content = {"schema_version": 1, "code": None, "tried": tried, "matmuls": []}
         (job_path.parent / "measured.json").write_text(json.dumps(content))
         return WorkerEnd(exit_code=0, last_words="")

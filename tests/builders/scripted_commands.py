@@ -95,7 +95,7 @@ def answering_installation(
         "variables": {},
         "definition_sha256": benchmark.definition_sha256,
         "job_version": 1,
-        "record_version": 2,
+        "record_version": 1,
         "chooses": True,
     }
     return Installation(python=f"/other/{python.name}", about=convert(about, InstallationRecord))

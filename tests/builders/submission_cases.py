@@ -306,7 +306,7 @@ CASES = [
     _mild("RS112", after(own_set, lambda top: write(top / "extra" / "run_set.json", "[1")), "run_set.json", own_set),
     _mild(
         "RS112",
-        after(own_set, lambda top: write(top / "extra" / "run_set.json", '{"schema_version": 2, "num_runs": "5"}')),
+        after(own_set, lambda top: write(top / "extra" / "run_set.json", '{"schema_version": 1, "num_runs": "5"}')),
         "run_set.json",
         own_set,
         name="wrong types",

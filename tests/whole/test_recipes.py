@@ -304,7 +304,7 @@ def write_sorted(folder: Path) -> Path:
     record.write_text(record.read_text().replace('"kind": "throughput"', '"kind": "sorting"'))
     processes = [{"num_values": 1000, "values_per_s": 1e6 + index} for index in range(5)]
     (folder / "extra" / "throughput.json").unlink()
-    (folder / "extra" / "sorting.json").write_text(json.dumps({"schema_version": 3, "processes": processes}))
+    (folder / "extra" / "sorting.json").write_text(json.dumps({"schema_version": 1, "processes": processes}))
     return folder
 
 

@@ -306,7 +306,7 @@ def _show_matrix(folder: Path, record: "ExperimentRecord", form: str) -> ExitCod
     if form == "json":
         show_json(
             {
-                "schema_version": 2,
+                "schema_version": 1,
                 "name": facts.name,
                 "kind": facts.kind,
                 "configurations": rows,

@@ -31,7 +31,7 @@ class ChangeRow(Row, kw_only=True, frozen=True):
 class HistoryDocument(Row, kw_only=True, frozen=True):
     """The run sets below a directory, newest first, and changes: printed by `history --format json`."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[1] = 1
     num_found: Count
     run_sets: tuple[PastSet, ...]
     changes: Annotated[tuple[ChangeRow, ...] | None, meaning("null where changes were not looked for")] = None

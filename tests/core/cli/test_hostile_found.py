@@ -221,11 +221,11 @@ def test_a_closed_stream_is_no_reason_to_fail(tree: Path, closed: int) -> None:
 
 
 def test_a_damaged_sweep_is_refused_without_advice_to_complete_it(command: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "experiment.json").write_text('{"schema_version": 1}')
+    (tmp_path / "experiment.json").write_text('{"schema_version": 3}')
     code, _, err = command("resume", tmp_path)
     assert (
         code == 8
-        and "experiment.json: schema_version: found 1, expected 3 (an earlier dlrmbench wrote" in err
+        and "experiment.json: schema_version: found 3, expected 1 (a newer dlrmbench wrote" in err
         and "Complete the sweep" not in err
     )
 

@@ -256,5 +256,5 @@ def test_a_sweep_says_so_and_lists_the_first_of_its_sets(tmp_path: Path) -> None
     said = str(not_one_set(tmp_path))
     assert said.startswith(f"is a sweep of 14 sets, not one set: 'dlrmbench report {tmp_path}' shows it. ")
     assert said.endswith(f"\n  {tmp_path}/11\n  and 2 more")
-    write_group(tmp_path, {"schema_version": 3})
+    write_group(tmp_path, {"schema_version": 1})
     assert not_one_set(tmp_path) is not_one_set(tmp_path / "nowhere") is None

@@ -176,7 +176,7 @@ def test_a_locked_set_exits_2(inside: Command, small: SmallBenchmark, tmp_path: 
         (None, "not a run set"),
         ("{", "JSON"),
         ('{"schema_version": 99}', "99"),
-        ('{"schema_version": 1}', "schema_version: found 1, expected 3"),
+        ('{"schema_version": 3}', "schema_version: found 3, expected 1"),
     ],
 )
 def test_resume_of_what_is_no_run_set_exits_8(

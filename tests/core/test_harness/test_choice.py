@@ -203,7 +203,7 @@ def test_a_new_choice_needs_5_percent_over_the_kept_one() -> None:
     assert prefer(choice(4, 1000), same) == same, "a way that was not tried again"
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"schema_version": 3}', "[" * 5000, '{"schema_version": 99}'])
+@pytest.mark.parametrize("content", ["", "{", '{"schema_version": 1}', "[" * 5000, '{"schema_version": 99}'])
 def test_a_damaged_file_is_said_and_written_anew(
     chosen: Callable[..., Preparation], tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
 ) -> None:
@@ -317,7 +317,7 @@ class FakeProcesses:
         matmuls = []
         if spec["tables"]["runtime"].get("implementation") == "optimized":
             matmuls = [{**msgspec.to_builtins(matmul_of()), "num_threads": count} for count in counts]
-        content = {"schema_version": 3, "code": None, "tried": tried, "matmuls": matmuls}
+        content = {"schema_version": 1, "code": None, "tried": tried, "matmuls": matmuls}
         (spec_path.parent / "measured.json").write_text(json.dumps(content))
         return WorkerEnd(exit_code=0, last_words="")
 

@@ -309,7 +309,7 @@ def test_beside_a_set_of_given_products_they_are_given_again(
         ({**matmul_content(), "num_threads": 0}, {}, ExitCode.INPUT, r"mine\.json: num_threads: found 0, expected"),
         ({**matmul_content(), "products": [{}]}, {}, ExitCode.INPUT, r"mine\.json: products\[0\]\.product: found"),
         (matmul_content("exec"), {}, ExitCode.INPUT, r"mine\.json.*exec"),
-        ({"schema_version": 3}, {}, ExitCode.INPUT, r"mine\.json: name: found nothing"),
+        ({"schema_version": 1}, {}, ExitCode.INPUT, r"mine\.json: name: found nothing"),
         (matmul_content(num_samples=64), {}, ExitCode.USAGE, r"of 64 samples, expected some of 512, as train\."),
         (matmul_content(), {"train__global_batch_size": 256}, ExitCode.USAGE, "of 512 samples, expected some of 256"),
         ({**matmul_content(), "precision": "bf16"}, {}, ExitCode.USAGE, "precision is bf16, expected fp32"),

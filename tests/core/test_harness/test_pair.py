@@ -148,11 +148,11 @@ _ZEROS = 'def canonical_sha256(*_: object) -> str:\n    return "0" * 64\n\n\ndef
         (_remove("harness/run_sets/installation.py"), "too old to be driven by this one: it has no"),
         (
             _of_version("harness/measure/job.py", "JOB_VERSION = 1", "JOB_VERSION = 2"),
-            "does jobs of version 2, this one understands 1. Run the newer of the two",
+            "does jobs of version 2, this one understands 1. Install a version there",
         ),
         (
-            _of_version("rules/records/codec.py", "VERSION: Final = 3", "VERSION: Final = 4"),
-            "writes records of version 4, this one understands 3. Run the newer of the two",
+            _of_version("rules/records/codec.py", "VERSION: Final = 1", "VERSION: Final = 2"),
+            "writes records of version 2, this one understands 1. Install a version there",
         ),
         (
             _of_version("rules/benchmarks/loader.py", "def canonical_sha256(", _ZEROS),

@@ -47,7 +47,7 @@ def document(**more: Any) -> dict[str, Any]:
     gather = {"ids": "uniform", "method": "index", "table_rows": 100, "row_bytes": 64, "rows_per_s": rate}
     limit = {"step_s": 0.001, "samples_per_s": 512_000.0, "fraction": 0.25}
     return {
-        "schema_version": 3, "benchmark": "dlrm_tiny", "definition_sha256": "", "implementation": "reference",
+        "schema_version": 1, "benchmark": "dlrm_tiny", "definition_sha256": "", "implementation": "reference",
         "device": "cpu", "precision": "fp32", "num_threads": 2, "global_batch_size": 512,
         "unique_rows_per_step": 7, "hyperparameters": {},
         "step": {

@@ -34,7 +34,7 @@ def test_a_folder_that_a_group_names_is_in_it_or_none(name: str | None, tmp_path
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "{}", '{"schema_version": 4}', '{"schema_version": 3, "relation": 1}']
+    "text", ["", "{", "[]", "{}", '{"schema_version": 2}', '{"schema_version": 1, "relation": 1}']
 )
 def test_a_damaged_group_is_a_finding_and_still_a_group(text: str, tmp_path: Path) -> None:
     (tmp_path / "experiment.json").write_text(text)
@@ -47,11 +47,3 @@ def test_a_damaged_group_is_a_finding_and_still_a_group(text: str, tmp_path: Pat
 def test_a_folder_with_nothing_that_is_a_group_s_file_is_no_group(tmp_path: Path) -> None:
     (tmp_path / "experiment.json").mkdir()
     assert read_experiment(tmp_path) is None and read_group(tmp_path) is None
-
-
-def test_a_group_that_does_not_say_what_it_is_to_a_reader_is_of_an_earlier_version(tmp_path: Path) -> None:
-    content = experiment_content()
-    del content["reads_as"]
-    (tmp_path / "experiment.json").write_text(json.dumps(content))
-    damage = read_experiment(tmp_path)
-    assert isinstance(damage, Damage) and "an earlier dlrmbench wrote the file" in str(damage)

@@ -200,7 +200,7 @@ def test_a_damaged_run_set_json_is_one_finding_that_names_the_member(tmp_path: P
         ({}, None, None, None),
         ({"num_runs": "5"}, "num_runs is not as expected", '"5"', "a whole number"),
         ({"config": {"a.b": {"value": 1}}}, 'config["a.b"].source is not as expected', "nothing", "a value"),
-        ({"schema_version": 4}, "schema_version is not as expected", "4", "3"),
+        ({"schema_version": 3}, "schema_version is not as expected", "3", "1"),
     ):
         record.write_text(json.dumps(run_set_content(**changes)))
         (verdict,) = check_paths([tmp_path], second_opinion=False)
@@ -209,5 +209,5 @@ def test_a_damaged_run_set_json_is_one_finding_that_names_the_member(tmp_path: P
         for finding in findings:
             assert (finding.message, finding.found, finding.path) == (message, found, str(record))
             assert (finding.expected or "").startswith(str(expected))
-            is_newer = "schema_version" in changes
-            assert finding.remedy.startswith("Update dlrmbench" if is_newer else "Restore extra/run_set.json")
+            is_other = "schema_version" in changes
+            assert finding.remedy.startswith("A newer dlrmbench" if is_other else "Restore extra/run_set.json")

@@ -126,7 +126,7 @@ def test_what_is_no_trace_is_refused(inside: Command, tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     missing = inside("tiers", "--trace", "t")
     assert missing.returncode == 8 and "manifest.json" in missing.stderr
-    (tmp_path / "t" / "manifest.json").write_text(json.dumps({"schema_version": 3, "tensors": {}}))
+    (tmp_path / "t" / "manifest.json").write_text(json.dumps({"schema_version": 1, "tensors": {}}))
     foreign = inside("tiers", "--trace", "t")
     assert foreign.returncode == 8 and "manifest.json" in foreign.stderr
 

@@ -32,7 +32,7 @@ def test_searches_of_a_benchmark_end_with_one_sentence_and_keep_the_cheapest_pla
     assert (plan["benchmark"], plan["num_devices"], len(plan["shards"])) == ("dlrm_tiny", 2, 8)
     refused = inside("run", "dlrm_tiny", "--implementation", "torchrec", "--ranks", 3, "--sharding", "plan:plan.json")
     assert refused.returncode == 2 and "the run has 3 ranks" in refused.stderr
-    (tmp_path / "plan.json").write_text('{\n"schema_version": 3,\n]')
+    (tmp_path / "plan.json").write_text('{\n"schema_version": 1,\n]')
     damaged = inside("run", "dlrm_tiny", "--implementation", "torchrec", "--ranks", 2, "--sharding", "plan:plan.json")
     assert damaged.returncode == 8 and "plan.json" in damaged.stderr and "line 3" in damaged.stderr
 
