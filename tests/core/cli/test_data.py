@@ -202,7 +202,7 @@ def test_files_of_mlperf_are_held_against_the_digests_that_are_published(
     mine.write_text(text.replace('name = "dlrm_dcnv2"', 'name = "mine"'))
     for changed, code, words in (
         ({}, 0, "no digests of these files are published"),
-        (digests, 0, "contents of 72 of 72 files have the MD5"),
+        (digests, 0, "contents of 72 of 72 files have their published MD5"),
         ({**digests, "day_7_labels.npy": "0" * 32}, 8, "day_7_labels.npy: MD5 is "),
     ):
         monkeypatch.setattr("reference_models.data.criteo.published.published_multi_hot", lambda data, c=changed: c)

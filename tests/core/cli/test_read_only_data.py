@@ -85,7 +85,7 @@ def test_default_folders_are_no_links(
     (tmp_path / name).symlink_to("users")
     done = inside("run", "dlrm_tiny")
     assert done.returncode == 8 and f"{name} is a link that you did not name" in done.stderr, done.stderr
-    assert f"say {option} {name}, or set {variable}={name} for all commands." in done.stderr
+    assert f"give {option} {name}, or set {variable}={name} for all commands." in done.stderr
     assert [*(tmp_path / "users").iterdir()] == []
     monkeypatch.setenv(variable, name)
     assert inside("plan", "dlrm_tiny", "--no-measure").returncode == 0

@@ -11,7 +11,7 @@ from ranks_builder import needs_torchrec
 from harness.config.catalog import load_entry
 from harness.config.run_config import Override
 from harness.experiment.create import create
-from harness.experiment.executors import Repetition, WorkerExecutor
+from harness.experiment.executors import RepetitionTask, WorkerExecutor
 from harness.experiment.expand import expand
 from harness.experiment.loop import perform
 from harness.experiment.prepare import prepare
@@ -63,7 +63,7 @@ def measure_a_process(data_root: Path, folder: Path, given: dict[str, str | int]
     )
     run_set, record = open_run_set(create(prepare(expand(request))))
     keeper = find_keeper(KIND, run_set, record)
-    first = Repetition(
+    first = RepetitionTask(
         kind=KIND, keeper=keeper, run_set=run_set, record=record, index=0, more=record.options, resume="resume"
     )
     outcome = perform(first, WorkerExecutor(), keeper.progress(0, quiet=True))
