@@ -57,7 +57,7 @@ class ResultPlace:
         text = f"{label}: {self.minutes.value:.2f} minutes ({mark}) would be number {self.minutes.number} of "
         text += f"{len(self.others) + 1} with {known}, by time to train"
         if self.accelerator_minutes is None:
-            return f"{text}; it has no known number of accelerators."
+            return f"{text}; its number of accelerators is not known."
         place = self.accelerator_minutes
         return (
             f"{text}; by accelerator-minutes (derived: {plural(self.num_accelerators or 0, 'accelerator')}), number "
@@ -95,7 +95,7 @@ def _place(result: Result, table: PublishedTable) -> ResultPlace:
         if (row.benchmark, row.division) == (result.benchmark, division) and own.isdisjoint(row.logs.values())
     )
     if result.score.score_s is None or not 0 < result.score.score_s < float("inf"):
-        return ResultPlace(result=result, others=others, problem="without a score it has no place")
+        return ResultPlace(result=result, others=others, problem="a result without a score has no rank")
     if not others:
         of = f"{result.benchmark_name}, {division or 'of no division'}"
         return ResultPlace(result=result, others=(), problem=f"the table has no other result of {of}")

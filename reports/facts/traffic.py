@@ -10,7 +10,7 @@ from rules.records.run import TrafficBytes, TrafficRecord
 KINDS = {
     "input_redistribution": "ids, to the ranks that hold their rows",
     "embedding_forward": "embeddings, to the ranks that hold the samples",
-    "embedding_backward": "their gradients, the way back",
+    "embedding_backward": "gradients of embeddings, back to the ranks that hold the rows",
     "dense_reduce": "gradients of the weights that every rank holds",
     "evaluation_gather": "scores and labels, to rank 0",
 }

@@ -69,7 +69,7 @@ def pack(name: str, files: Mapping[str, bytes], *, created_utc: str, harness_ver
     Raises ValueError where a member is not a bundle's file, or the archive is larger than MAX_BYTES.
     """
     if odd := [member for member in files if not _MEMBER.fullmatch(member)]:
-        raise ValueError(f"{printable(odd[0])}: no file that a bundle has.")
+        raise ValueError(f"{printable(odd[0])}: not a file of a bundle.")
     digests = {member: hashlib.sha256(files[member]).hexdigest() for member in sorted(files)}
     record = BundleRecord(
         name=name,
@@ -143,9 +143,9 @@ def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.Zip
     for about in found:
         name, mode = about.filename, about.external_attr >> 16
         if name in members:
-            raise _refused(path, name, "a member that is there twice", "each once")
+            raise _refused(path, name, "a member twice", "each member once")
         if name != BUNDLE_FILE and not _MEMBER.fullmatch(name):
-            raise _refused(path, name, "no file that a bundle has", "files of run sets below a folder of each")
+            raise _refused(path, name, "a file that bundles do not hold", "files of run sets, a folder for each set")
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
             raise _refused(path, name, "a link or another special file", "regular files")
         if about.flag_bits & 1 or about.compress_type not in _KINDS:

@@ -207,6 +207,6 @@ def with_alike(asked: Sequence[Result], known: Sequence[Result]) -> tuple[Result
             names(sorted({f"{result.benchmark_name} ({result.kind})" for result in results}), 8)
             for results in (known, asked)
         )
-        raise ReferenceSystemError(f"--with: the system has {has}; given is {given or 'none'}. Measure one of its.")
+        raise ReferenceSystemError(f"--with: the system has {has}; given is {given or 'none'}. Measure one of these.")
     require_references(found)
     return (*asked, *found)

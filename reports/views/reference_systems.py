@@ -22,7 +22,7 @@ def describe_systems(folder: Path | None = None) -> list[dict[str, Any]]:
     has its `problem` instead. Raises InputError where there is no such folder.
     """
     if folder is not None and not folder.is_dir():
-        raise InputError(f"{printable(folder)}: no such directory. Give one of bundles, or none for those shipped.")
+        raise InputError(f"{printable(folder)}: no such directory. Give a folder of bundles, or none.")
     found = list[dict[str, Any]]()
     for path in known_bundles(folder):
         try:
