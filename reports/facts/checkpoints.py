@@ -167,8 +167,8 @@ def hold_against_published(rows: Sequence[Row]) -> str:
     return (
         f"Check-N-Run published {_PUBLISHED}, {_PUBLISHED_OF}; here, at "
         f"{best['Bits']} bits, {_bytes(best['All, × fewer'])}, {_capacity(best['To restore, × less'])} (bytes "
-        f"measured), so the published factors are {'' if is_shown else 'not '}reached; the factors here are set by "
-        f"bits{changed} and state that stays in 32 bits, mostly optimizer sums ({percent(rest)} of what is written)."
+        f"measured), so that is {'' if is_shown else 'not '}reached; limits: bits{changed} and state in 32 bits, "
+        f"mostly optimizer sums ({percent(rest)} of bytes written)."
     )
 
 
