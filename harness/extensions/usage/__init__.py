@@ -1,1 +1,1 @@
-"""A usage: several models with deadlines, scheduled on a virtual or the real clock, and scored."""
+"""A usage: several models with deadlines, scheduled in real or simulated time, and scored."""

@@ -1,5 +1,6 @@
-"""`usage`: several models with deadlines, served as a study."""
+"""`usage`: several models with rates and deadlines, served and scored."""
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -21,19 +22,19 @@ def _usages() -> Iterable[str]:
 @verb("dlrmbench usage feed", "dlrmbench usage feed --axis retrieval.graph=small_world,power_law")
 @click.argument("usage", metavar="NAME|FILE.toml", shell_complete=completing_or_files(_usages))
 @click.option("--set", "assignments", multiple=True, metavar="MODEL.KEY=VALUE", help="One value; repeatable.")
-@click.option("--axis", metavar="MODEL.KEY=V1,V2", help="A study of several values of one key.")
+@click.option("--axis", metavar="MODEL.KEY=V1,V2", help="Several values of one key, compared.")
 @click.option(
     "--virtual-clock",
     "is_simulated",
     is_flag=True,
-    help="Schedule on the virtual clock, with service times measured now.",
+    help="Schedule in simulated time, with service times measured now.",
 )
 @click.option(
     "--workers",
     "num_workers",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Processes that take frames.  [default: the usage's]",
+    help="Worker processes.  [default: the usage's]",
 )
 @click.option(
     "-n",
@@ -42,7 +43,7 @@ def _usages() -> Iterable[str]:
     type=RUNS,
     default=5,
     show_default=True,
-    help="Measure all of it so often, each time by workers that are started anew and with other arrivals.",
+    help="Number of measurements, each by workers that are started anew and with other arrivals.",
 )
 @click.option("--threads", "num_threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores]")
 @click.option(
@@ -51,7 +52,7 @@ def _usages() -> Iterable[str]:
     type=click.Choice(["released", "once"]),
     default="released",
     show_default=True,
-    help="XRBench's score as its released code has it, which counts dropped frames twice; or once.",
+    help="XRBench's score as in its released code, where dropped requests count twice; or once.",
 )
 @DATA
 @output_option("Make the study's folder in it.")
@@ -64,17 +65,18 @@ def usage(
     counting: Literal["released", "once"], data_root: Path | None, output: Path, seed: int | None, form: str,
     **how: Any,
 ) -> None:  # fmt: skip
-    """Serve the models of a usage, each with a rate and a deadline: feed, vr_gaming, … or FILE.toml; a study.
+    """Serve several models, each with a rate and a deadline: feed, vr_gaming, … or FILE.toml.
 
-    Frames of several models are scheduled, the earliest deadline first, in one process for each worker, or on a
-    virtual clock. A frame that has not begun at its deadline is dropped. All is measured in several processes, and
-    the score has a 95 % interval over them (Student's t). The usages of XRBench's scenarios have stand-ins for its
-    models. --set is of MODEL.KEY, or usage.KEY.
+    Requests of the models are scheduled, the earliest deadline first, in one process for each worker, or in simulated
+    time. A request that has not begun by its deadline is dropped. All is measured in several processes, and the score
+    has a 95 % interval over them (Student's t). The usages named after XRBench's scenarios have small MLPs in place
+    of its models. --set takes MODEL.KEY, or usage.KEY. Where no rate meets all deadlines, the exit code is 7.
     """
     from harness.cli.shared.studies import keep_study
     from harness.config.axes import split_values
     from harness.extensions.usage.definition import read_usage, with_value
     from harness.extensions.usage.points import study_usage
+    from harness.foundation.errors import ExitCode, HarnessError
     from rules.benchmarks.seeds import draw_base_seed
 
     path, tables = read_usage(usage)
@@ -85,8 +87,13 @@ def usage(
     key, equals, values = (axis or "").partition("=")
     texts = split_values(values) if axis is not None else []
     points = [(text, with_value(tables, f"{key}{equals}{text}", "--axis")) for text in texts] or [("", tables)]
-    study = study_usage(
+    given = [part for text in assignments for part in ("--set", text)]
+    given += [] if num_workers is None else ["--workers", str(num_workers)]
+    study, why_hopeless = study_usage(
         path, points, None if axis is None else key, data=data_root, output=output, num_threads=num_threads,
-        seed=draw_base_seed() if seed is None else seed, counting=counting, **how,
+        seed=draw_base_seed() if seed is None else seed, counting=counting,
+        again=shlex.join(["dlrmbench", "usage", usage, *given]), **how,
     )  # fmt: skip
     keep_study(study, output, f"usage-{Path(usage).stem}", form, inputs=[Path(usage)], table=int(axis is None))
+    if why_hopeless:
+        raise HarnessError(why_hopeless, ExitCode.INCONCLUSIVE)

@@ -1,4 +1,4 @@
-"""The workers of a usage, a process each, which build its models and take their frames one at a time."""
+"""Worker processes of a usage, which build its models and answer their requests one at a time."""
 
 import heapq
 import multiprocessing
@@ -15,7 +15,7 @@ import numpy as np
 
 from harness.extensions.serving.config import read_serve
 from harness.extensions.usage.definition import RETRIEVAL, STAND_IN, AskedModel, Usage
-from harness.extensions.usage.schedule import Frame, Span
+from harness.extensions.usage.schedule import ModelRequest, Span
 from harness.extensions.usage.worker import work
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.kinds import Job
@@ -23,27 +23,26 @@ from reference_models.serving import pagerank
 
 T = TypeVar("T")
 NUM_QUERY_NODES, NUM_TRIED = 200, 60
-"""Nodes that are drawn for a retrieval, and how many of its nodes are tried with several numbers of subgraphs."""
+"""Nodes drawn for a retrieval, and nodes tried with several numbers of subgraphs."""
 REPEATING_S, TIMING_S, MIN_CALLS = 0.5, 1.0, 5
-"""How long a model is called again and again, how long frames of each model are timed among those of others, and the
-fewest calls."""
+"""Time of repeated calls of a model, time of timing requests per model among those of others, and fewest calls."""
 Answer = Callable[[int], object]
-"""Answers the frame of a number."""
+"""Function that answers the request of a number."""
 Models = dict[str, tuple[Any, Answer]]
-"""What a worker has built: by a model's name what it was asked, and what answers it."""
+"""Models that a worker has built, by name: what was asked to be built, and the function that answers requests."""
 
 
 class RetrievalTrial(NamedTuple):
-    """Candidates of one node, in two stages with so many subgraphs in the second, and in one."""
+    """Trial of a retrieval on one node: two stages, with `subgraphs` in the second, beside one stage."""
 
     node: int
     subgraphs: str
-    """A number, or all."""
+    """Number of subgraphs, or all."""
     precision: float
     staged_s: float
     at_once_s: float
     staged_bytes: int
-    """Most bytes at a time of all arrays that were made, the graph aside."""
+    """Peak of the bytes of all arrays made, without the graph."""
     at_once_bytes: int
     num_near: int
     """Nodes within the steps of the first stage."""
@@ -52,9 +51,9 @@ class RetrievalTrial(NamedTuple):
 
 
 def open_retrieval(model: AskedModel, seed: int) -> tuple[pagerank.Graph, list[int]]:
-    """Read or generate the graph of a retrieval, and find the nodes that are asked for.
+    """Read or generate the graph of a retrieval, and find the nodes whose candidates are retrieved.
 
-    Raises DatasetError with the line, OSError, ConfigError for a node outside the graph.
+    Raises DatasetError with the line of the file, OSError; ConfigError for a node outside the graph.
     """
     make = pagerank.GENERATED.get(model.graph)
     graph = pagerank.read_graph(Path(model.graph)) if make is None else make(seed)
@@ -63,8 +62,8 @@ def open_retrieval(model: AskedModel, seed: int) -> tuple[pagerank.Graph, list[i
 
 
 def build_models(models: Models, usage: Usage, served: Mapping[str, Any], seed: int) -> None:
-    """Build the models of a usage; those that were built as they are asked for are left. `served` has what the job of
-    each benchmark has."""
+    """Build the models of a usage that are not yet built as asked; `served` are the members of the job of each
+    benchmark."""
     for name, model in usage.models.items():
         asked = (model, served.get(name), seed)
         if name not in models or models[name][0] != asked:
@@ -94,7 +93,7 @@ def _build(model: AskedModel, served: Mapping[str, Any] | None, seed: int) -> An
 
 
 def repeat_calls(models: Models, name: str) -> int:
-    """Make a model's calls again and again, and return how many: a warm-up, and what energy is of."""
+    """Call a model repeatedly as a warm-up, over which energy is measured; return the number of calls."""
     count, end_s = 0, time.monotonic() + REPEATING_S
     while count < MIN_CALLS or time.monotonic() < end_s:
         models[name][1](count)
@@ -102,8 +101,8 @@ def repeat_calls(models: Models, name: str) -> int:
     return count
 
 
-def answer_frame(models: Models, name: str, number: int) -> tuple[float, float]:
-    """Answer one frame: when that began and ended, by the clock that all processes share."""
+def answer_request(models: Models, name: str, number: int) -> tuple[float, float]:
+    """Answer one request; return when it began and ended by the clock that all processes share."""
     begin_s = time.monotonic()
     models[name][1](number)
     return begin_s, time.monotonic()
@@ -112,9 +111,9 @@ def answer_frame(models: Models, name: str, number: int) -> tuple[float, float]:
 def try_retrieval(
     models: Models, model: AskedModel, seed: int, numbers: Sequence[int | None], share: tuple[int, int]
 ) -> list[RetrievalTrial]:
-    """Hold the candidates of nodes, by each number of subgraphs (None: all), against exact ones.
+    """Compare the candidates of nodes for each number of subgraphs (None: all) with exact candidates.
 
-    `share` is which of how many shares of the first NUM_TRIED nodes. A call is timed, and made again for its memory.
+    `share` is (index, number of shares) of the first NUM_TRIED nodes. Each call is timed, and repeated for memory.
     """
     trials, (graph, nodes) = list[RetrievalTrial](), open_retrieval(model, seed)
     top_k = model.top_k or 1
@@ -144,9 +143,9 @@ def _find_in_stages(graph: pagerank.Graph, node: int, num_subgraphs: int | None,
 
 
 def _observe(call: Callable[[], T]) -> tuple[T, float, int]:
-    """Return what a call returns, its seconds, and its peak of memory in bytes, which a second call is traced for.
+    """Return a call's result, its seconds, and its peak memory in bytes, which is traced in a second call.
 
-    numpy and scipy tell tracemalloc of every array, temporary ones too.
+    numpy and scipy report every array to tracemalloc, temporary ones too.
     """
     began_s = time.perf_counter()
     found = call()
@@ -160,7 +159,7 @@ def _observe(call: Callable[[], T]) -> tuple[T, float, int]:
 
 
 class Crew:
-    """Worker processes, which end with the block, or with who started them."""
+    """Worker processes, which end with the block, or with their parent."""
 
     def __init__(self, num_workers: int, num_threads: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -179,39 +178,39 @@ class Crew:
             process.join()
 
     def ask(self, questions: Sequence[Callable[[Models], T]]) -> list[T]:
-        """Ask as many workers one question each, all at once; raises what one of them raised."""
+        """Ask one question of each of as many workers, all at once. Raises what a worker raised."""
         for pipe, question in zip(self.pipes, questions, strict=False):
             pipe.send(question)
         return [receive(pipe) for pipe in self.pipes[: len(questions)]]
 
-    def time_frames(self, names: Sequence[str], seed: int) -> dict[str, list[float]]:
-        """Time frames of all models in shuffled turns, by workers that rest as long as they worked; in seconds.
+    def time_requests(self, names: Sequence[str], seed: int) -> dict[str, list[float]]:
+        """Time requests of all models in shuffled order, by workers that rest as long as they worked; in seconds.
 
-        A frame takes from when a worker is asked until its answer is there, as when it is served: the worker has to
-        be woken, and may have worked for another model before.
+        The time of a request is from asking a worker until its answer is there, as in serving: the worker has to be
+        woken, and may have worked for another model before.
         """
-        rng, frames, begun_s = np.random.default_rng(seed), list[Frame](), list[float]()
+        rng, requests, begun_s = np.random.default_rng(seed), list[ModelRequest](), list[float]()
         times_s: dict[str, list[float]] = {name: [] for name in names}
-        clock = RealClock(self, frames)
+        clock = RealClock(self, requests)
         rested = [(0.0, worker) for worker in range(len(self.pipes))]
         turn, now_s, end_s = list[str](), 0.0, TIMING_S * len(names)
         while now_s < end_s or min(map(len, times_s.values())) < MIN_CALLS or len(rested) < len(self.pipes):
             is_over = now_s >= end_s and min(map(len, times_s.values())) >= MIN_CALLS
             if rested and rested[0][0] <= now_s and not is_over:
                 turn = turn or rng.permutation(names).tolist()
-                frames.append(Frame(model=turn.pop(), number=len(frames), release_s=now_s, within_s=0.0))
+                requests.append(ModelRequest(model=turn.pop(), number=len(requests), release_s=now_s, within_s=0.0))
                 begun_s.append(now_s)
-                clock.begin(heapq.heappop(rested)[1], len(frames) - 1, now_s)
+                clock.begin(heapq.heappop(rested)[1], len(requests) - 1, now_s)
             now_s, done = clock.wait(rested[0][0] if rested and not is_over else None)
             for place, span in done:
                 took_s = now_s - begun_s[place]
-                times_s[frames[place].model].append(took_s)
+                times_s[requests[place].model].append(took_s)
                 heapq.heappush(rested, (now_s + took_s, span.worker))
         return times_s
 
 
 def receive(pipe: Connection) -> Any:
-    """Receive a worker's answer. Raises what it raised, HarnessError (exit 9) where it is gone."""
+    """Receive a worker's answer. Raises what the worker raised; HarnessError (exit 9) where the worker has ended."""
     try:
         answer = pipe.recv()
     except (EOFError, ConnectionError):
@@ -222,22 +221,22 @@ def receive(pipe: Connection) -> Any:
 
 
 class RealClock:
-    """The clock on which workers answer `frames`; it starts at 0 when it is made."""
+    """Real time, in which workers answer `requests`; it starts at 0 when the clock is made."""
 
-    def __init__(self, crew: Crew, frames: Sequence[Frame]) -> None:
-        self._pipes, self._frames, self._started_s = crew.pipes, frames, time.monotonic()
+    def __init__(self, crew: Crew, requests: Sequence[ModelRequest]) -> None:
+        self._pipes, self._requests, self._started_s = crew.pipes, requests, time.monotonic()
         self._running: dict[Any, tuple[int, int]] = {}
 
-    def begin(self, worker: int, frame: int, now_s: float) -> None:
-        asked = self._frames[frame]
-        self._pipes[worker].send(partial(answer_frame, name=asked.model, number=asked.number))
-        self._running[self._pipes[worker]] = (worker, frame)
+    def begin(self, worker: int, request: int, now_s: float) -> None:
+        asked = self._requests[request]
+        self._pipes[worker].send(partial(answer_request, name=asked.model, number=asked.number))
+        self._running[self._pipes[worker]] = (worker, request)
 
     def wait(self, until_s: float | None) -> tuple[float, list[tuple[int, Span]]]:
         timeout_s = None if until_s is None else max(0.0, until_s + self._started_s - time.monotonic())
         done = []
         for pipe in wait([*self._running], timeout_s):
-            worker, frame = self._running.pop(pipe)
+            worker, request = self._running.pop(pipe)
             begin_s, end_s = (moment_s - self._started_s for moment_s in receive(pipe))  # type: ignore[arg-type]
-            done.append((frame, Span(worker, begin_s, end_s)))
+            done.append((request, Span(worker, begin_s, end_s)))
         return time.monotonic() - self._started_s, done

@@ -1,4 +1,4 @@
-"""Precision, time and memory of a retrieval over its number of subgraphs, and how many to take."""
+"""Precision, time and memory of a retrieval over its number of subgraphs, and advice on the number to take."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,11 +37,11 @@ CURVE_COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
 )
 
 
-class CurvePoint(NamedTuple):
-    """What one number of subgraphs gives, over all nodes that were asked for.
+class RetrievalPoint(NamedTuple):
+    """Precision, time and memory of a retrieval with one number of subgraphs, over all its nodes.
 
-    `speed_up` is the geometric mean of one stage's time over that of two, node by node; its interval is at 95 %,
-    Student's t on the logarithms, None for one node. `less_memory` is of the largest peaks of all nodes.
+    `speed_up` is the geometric mean over nodes of the time of one stage over that of two stages; `interval` is its
+    95 % interval (Student's t on logarithms), None for one node. `less_memory` is the ratio of the largest peaks.
     """
 
     subgraphs: str
@@ -58,7 +58,7 @@ class CurvePoint(NamedTuple):
         return self.at_once_bytes / self.staged_bytes
 
     def words(self) -> str:
-        """'With 5 subgraphs: precision 83.0 %, 5.04 times as fast as one stage (4.8 to 5.2), no less memory'"""
+        """Say in words: 'With 5 subgraphs: precision 83.0 %, 5.04 times as fast as one stage (4.8 to 5.2), …'."""
         low, high = self.bounds
         between = "" if self.interval is None else f" ({low:.2f} to {high:.2f})"
         memory = f"{self.less_memory:.1f} times less memory" if self.less_memory > 1 else "no less memory"
@@ -70,25 +70,25 @@ class CurvePoint(NamedTuple):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The interval of the speed-up; without one, nothing is known of it."""
+        """Ends of the interval of the speed-up; 0 and infinity where there is no interval."""
         return (0.0, math.inf) if self.interval is None else (self.interval.low, self.interval.high)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Curve:
-    """A retrieval by its number of subgraphs, rising."""
+class RetrievalCurve:
+    """A retrieval over its number of subgraphs, rising."""
 
     name: str
     graph: str
     wanted: float
-    """The precision that is wanted."""
-    points: Sequence[CurvePoint]
+    """Wanted precision, as a share."""
+    points: Sequence[RetrievalPoint]
     num_nodes: int
-    """Nodes that were asked for."""
+    """Nodes whose candidates were retrieved."""
     num_near: float
-    """Nodes within the steps of the first stage, the mean."""
+    """Mean number of nodes within the steps of the first stage."""
     num_far: float
-    """Nodes within all steps."""
+    """Mean number of nodes within all steps."""
 
     def rows(self) -> list[tuple[Cell, ...]]:
         """Return the rows of the study's table, in the order of CURVE_COLUMNS."""
@@ -101,14 +101,14 @@ class Curve:
             for each, its in zip(self.points, bounds, strict=True)
         ]  # fmt: skip
 
-    def chosen(self) -> CurvePoint | None:
-        """Return the fewest subgraphs that have the precision that is wanted; None where none has."""
+    def chosen(self) -> RetrievalPoint | None:
+        """Return the point of the fewest subgraphs with the wanted precision; None where none has it."""
         # rounded: a mean of shares that are all what is wanted may be a last digit below it
         return next((each for each in self.points if round(each.precision, 9) >= self.wanted), None)
 
     def title(self, axis: str, met: Mapping[str, float]) -> str:
-        """Say which value of the axis that varies the numbers to take, with the share of deadlines `met` by each;
-        nothing where none has the precision that is wanted, or one stage is faster."""
+        """Say which value of `axis`, which varies the number of subgraphs, to take; `met` is the share of deadlines
+        met by value. Empty where no value has the wanted precision, or one stage is faster."""
         found = self.chosen()
         if found is None or found.bounds[1] < 1 or found.subgraphs not in met:
             return ""
@@ -118,10 +118,10 @@ class Curve:
         return f"take {axis}={found.subgraphs}, of {len(met)}: {precise}; {deadlines} met"
 
     def advice(self, where: str) -> str:
-        """Say which number to take for the precision that is wanted, or that one stage is better.
+        """Say which number of subgraphs to take for the wanted precision, or that one stage is better.
 
-        It begins with `where`, the value of an axis or nothing, and ends with which of the usual numbers were not
-        tried, where the numbers are the axis.
+        The text begins with `where`, the value of an axis or nothing; where the numbers are the axis, it ends with
+        the usual numbers that were not tried.
         """
         tried = [each.subgraphs for each in self.points]
         untried = [str(number) for number in CURVE if str(number) not in tried]
@@ -144,11 +144,11 @@ class Curve:
         return f"{start}: take {found.subgraphs}. {found.words()} {measured}.{sure}"
 
 
-def make_curve(name: str, model: AskedModel, trials: Sequence[RetrievalTrial]) -> Curve:
-    """Make the curve of one retrieval of what all processes found of it."""
+def make_curve(name: str, model: AskedModel, trials: Sequence[RetrievalTrial]) -> RetrievalCurve:
+    """Make the curve of one retrieval from the trials of all processes."""
     numbers = dict.fromkeys(trial.subgraphs for trial in trials)
     by_number = [[trial for trial in trials if trial.subgraphs == number] for number in numbers]
-    return Curve(
+    return RetrievalCurve(
         name=name,
         graph=model.graph,
         wanted=model.wanted_precision,
@@ -159,11 +159,11 @@ def make_curve(name: str, model: AskedModel, trials: Sequence[RetrievalTrial]) -
     )
 
 
-def _sum_up(number: str, trials: Sequence[RetrievalTrial]) -> CurvePoint:
+def _sum_up(number: str, trials: Sequence[RetrievalTrial]) -> RetrievalPoint:
     times_s = np.array([trial.staged_s for trial in trials])
     logs = np.log([trial.at_once_s for trial in trials]) - np.log(times_s)
     found = mean_interval(logs)
-    return CurvePoint(
+    return RetrievalPoint(
         subgraphs=number,
         precision=fmean(trial.precision for trial in trials),
         mean_s=float(times_s.mean()),
@@ -175,13 +175,15 @@ def _sum_up(number: str, trials: Sequence[RetrievalTrial]) -> CurvePoint:
     )
 
 
-def join_varied(retrievals: Sequence[tuple[str, Curve]], axis: str | None) -> list[tuple[str, Curve]]:
-    """Return each curve behind the value of the axis that it is of; where its numbers are the axis, one of all."""
+def join_varied(
+    retrievals: Sequence[tuple[str, RetrievalCurve]], axis: str | None
+) -> list[tuple[str, RetrievalCurve]]:
+    """Return each curve behind its value of the axis; where the axis is the number of subgraphs, one curve of all."""
     if axis is None:
         return [("", curve) for _, curve in retrievals]
     if not axis.endswith(".num_subgraphs"):
         return [(f"{axis}={text}: ", curve) for text, curve in retrievals]
-    joined = dict[str, Curve]()
+    joined = dict[str, RetrievalCurve]()
     for _, curve in retrievals:
         before = joined.get(curve.name, replace(curve, points=()))
         points = {point.subgraphs: point for point in (*before.points, *curve.points)}
@@ -189,12 +191,12 @@ def join_varied(retrievals: Sequence[tuple[str, Curve]], axis: str | None) -> li
     return [("", curve) for curve in joined.values()]
 
 
-def _number(point: CurvePoint) -> float:
+def _number(point: RetrievalPoint) -> float:
     return math.inf if point.subgraphs == "all" else int(point.subgraphs)
 
 
-def hold_against_published(curves: Sequence[tuple[str, Curve]]) -> str:
-    """Say in one sentence how far what was measured is from what MeLoPPR published, and what sets it."""
+def hold_against_published(curves: Sequence[tuple[str, RetrievalCurve]]) -> str:
+    """Say in one sentence how the measured savings compare with MeLoPPR's published ones, and what causes the gap."""
     shown, missed = list[str](), list[str]()
     for _, curve in curves:
         found, place = curve.chosen(), printable(Path(curve.graph).name, 22)
@@ -211,5 +213,5 @@ def hold_against_published(curves: Sequence[tuple[str, Curve]]) -> str:
     )
 
 
-def _balls(curves: Iterable[Curve]) -> list[tuple[float, float]]:
+def _balls(curves: Iterable[RetrievalCurve]) -> list[tuple[float, float]]:
     return list({curve.graph: (curve.num_near, curve.num_far) for curve in curves}.values())

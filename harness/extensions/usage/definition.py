@@ -1,4 +1,4 @@
-"""A usage file: models that are asked at a rate or one after another, each with a deadline."""
+"""Usage files: models with requests at a rate or one after another, each with a deadline."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -15,11 +15,11 @@ from rules.benchmarks.toml_file import read_toml
 
 RETRIEVAL, STAND_IN = "retrieval", "stand_in"
 USAGE = "usage"
-"""The table of a file that is of all models."""
-MAX_FRAMES = 100_000
+"""Name of the table of a usage file that concerns all models."""
+MAX_REQUESTS = 100_000
 _Rate = Annotated[float, Meta(gt=0, le=1e6)]
 CURVE = (1, 2, 5, 10, 20)
-"""Numbers of subgraphs that a retrieval is tried with beside its own."""
+"""Numbers of subgraphs with which every retrieval is tried, beside its own number."""
 _OF_ONE = {
     "widths": STAND_IN,
     "graph": RETRIEVAL,
@@ -27,25 +27,25 @@ _OF_ONE = {
     "wanted_precision": RETRIEVAL,
     "query_nodes": RETRIEVAL,
 }
-"""Keys of a model, and the source that alone has them."""
+"""Keys of a model that belong to one source alone, with that source."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AskedModel:
-    """What is asked of one model. A frame is one request: its items are ranked, or its candidates retrieved."""
+    """A model of a usage. In a request its items are ranked, or candidates are retrieved."""
 
     source: str
     """A benchmark that can be served, by name or file; `retrieval`; or `stand_in`, an MLP of given widths."""
     rate: _Rate | None = None
-    """Frames a second; of a model that comes after another, those of that one."""
+    """Requests a second; a model that comes `after` another has the rate of the other."""
     arrivals: Literal["periodic", "poisson"] = "periodic"
     deadline_ms: Annotated[float, Meta(gt=0, le=1e9)] | None = None
-    """From the release of a frame, or of the first of its chain. Left out: the next frame."""
+    """Time from the release of a request, or of the first of its chain. Left out: until the next request."""
     after: str | None = None
-    """The model whose frame must be done, of whose frames this one follows each with `probability`."""
+    """Model whose request must be done before; each of these is followed with `probability`."""
     probability: Annotated[float, Meta(ge=0, le=1)] = 1.0
     items: Annotated[int, Meta(ge=1, le=MAX_ITEMS)] | None = None
-    """Items of a frame. Left out: those that `after` hands on, else 1."""
+    """Items of a request. Left out: those handed on by `after`, else 1."""
     top_k: PositiveCount | None = None
     """Items handed on. Left out: all; of a retrieval, 100."""
     widths: Counts | None = None
@@ -53,55 +53,57 @@ class AskedModel:
     """`small_world`, `power_law` or `communities`, generated from the seed; or a file of edges, two nodes a line."""
     num_subgraphs: PositiveCount | Literal["all"] = 10
     wanted_precision: Annotated[float, Meta(gt=0, le=1)] = 0.8
-    """The fewest subgraphs that are so precise are named; precision is the share of the exact candidates."""
+    """Precision for which the fewest subgraphs are named: the share of exact candidates that are found."""
     query_nodes: tuple[int, ...] = ()
-    """Nodes whose candidates are retrieved, in turn. Left out: 200 of the graph, drawn from the seed."""
+    """Nodes whose candidates are retrieved, one after another. Left out: 200 nodes drawn from the seed."""
 
     @property
     def subgraphs(self) -> int | None:
-        """The number of subgraphs; None for all."""
+        """Number of subgraphs; None for all."""
         return None if self.num_subgraphs == "all" else self.num_subgraphs
 
     def curve(self) -> tuple[int | None, ...]:
-        """Return numbers of subgraphs for a curve of precision, time and memory, rising; None, for all, is last."""
+        """Return numbers of subgraphs to try for a curve, rising; None, which means all, comes last."""
         numbers = sorted({*CURVE, self.subgraphs or CURVE[0]})
         return (*numbers, *([None] if self.subgraphs is None else []))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UsageHead:
-    """What is said of all models."""
+    """Settings of a usage that concern all its models."""
 
     title: str
     source: str
-    """Where its numbers come from."""
+    """Source of the usage's numbers."""
     duration_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
     workers: Annotated[int, Meta(ge=1, le=256)] = 2
-    """Processes that take frames, one at a time each."""
+    """Worker processes, each of which takes one request at a time."""
     factor: _Rate = 1.0
-    """By which all rates are multiplied."""
+    """Factor on all rates."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage(UsageHead):
-    """Models by their names, each after the one that it follows and with all that it was not given but its deadline,
-    and what is said of all."""
+    """A checked usage: its settings, and its models by name, each behind the model that it follows.
+
+    Defaults of models are filled in, but for deadlines.
+    """
 
     models: Mapping[str, AskedModel]
 
     def within_s(self, name: str) -> float:
-        """Return the seconds from the release of a frame to its deadline."""
+        """Return the seconds from the release of a request to its deadline."""
         model = self.models[name]
         return (model.deadline_ms or 1e3 / ((model.rate or 0.0) * self.factor)) / 1e3
 
 
 def shipped_usages() -> dict[str, Path]:
-    """Return the files that are shipped, by name."""
+    """Return the shipped usage files by name."""
     return {path.stem: path for path in sorted((Path(__file__).parent / "usages").glob("*.toml"))}
 
 
 def read_usage(name: str) -> tuple[str, dict[str, Any]]:
-    """Read a shipped usage, or a file: its path, and its tables. Raises ConfigError, DefinitionError."""
+    """Read a usage by its shipped name or its file; return path and tables. Raises ConfigError, DefinitionError."""
     shipped = shipped_usages()
     if name not in shipped and not name.endswith(".toml"):
         raise ConfigError(f"{name}: no such usage, nor a FILE.toml.{did_you_mean(name, [*shipped])}")
@@ -110,7 +112,7 @@ def read_usage(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def with_value(tables: Mapping[str, Any], text: str, option: str = "--set") -> dict[str, Any]:
-    """Return the tables with one MODEL.KEY=VALUE, or usage.KEY=VALUE. Raises ConfigError."""
+    """Return the tables with one MODEL.KEY=VALUE or usage.KEY=VALUE changed. Raises ConfigError."""
     key, equals, value = text.partition("=")
     table, _, name = key.strip().partition(".")
     if not equals or not name:
@@ -121,7 +123,7 @@ def with_value(tables: Mapping[str, Any], text: str, option: str = "--set") -> d
 
 
 def parse_usage(tables: Mapping[str, Any], path: str) -> Usage:
-    """Check the tables of a usage file. Raises ConfigError that names the file, the key and what is expected."""
+    """Check the tables of a usage file. Raises ConfigError with the file, the key and what is expected."""
     try:
         return _parse(tables)
     except ConfigError as error:
@@ -145,26 +147,28 @@ def _parse(tables: Mapping[str, Any]) -> Usage:
     if circle := [name for name in models if name not in ordered]:
         raise ConfigError(f"{', '.join(circle)}: each comes after another of them, in a circle. Break it.")
     usage = Usage(**asdict(read_section(USAGE, tables.get(USAGE, {}), UsageHead)), models=ordered)
-    if (num := sum(usage.duration_s * (model.rate or 0.0) for model in ordered.values())) > MAX_FRAMES:
-        raise ConfigError(f"usage.duration_s asks for {num:,.0f} frames, expected {MAX_FRAMES:,} at most.")
+    if (num := sum(usage.duration_s * (model.rate or 0.0) for model in ordered.values())) > MAX_REQUESTS:
+        raise ConfigError(f"usage.duration_s asks for {num:,.0f} requests, expected {MAX_REQUESTS:,} at most.")
     return usage
 
 
 def _complete(name: str, model: AskedModel, before: AskedModel | None) -> AskedModel:
-    """Add what follows from the model before. Raises ConfigError for keys that do not go together."""
+    """Fill in rate, arrivals, items and top_k. Raises ConfigError for keys that do not go together."""
     for key, source in _OF_ONE.items():
         if source != model.source and getattr(model, key) != AskedModel.__dataclass_fields__[key].default:
             raise ConfigError(f"{name}.{key} is for source = {source!r} alone. Leave it out.")
     if (model.rate is None) == (before is None):
-        raise ConfigError(f"{name}: expected one of rate and after: what comes after a model has that one's rate.")
+        raise ConfigError(f"{name}: expected one of rate and after: a model after another has the rate of the other.")
     rate, arrivals, items = model.rate, model.arrivals, model.items or 1
     if before is not None:
         rate, arrivals, items = before.rate, before.arrivals, model.items or before.top_k or 1
     if arrivals == "poisson" and model.deadline_ms is None:
-        raise ConfigError(f"{name}.deadline_ms is missing: with random arrivals the next frame is no deadline.")
+        raise ConfigError(
+            f"{name}.deadline_ms is missing: with random arrivals the next request is no deadline. Give one."
+        )
     if model.source == STAND_IN and len(model.widths or ()) < 2:
         raise ConfigError(f"{name}.widths: expected two or more, such as [256, 256], of an MLP.")
     if items > MAX_ITEMS:
-        raise ConfigError(f"{name}: {items:,} items a frame, expected {MAX_ITEMS:,} at most. Give items.")
+        raise ConfigError(f"{name}: {items:,} items a request, expected {MAX_ITEMS:,} at most. Give items.")
     top_k = model.top_k or (100 if model.source == RETRIEVAL else items)
     return replace(model, rate=rate, arrivals=arrivals, items=items, top_k=top_k)

@@ -1,4 +1,4 @@
-"""What the core is told of usages: one verb, and the chart of its studies."""
+"""Registration of usage with the core: one verb, and the charts of its studies."""
 
 from rules.extensions import Extension, Verb
 

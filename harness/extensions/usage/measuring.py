@@ -1,4 +1,4 @@
-"""What one process finds of a usage: what became of every frame, the highest rates, candidates of retrievals.
+"""Measurement of a usage in one process: the schedule of requests, the highest rates, candidates of retrievals.
 
 A process here is a crew of workers, which are started for it and end with it.
 """
@@ -14,10 +14,10 @@ import numpy as np
 from harness.extensions.usage.crew import Crew, RealClock, RetrievalTrial, build_models, repeat_calls, try_retrieval
 from harness.extensions.usage.definition import RETRIEVAL, Usage
 from harness.extensions.usage.schedule import (
-    Frame,
+    ModelRequest,
     Spans,
     VirtualClock,
-    draw_frames,
+    draw_requests,
     draw_service,
     find_highest_factor,
     run_schedule,
@@ -27,14 +27,14 @@ from harness.system.energy import EnergyMeter
 
 
 class Share(NamedTuple):
-    """Which of how many processes it is: each tries its share of the nodes of a retrieval."""
+    """Number of a process, from 0, of how many; each process tries its share of the nodes of a retrieval."""
 
     number: int
     of: int
 
 
-class Seeds(NamedTuple):
-    """Weights, graphs and nodes are those of the base seed in every process; arrivals and turns are its own."""
+class UsageSeeds(NamedTuple):
+    """Seeds of a process: the base seed of weights, graphs and nodes, equal in all, and its own seed of arrivals."""
 
     base: int
     arrivals: int
@@ -42,48 +42,48 @@ class Seeds(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredUsage:
-    """What one process found of one usage: `text` is the value of the axis, empty without one."""
+    """Result of one process for one usage; `text` is the value of the axis, empty without an axis."""
 
     text: str
     usage: Usage
     seed: int
-    """The seed of the arrivals."""
-    frames: Sequence[Frame]
+    """Seed of the arrivals."""
+    requests: Sequence[ModelRequest]
     spans: Spans
-    """By the clock that the study is of."""
+    """Schedule by the clock of the study: the real one, or simulated time."""
     simulated: Spans
     times_s: Mapping[str, Sequence[float]]
     energies_j: Mapping[str, float]
-    """Joules of a frame by model, where that was measured."""
+    """Joules of a request by model, where they were measured."""
     energy_gap: str
     highest_factor: float
-    failed: Frame | None
-    """What fails first above the highest factor."""
+    failed: ModelRequest | None
+    """Request that fails first above the highest factor; None where none does."""
     failed_service_s: float | None
-    """How long the call of `failed` takes alone; None where nothing failed."""
+    """Service time of `failed` alone; None where nothing failed."""
     trials: Mapping[str, Sequence[RetrievalTrial]]
 
     def score(self, name: str, spans: Spans, counting: Counting) -> ModelScore:
-        """Score one model by a schedule."""
-        pairs = [pair for pair in zip(self.frames, spans, strict=True) if pair[0].model == name]
-        frames, its = [frame for frame, _ in pairs], [span for _, span in pairs]
-        return score_model(frames, its, counting, self.energies_j.get(name))
+        """Score one model in a schedule."""
+        pairs = [pair for pair in zip(self.requests, spans, strict=True) if pair[0].model == name]
+        requests, its = [request for request, _ in pairs], [span for _, span in pairs]
+        return score_model(requests, its, counting, self.energies_j.get(name))
 
     def score_all(self, counting: Counting) -> float:
-        """Score the whole, from 0 to 100."""
+        """Score all models together, from 0 to 100."""
         return score_usage(self.score(name, self.spans, counting) for name in self.usage.models)
 
     @property
     def share_met(self) -> float:
-        """The share of all frames that met their deadline."""
-        pairs = zip(self.frames, self.spans, strict=True)
-        num_met = sum(span is not None and span.end_s <= frame.deadline_s for frame, span in pairs)
-        return num_met / len(self.frames) if self.frames else 1.0
+        """Share of all requests that met their deadline."""
+        pairs = zip(self.requests, self.spans, strict=True)
+        num_met = sum(span is not None and span.end_s <= request.deadline_s for request, span in pairs)
+        return num_met / len(self.requests) if self.requests else 1.0
 
     @property
     def offered_load(self) -> float:
-        """The time that all frames take, over that of all workers."""
-        counts = [(name, sum(frame.model == name for frame in self.frames)) for name in self.usage.models]
+        """Service time of all requests over the time of all workers."""
+        counts = [(name, sum(request.model == name for request in self.requests)) for name in self.usage.models]
         work_s = sum(float(np.mean(self.times_s[name])) * count for name, count in counts)
         return work_s * self.usage.factor / self.usage.duration_s / self.usage.workers
 
@@ -93,14 +93,14 @@ def measure_usage(
     text: str,
     usage: Usage,
     served: Mapping[str, Any],
-    seeds: Seeds,
+    seeds: UsageSeeds,
     share: Share,
     *,
     axis: str | None = None,
     is_simulated: bool,
 ) -> MeasuredUsage:
-    """Time frames of all models on all workers at once, then schedule those of the usage on the virtual clock, and,
-    unless `is_simulated`, on the real one."""
+    """Time requests of all models on all workers at once, then schedule those of the usage in simulated time, and,
+    unless `is_simulated`, in real time."""
     count, seed = usage.workers, seeds.arrivals
     crew.ask([partial(build_models, usage=usage, served=served, seed=seeds.base)] * count)
     energies_j, energy_gap = dict[str, float](), ""
@@ -112,11 +112,11 @@ def measure_usage(
         if energy["energy_j"] is not None:
             energies_j[name] = energy["energy_j"] / num_calls
         energy_gap = " ".join(gap["reason"] for gap in energy["not_measured"])
-    times_s = crew.time_frames([*usage.models], seed)
-    frames = draw_frames(usage, seed)
-    service_s = draw_service(frames, times_s, seed)
-    simulated = run_schedule(frames, count, VirtualClock(service_s))
-    spans = simulated if is_simulated else run_schedule(frames, count, RealClock(crew, frames))
+    times_s = crew.time_requests([*usage.models], seed)
+    requests = draw_requests(usage, seed)
+    service_s = draw_service(requests, times_s, seed)
+    simulated = run_schedule(requests, count, VirtualClock(service_s))
+    spans = simulated if is_simulated else run_schedule(requests, count, RealClock(crew, requests))
     trials: dict[str, list[RetrievalTrial]] = {}
     for name, model in usage.models.items():
         if model.source == RETRIEVAL:
@@ -128,11 +128,11 @@ def measure_usage(
     highest, failed = find_highest_factor(usage, seed, service_s)
     of_failed = (
         float(seconds)
-        for frame, seconds in zip(frames, service_s, strict=True)
-        if failed is not None and (frame.model, frame.number) == (failed.model, failed.number)
+        for request, seconds in zip(requests, service_s, strict=True)
+        if failed is not None and (request.model, request.number) == (failed.model, failed.number)
     )
     return MeasuredUsage(
-        text=text, usage=usage, seed=seed, frames=frames, spans=spans, simulated=simulated, times_s=times_s,
+        text=text, usage=usage, seed=seed, requests=requests, spans=spans, simulated=simulated, times_s=times_s,
         trials=trials, energies_j=energies_j, energy_gap=energy_gap, highest_factor=highest, failed=failed,
         failed_service_s=next(of_failed, None),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""From a usage file to its study: every model resolved or refused, its data made ready, then all of it measured."""
+"""Make the study of a usage file: resolve or refuse every model, prepare data, then measure all points of an axis."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from harness.extensions.serving.job import resolve_served
 from harness.extensions.serving.queue_job import KIND
 from harness.extensions.usage.crew import Crew, open_retrieval
 from harness.extensions.usage.definition import RETRIEVAL, STAND_IN, Usage, parse_usage
-from harness.extensions.usage.measuring import MeasuredUsage, Seeds, Share, measure_usage
+from harness.extensions.usage.measuring import MeasuredUsage, Share, UsageSeeds, measure_usage
 from harness.extensions.usage.score import Counting
-from harness.extensions.usage.study import make_usage_study
+from harness.extensions.usage.study import find_hopeless, make_usage_study
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
 from harness.measure.refusals import refuse_unservable
@@ -34,14 +34,16 @@ from rules.records.study import StudyRecord
 def study_usage(
     path: str, points: Sequence[tuple[str, Mapping[str, Any]]], axis: str | None, *, data: Path | None, output: Path,
     num_processes: int, num_threads: int | None, quiet: bool, seed: int, is_simulated: bool, counting: Counting,
-) -> StudyRecord:  # fmt: skip
-    """Check every point of an axis, its text and tables, before anything is made; then measure all of them.
+    again: str,
+) -> tuple[StudyRecord, str]:  # fmt: skip
+    """Check every point of an axis, (text, tables), before anything is made; then measure all points.
 
-    All points are measured `num_processes` times, by workers that are started anew each time, and with arrivals of
-    their own. The study has the environment check, which warns on standard error, and the load each time.
+    Return the study, and the reason why no rate meets all deadlines, empty where one does. All points are measured
+    `num_processes` times, each time by workers that are started anew and with other arrivals. The study has the
+    environment check, which warns on standard error, and the load of each time. `again` is the command that measures
+    the usage without an axis, for the study's advice.
 
-    Raises ConfigError, DefinitionError, DatasetError, OSError; HarnessError, with exit code 7 where no rate meets all
-    deadlines.
+    Raises ConfigError, DefinitionError, DatasetError, OSError, HarnessError.
     """
     refuse_output(output)
     usages = [parse_usage(tables, path) for _, tables in points]
@@ -68,26 +70,26 @@ def study_usage(
     seeds = derive_seeds(seed, num_processes)
     began_s, num_done, num_all = time.monotonic(), 0, num_processes * len(points)
     for number, arrivals in enumerate(seeds):
-        of = f"process {number + 1} of {num_processes}"
+        of = f"process {number} ({number + 1} of {num_processes})"
         with environment.measuring() as watch, Crew(most, threads) as crew:
             for (text, _), usage, its, measured in zip(points, usages, served, found, strict=True):
                 at = f"{of}, {axis}={text}" if axis else of
                 took_s = time.monotonic() - began_s
                 left = f", about {rough_duration(took_s / num_done * (num_all - num_done))} left" if num_done else ""
-                line.show(f"{at}: timing models, then scheduling frames{left}", now=True)
+                line.show(f"{at}: timing models, then scheduling requests{left}", now=True)
                 num_done += 1
-                share, drawn = Share(number, num_processes), Seeds(seed, arrivals)
+                share, drawn = Share(number, num_processes), UsageSeeds(seed, arrivals)
                 measured.append(
                     measure_usage(crew, text, usage, its, drawn, share, axis=axis, is_simulated=is_simulated)
                 )
                 watch.look()
     line.finish()
-    study = make_usage_study(found, axis, counting, seed, environment.loads, num_threads=threads)
-    return environment.put_on(study)
+    study = make_usage_study(found, axis, counting, seed, environment.loads, num_threads=threads, again=again)
+    return environment.put_on(study), find_hopeless(found)
 
 
 def _refuse_large(path: str, usage: Usage) -> None:
-    """Raise HarnessError (exit 9) where the weights of stand-ins, of which each worker has its own, take too much."""
+    """Raise HarnessError (exit 9) where the weights of stand-ins, one copy a worker, exceed the free memory."""
     widths = [model.widths or () for model in usage.models.values() if model.source == STAND_IN]
     num_weights = sum((before + 1) * after for each in widths for before, after in pairwise(each))
     asked, available = num_weights * FLOAT_BYTES * usage.workers, read_resources().available_memory_bytes
@@ -100,7 +102,7 @@ def _refuse_large(path: str, usage: Usage) -> None:
 
 
 def _resolve(path: str, usage: Usage, num_threads: int) -> dict[str, RunConfig]:
-    """Resolve the benchmarks that a usage serves. Raises ConfigError, with those that can be served."""
+    """Resolve the benchmarks that a usage serves. Raises ConfigError with the benchmarks that can be served."""
     found = {}
     for name, model in usage.models.items():
         if model.source in (RETRIEVAL, STAND_IN):

@@ -1,4 +1,4 @@
-"""XRBench's score of a usage, from 0 to 100: deadlines, energy and dropped frames of every model.
+"""XRBench's score of a usage, from 0 to 100: deadlines, energy and dropped requests of every model.
 
 Kwon et al., "XRBench: An Extended Reality (XR) Machine Learning Benchmark Suite for the Metaverse", MLSys 2023, in
 the form of its released code (github.com/XRBench/XRBench-MLSys2023, HET_scoring-module.hpp), without accuracy.
@@ -12,18 +12,21 @@ from typing import Literal
 
 from scipy.special import expit
 
-from harness.extensions.usage.schedule import Frame, Spans
+from harness.extensions.usage.schedule import ModelRequest, Spans
 
 Counting = Literal["released", "once"]
-"""How often a dropped frame counts: twice, as in the released code, or once."""
+"""Rule for dropped requests in a score: they count twice, as in the released code, or once."""
 STEEPNESS_PER_MS, MAX_ENERGY_J = 15.0, 1.5
-"""XRBench's k, and its E_max of 1500, whose unit its code does not say: taken as millijoules."""
+"""Constants of XRBench: k, and E_max = 1500, whose unit its code does not say; it is taken as millijoules."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelScore:
-    """What became of a model's frames; `real_time`, the mean over those that were kept, `quality` of experience and
-    `score` are None where there is no such frame."""
+    """Counts, latencies and scores of a model's requests.
+
+    `real_time` is the mean over requests that were not dropped, `quality` the quality of experience; these and
+    `score` are None without such requests.
+    """
 
     requested: int
     dropped: int
@@ -34,27 +37,29 @@ class ModelScore:
     score: float | None
 
 
-def score_frame(end_s: float, deadline_s: float) -> float:
-    """Return the real-time score of one frame: 1 well before its deadline, .5 at it, 0 well after."""
+def score_request(end_s: float, deadline_s: float) -> float:
+    """Return the real-time score of a request: 1 well before its deadline, 0.5 at the deadline, 0 well after."""
     return float(expit(-STEEPNESS_PER_MS * (end_s - deadline_s) * 1e3))
 
 
-def score_model(frames: Sequence[Frame], spans: Spans, counting: Counting, energy_j: float | None) -> ModelScore:
-    """Score the frames of one model; `energy_j` is what one takes, None where that was not measured.
+def score_model(
+    requests: Sequence[ModelRequest], spans: Spans, counting: Counting, energy_j: float | None
+) -> ModelScore:
+    """Score the requests of one model; `energy_j` is the energy of a request, None where it was not measured.
 
-    A dropped frame is one of score 0. "released" counts it again, as the released code does: the mean over requested
-    frames is multiplied by the share of those that were not dropped.
+    A dropped request has a score of 0. "released" counts it again, as the released code does: the mean over all
+    requests is multiplied by the share of those that were not dropped.
     """
-    kept = [(frame, span) for frame, span in zip(frames, spans, strict=True) if span is not None]
-    scores, requested = fsum(score_frame(span.end_s, frame.deadline_s) for frame, span in kept), len(frames)
+    kept = [(request, span) for request, span in zip(requests, spans, strict=True) if span is not None]
+    scores, requested = fsum(score_request(span.end_s, request.deadline_s) for request, span in kept), len(requests)
     energy = 1.0 if energy_j is None else (MAX_ENERGY_J - energy_j) / MAX_ENERGY_J
     quality = len(kept) / requested if requested else None
     factor = quality if counting == "released" else 1.0
     return ModelScore(
         requested=requested,
         dropped=requested - len(kept),
-        late=sum(span.end_s > frame.deadline_s for frame, span in kept),
-        latencies_s=tuple(span.end_s - frame.release_s for frame, span in kept),
+        late=sum(span.end_s > request.deadline_s for request, span in kept),
+        latencies_s=tuple(span.end_s - request.release_s for request, span in kept),
         real_time=scores / len(kept) if kept else None,
         quality=quality,
         score=None if quality is None or factor is None else scores * energy / requested * factor,
@@ -62,7 +67,7 @@ def score_model(frames: Sequence[Frame], spans: Spans, counting: Counting, energ
 
 
 def join_scores(scores: Sequence[ModelScore]) -> ModelScore:
-    """Join the scores of one model over several processes: counts and latencies of all frames, means of the rest."""
+    """Join the scores of one model over several processes: counts and latencies of all requests, else means."""
 
     def mean(values: Iterable[float | None]) -> float | None:
         known = [value for value in values if value is not None]
@@ -80,6 +85,6 @@ def join_scores(scores: Sequence[ModelScore]) -> ModelScore:
 
 
 def score_usage(models: Iterable[ModelScore]) -> float:
-    """Return 100 times the mean over the models that something was asked."""
+    """Return the score from 0 to 100: 100 times the mean over the models that had requests."""
     scores = [model.score for model in models if model.score is not None]
     return 100 * fsum(scores) / len(scores) if scores else 0.0

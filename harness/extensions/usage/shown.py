@@ -1,11 +1,11 @@
-"""What studies of a usage show of their own: its frames, a lane per model, in which every worker has its height, and
-retrievals over their numbers of subgraphs."""
+"""Charts and glossary of usage studies: requests in a lane per model, with a height per worker, and retrievals over
+numbers of subgraphs."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Unpack
 
 from reports.charts import svg
-from reports.charts.figure import FOOT_PX, Caption, Figure, LegendKey, Plot, draw_both, hue, num_ticks
+from reports.charts.figure import FOOT_PX, NARROW_PX, Caption, Figure, LegendKey, Plot, draw_both, hue, num_ticks
 from reports.charts.scaling import scaling_panel
 from reports.charts.xy import Dot, Series, xy_figure
 from reports.document.blocks import Chart
@@ -15,17 +15,19 @@ from reports.text.formatting import count, percent, printable
 from rules.records.study import TIMELINE, StudyRecord, StudyTable
 
 _LANE, _GAP, _LEFT = 26.0, 10.0, 100.0
+_NARROW_SHARE = 0.25
+"""Share of the time that is drawn on a narrow page, where bars of all of it could not be told apart."""
 _CURVES = ("Precision", "Speed-up over one stage", "Less memory")
 _MOST_LINES = 5
-"""Lines of one chart: as many as have a colour of their own."""
+"""Most lines of one chart: each has a colour of its own."""
 _LARGEST = 1e9
-"""No number of subgraphs, and no ratio, is so large; such a one is not drawn."""
+"""Bound of numbers and ratios that are drawn."""
 _NOTE = "The table below has the numbers."
-_KEYS = (("part-train", "done in time"), ("part-eval", "done late"), ("dot-failed", "dropped, at its release"))
+_KEYS = (("part-train", "done in time"), ("part-eval", "done late"), ("dot-failed", "dropped (at its release)"))
 
 
-class Work(NamedTuple):
-    """One frame, in seconds; one that was dropped has a worker below 0, and begins and ends at its release."""
+class RequestBar(NamedTuple):
+    """A bar of the timeline, in seconds. A dropped request has a worker below 0 and no length."""
 
     lane: str
     worker: int
@@ -34,24 +36,31 @@ class Work(NamedTuple):
     is_late: bool
 
 
-def lanes_figure(works: Sequence[Work], **caption: Unpack[Caption]) -> Figure:
-    """Draw frames by lane, in the order in which lanes come."""
+def lanes_figure(works: Sequence[RequestBar], **caption: Unpack[Caption]) -> Figure:
+    """Draw requests by lane, lanes in the order of their first requests; narrow pages have a quarter of the time."""
     lanes = {
         lane: 8 + index * (_LANE + _GAP) for index, lane in enumerate(dict.fromkeys(work.lane for work in works))
     }
     height, bottom = _LANE / (1 + max(0, *(work.worker for work in works))), 8 + len(lanes) * (_LANE + _GAP)
 
     def draw(width: float, _: str) -> Plot:
-        x = svg.Scale(0.0, max(work.end_s for work in works) * 1e3, _LEFT, width - 12)
+        end_s = max(work.end_s for work in works) * (1.0 if width > NARROW_PX else _NARROW_SHARE)
+        shown = [work for work in works if work.begin_s <= end_s]
+        x = svg.Scale(0.0, end_s * 1e3, _LEFT, width - 12)
         marks = [svg.x_axis(x, 4, bottom, "ms", most=num_ticks(width))]
         for (mark, _words), is_late in zip(_KEYS[:2], (False, True), strict=True):
-            some = [(work, x(work.begin_s * 1e3)) for work in works if work.worker >= 0 and work.is_late == is_late]
+            some = [(work, x(work.begin_s * 1e3)) for work in shown if work.worker >= 0 and work.is_late == is_late]
             boxes = [
-                (start, lanes[work.lane] + height * work.worker, max(x(work.end_s * 1e3) - start, 0.7), height)
+                (
+                    start,
+                    lanes[work.lane] + height * work.worker,
+                    max(min(x(work.end_s * 1e3), x.stop) - start, 0.7),
+                    height,
+                )
                 for work, start in some
             ]
             marks += [svg.boxes(boxes, mark)] if boxes else []
-        dropped = [work for work in works if work.worker < 0]
+        dropped = [work for work in shown if work.worker < 0]
         marks += [svg.cross(x(work.begin_s * 1e3), lanes[work.lane] + _LANE / 2, 4) for work in dropped]
         names = zip(svg.fit_names([*lanes], _LEFT - 12), lanes.values(), strict=True)
         return Plot(
@@ -62,15 +71,15 @@ def lanes_figure(works: Sequence[Work], **caption: Unpack[Caption]) -> Figure:
 
 
 def draw_usage(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw the chart of a table: frames over time, or retrievals over their numbers of subgraphs; else None."""
+    """Draw the chart of a table: requests over time, or retrievals over their numbers of subgraphs; else None."""
     is_curve = {"Subgraphs", *_CURVES} <= {column.name for column in table.columns}
-    return draw_curves(table, id_) if is_curve else draw_frames(study, table, id_)
+    return draw_curves(table, id_) if is_curve else draw_requests(study, table, id_)
 
 
 def draw_curves(table: StudyTable, id_: str) -> Chart | None:
     """Draw precision, speed and memory over the number of subgraphs, a line per retrieval and graph.
 
-    All of them, which is no number, is left out; None where no line has two numbers.
+    Rows of all subgraphs have no number and are left out; None where no line has two numbers.
     """
     lines: dict[str, dict[float, tuple[float, ...]]] = {}
     for row in rows_of(table):
@@ -95,30 +104,33 @@ def draw_curves(table: StudyTable, id_: str) -> Chart | None:
     return Chart(figure=figure, table_note=_NOTE)
 
 
-def draw_frames(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw the frames of a usage; None of its other tables."""
+def draw_requests(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
+    """Draw the requests of a usage over time; None for its other tables."""
     works = []
     for row in rows_of(table) if table.title.startswith(TIMELINE) else ():
         values = [row.get(name) for name in ("Released", "Deadline", "Worker", "Begun", "Done")]
         released, deadline, worker, begun, done = (float(each) if is_amount(each) else -1.0 for each in values)
         span = (begun, done) if worker >= 0 else (released, released)
-        works.append(Work(printable(str(row.get("Model")), 20), int(worker), *span, is_late=done > deadline))
+        works.append(RequestBar(printable(str(row.get("Model")), 20), int(worker), *span, is_late=done > deadline))
     if not works:
         return None
-    title = "Frames of the first second"
-    figure = lanes_figure(works, id_=id_, title=title, description="A lane per model, a bar per frame.")
+    title = "Requests of the first second"
+    about = "A lane per model, a bar per request; narrow pages show the first quarter."
+    figure = lanes_figure(works, id_=id_, title=title, description=about)
     return Chart(figure=figure, table_note=_NOTE)
 
 
 TERMS = {
-    "Deadline": "When a frame must be done: a time after its release.",
-    "Frame": "One request of a model, released at its rate.",
-    "RT": "XRBench's real-time score: near 1 where frames are done well before their deadlines, near 0 where late.",
-    "QoE": "XRBench's quality of experience: the share of frames that were not dropped.",
-    "EN": "XRBench's energy score; 1 where no energy was measured.",
-    "Stand-ins": "Small networks of ours in place of the models that the source names.",
+    "Deadline": "Time by which a request must be done, counted from its release.",
+    "Request": "One request of a model, released at its rate.",
+    "Score": "XRBench's, from 0 to 100: the mean over models of RT x EN x QoE.",
+    "Real-time score (RT)": "Near 1 where requests are done well before their deadlines, near 0 where they are late.",
+    "Quality of experience (QoE)": "The share of requests that were not dropped.",
+    "Energy score (EN)": "1 for no energy, 0 for 1.5 J a request; 1 also where no energy was measured.",
+    "Stand-ins": "Small MLPs of ours in place of the networks that the source names.",
+    "Highest factor on all rates": "The largest factor on all rates at and below which every deadline is met.",
     "Retrieval": "Candidates near a node of a graph by PageRank; precision is the share of the exact ones.",
-    "Subgraphs": "From how many nodes the second stage of a retrieval goes on; more are more precise and slower.",
-    "Virtual clock": "A simulated schedule of the service times that were measured.",
+    "Subgraphs": "Nodes from which the second stage of a retrieval goes on; more are more precise and slower.",
+    "Simulated time": "A schedule that is computed from measured service times (--virtual-clock).",
 }
 DETAILS = Details(chart=draw_usage, terms=TERMS)

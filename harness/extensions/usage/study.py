@@ -1,53 +1,58 @@
-"""A usage as a study: what became of every model's frames, its score, the highest rates, candidates of retrievals."""
+"""Study of a usage: requests of every model, the score, the highest rates, and candidates of retrievals."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from statistics import fmean
 
 import numpy as np
 
-from harness.extensions.usage.curve import CURVE_COLUMNS, Curve, hold_against_published, join_varied, make_curve
+from harness.extensions.usage.curve import (
+    CURVE_COLUMNS,
+    RetrievalCurve,
+    hold_against_published,
+    join_varied,
+    make_curve,
+)
 from harness.extensions.usage.definition import RETRIEVAL, STAND_IN, Usage
 from harness.extensions.usage.measuring import MeasuredUsage
-from harness.extensions.usage.schedule import GRID
+from harness.extensions.usage.schedule import GRID, ModelRequest
 from harness.extensions.usage.score import Counting, ModelScore, join_scores
-from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.study import make_study, make_table
 from harness.foundation.virtual_clock import percentile_of
 from reports.statistics.intervals import Interval, mean_interval
-from reports.text.formatting import duration, percent, plural
+from reports.text.formatting import duration, names, percent, plural
 from rules.records.load import LoadRecord
 from rules.records.study import TIMELINE, Cell, Origin, Parameter, Scalar, Source, StudyRecord
 
 TIMELINE_S = 1.0
 _PARTS = "What the models' scores are made of"
-Point = Sequence[MeasuredUsage]
-"""What all processes found of one usage, in their order: at least one."""
+ProcessResults = Sequence[MeasuredUsage]
+"""Results of all processes for one usage, in their order; at least one."""
 Columns = tuple[tuple[str, str | None, Origin], ...]
 
 
 def make_usage_study(
-    points: Sequence[Point],
+    points: Sequence[ProcessResults],
     axis: str | None,
     counting: Counting,
     seed: int,
     loads: Sequence[LoadRecord],
     *,
     num_threads: int,
+    again: str = "",
 ) -> StudyRecord:
-    """Make the study of one usage, or of one for each value of an axis; `loads` are those of the processes.
+    """Make the study of one usage, or of a usage for each value of an axis; `loads` are those of the processes.
 
-    Raises HarnessError (exit 7) where no rate meets all deadlines of any in any process.
+    `again` is the command that measures the usage without an axis, for advice; empty for none.
     """
-    _refuse_hopeless(points)
     first = points[0][0]
     origin: Origin = "simulated" if first.spans is first.simulated else "measured"
     stand_ins = [name for name, model in first.usage.models.items() if model.source == STAND_IN]
-    note = f"; stand-ins, MLPs of ours: {', '.join(stand_ins)}" if stand_ins else ""
     head: Columns = () if axis is None else ((axis, None, "given"),)
     scores, processes, findings = list[tuple[Cell, ...]](), list[tuple[Cell, ...]](), list[str]()
     models, parts = list[tuple[Cell, ...]](), list[tuple[Cell, ...]]()
-    retrievals = list[tuple[str, Curve]]()
+    retrievals = list[tuple[str, RetrievalCurve]]()
     for point in points:
         key = () if axis is None else (point[0].text,)
         scores.append((*key, *_list_score(point, counting)))
@@ -59,24 +64,31 @@ def make_usage_study(
             retrievals.append((point[0].text, make_curve(name, point[0].usage.models[name], trials)))
         findings.append((f"{axis}={point[0].text}: " if axis else "") + _say_point(point, counting, origin))
     tables = [
-        make_table(f"Score{note}", (*head, *_score_columns(origin)), scores),
-        make_table(f"Models{note}", (*head, *_model_columns(origin)), models),
-        make_table(f"{_PARTS}{note}", (*head, *_part_columns(origin)), parts),
+        make_table("Score", (*head, *_score_columns(origin)), scores),
+        make_table("Models", (*head, *_model_columns(origin)), models),
+        make_table(_PARTS, (*head, *_part_columns(origin)), parts),
     ]
     if retrievals:
         rows = [((text,) if axis else ()) + row for text, curve in retrievals for row in curve.rows()]
-        tables.append(make_table(f"Retrieval{note}", (*head, *CURVE_COLUMNS), rows))
+        tables.append(make_table("Retrieval", (*head, *CURVE_COLUMNS), rows))
     curves = join_varied(retrievals, axis)
     said = [curve.advice(where) for where, curve in curves]
-    findings = [*findings, *said] if axis is None else [*said, *findings]  # what holds of all values comes first
+    following = [_say_next(points, axis, again)] if again else []
+    # What holds of all values of an axis comes first.
+    findings = [*findings, *following, *said] if axis is None else [*said, *following, *findings]
+    if stand_ins:
+        findings.append(
+            f"{names(stand_ins, 8)} are small MLPs of ours in place of the source's networks: the score says how "
+            "this machine schedules, and is no result of the source's benchmark."
+        )
     findings += _say_not_shown(first.usage)
     findings.append(f"Numbers of the usage: {first.usage.source}")
-    tables.append(make_table(f"Processes{note}", (*head, *_process_columns(origin)), processes))
-    where = f", {axis}={first.text}" if axis else ""
-    tables.append(make_table(f"{TIMELINE}{where}{note}", _timeline_columns(origin), _list_timeline(first)))
+    tables.append(make_table("Processes", (*head, *_process_columns(origin)), processes))
+    where, small = f", {axis}={first.text}" if axis else "", ", with small MLPs" if stand_ins else ""
+    tables.append(make_table(f"{TIMELINE}{where}", _timeline_columns(origin), _list_timeline(first)))
     return make_study(
         "usage",
-        f"{first.usage.title.partition(':')[0]}: {_answer(points, axis, counting, curves)}, {origin}",
+        f"{first.usage.title.partition(':')[0]}{small}: {_answer(points, axis, counting, curves)}, {origin}",
         None,
         seed=seed,
         parameters=_list_parameters(points[0], counting, num_threads, stand_ins),
@@ -86,36 +98,41 @@ def make_usage_study(
 
 
 def _say_not_shown(usage: Usage) -> Iterator[str]:
-    """Say of what ranks after a retrieval that their quality together is not known."""
+    """Say of models that rank after a retrieval that the quality of both together is not known."""
     for name, model in usage.models.items():
         before = model.after or ""
         if before and usage.models[before].source == RETRIEVAL:
             yield (
                 f"The quality of {before} and {name} end to end is not shown: {name} ranks as many items of its own "
-                f"data as candidates are handed on, not these. Known: precision of {before}, time of both."
+                f"data as candidates are handed on, not the candidates. Known: precision of {before}, time of both."
             )
 
 
-def _hold_against_published(curves: Sequence[tuple[str, Curve]], stand_ins: Sequence[str]) -> Iterator[str]:
-    """Say in one sentence how far the study is from what was published; nothing of a usage without such a figure."""
+def _hold_against_published(curves: Sequence[tuple[str, RetrievalCurve]], stand_ins: Sequence[str]) -> Iterator[str]:
+    """Compare the study with published figures in one sentence; yield nothing where there are none."""
     if curves:
         yield hold_against_published(curves)
     elif stand_ins:
         yield (
-            "The score says how this machine schedules MLPs of ours, and is held against no published one: those are "
-            "of the networks that they stand in for."
+            "The score is compared with no published one: published scores are of the networks, not of the MLPs in "
+            "their place."
         )
 
 
 def _answer(
-    points: Sequence[Point], axis: str | None, counting: Counting, curves: Sequence[tuple[str, Curve]]
+    points: Sequence[ProcessResults],
+    axis: str | None,
+    counting: Counting,
+    curves: Sequence[tuple[str, RetrievalCurve]],
 ) -> str:
-    """Say in one line the score and the deadlines met; of several values of an axis which to take: that of a
-    retrieval's precision, else the one with most room of those that meet all, or the one that scores best."""
+    """Say in a title the score and the share of deadlines met. Of several values of an axis, say which to take: the
+    one with a retrieval's wanted precision, else the one with most room of those that meet all deadlines, else the
+    one with the best score."""
     scores = [fmean(each.score_all(counting) for each in point) for point in points]
     met = [fmean(each.share_met for each in point) for point in points]
     if axis is None:
-        return f"{_say_score(points[0], counting)}, {percent(met[0])} of deadlines met"
+        hopeless = f"; no rate meets all: {failed.model} fails first" if (failed := _least_hope(points)) else ""
+        return f"{_say_score(points[0], counting)}, {percent(met[0])} of deadlines met{hopeless}"
     shares = {point[0].text: share for point, share in zip(points, met, strict=True)}
     if axis.endswith(".num_subgraphs"):
         varied = next((curve for _, curve in curves if curve.name == axis.rpartition(".")[0]), None)
@@ -134,18 +151,38 @@ def _answer(
     return f"{best}, {_say_score(points[at], counting)}, with {percent(met[at])} of deadlines met"
 
 
-def _refuse_hopeless(points: Sequence[Point]) -> None:
-    """Raise HarnessError (exit 7) where no rate meets all deadlines of any point in any process."""
-    measured = [*chain.from_iterable(points)]
-    failed, times_s = measured[0].failed, measured[0].times_s
-    if failed is None or any(each.highest_factor for each in measured):
-        return
-    raise HarnessError(
-        f"no rate meets all deadlines: at {GRID:.0%} of all rates {failed.model} fails first: a frame has "
-        f"{failed.within_s * 1e3:.4g} ms, and takes up to {max(times_s[failed.model]) * 1e3:.4g} ms alone. Give "
-        "longer deadlines.",
-        ExitCode.INCONCLUSIVE,
+def find_hopeless(points: Sequence[ProcessResults]) -> str:
+    """Say why no rate meets all deadlines of any point in any process; empty where a rate does."""
+    if (failed := _least_hope(points)) is None:
+        return ""
+    slowest_s = max(points[0][0].times_s[failed.model])
+    return (
+        f"no rate meets all deadlines: at {percent(GRID, 0)} of all rates {failed.model} fails first: a request has "
+        f"{failed.within_s * 1e3:.4g} ms, and takes up to {slowest_s * 1e3:.4g} ms alone. Give longer deadlines."
     )
+
+
+def _least_hope(points: Sequence[ProcessResults]) -> ModelRequest | None:
+    """Return the request that fails first where no rate meets all deadlines of any point; None where a rate does."""
+    measured = [*chain.from_iterable(points)]
+    return None if any(each.highest_factor for each in measured) else measured[0].failed
+
+
+def _say_next(points: Sequence[ProcessResults], axis: str | None, again: str) -> str:
+    """Say by which command to go on: `again` with a value of the axis, or with rates that meet all deadlines."""
+    if axis is not None:
+        roomy = max(points, key=lambda point: _least(point).highest_factor)
+        return f"Next, the value with most room alone: {again} --set {shlex.quote(f'{axis}={roomy[0].text}')}"
+    usage, least = points[0][0].usage, _least(points[0])
+    factor, failed, alone_s = least.highest_factor, least.failed, least.failed_service_s
+    if factor:
+        # Rounded down to the grid, so that the rates are still met.
+        which = "lower rates that meet all deadlines" if factor < usage.factor else "the highest rates that meet all"
+        return f"Next, {which} (simulated): {again} --set usage.factor={factor:.2f}"
+    if failed is not None and alone_s is not None and alone_s > failed.within_s:
+        deadline_ms = float(f"{2e3 * alone_s:.2g}")
+        return f"Next, a deadline that a call can meet: {again} --set {failed.model}.deadline_ms={deadline_ms:g}"
+    return f"Next, one more worker, as requests wait for others: {again} --workers {usage.workers + 1}"
 
 
 def score_interval(scores: Sequence[float]) -> Interval | None:
@@ -157,8 +194,8 @@ def score_interval(scores: Sequence[float]) -> Interval | None:
     return Interval(low=low, high=high, confidence=found.confidence, method=found.method)
 
 
-def _least(point: Point) -> MeasuredUsage:
-    """Return what has the lowest of the highest rates: those meet all deadlines in every process."""
+def _least(point: ProcessResults) -> MeasuredUsage:
+    """Return the process with the lowest highest rates, which meet all deadlines in every process."""
     return min(point, key=lambda each: each.highest_factor)
 
 
@@ -169,7 +206,7 @@ def _score_columns(origin: Origin) -> Columns:
     )  # fmt: skip
 
 
-def _list_score(point: Point, counting: Counting) -> tuple[Cell, ...]:
+def _list_score(point: ProcessResults, counting: Counting) -> tuple[Cell, ...]:
     scores = [each.score_all(counting) for each in point]
     bounds = score_interval(scores)
     interval = (None, None) if bounds is None else (bounds.low, bounds.high)
@@ -185,8 +222,10 @@ def _process_columns(origin: Origin) -> Columns:
     )  # fmt: skip
 
 
-def _list_processes(point: Point, counting: Counting, loads: Sequence[LoadRecord]) -> Iterator[tuple[Cell, ...]]:
-    for number, (each, load) in enumerate(zip(point, loads, strict=True), start=1):
+def _list_processes(
+    point: ProcessResults, counting: Counting, loads: Sequence[LoadRecord]
+) -> Iterator[tuple[Cell, ...]]:
+    for number, (each, load) in enumerate(zip(point, loads, strict=True)):
         found = (each.score_all(counting), each.share_met, each.highest_factor)
         yield (number, str(each.seed), *found, load.load_avg_before, load.other_cpus)
 
@@ -199,8 +238,8 @@ def _model_columns(origin: Origin) -> Columns:
     )  # fmt: skip
 
 
-def _list_model(point: Point, name: str, counting: Counting) -> tuple[Cell, ...]:
-    """List one model over all processes: counts and latencies of all frames."""
+def _list_model(point: ProcessResults, name: str, counting: Counting) -> tuple[Cell, ...]:
+    """List one model over all processes: counts and latencies of all requests."""
     usage, score = point[0].usage, _join(point, name, counting)
     return (
         name,
@@ -216,20 +255,20 @@ def _list_model(point: Point, name: str, counting: Counting) -> tuple[Cell, ...]
 
 
 def _part_columns(origin: Origin) -> Columns:
-    on_virtual: Columns = (
-        ("Dropped on the virtual clock", None, "simulated"), ("Late on it", None, "simulated"),
-        ("p99 on it", "s", "simulated"),
+    beside: Columns = (
+        ("Dropped in simulated time", None, "simulated"), ("Late in simulated time", None, "simulated"),
+        ("p99 in simulated time", "s", "simulated"),
     )  # fmt: skip
     return (
         ("Model", None, "given"), ("Score", None, origin), ("Real-time score", None, origin),
         ("Quality of experience", None, origin), ("Energy", "J", "measured"),
-        *(on_virtual if origin == "measured" else ()),
+        *(beside if origin == "measured" else ()),
     )  # fmt: skip
 
 
-def _list_parts(point: Point, name: str, counting: Counting, origin: Origin) -> tuple[Cell, ...]:
-    """List what a model's score is made of, means over all processes, and what the virtual clock says of a measured
-    one: counts and latencies of all frames."""
+def _list_parts(point: ProcessResults, name: str, counting: Counting, origin: Origin) -> tuple[Cell, ...]:
+    """List the parts of a model's score, means over all processes; beside a measured schedule also counts and
+    latencies of all requests in simulated time."""
     score, beside = _join(point, name, counting), tuple[Cell, ...]()
     if origin == "measured":
         simulated = join_scores([each.score(name, each.simulated, counting) for each in point])
@@ -239,7 +278,7 @@ def _list_parts(point: Point, name: str, counting: Counting, origin: Origin) -> 
     return (name, score.score, score.real_time, score.quality, energy_j, *beside)
 
 
-def _join(point: Point, name: str, counting: Counting) -> ModelScore:
+def _join(point: ProcessResults, name: str, counting: Counting) -> ModelScore:
     return join_scores([each.score(name, each.spans, counting) for each in point])
 
 
@@ -247,7 +286,7 @@ def _percentile(seconds: Sequence[float], share: float) -> float | None:
     return percentile_of(np.array(seconds), share) if seconds else None
 
 
-def _say_point(point: Point, counting: Counting, origin: Origin) -> str:
+def _say_point(point: ProcessResults, counting: Counting, origin: Origin) -> str:
     models = [_join(point, name, counting) for name in point[0].usage.models]
     requested = sum(score.requested for score in models)
     num_met = requested - sum(score.dropped + score.late for score in models)
@@ -260,10 +299,10 @@ def _say_point(point: Point, counting: Counting, origin: Origin) -> str:
         return f"{words}All are met at {least.highest_factor:g} times all rates, where the search ends (simulated)."
     every, where = "", ""
     if len(point) > 1:
-        number = next(number for number, each in enumerate(point, start=1) if each is least)
+        number = next(number for number, each in enumerate(point) if each is least)
         every, where = " in every process", f" in process {number}"
     if not least.highest_factor:
-        first = f"at {GRID:.0%} of all rates {least.failed.model} fails first{where}"
+        first = f"at {percent(GRID, 0)} of all rates {least.failed.model} fails first{where}"
         return f"{words}No rate meets all{every}: {first} (simulated), {_say_cause(least)}."
     return (
         f"{words}The highest rates that meet all{every} are {least.highest_factor:.2f} times all rates; above, "
@@ -271,7 +310,7 @@ def _say_point(point: Point, counting: Counting, origin: Origin) -> str:
     )
 
 
-def _say_score(point: Point, counting: Counting) -> str:
+def _say_score(point: ProcessResults, counting: Counting) -> str:
     scores = [each.score_all(counting) for each in point]
     bounds, of = score_interval(scores), "one process, so no interval"
     if bounds is not None:
@@ -280,19 +319,19 @@ def _say_score(point: Point, counting: Counting) -> str:
 
 
 def _say_cause(least: MeasuredUsage) -> str:
-    """Say why a frame fails at the lowest rates: its own call takes longer than it has, or it waits for others."""
+    """Say why a request fails at the lowest rates: its call is longer than its deadline, or it waits for others."""
     failed, alone_s = least.failed, least.failed_service_s
     assert failed is not None and alone_s is not None
     took, within = f"a call of it alone took {duration(alone_s)} (measured)", duration(failed.within_s)
     if alone_s > failed.within_s:
         return f"where {took}, more than its deadline of {within}"
-    return f"where it waits for other frames: {took}, within its deadline of {within}"
+    return f"where it waits for other requests: {took}, within its deadline of {within}"
 
 
 def _timeline_columns(origin: Origin) -> Columns:
     return (
         ("Model", None, "given"),
-        ("Frame", None, "given"),
+        ("Request", None, "given"),
         ("Released", "s", "given"),
         ("Deadline", "s", "given"),
         ("Worker", None, origin),
@@ -302,19 +341,19 @@ def _timeline_columns(origin: Origin) -> Columns:
 
 
 def _list_timeline(point: MeasuredUsage) -> Iterator[tuple[Cell, ...]]:
-    for frame, span in zip(point.frames, point.spans, strict=True):
-        if frame.release_s < TIMELINE_S:
-            yield (frame.model, frame.number, frame.release_s, frame.deadline_s, *(span or (None,) * 3))
+    for request, span in zip(point.requests, point.spans, strict=True):
+        if request.release_s < TIMELINE_S:
+            yield (request.model, request.number, request.release_s, request.deadline_s, *(span or (None,) * 3))
 
 
 def _list_parameters(
-    point: Point, counting: Counting, num_threads: int, stand_ins: Sequence[str]
+    point: ProcessResults, counting: Counting, num_threads: int, stand_ins: Sequence[str]
 ) -> tuple[Parameter, ...]:
     usage, has_energy = point[0].usage, any(each.energies_j for each in point)
     rows: tuple[tuple[str, Scalar, str | None, Source, str | None], ...] = (
-        ("stand-ins", ", ".join(stand_ins) or None, None, "file", "MLPs, not the networks of the source"),
-        ("releases", usage.duration_s / usage.factor, "s", "file", "what was released by then is finished"),
-        ("workers", usage.workers, None, "file", "processes, one frame at a time each"),
+        ("stand-ins", ", ".join(stand_ins) or None, None, "file", "small MLPs in place of the source's networks"),
+        ("releases", usage.duration_s / usage.factor, "s", "file", "requests released by then are finished"),
+        ("workers", usage.workers, None, "file", "processes, one request at a time each"),
         (
             "processes",
             len(point),
@@ -325,13 +364,15 @@ def _list_parameters(
         ("threads of a worker", num_threads, None, "given", None),
         ("factor on all rates", usage.factor, None, "file", None),
         ("order", "earliest deadline first", None, "default", "not preempted; dropped if not begun by it"),
-        ("score", counting, None, "given", "XRBench's, without accuracy; released: drops count twice"),
+        ("score", counting, None, "given", "XRBench's RT x EN x QoE, without accuracy; released: drops count twice"),
         (
-            "energy of a frame",
+            "energy of a request",
             "measured" if has_energy else "not given",
             None,
             "measured",
-            "whole packages; score: (1.5 J - E) / 1.5 J" if has_energy else f"EN is 1. {point[0].energy_gap}",
+            "whole packages; energy score (EN): (1.5 J - E) / 1.5 J"
+            if has_energy
+            else f"the energy score (EN) is 1. {point[0].energy_gap}",
         ),
     )
     return tuple(

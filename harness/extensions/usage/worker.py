@@ -1,4 +1,4 @@
-"""What a worker of a usage does: in a module of its own, as no more is imported before the parent is watched."""
+"""Loop of a worker of a usage; the module imports little, so that a worker soon watches its parent."""
 
 import os
 from contextlib import suppress
@@ -9,10 +9,10 @@ from rules.judge.parallel import belong_to_parent
 
 
 def work(pipe: Connection, num_threads: int) -> None:
-    """Do what is asked, of the models that were built, until nobody is left to ask.
+    """Answer the parent's questions about the models that were built, until the parent closes the pipe.
 
-    What is asked is a function of the models, whose module is imported as it is received. Where who asks is gone,
-    even by kill -9, the process ends at once, also while it imports or builds.
+    A question is a function of the models; its module is imported as the question is received. Where the parent has
+    ended, even by kill -9, the process ends at once, also while it imports or builds.
     """
     belong_to_parent()
     from harness.system.software import WORKER_VARIABLES
@@ -20,11 +20,11 @@ def work(pipe: Connection, num_threads: int) -> None:
     counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(num_threads))
     os.environ |= {**WORKER_VARIABLES, **os.environ, **counts}  # before torch is imported
     models: dict[str, Any] = {}
-    with suppress(EOFError, OSError):  # who asks is gone
+    with suppress(EOFError, OSError):  # the parent has ended
         while True:
             question = pipe.recv()
             try:
                 answer = question(models)
-            except Exception as error:  # who asks raises it
+            except Exception as error:  # the parent raises it
                 answer = error
             pipe.send(answer)

@@ -1,4 +1,4 @@
-"""What usages add to tests of the core."""
+"""Cases that usage adds to tests of the core."""
 
 from typing import Any
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from harness.extensions.usage import crew
 from harness.extensions.usage.crew import RetrievalTrial, try_retrieval
-from harness.extensions.usage.curve import Curve, hold_against_published, join_varied, make_curve
+from harness.extensions.usage.curve import RetrievalCurve, hold_against_published, join_varied, make_curve
 from harness.extensions.usage.definition import AskedModel
 from reference_models.serving import pagerank
 from reports.text.formatting import MAX_TEXT
@@ -24,7 +24,7 @@ def trial(node: int, subgraphs: str, precision: float, speed_up: float, saving: 
     return RetrievalTrial(node, subgraphs, precision, 0.01, 0.01 * speed_up, *peaks, num_near=20, num_far=300)
 
 
-def curve_of(*trials: RetrievalTrial, wanted: float = 0.8) -> Curve:
+def curve_of(*trials: RetrievalTrial, wanted: float = 0.8) -> RetrievalCurve:
     return make_curve("find", AskedModel(source="retrieval", graph="small", wanted_precision=wanted), trials)
 
 

@@ -1,4 +1,4 @@
-"""The page of a usage: a bar for each frame that was worked on, a cross for each that was dropped."""
+"""The page of a usage: a bar for each request that was worked on, a cross for each that was dropped."""
 
 import re
 
@@ -10,7 +10,7 @@ from reports.parts.study import study_blocks
 from reports.render.terminal import render_terminal
 from rules.records.study import TIMELINE, Cell, StudyRecord
 
-NAMES = ("Model", "Frame", "Released", "Deadline", "Worker", "Begun", "Done")
+NAMES = ("Model", "Request", "Released", "Deadline", "Worker", "Begun", "Done")
 
 
 def study_of(*rows: tuple[Cell, ...]) -> StudyRecord:
@@ -19,7 +19,7 @@ def study_of(*rows: tuple[Cell, ...]) -> StudyRecord:
 
 
 def drawn(*rows: tuple[Cell, ...]) -> tuple[int, int, int]:
-    """Bars of frames in time, bars of late ones, and crosses, of the wide drawing."""
+    """Bars of requests in time, bars of late ones, and crosses, of the wide drawing."""
     (section,) = study_sections(study_of(*rows), "s")
     wide = str(next(block for block in section.blocks if type(block).__name__ == "Chart").figure.wide)  # type: ignore[union-attr]
     bars = [
@@ -29,7 +29,7 @@ def drawn(*rows: tuple[Cell, ...]) -> tuple[int, int, int]:
     return bars[0], bars[1], wide.count("dot-failed")
 
 
-def test_frames_of_the_first_worker_and_of_the_first_moment_are_bars() -> None:
+def test_requests_of_the_first_worker_and_of_the_first_moment_are_bars() -> None:
     rows = [("a", 0, 0.0, 0.1, 0, 0.0, 0.05), ("a", 1, 0.1, 0.2, 1, 0.1, 0.25), ("b", 0, 0.0, 0.1, 0, 0.05, 0.06)]
     assert drawn(*rows) == (2, 1, 0)
 

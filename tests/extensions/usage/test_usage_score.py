@@ -10,16 +10,16 @@ from scripted_crew import ScriptedCrew
 
 from harness.extensions.usage import measuring, study
 from harness.extensions.usage.definition import CURVE, Usage, parse_usage
-from harness.extensions.usage.measuring import MeasuredUsage, Seeds, Share
-from harness.extensions.usage.schedule import Frame, Span
-from harness.extensions.usage.score import MAX_ENERGY_J, score_frame, score_model, score_usage
+from harness.extensions.usage.measuring import MeasuredUsage, Share, UsageSeeds
+from harness.extensions.usage.schedule import ModelRequest, Span
+from harness.extensions.usage.score import MAX_ENERGY_J, score_model, score_request, score_usage
 from rules.records.load import LoadRecord
 from rules.records.study import StudyRecord
 
 LOAD = LoadRecord(num_cpus=2, duration_s=1.0, load_avg_before=0.5, load_avg_after=1.0, other_cpus=0.25)
 WHOLE = Share(0, 1)
-FRAMES = [Frame(model="a", number=number, release_s=0.1 * number, within_s=0.1) for number in range(4)]
-EARLY = [Span(0, frame.release_s, frame.release_s + 0.01) for frame in FRAMES]
+REQUESTS = [ModelRequest(model="a", number=number, release_s=0.1 * number, within_s=0.1) for number in range(4)]
+EARLY = [Span(0, request.release_s, request.release_s + 0.01) for request in REQUESTS]
 
 
 def measure(usage: Usage, arrivals: int, share: Share = WHOLE) -> MeasuredUsage:
@@ -28,7 +28,7 @@ def measure(usage: Usage, arrivals: int, share: Share = WHOLE) -> MeasuredUsage:
         "",
         usage,
         {},
-        Seeds(1, arrivals),
+        UsageSeeds(1, arrivals),
         share,
         is_simulated=True,
     )
@@ -39,15 +39,15 @@ def rows_of(made: StudyRecord, title: str) -> list[dict[str, Any]]:
     return [dict(zip((column.name for column in table.columns), row, strict=True)) for row in table.rows]
 
 
-def test_a_frame_that_is_done_at_its_deadline_scores_a_half() -> None:
-    assert score_frame(1.0, 1.0) == 0.5
-    assert score_frame(1.001, 1.0) == pytest.approx(1 / (1 + exp(15)))
-    assert score_frame(0.9999, 1.0) == pytest.approx(1 / (1 + exp(-1.5)))
-    assert score_frame(9.0, 0.0) == 0.0
+def test_a_request_that_is_done_at_its_deadline_scores_a_half() -> None:
+    assert score_request(1.0, 1.0) == 0.5
+    assert score_request(1.001, 1.0) == pytest.approx(1 / (1 + exp(15)))
+    assert score_request(0.9999, 1.0) == pytest.approx(1 / (1 + exp(-1.5)))
+    assert score_request(9.0, 0.0) == 0.0
 
 
-def test_all_frames_early_score_100() -> None:
-    scored = score_model(FRAMES, EARLY, "released", None)
+def test_all_requests_early_score_100() -> None:
+    scored = score_model(REQUESTS, EARLY, "released", None)
     assert (scored.requested, scored.dropped, scored.late, scored.quality) == (4, 0, 0, 1)
     assert score_usage([scored, scored]) == pytest.approx(100, abs=0.01)
 
@@ -56,22 +56,22 @@ def test_a_scripted_run_scores_by_hand() -> None:
     # done 50 us before the deadline, 100 us after it, dropped, early
     spans = [Span(0, 0, 0.09995), Span(0, 0.1, 0.2001), None, EARLY[3]]
     early, late = 1 / (1 + exp(-0.75)), 1 / (1 + exp(1.5))
-    released, once = (score_model(FRAMES, spans, counting, 0.3) for counting in ("released", "once"))
+    released, once = (score_model(REQUESTS, spans, counting, 0.3) for counting in ("released", "once"))
     energy = (MAX_ENERGY_J - 0.3) / MAX_ENERGY_J
     assert (released.dropped, released.late, released.quality) == (1, 1, 0.75)
     assert released.real_time == pytest.approx((early + late + 1) / 3)
     assert released.score == pytest.approx((early + late + 1) * energy / 4 * 0.75)
     assert once.score == pytest.approx((early + late + 1) * energy / 4)
-    assert score_usage([released, score_model(FRAMES, EARLY, "released", None)]) == pytest.approx(
+    assert score_usage([released, score_model(REQUESTS, EARLY, "released", None)]) == pytest.approx(
         100 * ((early + late + 1) * energy / 4 * 0.75 + 1) / 2
     )
 
 
 def test_a_model_that_nothing_was_asked_has_no_part_in_the_score() -> None:
-    nothing, all_early = score_model([], [], "released", None), score_model(FRAMES, EARLY, "released", None)
+    nothing, all_early = score_model([], [], "released", None), score_model(REQUESTS, EARLY, "released", None)
     assert nothing.score is None and nothing.quality is None
     assert score_usage([nothing, all_early]) == score_usage([all_early])
-    dropped = score_model(FRAMES, [None] * 4, "once", None)
+    dropped = score_model(REQUESTS, [None] * 4, "once", None)
     assert (dropped.score, dropped.quality, dropped.real_time) == (0, 0, None)
 
 
@@ -79,7 +79,7 @@ def test_a_model_that_nothing_was_asked_has_no_part_in_the_score() -> None:
 def test_energy_is_scored_where_it_was_measured_and_said_to_be_absent_elsewhere(
     energy_j: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """3 J in 10 calls are .3 J a frame, of which 1.5 J would score nothing."""
+    """3 J in 10 calls are .3 J a request, of which 1.5 J would score nothing."""
 
     class ScriptedMeter:
         def start(self) -> None: ...
@@ -94,9 +94,10 @@ def test_energy_is_scored_where_it_was_measured_and_said_to_be_absent_elsewhere(
     found = measure(usage, 1)
     made = study.make_usage_study([[found]], None, "released", 1, [LOAD], num_threads=1)
     (row,) = rows_of(made, "What the models' scores")
-    (energy,) = (each for each in made.parameters if each.name == "energy of a frame")
+    (energy,) = (each for each in made.parameters if each.name == "energy of a request")
     if energy_j is None:
-        assert (row["Energy"], energy.value, energy.note) == (None, "not given", "EN is 1. no counter here.")
+        assert (row["Energy"], energy.value) == (None, "not given")
+        assert energy.note == "the energy score (EN) is 1. no counter here."
         assert row["Score"] == pytest.approx(1)
     else:
         assert (row["Energy"], energy.value) == (0.3, "measured")
@@ -116,7 +117,7 @@ def test_the_interval_is_students_t_over_the_processes() -> None:
 
 
 def test_processes_have_arrivals_of_their_own_and_are_joined() -> None:
-    """One worker that takes 2 ms a frame, and deadlines of 3 ms at random arrivals: which are late differs."""
+    """One worker that takes 2 ms a request, and deadlines of 3 ms at random arrivals: which are late differs."""
     model = {"source": "stand_in", "widths": [8, 8], "rate": 60, "arrivals": "poisson", "deadline_ms": 3}
     head = {"title": "a", "source": "a", "duration_s": 5, "workers": 1}
     usage = parse_usage({"usage": head, "eyes": model}, "u.toml")
@@ -132,9 +133,9 @@ def test_processes_have_arrivals_of_their_own_and_are_joined() -> None:
     assert [row["CPUs of other work"] for row in processes] == [0.25] * 3
     assert whole["Highest factor on all rates"] == min(each.highest_factor for each in point)
     (eyes,) = rows_of(made, "Models")
-    assert eyes["Requested"] == sum(len(each.frames) for each in point)
+    assert eyes["Requested"] == sum(len(each.requests) for each in point)
     assert eyes["Requested"] - eyes["Dropped"] - eyes["Late"] == sum(
-        round(each.share_met * len(each.frames)) for each in point
+        round(each.share_met * len(each.requests)) for each in point
     )
     said = f"95 % interval {bounds.low:.2f} to {bounds.high:.2f} over 3 processes"
     assert said in made.findings[0] and "meet all in every process" in made.findings[0]
@@ -158,43 +159,43 @@ def test_quality_of_what_follows_a_retrieval_is_said_not_to_be_shown(tmp_path: P
         (
             0.004,
             7,
-            "it waits for other frames: a call of it alone took 4.0 ms (measured), within its deadline of 7.0 ms.",
+            "it waits for other requests: a call of it alone took 4.0 ms (measured), within its deadline of 7.0 ms.",
         ),
     ],
 )
 def test_why_no_rate_meets_all_is_said_with_the_process_in_which_none_does(
     slow_s: float, within_ms: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two models are released at once for one worker; calls of 2 ms are in time, longer ones in process 2 are not."""
+    """Two models are released at once for one worker; calls of 2 ms are in time, longer ones are not."""
     model = {"source": "stand_in", "widths": [8, 8], "rate": 10, "deadline_ms": within_ms}
     head = {"title": "a", "source": "a", "duration_s": 1, "workers": 1}
     usage = parse_usage({"usage": head, "ads": model, "eyes": model}, "u.toml")
     point = [measure(usage, 1)]
-    monkeypatch.setattr(ScriptedCrew, "time_frames", lambda _, names, seed: {name: [slow_s] * 5 for name in names})
+    monkeypatch.setattr(ScriptedCrew, "time_requests", lambda _, names, seed: {name: [slow_s] * 5 for name in names})
     point.append(measure(usage, 2))
     made = study.make_usage_study([point], None, "once", 1, [LOAD] * 2, num_threads=1)
     assert [each.highest_factor > 0 for each in point] == [True, False]
     name = point[1].failed.model  # type: ignore[union-attr]
     first = (
-        f"No rate meets all in every process: at 1% of all rates {name} fails first in process 2 (simulated), where "
+        f"No rate meets all in every process: at 1 % of all rates {name} fails first in process 1 (simulated), where "
     )
     assert made.findings[0].endswith(f"{first}{said}")
 
 
-def test_the_interval_is_in_the_title_and_late_frames_of_the_virtual_clock_beside_dropped_ones() -> None:
+def test_the_interval_is_in_the_title_and_late_requests_in_simulated_time_beside_dropped_ones() -> None:
     model = {"source": "stand_in", "widths": [8, 8], "rate": 60, "arrivals": "poisson", "deadline_ms": 3}
     usage = parse_usage({"usage": {"title": "a", "source": "a", "duration_s": 5, "workers": 1}, "eyes": model}, "u")
     point = [
-        replace(each, spans=[Span(0, frame.release_s, frame.release_s) for frame in each.frames])
+        replace(each, spans=[Span(0, request.release_s, request.release_s) for request in each.requests])
         for each in (measure(usage, 11), measure(usage, 12))
     ]
     bounds = study.score_interval([each.score_all("once") for each in point])
     made = study.make_usage_study([point], None, "once", 1, [LOAD] * 2, num_threads=1)
     assert bounds is not None and f"(95 % interval {bounds.low:.2f} to {bounds.high:.2f} over 2" in made.title
     (parts,) = rows_of(made, "What the models' scores")
-    pairs = [pair for each in point for pair in zip(each.frames, each.simulated, strict=True)]
-    late = sum(span is not None and span.end_s > frame.deadline_s for frame, span in pairs)
-    assert parts["Late on it"] == late > 0 and parts["Dropped on the virtual clock"] == sum(
+    pairs = [pair for each in point for pair in zip(each.requests, each.simulated, strict=True)]
+    late = sum(span is not None and span.end_s > request.deadline_s for request, span in pairs)
+    assert parts["Late in simulated time"] == late > 0 and parts["Dropped in simulated time"] == sum(
         span is None for _, span in pairs
     )
     one = study.make_usage_study([point[:1]], None, "once", 1, [LOAD], num_threads=1)

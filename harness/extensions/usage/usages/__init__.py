@@ -1,1 +1,1 @@
-"""Usages: what several models are asked beside one another, in files shipped here or the user's."""
+"""Shipped usages: files of models that are served together, each with a rate and a deadline."""

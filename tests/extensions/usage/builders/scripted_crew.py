@@ -1,11 +1,11 @@
-"""Workers of a usage that answer at once, and work for none but what reads files."""
+"""Stand-in of a usage's workers that answers at once; only retrievals, which read files, are computed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 
 class ScriptedCrew:
-    """Workers whose calls take 2 ms and use nothing else; candidates are found here, of the graph that is named."""
+    """Workers whose calls take 2 ms; candidates of a retrieval are found in this process."""
 
     def __init__(self, *counts: int) -> None:
         pass
@@ -25,5 +25,5 @@ class ScriptedCrew:
             return [trial._replace(**seen) for trial in question({})]
         return 5 if question.func.__name__ == "repeat_calls" else None
 
-    def time_frames(self, names: Sequence[str], seed: int) -> dict[str, list[float]]:
+    def time_requests(self, names: Sequence[str], seed: int) -> dict[str, list[float]]:
         return {name: [0.002] * 5 for name in names}

@@ -1,4 +1,4 @@
-"""What a worker of a usage is asked in tests."""
+"""Question that tests ask of a worker of a usage."""
 
 import os
 from pathlib import Path
