@@ -7,7 +7,7 @@ from reports.charts.xy import ChartAxis, Dot, Panel, Series, xy_figure
 from reports.document.blocks import Chart
 from reports.kinds.details import Details
 from reports.parts.study import number_of, rows_of
-from reports.text.formatting import duration, printable, significant, time_unit
+from reports.text.formatting import decimal_unit, duration, printable, significant, time_unit
 from rules.records.study import StudyRecord, StudyTable
 
 _MOST = 1e9
@@ -25,12 +25,12 @@ def draw_designs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
             names += [name] if (name := printable(str(row["Mode"]), 20)) not in names else []
     if not modes:
         return None
-    unit = time_unit(latency_s for latency_s, _ in modes)
+    unit, energy = time_unit(latency_s for latency_s, _ in modes), decimal_unit([energy_j for _, energy_j in modes])
     dots: dict[str, list[Dot]] = {}
     for (latency_s, energy_j), names in modes.items():
         name = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-        hint = f"{name}: {duration(latency_s)}, {significant(energy_j * 1e3)} mJ"
-        dots.setdefault(name, []).append(Dot(x=latency_s / unit.seconds, y=energy_j * 1e3, hint=hint))
+        hint = f"{name}: {duration(latency_s)}, {significant(energy_j / energy.factor)} {energy.name}J"
+        dots.setdefault(name, []).append(Dot(x=latency_s / unit.seconds, y=energy_j / energy.factor, hint=hint))
     xs, ys = ([place[at] for place in modes] for at in (0, 1))
     panel = Panel(
         x=ChartAxis(
@@ -38,8 +38,8 @@ def draw_designs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
             scale=partial(svg.Scale, *svg.padded([latency_s / unit.seconds for latency_s in xs], 0.1)),
         ),
         y=ChartAxis(
-            name="energy of a step, mJ, modelled",
-            scale=partial(svg.Scale, *svg.padded([energy_j * 1e3 for energy_j in ys], 0.15)),
+            name=f"energy of a step, {energy.name}J, modelled",
+            scale=partial(svg.Scale, *svg.padded([energy_j / energy.factor for energy_j in ys], 0.15)),
         ),
         series=[
             Series(name=name, hue=hue % 5, dots=of, is_joined=False) for hue, (name, of) in enumerate(dots.items())

@@ -30,7 +30,7 @@ _REMARK = (
     "Modelled: a training step's products and its forward pass's lookups, one after another, each in the tiling and "
     "loop order within the largest tile that is best in {objective}; no other work, no leakage. Hardware first "
     "chooses hardware for the tile by hand, then the tile; together changes both. A space is tried whole where that "
-    "takes about a minute, else in part, together from the designs of hardware first on."
+    "takes about a minute, else in part."
 )
 _DESIGNS: Columns = (
     ("Mode", None, "given"),
@@ -110,7 +110,7 @@ def space_study(
         hold_against_published(searched, modes),
     ]
     return make_study(
-        "codesign", f"{config.benchmark.name} on {array.title}: {answer(searched, modes)}",
+        "codesign", f"{config.benchmark.name} on {array.title.partition(',')[0]}: {answer(searched, modes)}",
         config.benchmark, seed=seed, findings=findings,
         tables=[make_table("Pareto front, and the baseline by hand", _DESIGNS,
                            [_show_design(array, *design) for design in designs]),

@@ -19,8 +19,8 @@ OBJECTIVE_NAMES: Mapping[Objective, str] = {"latency_s": "latency", "energy_j": 
 
 
 def answer(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
-    """Say in a title which design is best in the first objective, which mode found it, what it saves over the design
-    by hand, and at what price in the other objective."""
+    """Say in a title which design is best in the first objective, what it saves over the design by hand, and at what
+    price in the other objective."""
     objectives, by_hand, best = searched.problem.objectives, searched.by_hand, searched.best
     first = objectives[0]
     mode = min(modes, key=lambda each: min(design.values([first]) for design in best[each]))
@@ -28,7 +28,6 @@ def answer(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
     (found,), (before,) = least.values([first]), by_hand.values([first])
     are_best = {"latency_s": "are fastest", "energy_j": "take the least energy"}[first]
     words = duration(found) if first == "latency_s" else f"{found:.3g} J"
-    how = {"separate": "hardware first, then tiles", "joint": "hardware and tiles together"}[mode]
     rows, columns, size, *_ = least.point.values()
     names: dict[Objective, str] = {"latency_s": "time", "energy_j": "energy"}
     others = [
@@ -38,7 +37,7 @@ def answer(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
     ]
     price = f", with {' and '.join(others)}" if others else ""
     return (
-        f"{rows} x {columns} PEs with {size / 1024:g} KiB of scratchpad {are_best} (searched {how}): a step takes "
+        f"{rows} x {columns} PEs with {size / 1024:g} KiB of scratchpad {are_best}: a step takes "
         f"{words}, {percent(1 - found / before)} less than by hand{price}, modelled"
     )
 
