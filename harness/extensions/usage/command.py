@@ -89,6 +89,8 @@ def usage(
     points = [(text, with_value(tables, f"{key}{equals}{text}", "--axis")) for text in texts] or [("", tables)]
     given = [part for text in assignments for part in ("--set", text)]
     given += [] if num_workers is None else ["--workers", str(num_workers)]
+    given += [] if num_threads is None else ["--threads", str(num_threads)]
+    given += ["--virtual-clock"] if how["is_simulated"] else []
     study, why_hopeless = study_usage(
         path, points, None if axis is None else key, data=data_root, output=output, num_threads=num_threads,
         seed=draw_base_seed() if seed is None else seed, counting=counting,

@@ -21,7 +21,7 @@ from harness.extensions.usage.score import Counting, ModelScore, join_scores
 from harness.foundation.study import make_study, make_table
 from harness.foundation.virtual_clock import percentile_of
 from reports.statistics.intervals import Interval, mean_interval
-from reports.text.formatting import duration, names, percent, plural
+from reports.text.formatting import capital, duration, names, percent, plural
 from rules.records.load import LoadRecord
 from rules.records.study import TIMELINE, Cell, Origin, Parameter, Scalar, Source, StudyRecord
 
@@ -62,7 +62,8 @@ def make_usage_study(
         for name in point[0].trials:
             trials = [*chain.from_iterable(each.trials[name] for each in point)]
             retrievals.append((point[0].text, make_curve(name, point[0].usage.models[name], trials)))
-        findings.append((f"{axis}={point[0].text}: " if axis else "") + _say_point(point, counting, origin))
+        sentence = _say_point(point, counting, origin)
+        findings.append(f"{axis}={point[0].text}: {sentence}" if axis else capital(sentence))
     tables = [
         make_table("Score", (*head, *_score_columns(origin)), scores),
         make_table("Models", (*head, *_model_columns(origin)), models),

@@ -55,7 +55,7 @@ def test_models_one_after_another_meet_deadlines_far_away(
     assert [(row["Model"], row["Quality of experience"]) for row in parts] == [("eyes", 1), ("gaze", 1)]
     assert all(row["Score"] == pytest.approx(1) for row in parts)
     assert ("p99 in simulated time" in parts[0]) == (origin == "measured")
-    said = "score 100.00 of 100 (95 % interval 100.00 to 100.00 over 2 processes), 160 of 160 deadlines met"
+    said = "Score 100.00 of 100 (95 % interval 100.00 to 100.00 over 2 processes), 160 of 160 deadlines met"
     assert said in study.findings[0] and origin in study.findings[0]
     (score,) = rows_of(study, "Score")
     assert [score[name] for name in ("Score", "From", "To", "Processes")] == [pytest.approx(100)] * 3 + [2]
