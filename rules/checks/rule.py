@@ -1,7 +1,7 @@
-"""What a rule is: a code, a title, a citation, and a pure function that yields what it found and where.
+"""Definition of a rule: a code, a title, a citation, and a pure function that yields findings with their places.
 
-`rule` returns a Rule and registers nothing; `rules.judge.families` names those that apply. Codes are two
-letters, those of a family, and three digits; they are never reused.
+`rule` returns a Rule and registers nothing; `rules.judge.families` names those that apply. Codes are the two letters
+of a family and three digits; codes are never reused.
 """
 
 from collections import Counter
@@ -21,11 +21,11 @@ Severity = Literal["error", "warning", "info"]
 Status = Literal["pass", "fail", "skip"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 MAX_FINDINGS_PER_RULE = 20
-"""Findings of one rule on one subject that are kept, the worst ones; of the others the number is, by severity."""
+"""Most findings of one rule on one subject that are listed, the worst first; the others are counted by severity."""
 ANYTHING = ""
-"""Among the keys that cannot be relied on (`Problem.keys`): any others may be."""
+"""Entry of `Problem.keys` for a problem after which no key can be relied on."""
 BROKEN = " failed"
-"""How the reason ends that a rule was skipped for, where it builds on a broken one."""
+"""End of the reason for skipping a rule that requires a broken rule."""
 _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("ST", "structure", ("compliance",)),
     ("TI", "timing", ("compliance",)),
@@ -42,21 +42,23 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 FAMILIES = {letters: name for letters, name, _ in _FAMILIES}
 LOOKED_AT_BY = {letters: checkers for letters, _, checkers in _FAMILIES if checkers}
-"""The official checkers of each family."""
+"""Official checkers by the family that they check."""
 LOOKED_AT_FOR = {"CA": frozenset({"dlrmv4"})}
-"""Benchmarks of which alone they look at a family: of cadence for closed_dlrmv4.yaml (mlcommons/logging issue 79)."""
+"""Benchmarks to which the official checks of a family are limited: cadence to dlrmv4, by closed_dlrmv4.yaml
+(mlcommons/logging issue 79)."""
 S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a rule's function yields. None means: the log or set itself (place), or as the rule says (severity,
-    remedy). `number`: how many problems it counts, where a flood of them was counted and not kept. `keys`: what
-    cannot be relied on, keys of a log or fields; None where the place's key says it, else that may be anything."""
+    """A problem that a rule's function yields. `place` None means the log or set itself; `severity` and `remedy` None
+    mean the rule's own. `number`: how many problems are meant, where a flood of them is counted and not kept. `keys`:
+    keys of a log, or fields, that cannot be relied on; None means the key of the place, or any key where the place
+    has none."""
 
     message: str
     place: LogLine | UnparsedText | Path | str | None = None
-    """A line of a log, or a path."""
+    """Place of the problem: a record of a log, or a path."""
     _: KW_ONLY
     found: str | None = None
     expected: str | None = None
@@ -70,7 +72,7 @@ class Problem:
 class Finding:
     """A broken rule at a place, ready to show. `line_num` counts from 1; None concerns the file or set.
 
-    `number` is of how many problems it speaks: 1, or more where they are counted and not listed.
+    `number` counts the problems of the finding: 1, or more where they are counted and not listed.
     """
 
     code: Annotated[str, Meta(pattern="^[A-Z]{2}[0-9]{3}$")]
@@ -92,11 +94,11 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule(Generic[S]):
-    """A rule over subjects of type S. `requires` are codes of rules that must not have failed before in what this one
-    `reads`: keys of a log or fields; None is anything.
+    """A rule over subjects of type S. `requires` are codes of rules that must not have failed on a key or field which
+    this rule `reads`; `reads` None means any.
 
-    `applies` returns why the rule does not apply to a subject, or None where it does; `place` where a problem is that
-    names no place, None for the subject itself.
+    `applies` returns the reason why the rule does not apply to a subject, or None where it does; `place` the place of
+    problems that name none, None for the subject itself.
     """
 
     code: str
@@ -117,7 +119,7 @@ class Rule(Generic[S]):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How one rule ended for one subject (a log's or a set's path). `reason` says why it was skipped."""
+    """Result of one rule for one subject (the path of a log or a set). `reason` states why it was skipped."""
 
     code: str
     title: str
@@ -147,7 +149,7 @@ def rule(
 
 
 def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...]:
-    """Judge one subject by each rule in order. `path` is where findings without a place belong."""
+    """Judge one subject by each rule in order. `path` is the place of findings without a place of their own."""
     outcomes: list[Outcome] = []
     failed: dict[str, set[str]] = {}
     shown = printable(path)
@@ -155,7 +157,7 @@ def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...
         broken = _broken(checked, failed) if failed else []
         reason = f"{broken[0]}{BROKEN}" if broken else checked.applies(subject)
         findings: tuple[Finding, ...] = ()
-        if broken:  # what nobody has looked at is relied on no more than what is broken
+        if broken:  # what a skipped rule would check is as unreliable as what a broken rule found
             failed[checked.code] = set().union(*(failed[code] for code in broken))
         elif reason is None:
             problems = iter(checked.check(subject))
@@ -182,16 +184,16 @@ def _broken(checked: Rule[S], failed: Mapping[str, set[str]]) -> list[str]:
 
 
 def _is_read(wrong: set[str], reads: frozenset[str] | None) -> bool:
-    """Whether a rule reads something that cannot be relied on."""
+    """Return whether a rule reads a key or field that cannot be relied on."""
     return reads is None or ANYTHING in wrong or not wrong.isdisjoint(reads)
 
 
 def _findings(
     checked: Rule[S], subject: S, path: str, found: Iterable[Problem], wrong: set[str]
 ) -> Iterator[Finding]:
-    """All that a rule found, worst first; what its errors concern is added to `wrong`. Every problem is counted, and
-    of each severity as many are held as may be listed: what is said of a subject depends on no order, and memory on
-    no number."""
+    """Yield the findings of one rule, worst first, and add the keys that its errors concern to `wrong`. Every problem
+    is counted; of each severity at most as many are kept as may be listed, so that findings depend on no order and
+    memory on no number."""
     held: dict[Severity, list[Problem]] = {}
     numbers: Counter[Severity] = Counter()
     for problem in found:
@@ -238,7 +240,7 @@ def _finding(checked: Rule[S], subject: S, path: str, problem: Problem, severity
 
 
 def count_problems(findings: Iterable[Finding]) -> Counter[Severity]:
-    """Return how many problems of each severity findings speak of, those that are counted and not listed included."""
+    """Return the number of problems by severity, including those that are counted and not listed."""
     counts: Counter[Severity] = Counter()
     for finding in findings:
         counts[finding.severity] += finding.number
@@ -246,5 +248,5 @@ def count_problems(findings: Iterable[Finding]) -> Counter[Severity]:
 
 
 def family_of(code: str) -> str:
-    """Return 'HP' of 'HP101'."""
+    """Return the family of a rule's code: 'HP' for 'HP101'."""
     return code[:2]

@@ -1,4 +1,5 @@
-"""What rules look at: a log, a result set, a submission or a round, together with what it is judged by."""
+"""Subjects of rules: a log, a result set, a submission or a round, together with the definition and round that
+apply."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -25,22 +26,22 @@ from rules.tree.system_desc import SystemDesc
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogSubject:
-    """One log and its rules. `benchmark` is None where nobody defines the name that the log gives.
+    """One log and the rules that apply. `benchmark` is None where no definition of the log's benchmark is known.
 
-    `is_ours`: this harness's own requirements hold, own benchmarks, and logs that carry our digests.
+    `is_ours`: this harness's own requirements hold, for its own benchmarks, and for logs that carry its digests.
     """
 
     log: RunLog
     benchmark: Benchmark | None
     round: str | None
     division: str
-    """Closed, the stricter one, where the log does not say Open."""
+    """Division that the log states; Closed, the stricter one, unless it states Open."""
     is_official: bool
     is_ours: bool
     foreign_round: str | None = None
-    """The round that was asked for, where it has no such benchmark."""
+    """Round that was asked for, where the benchmark was not part of that round."""
     known: dict[Hashable, object] = field(default_factory=dict, compare=False, repr=False)
-    """What rules have worked out for logs of this benchmark and round, once for all logs of a set."""
+    """Cache of results that rules share between all logs of one benchmark and round."""
 
     @property
     def is_closed(self) -> bool:
@@ -48,22 +49,23 @@ class LogSubject:
 
     @property
     def optional_parts(self) -> tuple[str, ...]:
-        """Return what a record may lack, in the words of `LogLine.problems`, where official checkers accept that: an
-        event_type, which they do not read, and before round 2.0 metadata, without which later parsers crash."""
+        """Return the parts that a record may lack, in the words of `LogLine.problems`, because official checkers
+        accept that: an event_type, which they do not read, and before round 2.0 metadata, without which later parsers
+        crash."""
         if self.is_ours:
             return ()
         is_early = self.round is not None and is_before(self.round, "2.0")
         return ("no 'event_type'", "no 'metadata'") if is_early else ("no 'event_type'",)
 
     def is_forgiving(self, line: LogLine) -> bool:
-        """Return whether official tools never look at a record's event_type and time: before round 2.0, and outside
-        of what stands from init_start to run_stop."""
+        """Return whether official tools ignore a record's event_type and time: before round 2.0, and outside of the
+        lines from init_start to run_stop."""
         if self.is_ours:
             return False
         return is_before(self.round, "2.0") or self.is_outside(line)
 
     def is_outside(self, line: LogLine) -> bool:
-        """Return whether a record stands above init_start or below run_stop."""
+        """Return whether a record is above init_start or below run_stop in the file."""
         start, stop = self.log.first(keys.INIT_START), self.log.last(keys.RUN_STOP)
         is_above = start is not None and line.line_num < start.line_num
         return is_above or (stop is not None and line.line_num > stop.line_num)
@@ -74,13 +76,13 @@ class LogSubject:
 
     @property
     def allowed(self) -> Mapping[str, Constraint]:
-        """Return what the division allows for each key; none where the benchmark is not known."""
+        """Return the division's constraint by key; none where the benchmark is not known."""
         if self.benchmark is None:
             return {}
         return self.benchmark.closed if self.is_closed else self.benchmark.open
 
     def is_refused_by_division(self, line: LogLine) -> bool:
-        """Return whether rule HP101 says of a record that the division does not allow its value."""
+        """Return whether rule HP101 reports that the division does not allow a record's value."""
         general = self.allowed.get(line.key)
         if general is None or (general.free and not self.is_closed):
             return False
@@ -92,24 +94,24 @@ class LogSubject:
 
 @dataclass(frozen=True, slots=True)
 class SetFiles:
-    """The files beside a set's logs: each is listed and read once, however many rules look at it, and whoever shows
-    them afterwards. None is taken along to another process."""
+    """Files beside a set's logs: each is listed and read once, however many rules and later readers need it. The
+    cache is not passed on to other processes."""
 
     root: Path | None
-    """The run set's folder; None of logs without one."""
+    """Folder of the run set; None for logs without one."""
     _runs: dict[Path, RunRecord | Damage] = field(default_factory=dict, compare=False, repr=False)
     _sets: dict[Path, RunSetRecord | Damage] = field(default_factory=dict, compare=False, repr=False)
     _folders: dict[Path, RunFolders] = field(default_factory=dict, compare=False, repr=False)
 
     def run_record(self, place: Path) -> RunRecord | Damage:
-        """Return the record in a run.json, or what is wrong with it."""
+        """Return the record in a run.json, or its damage."""
         if place not in self._runs:
             self._runs[place] = decode(place, RunRecord)
         return self._runs[place]
 
     @property
     def run_set(self) -> RunSetRecord | Damage | None:
-        """Return the record in extra/run_set.json, or what is wrong with it; None where there is no such file."""
+        """Return the record in extra/run_set.json, or its damage; None where there is no such file."""
         place = self.root / "extra" / "run_set.json" if self.root is not None else None
         if place is None or not place.exists():
             return None
@@ -119,7 +121,7 @@ class SetFiles:
 
     @property
     def run_folders(self) -> RunFolders:
-        """Return the folders of attempts by the names that they have in extra/."""
+        """Return the folders of attempts by their names in extra/."""
         if self.root is None:
             return RunFolders(by_name={}, is_all=False)
         if self.root not in self._folders:
@@ -127,7 +129,8 @@ class SetFiles:
         return self._folders[self.root]
 
     def known_run_record(self, place: Path) -> RunRecord | None:
-        """Return the record in a run.json that a rule has read; None where none has, or it is damaged."""
+        """Return the record in a run.json that a rule has read already; None where none has, or the file is
+        damaged."""
         record = self._runs.get(place)
         return None if isinstance(record, Damage) else record
 
@@ -137,7 +140,7 @@ class SetFiles:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetSubject:
-    """One result set. `logs` and `runs` are in the order of the files; `result` is its score."""
+    """One result set. `logs` and `runs` are in the order of the files; `result` is the set's score."""
 
     result_set: ResultSet
     logs: tuple[RunLog, ...]
@@ -146,11 +149,11 @@ class SetSubject:
     round: str | None
     is_ours: bool
     system_desc: SystemDesc | None
-    """systems/<system>.json as read, None where there is none."""
+    """System description in systems/<system>.json, None where there is none."""
     power: SetPower | None
-    """What was measured of power, None where the set has no power/."""
+    """Power measurements, None where the set has no power/."""
     files: SetFiles
-    """What is beside the logs."""
+    """Files beside the logs."""
     has_broken_logs: bool = False
     """Whether a log has errors that no set may forgive."""
 
@@ -165,7 +168,7 @@ class SetSubject:
 
     @property
     def convergence(self) -> Convergence | None:
-        """Return the RCP test, None where the set is not complete enough to be tested."""
+        """Return the result of the RCP test, None where the set is not complete enough to be tested."""
         return self.result.convergence
 
     @property
@@ -182,7 +185,7 @@ Subject = TypeVar("Subject", LogSubject, SetSubject)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgedSet:
-    """A set that was read and judged once: its verdict, score and runs, without its logs' records; with `files`, what
+    """A set that was read and judged once: its verdict, score and runs, without its logs' records; `files` holds what
     was read beside them.
 
     `rounds` are the official rounds of its benchmark, none for own and unknown ones. `system_desc` holds the fields
@@ -224,7 +227,8 @@ def make_log_subject(
     foreign_round: str | None = None,
     known: dict[Hashable, object] | None = None,
 ) -> LogSubject:
-    """Put a log beside what judges it; `known` is shared by logs of one benchmark and round."""
+    """Return a log together with the definition and round that apply; `known` is shared by logs of one benchmark and
+    round."""
     return LogSubject(
         log=log,
         benchmark=benchmark,

@@ -16,15 +16,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What the rules say of one log, one set, one submission or one round.
+    """Result of the rules for one log, one set, one submission or one round.
 
     `findings` and `outcomes` are those of this level and of the levels below; findings come worst first. `parts`
     holds the verdicts of the level below: the logs of a set, the sets of a submission, the submissions of a round. A
-    level's verdict overrules those of its parts: a set may be valid although one of its logs is not (the run that did
-    not converge or crashed, which in the set's findings is only a warning), and a submission invalid although a set
-    in it is only incomplete. "not judged" is what holds MLPerf's other benchmarks alone. `ruleset` names the rules
-    and `ruleset_source` how they were chosen; `round` is the official round, None for own benchmarks and where the
-    parts are of several. `official` holds what the official checkers said of this level; their opinions of the parts
+    level's verdict overrules those of its parts: a set may be valid although one of its logs is not (a run that did
+    not converge or crashed is only a warning in the set's findings), and a submission invalid although a set in it is
+    only incomplete. "not judged" is a directory of MLPerf's other benchmarks alone. `ruleset` names the rules and
+    `ruleset_source` how they were chosen; `round` is the official round, None for own benchmarks and where the parts
+    are of several. `official` holds the opinions of the official checkers on this level; their opinions on the parts
     are in the parts.
     """
 
@@ -53,22 +53,23 @@ class Verdict:
 
     @property
     def own_findings(self) -> tuple[Finding, ...]:
-        """Return the findings of this level itself: those that no level below has."""
+        """Return the findings of this level itself, without those of the levels below."""
         below = {finding for part in self.parts for finding in part.findings}
         return tuple(finding for finding in self.findings if finding not in below)
 
     @property
     def trained_by(self) -> str | None:
-        """Name what trained where that was not the harness's own code; None else."""
+        """Return the name of the code that trained where it was not the harness's own; else None."""
         return next((finding.found for finding in self.findings if finding.code == "RS123"), None)
 
     @property
     def own_code(self) -> str:
-        """Name what trained where that was not the harness's own code, as "; own code: …"; empty else."""
+        """Return the name of the code that trained where it was not the harness's own, as "; own code: …"; else
+        ""."""
         return "" if self.trained_by is None else f"; own code: {self.trained_by}"
 
     def count(self, severity: Severity) -> int:
-        """Return how many problems of a severity were found, those that are counted and not listed included."""
+        """Return the number of problems of a severity, including those that are counted and not listed."""
         return sum([finding.number for finding in self.findings if finding.severity == severity])
 
 
@@ -83,7 +84,7 @@ def has_error(findings: Sequence[Finding]) -> bool:
 
 
 def relocate(part: T, old: str, new: str) -> T:
-    """Return a verdict, or a part of one, that was reached on a copy with every path `old` replaced by `new`."""
+    """Return a verdict, or a part of one, that was reached on a copy, with every path `old` replaced by `new`."""
     moved: Any = part
     if isinstance(part, str):
         moved = part.replace(old, new)

@@ -1,1 +1,1 @@
-"""Judging: all families applied, the official opinion beside ours, the handbook of rules."""
+"""Judging: all families of rules applied, compared with the official opinion, and the rule reference."""

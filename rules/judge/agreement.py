@@ -1,4 +1,4 @@
-"""The official verdicts beside ours, rule family by rule family, and where the two differ."""
+"""Comparison of the official checkers' verdicts with ours, by family of rules."""
 
 import re
 from collections import Counter
@@ -14,11 +14,12 @@ from rules.official.opinion import CheckerName, OfficialOpinion
 
 Agreement = Literal["same", "differ", "ours alone", "no verdict"]
 ADDED = "asked with "
-"""How a message begins that says what was added to an official checker's own tables."""
+"""Beginning of a message that names an addition to an official checker's own tables."""
 _FORGIVABLE = frozenset({"QU103", "ST116"})
-"""A run that did not converge, or crashed: a set may hold one, and the official checker rejects it too."""
+"""Rules whose errors a set may forgive in one log (a run that did not converge, or crashed): the official checker
+rejects such a log too."""
 _TOLERATED = 1
-"""Logs of a set that may be rejected: package_checker's own allowance, of which Olympic scoring drops one."""
+"""Rejected logs that package_checker tolerates in a set, since Olympic scoring drops one."""
 _QUOTED_KEY = re.compile(r"'([a-z0-9_]+)'|Failed checks for ([a-z0-9_]+) ")
 _EXECUTED = re.compile(r'Failed executing CHECK code: (?P<test>.*?) triggered by line: .*?"key": *"(?P<key>\w+)"')
 _KEY_FAMILIES = (
@@ -36,8 +37,8 @@ _PACKAGE_FAMILIES = (
     (re.compile(r"RCP|convergence|Batch sizes"), "RC"),
     (re.compile(r"system description", re.IGNORECASE), "SY"),
 )
-"""What a message of the package checker, which asks the other checkers too, is about: the first that fits. Messages
-that name directories, of which any may be called "seed", come first."""
+"""Family of a message of the package checker, which also runs the other checkers: the first pattern that matches.
+Messages that name directories come first, since any directory may be called "seed"."""
 _MESSAGE_CHARS = 160
 _MAX_FOLDERS = 3
 _NOT_APPLIED = "did not apply"
@@ -46,10 +47,10 @@ _ELSEWHERE = "finds nothing here"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedFamily:
-    """One family of rules: what ours came to, what theirs, and whether that is the same.
+    """One family of rules: our result, the official result, and whether the two agree.
 
-    "ours alone": no official checker looks at this, or none was asked. "no verdict": theirs crashed, took too
-    long or refused.
+    "ours alone": no official checker covers the family, or none was asked. "no verdict": the official checker
+    crashed, timed out or refused.
     """
 
     family: str
@@ -60,7 +61,7 @@ class ComparedFamily:
 
 
 def compare_opinions(verdict: Verdict) -> tuple[ComparedFamily, ...]:
-    """Return a row per family that was judged; none where no official checker was asked about this verdict."""
+    """Return a row for each family that was judged; none where no official checker was asked about this verdict."""
     opinions = [opinion for part in verdict.walk() for opinion in part.official]
     if not opinions:
         return ()
@@ -70,7 +71,7 @@ def compare_opinions(verdict: Verdict) -> tuple[ComparedFamily, ...]:
 
 
 def differences(verdict: Verdict) -> tuple[str, ...]:
-    """Return a line for each family where the two differ, or where only ours finds an error."""
+    """Return a line for each family on which the two differ, or for which only ours finds an error."""
     lines = []
     for row in compare_opinions(verdict):
         if row.agreement == "differ":
@@ -83,8 +84,8 @@ def differences(verdict: Verdict) -> tuple[str, ...]:
 
 
 def accepted_by_round(verdict: Verdict) -> tuple[str, ...]:
-    """Return a line for each round whose own compliance checker accepts logs in which these rules find errors: how
-    many, and by which rules and sources, at which that checker does not look."""
+    """Return a line for each round whose own compliance checker accepts logs in which these rules find errors: the
+    number of logs, and the rules and sources that the official checker does not test."""
     against: dict[str, list[Verdict]] = {}
     num_broken: Counter[str | None] = Counter()
     for log in verdict.logs or (verdict,):
@@ -105,8 +106,8 @@ def accepted_by_round(verdict: Verdict) -> tuple[str, ...]:
 
 
 def is_accepted_by_round(verdict: Verdict) -> bool:
-    """Return whether the round's own compliance checker accepts each log in which these rules find errors, of a set
-    that has no error beside those of its logs."""
+    """Return whether the round's own compliance checker accepts each log in which these rules find errors, in a set
+    without errors beside those of its logs."""
     logs = verdict.logs or (verdict,)
     rejected = [log for log in logs if _broken(log) - _FORGIVABLE]
     answers = [_asked_of_round(log) for log in rejected]
@@ -115,7 +116,7 @@ def is_accepted_by_round(verdict: Verdict) -> bool:
 
 
 def _asked_of_round(log: Verdict) -> list[OfficialOpinion]:
-    """Return what the compliance checker said of a log by the rules of the log's own round."""
+    """Return the compliance checker's opinions on a log by the rules of the log's own round."""
     return [each for each in log.official if each.checker == "compliance" and each.ruleset == f"{log.round}.0"]
 
 
@@ -166,7 +167,7 @@ def _ours(family: str, verdict: Verdict) -> tuple[str, bool]:
 
 
 def _skipped(outcomes: Sequence[Outcome], is_any_judged: bool) -> str:
-    """What was not judged, because a rule that it builds on is broken; "" where nothing was left out."""
+    """Return a text on rules that were not judged because a rule they require is broken; "" where there are none."""
     blocked = [
         outcome for outcome in outcomes if outcome.status == "skip" and (outcome.reason or "").endswith(BROKEN)
     ]
@@ -178,7 +179,7 @@ def _skipped(outcomes: Sequence[Outcome], is_any_judged: bool) -> str:
 
 
 def _compliance(family: str, verdict: Verdict, logs: Sequence[Verdict]) -> tuple[str, bool | None]:
-    """What the compliance checker says of the logs, as far as it concerns one family of rules."""
+    """Return the compliance checker's result for the logs, as far as it concerns one family of rules."""
     asked = [opinion for log in logs for opinion in log.official if opinion.checker == "compliance"]
     silent = [opinion for opinion in asked if opinion.outcome not in ("valid", "invalid")]
     if silent:
@@ -201,14 +202,15 @@ def _compliance(family: str, verdict: Verdict, logs: Sequence[Verdict]) -> tuple
 
 
 def _about(family: str, opinion: OfficialOpinion) -> str:
-    """The first complaint of an opinion that belongs to this family; complaints of no known key to structure."""
+    """Return the first complaint of an opinion that belongs to this family; complaints about unknown keys belong to
+    structure."""
     if opinion.outcome != "invalid":
         return ""
     return next((said for said in opinion.messages if _family_of_message(said) == family), "")[:_MESSAGE_CHARS]
 
 
 def _in(folders: Sequence[str], verdict: Verdict) -> str:
-    """Name directories below the verdict's, which is not named itself."""
+    """Return the names of directories below the verdict's own directory."""
     inner = [
         str(PurePath(folder).relative_to(verdict.subject))
         for folder in dict.fromkeys(folders)
@@ -228,7 +230,7 @@ def _family_of_message(message: str) -> str:
         key, test = (match[1] or match[2]) if match is not None else "", message.partition("failed test: ")[2]
     if message.startswith("Required ") and "different values" not in message:
         return "ST"
-    if key == keys.EVAL_ACCURACY and test:  # its place, or its type and range; the target is in no test of one line
+    if key == keys.EVAL_ACCURACY and test:  # its place, or type and range: no such test involves the target
         return "CA" if keys.SAMPLES_COUNT in test else "ST"
     return next((family for pattern, family in _KEY_FAMILIES if pattern.match(key)), "ST")
 
@@ -245,8 +247,9 @@ def _others(family: str, asked: Sequence[OfficialOpinion]) -> tuple[str, bool | 
 
 
 def _as_of(family: str, opinion: OfficialOpinion) -> OfficialOpinion:
-    """An opinion as far as it concerns one family. The package checker's one verdict is on logs, seeds, convergence
-    and descriptions too, which have rows of their own; what fits no family stays in all of its rows."""
+    """Return the part of an opinion that concerns one family. The package checker's single verdict also covers logs,
+    seeds, convergence and descriptions, which have rows of their own; messages that fit no family stay in all of its
+    rows."""
     if opinion.checker != "package" or opinion.outcome != "invalid":
         return opinion
     about = [(message, _family_of_package(message)) for message in opinion.messages]

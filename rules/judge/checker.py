@@ -1,4 +1,4 @@
-"""Judging what paths hold: logs, sets, submissions and rounds, each level above the ones below."""
+"""Judging of paths: logs, sets, submissions and rounds, each level above the ones below."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -23,7 +23,8 @@ from rules.tree.result_set import ResultSet, real_path
 from rules.tree.submission import Round, Submission, Target, find_targets
 
 MANY_LOGS = 1000
-"""From this many logs on, judging takes longer (about a second) than more processes take to start and to answer."""
+"""Number of logs from which judging takes longer (about a second) than starting more processes and collecting their
+answers."""
 _LAYOUT, _NO_RULES = "layout only", "none"
 
 
@@ -36,12 +37,12 @@ def check_paths(
     on_progress: OnProgress | None = None,
     on_opinion: OnProgress | None = None,
 ) -> tuple[Verdict, ...]:
-    """Judge what each of several paths or inventories is: a log, a set, a submission, a round, or all of these below
-    a directory. Verdicts come in their order, whatever `num_processes`.
+    """Judge each of several paths or inventories: a log, a set, a submission, a round, or all of these below a
+    directory. Verdicts come in the order of the paths, whatever `num_processes`.
 
-    `on_progress` is called with how many of how many logs have been judged, `on_opinion` with how many of how many
-    questions the official checkers have answered. Raises InputError for the first path that is missing or cannot be
-    read.
+    `on_progress` is called with the number of judged logs and of all logs, `on_opinion` with the number of answered
+    questions to the official checkers and of all questions. Raises InputError for the first path that is missing or
+    cannot be read.
     """
     inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
     targets = [target for inventory in inventories for target in find_targets(inventory)]
@@ -70,7 +71,7 @@ def judge_levels(
     benchmark_file: str | Path | None = None,
     ruleset: str | None = None,
 ) -> tuple[Verdict, ...]:
-    """Return the verdicts on the submissions and rounds of an inventory, whose sets with logs are judged already."""
+    """Return the verdicts on the submissions and rounds of an inventory whose sets with logs are judged already."""
     by_folder = {real_path(part.result_set.folder): part for part in judged}
     return tuple(
         _assemble(
@@ -87,7 +88,7 @@ def judge_levels(
 
 
 def _units(target: Target) -> Iterator[Path | ResultSet]:
-    """The logs and sets that are judged by themselves, in the order in which `_assemble` takes them."""
+    """Yield the logs and sets that are judged individually, in the order in which `_assemble` takes them."""
     if isinstance(target, Round):
         for submission in target.submissions:
             yield from submission.sets
@@ -110,7 +111,7 @@ def _judge_unit(
 
 
 def _assemble(target: Target, judged: Iterator[Verdict | JudgedSet]) -> Verdict:
-    """The verdict on one target from those on its parts."""
+    """Return the verdict on one target from those on its parts."""
     if isinstance(target, Round):
         return _judge_round(target, [_take(submission, judged) for submission in target.submissions])
     if isinstance(target, Submission):
@@ -144,7 +145,7 @@ def _judge_round(target: Round, submissions: Sequence[SubmissionSubject]) -> Ver
 def _join(
     level: Level, path: str, own: tuple[Outcome, ...], below: tuple[Outcome, ...], parts: tuple[Verdict, ...]
 ) -> Verdict:
-    """The verdict of a level over its parts. What several parts say of one place is said once."""
+    """Return the verdict of a level over its parts. Equal findings of several parts at one place appear once."""
     findings = tuple(dict.fromkeys(worst_first((*own, *below))))
     by_benchmark = [part for part in parts if part.ruleset not in (_NO_RULES, _LAYOUT)]
     rulesets = dict.fromkeys(part.ruleset for part in by_benchmark)
@@ -165,7 +166,7 @@ def _join(
 
 
 def _not_judged(other: OtherSet) -> Verdict:
-    """The verdict on what is not judged: no rule looked at it, and no log of it was read."""
+    """Return the verdict on a set that is not judged: no rule was applied, and no log was read."""
     return Verdict(
         subject=printable(str(other.path)),
         level="log" if other.is_log else "set",
@@ -180,13 +181,13 @@ def _not_judged(other: OtherSet) -> Verdict:
 
 
 def _common(values: Iterable[str | None]) -> str | None:
-    """The value that all share, else None."""
+    """Return the value that all share, else None."""
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else None
 
 
 def _require_all_runs(outcome: Outcome) -> Outcome:
-    """A submission must be complete: what is incomplete in a set is an error here."""
+    """Return the outcome with incompleteness as an error, since a submission must be complete."""
     if outcome.code != INCOMPLETE:
         return outcome
     findings = tuple(replace(finding, severity="error") for finding in outcome.findings)

@@ -15,7 +15,7 @@ from rules.tree.inventory import SkippedFile
 
 
 class JudgedRule(Record, frozen=True, kw_only=True):
-    """What became of one rule; `reason` says why it was skipped."""
+    """Result of one rule; `reason` states why it was skipped."""
 
     code: str
     title: str
@@ -35,8 +35,8 @@ class LogVerdict(Record, frozen=True, kw_only=True):
 class VerdictMember(Record, frozen=True, kw_only=True):
     """One verdict.
 
-    Findings are those of this level and of all below, worst first; rules those of this level, of a set those of its
-    logs too. `logs` are those of a set, `parts` the sets of a submission, the submissions of a round.
+    Findings are those of this level and of all below, worst first; rules those of this level, for a set those of its
+    logs too. `logs` are those of a set; `parts` are the sets of a submission or the submissions of a round.
     """
 
     subject: str
@@ -54,13 +54,13 @@ class VerdictMember(Record, frozen=True, kw_only=True):
     rules: tuple[JudgedRule, ...]
     official: tuple[OfficialOpinion, ...]
     agreement: tuple[ComparedFamily, ...]
-    """Ours beside theirs by family of rules; empty where they were not asked."""
+    """Comparison with the official checkers by family of rules; empty where they were not asked."""
     logs: tuple[LogVerdict, ...]
     parts: tuple["VerdictMember", ...]
 
 
 class Omission(Record, frozen=True, kw_only=True):
-    """A log of another name or a run set without a finished run, which was passed over."""
+    """A log with another name, or a run set without a finished run, which was passed over."""
 
     path: str
     reason: str
@@ -68,7 +68,7 @@ class Omission(Record, frozen=True, kw_only=True):
 
 
 class VerdictDocument(Record, frozen=True, kw_only=True):
-    """What `check --format json` prints: every verdict, and what was not judged."""
+    """Document that `check --format json` prints: every verdict, and what was not judged."""
 
     schema_version: Literal[1] = 1
     verdicts: tuple[VerdictMember, ...]
@@ -76,7 +76,8 @@ class VerdictDocument(Record, frozen=True, kw_only=True):
 
 
 def verdicts_to_json(verdicts: Sequence[Verdict], skipped: Sequence[SkippedFile] = ()) -> dict[str, Any]:
-    """Return the document that `check --format json` prints, as plain values; `skipped` is what was passed over."""
+    """Return the document that `check --format json` prints, as plain values; `skipped` lists what was passed
+    over."""
     document = VerdictDocument(
         verdicts=tuple(map(_member, verdicts)),
         not_judged=tuple(

@@ -1,4 +1,4 @@
-"""All rules, by the level that they judge: the families of codes one after the other."""
+"""All rules, by the level that they judge, one family of codes after the other."""
 
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -31,7 +31,7 @@ from rules.errors import DefinitionError
 
 
 def _rules_of(*families: ModuleType) -> Iterator[Rule[Any]]:
-    """All rules of the files of families, in their order."""
+    """Yield all rules of the modules of families, in order."""
     return (value for family in families for value in vars(family).values() if isinstance(value, Rule))
 
 
@@ -72,7 +72,7 @@ def find_rule(code: str) -> Rule[Any]:
 
 
 def list_rules(word: str) -> tuple[Rule[Any], ...]:
-    """Return the rules of a family by its two letters, or of 'all', in the order of codes; none of another word."""
+    """Return the rules of a family by its two letters, or of 'all', in the order of codes; none for another word."""
     return tuple(rule for rule in all_rules() if word.upper() in (ALL, family_of(rule.code)))
 
 

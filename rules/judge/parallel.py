@@ -1,4 +1,5 @@
-"""Many items judged fast: on several processors, and without looking for cyclic garbage among what stays."""
+"""Fast processing of many items: on several processors, and without searching for cyclic garbage among objects that
+stay."""
 
 import gc
 import os
@@ -17,16 +18,16 @@ _NEVER = 2**31 - 1
 def map_in_order(
     function: Callable[[T], R], items: Sequence[T], num_processes: int = 1, preload: Sequence[str] = ()
 ) -> Iterator[R]:
-    """Yield results in the order of `items`, as they become known; the first error, in that order, is raised.
+    """Yield results in the order of `items`, as they become available; the first error, in that order, is raised.
 
     With more than one process, `function` must be importable by name and items and results must be picklable. A
-    process that dies is an error (concurrent.futures.process.BrokenProcessPool), not a missing result. The modules
+    process that dies is an error (concurrent.futures.process.BrokenProcessPool), not a missing result. The modules in
     `preload` are imported once, before the processes are made, where the system can fork.
     """
     if num_processes <= 1 or len(items) <= 1:
         yield from map(function, items)
         return
-    import multiprocessing  # here and below, since one set is judged without
+    import multiprocessing  # imported here and below, since judging one set needs neither
     from concurrent.futures import ProcessPoolExecutor
 
     num_processes = min(num_processes, len(items))
@@ -45,9 +46,9 @@ def map_in_order(
 
 
 def _start_forkserver() -> None:
-    """Start it so that, as Python by itself would, it imports nothing from the current folder, which may be anyone's.
+    """Start the fork server with an import path that leaves out the current folder, which may be anyone's.
 
-    What this process can import, its processes can: they are told where it looks.
+    Its processes get this process's import path, so that they can import the same modules.
     """
     from multiprocessing import forkserver
 
@@ -63,7 +64,8 @@ def _start_forkserver() -> None:
 
 
 def belong_to_parent() -> None:
-    """Leave Ctrl-C, which reaches the whole group of processes, to the parent, and end with it, also by kill -9.
+    """Leave Ctrl-C, which reaches the whole process group, to the parent, and end with the parent, even after kill
+    -9.
 
     For a process that multiprocessing has started.
     """
@@ -82,7 +84,8 @@ def belong_to_parent() -> None:
 
 @contextmanager
 def no_collections() -> Iterator[None]:
-    """Collect nothing, within: for a command that ends with its work, and makes next to no cycles."""
+    """Disable garbage collection within the block: for a command that ends with its work, and makes next to no
+    cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -94,8 +97,8 @@ def no_collections() -> Iterator[None]:
 
 @contextmanager
 def no_full_collections() -> Iterator[None]:
-    """Collect young objects only, within. For work that makes many objects which stay and next to no cycles,
-    where a tenth of the time goes into looking for cycles among what stays."""
+    """Collect only young objects within the block: for work that makes many lasting objects and next to no cycles, of
+    which a tenth of the time would go into full collections."""
     young, middle, old = gc.get_threshold()
     gc.set_threshold(young, middle, _NEVER)
     try:

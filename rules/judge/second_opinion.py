@@ -1,4 +1,4 @@
-"""Which official checkers are asked about what, and their opinions hung on the verdicts."""
+"""Questions to the official checkers, and their opinions attached to the verdicts."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,12 @@ def with_second_opinion(
     timeout_s: float | None = None,
     on_progress: OnProgress | None = None,
 ) -> tuple[Verdict, ...]:
-    """Return the verdicts with the opinions of the official checkers at every level, all asked in one process.
+    """Return the verdicts with the official checkers' opinions at every level, all asked in one process.
 
-    A log is shown to the compliance checker, a set to those of seeds and reference convergence points, its system's
-    description to that of systems, a submission as a whole to those of packages and repositories; to that of packages
-    without MLPerf's other benchmarks, which ours do not judge. Own benchmarks and those that nobody defines are not
-    shown: they do not know them. `on_progress` is called with how many of how many questions are answered.
+    The compliance checker gets a log; the checkers of seeds and reference convergence points a set; that of systems a
+    system description; those of packages and repositories a submission as a whole, the package checker without
+    MLPerf's other benchmarks, which ours do not judge. Own and undefined benchmarks are left out, since these
+    checkers do not know them. `on_progress` is called with the number of answered questions and of all questions.
     """
     parts = [part for verdict in verdicts for part in verdict.walk()]
     questions = tuple(dict.fromkeys(question for part in parts for question in _questions(part)))
@@ -38,13 +38,13 @@ def _attach(verdict: Verdict, opinions: dict[CheckerQuery, OfficialOpinion]) -> 
 
 
 def _questions(verdict: Verdict) -> Iterator[CheckerQuery]:
-    """What is asked about this level alone."""
+    """Yield the questions about this level alone."""
     path, round_name = Path(verdict.subject), _round(verdict)
     if round_name is None or verdict.outcome == "not judged":
         return
     if verdict.level == "log":
         yield CheckerQuery(checker="compliance", path=path, round=round_name)
-    elif verdict.level == "set" and round_name != "0.7":  # these came with 1.0
+    elif verdict.level == "set" and round_name != "0.7":  # these checkers exist from round 1.0 on
         logs = tuple(Path(part.subject) for part in verdict.parts)
         for name in _OF_SET if logs else ():
             yield CheckerQuery(checker=name, path=path, round=round_name, logs=logs)
@@ -61,7 +61,7 @@ def _questions(verdict: Verdict) -> Iterator[CheckerQuery]:
 
 
 def _system_of(folder: Path) -> Path | None:
-    """The system description of results/<system>/<benchmark>, if there is one."""
+    """Return the system description of results/<system>/<benchmark>; None where there is none."""
     if len(folder.parents) < 3 or folder.parents[1].name != "results":
         return None
     path = folder.parents[2] / "systems" / f"{folder.parents[0].name}.json"
@@ -69,7 +69,7 @@ def _system_of(folder: Path) -> Path | None:
 
 
 def _round(verdict: Verdict) -> str | None:
-    """The official round; that of most parts where a submission's parts are of several."""
+    """Return the official round; that of most parts where a submission's parts are of several."""
     if verdict.round is not None or verdict.level not in ("submission", "round"):
         return verdict.round
     rounds = Counter(name for part in verdict.parts if (name := _round(part)) is not None)

@@ -1,4 +1,4 @@
-"""Judging one log, and one result set: every log read once, judged and scored once."""
+"""Judging of one log, and of one result set: every log is read, judged and scored once."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,15 +40,15 @@ _FORGIVABLE = (LOG_NOT_CONVERGED, CRASHED)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Ruleset:
-    """What judges: the definition, None where nobody defines the benchmark, and the official round. `source` is how
-    they were chosen; `foreign_round` the round that was asked for, where it has no such benchmark."""
+    """The rules that apply: the definition, None for an undefined benchmark, and the official round. `source` states
+    how they were chosen; `foreign_round` is the round that was asked for, where the benchmark was not part of it."""
 
     benchmark: Benchmark | None
     round: str | None
     source: str
     foreign_round: str | None = None
     known: dict[Hashable, object] = field(default_factory=dict)
-    """What its rules have worked out for all logs that they judge."""
+    """Cache of results that these rules share between all logs they judge."""
 
     def __str__(self) -> str:
         if self.round is not None:
@@ -81,8 +81,8 @@ def judge_sets(
     on_opinion: OnProgress | None = None,
 ) -> tuple[JudgedSet, ...]:
     """Judge several sets one after the other; the official checkers are asked about all of them in one process.
-    `on_opinion` is called with how many of how many questions they have answered. Of several, one whose benchmark the
-    asked round does not have is judged by its own round, and says so (ST115)."""
+    `on_opinion` is called with the number of answered questions and of all questions. Among several sets, one whose
+    benchmark the asked round does not have is judged by its own round, and reported (ST115)."""
     is_one_of_many = len(result_sets) > 1
     judged = [judge_set(result_set, benchmark_file, ruleset, is_one_of_many) for result_set in result_sets]
     if not second_opinion or not judged:
@@ -97,7 +97,7 @@ def judge_set(
     ruleset: str | None = None,
     is_one_of_many: bool = False,
 ) -> JudgedSet:
-    """Return the verdict on a set and its logs, and its score. The logs are read here, once, and not kept."""
+    """Return the verdict on a set and its logs, and its score. The logs are read once, and not kept."""
     logs = tuple(read_log(path) for path in result_set.logs)
     benchmark = _definition_of_set(logs, benchmark_file, result_set)
     chosen = _choose_ruleset(benchmark, result_set, ruleset, is_one_of_many, logs)
@@ -120,7 +120,7 @@ def judge_set(
 def make_set_subject(
     result_set: ResultSet, logs: tuple[RunLog, ...], benchmark: Benchmark | None, round_name: str | None
 ) -> SetSubject:
-    """Gather what rules of sets look at: the logs, their runs' results, the score, and what is beside them."""
+    """Return the subject of set rules: the logs, their runs' results, the score, and the files beside them."""
     runs = tuple(read_run_result(log, benchmark, round_name) for log in logs)
     power = read_set_power(result_set, runs)
     return SetSubject(
@@ -139,7 +139,8 @@ def make_set_subject(
 def _definition_of_set(
     logs: Sequence[RunLog], benchmark_file: str | Path | None, result_set: ResultSet
 ) -> Benchmark | None:
-    """By the name and version that most of the logs give; by the directory's name where there are none."""
+    """Return the definition by the name and version that most of the logs state, or by the directory's name where
+    there are none."""
     named = [benchmark for benchmark in map(named_in, logs) if isinstance(benchmark.name, str)]
     none = NamedBenchmark(name=None if logs else result_set.benchmark)
     return find_definition(max(named, key=named.count, default=none), benchmark_file, result_set.definition_file)
@@ -152,7 +153,8 @@ def _choose_ruleset(
     is_one_of_many: bool,
     logs: Sequence[RunLog],
 ) -> _Ruleset:
-    """The round asked for where it has the benchmark, else (of many) the one inferred. Raises DefinitionError."""
+    """Return the ruleset of the round asked for where it has the benchmark, else (for one of many) that of the
+    inferred round. Raises DefinitionError."""
     foreign_round = None
     if asked is not None and benchmark is not None and is_one_of_many:
         wanted = named_round(asked)
@@ -179,9 +181,10 @@ def _choose_ruleset(
 
 
 def _last_day(logs: Sequence[RunLog]) -> date | None:
-    """The day on which the last run of a set began, by the clock of UTC; None where no stamp is one of such times.
+    """Return the day (UTC) on which the last run of a set began; None where no stamp is plausible.
 
-    Stamps in seconds say it too: logs of round 0.7 have them, and TI108 says what is wrong with others."""
+    Stamps in seconds count as well: logs of round 0.7 have them; TI108 reports other implausible stamps.
+    """
     starts = [line.time_ms for log in logs if (line := log.first(keys.RUN_START)) is not None]
     for unit_s in (1e-3, 1.0):
         known = [start * unit_s for start in starts if BEGIN_MS / 1e3 <= start * unit_s <= END_MS / 1e3]
@@ -223,7 +226,8 @@ def _reach(
 
 
 def _forgive(outcome: Outcome, of_set: Sequence[Outcome]) -> Outcome:
-    """In a set that may hold a run that did not converge or crashed, that run is a warning and not an error."""
+    """Return an outcome in which a run that did not converge or crashed is a warning, for a set that may hold such a
+    run."""
     if outcome.code not in _FORGIVABLE or not outcome.findings:
         return outcome
     allowed = next((other for other in of_set if other.code == NOT_CONVERGED), None)

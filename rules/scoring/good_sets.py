@@ -1,4 +1,5 @@
-"""How often the convergence test fails a good set: one of runs that converge exactly as the reference's own did."""
+"""False alarms of the convergence test: the chance that a good set, one drawn from the reference's own runs,
+fails."""
 
 import math
 from collections import Counter, defaultdict
@@ -6,18 +7,19 @@ from fractions import Fraction
 from functools import cache
 
 DIGITS = 3
-"""To how many a run's epochs to converge are rounded before the test, as by the official tool."""
+"""Decimal digits to which a run's epochs to converge are rounded before the test, as by the official tool."""
 _DROPPED = 1
-"""The official test leaves out as many runs at each end, whatever the benchmark scores."""
+"""Runs that the official test leaves out at each end, whatever number the benchmark's score drops."""
 
 
 @cache
 def failing_share(epochs: tuple[float, ...], num_runs: int, least: float) -> float:
-    """Return the share of sets of `num_runs` (3 at least) drawn from the reference's `epochs` whose mean is too low.
+    """Return the share of sets of `num_runs` (at least 3) drawn from the reference's `epochs` whose mean is too low.
 
-    Too low is an Olympic mean below `least`. Drawn with replacement; every set is counted, none simulated.
+    Too low is an Olympic mean below `least`. Runs are drawn with replacement; every possible set is counted, none
+    simulated.
     """
-    # Sets in order of their values: by how many runs are placed, the distribution of the sum of those that count.
+    # Distribution of the sum of the runs that count, by the number of runs placed so far in ascending order.
     chances: list[dict[int, Fraction]] = [{0: Fraction(1)}] + [{} for _ in range(num_runs)]
     for value, number in sorted(Counter(round(epoch * 10**DIGITS) for epoch in epochs).items()):
         following: list[dict[int, Fraction]] = [defaultdict(Fraction) for _ in chances]
@@ -34,12 +36,12 @@ def failing_share(epochs: tuple[float, ...], num_runs: int, least: float) -> flo
 
 
 def _num_counted(first: int, end: int, num_runs: int) -> int:
-    """How many of the places first to end - 1 of a set in order enter its mean."""
+    """Return how many of the places first to end - 1 of an ordered set count towards its mean."""
     return max(min(end, num_runs - _DROPPED) - max(first, _DROPPED), 0)
 
 
 def failing_words(share: float) -> str:
-    """Return the share in words: '1.2 % of good sets fail'. It is not rounded to none."""
+    """Return the share in words: 'chance of a false alarm 1.2 %'. A positive share is not rounded to 0."""
     if share == 0:
-        return "no good set fails"
-    return f"{'<0.1' if share < 5e-4 else f'{share * 100:.1f}'} % of good sets fail"
+        return "no chance of a false alarm"
+    return f"chance of a false alarm {'<0.1' if share < 5e-4 else f'{share * 100:.1f}'} %"

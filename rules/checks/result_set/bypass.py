@@ -1,4 +1,4 @@
-"""What a submitter asks the official package checker to leave out, in a file package_checker_params."""
+"""Checks that a submitter asks the official package checker to leave out, in a file package_checker_params."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _LEFT_OUT = {"rcp": "reference convergence points", "seed-checker": "seeds"}
 
 
 def _bypasses(subject: SetSubject) -> Iterator[tuple[Path, str]]:
-    """Each file with what it asks to leave out: "rcp" or "seed-checker"."""
+    """Yield each file with the check that it asks to leave out: "rcp" or "seed-checker"."""
     for path in subject.result_set.parameter_files:
         try:
             if path.is_file() and not path.is_symlink() and path.stat().st_size <= _MAX_BYTES:
@@ -24,8 +24,8 @@ def _bypasses(subject: SetSubject) -> Iterator[tuple[Path, str]]:
 
 
 def bypass_words(subject: SetSubject, checker: str) -> str:
-    """Say which file asks the official package checker not to test what a rule tests ("rcp" or "seed-checker"); empty
-    where none does."""
+    """Return a text on the file that asks the official package checker to leave out a rule's test ("rcp" or
+    "seed-checker"); empty where there is no such file."""
     path = next((path for path, name in _bypasses(subject) if name == checker), None)
     if path is None:
         return ""
@@ -34,10 +34,10 @@ def bypass_words(subject: SetSubject, checker: str) -> str:
 
 @rule(
     "SU114",
-    "what the official checker is asked to leave out is said",
+    "requests to leave out official checks are reported",
     source='training_rules.adoc, "RCP Rules and Guidelines": package_checker_params in the root, system or benchmark '
     "results directory",
-    remedy="Tell the results chair, and be ready to justify what the test rejects: it is made here all the same.",
+    remedy="Tell the results chair, and be ready to justify what the test rejects: dlrmbench tests it in any case.",
     severity="info",
 )
 def bypasses_are_said(subject: SetSubject) -> Iterator[Problem]:

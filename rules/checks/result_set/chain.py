@@ -1,4 +1,4 @@
-"""Whether runs of a set were taken away after they were made: their order in time, and the chain of their records."""
+"""Rules against removing runs of a set after they were made: their order in time, and the chain of their records."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -35,11 +35,12 @@ def _has_chain(subject: SetSubject) -> str | None:
     applies=_has_chain,
 )
 def runs_are_chained(subject: SetSubject) -> Iterator[Problem]:
-    """previous_sha256 in each run's record is the digest of the record of another run in the set, of each run once;
-    one, the first, has what the set gives instead; and extra/last_run holds the digest of the last. A run that was
-    removed leaves a gap, also where it was made again. Runs of other code than began the set may be of a version
-    that keeps no chain: a warning. That a set has none, since an earlier version began it, is said (info); it is an
-    error where extra/last_run or a run of the code that began the set shows that this version did."""
+    """previous_sha256 in each run's record is the digest of another run's record in the set, and each run's digest
+    occurs once; the first run holds the set's own link instead, and extra/last_run the digest of the last run. A run
+    that was removed leaves a gap, even where it was made again. Runs of other code than the set began with may come
+    from a version that keeps no chain: a warning. A set without a chain, because an earlier version began it, is
+    reported (info); it is an error where extra/last_run, or a run of the code that began the set, shows that this
+    version did."""
     run_set, root = subject.files.run_set, root_of(subject)
     if not isinstance(run_set, RunSetRecord) or not run_set.is_chained:
         yield _no_chain(subject)
@@ -76,13 +77,15 @@ def runs_are_chained(subject: SetSubject) -> Iterator[Problem]:
         yield Problem(
             "the run that was made last is not in the set, or its record was changed",
             root / "extra" / LAST_FILE,
-            found="nothing" if last is None else f"the digest {show(last[:12])}… of no last record",
+            found="nothing"
+            if last is None
+            else f"the digest {show(last[:12])}…, which is not that of the last record",
             expected="the digest of the record of the run that was made last",
         )
 
 
 def _no_chain(subject: SetSubject) -> Problem:
-    """What is said of a set whose record says that it has no chain, or is not there."""
+    """Return the problem of a set whose record states that it has no chain, or is missing."""
     place, traces = root_of(subject) / "extra" / "run_set.json", _traces(subject)
     if traces:
         is_there = isinstance(subject.files.run_set, RunSetRecord)
@@ -90,17 +93,17 @@ def _no_chain(subject: SetSubject) -> Problem:
         return Problem(what, place, found=traces, expected="is_chained true")
     is_timed = any(run.observed_s is not None for _, run in _finished(subject))
     return Problem(
-        "the set's runs are in no chain, so that one which was removed would not be missed",
+        "the set's runs are in no chain, so that the removal of a run would go unnoticed",
         place,
         found="no is_chained" + ("" if is_timed else ", and no second clock in the records of its runs"),
         expected="is_chained true, as this version writes it: an earlier one began the set",
-        remedy="Make a new set where that must be known.",
+        remedy="Make a new set where a removed run must be noticed.",
         severity="info",
     )
 
 
 def _traces(subject: SetSubject) -> str:
-    """Say what shows that a set has a chain, whatever its own record says; empty where nothing does."""
+    """Return the evidence that a set has a chain, whatever its own record states; empty where there is none."""
     run_set, last = subject.files.run_set, root_of(subject) / "extra" / LAST_FILE
     began = run_set.code_sha256 if isinstance(run_set, RunSetRecord) else None
     for _, run in _finished(subject):
@@ -112,7 +115,7 @@ def _traces(subject: SetSubject) -> str:
 
 
 def _finished(subject: SetSubject) -> Iterator[tuple[Path, RunRecord]]:
-    """Yield the record of every attempt that became a run, with its place."""
+    """Yield the record of every attempt that became a run, with its path."""
     for folder in subject.files.run_folders.by_name.values():
         for attempt in folder.attempts:
             if attempt.record is not None and not attempt.has_log:
@@ -129,7 +132,7 @@ def _digest(place: Path) -> str:
 
 
 def _read_last(place: Path) -> str | None:
-    """Return what the file of the last link says; None where it is no file of ours."""
+    """Return the link in the file of the last run; None where it is no file of the run set."""
     try:
         return read_link(place) if place.is_file() and not place.is_symlink() else None
     except OSError:
@@ -151,8 +154,8 @@ def _has_order(subject: SetSubject) -> str | None:
     applies=_has_order,
 )
 def runs_are_in_order(subject: SetSubject) -> Iterator[Problem]:
-    """The run of each log begins after those of all lower numbers. One that does not was removed and made again, or
-    the system's calendar was set back between the two; a set's chain (RS131) tells them apart."""
+    """The run of each log begins after those of all lower numbers. A run out of order was removed and made again, or
+    the system's calendar was set back between the two; a set's chain (RS131) tells these cases apart."""
     numbered = [
         (number, start)
         for log in subject.logs

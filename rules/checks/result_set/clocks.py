@@ -1,4 +1,4 @@
-"""Runs against another clock than their log's, and what came before that was started."""
+"""Rules that compare runs with a second clock, and that look at what happened before run_start."""
 
 import re
 from collections.abc import Iterator
@@ -14,17 +14,18 @@ from rules.records.run import ObservedRecord, RunRecord, StartupRecord
 from rules.records.run_set import RunSetRecord
 
 LATE_S, LATE = 0.25, 0.01
-"""How much more a run's timekeeper may have seen than the log says: seconds, and a share of the run besides. Of 376
-honest runs, on two cores with up to 25 busy processes, a parent saw from 54 ms less to 18 ms more."""
+"""Tolerance for the timekeeper's time of a run above the log's: seconds, and a share of the run in addition. In 376
+honest runs, on two cores with up to 25 busy processes, a parent's time was from 54 ms shorter to 18 ms longer."""
 _OLD_LATE_S, _OLD_LATE, _ALL_LATE = 1.0, 0.02, 0.1
-"""The same where an earlier version or the run itself kept that clock: the larger of seconds and a share; or, of all
-runs together, of the same seconds and a larger share of the shortest."""
+"""The same tolerance where an earlier version or the run itself kept the second clock: the larger of seconds and a
+share; or, for all runs together, of the same seconds and a larger share of the shortest."""
 _CLOSED_LATE_S, _CLOSED_LATE = 2.0, 0.05
-"""How much later than run_stop a log may be closed by the system's calendar, which may be set: the larger."""
+"""Tolerance for closing a log after run_stop by the system's calendar, which may be set: the larger of seconds and a
+share."""
 LAUNCHED = "the world's size"
-"""Where run_set.json has its number of ranks from, where torchrun or srun started them and nobody else."""
+"""Source of the number of ranks in run_set.json that shows that torchrun or srun started them."""
 _OF_PYTHON = re.compile(r"/lib(64)?/python3\.\d+/sitecustomize\.py\Z")
-"""Where distributions put a sitecustomize of their own."""
+"""Paths of the sitecustomize files that distributions of Python ship."""
 
 
 def _has_observed(subject: SetSubject) -> str | None:
@@ -53,7 +54,7 @@ def is_launched(subject: SetSubject) -> bool:
 
 @rule(
     "RS121",
-    "a second clock saw no longer run than the log says",
+    "the second clock measured no longer run than the log states",
     source="none: a run is started by a process that runs no code of the user's and stamps, by its own clock, when"
     " run_start and run_stop reach it",
     remedy="A run's clock is not changed: run again, with an implementation that leaves the clock alone.",
@@ -61,14 +62,14 @@ def is_launched(subject: SetSubject) -> bool:
 )
 def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
     """run_stop - run_start of the log is not shorter, by more than 0.25 s and 1 % of the run, than the time between
-    the two by the clock of the run's timekeeper (`observed_s` in its record), neither line reached it so much later
-    than its stamp, and the run is not longer than its process lived. A run that no timekeeper saw is an error where
-    one ran, unless its process left no record of its own or was of an earlier version (a warning). Where torchrun or
-    srun started the ranks there is none, and in sets of earlier versions another process kept the second clock: then
-    it is held to the larger of 1 s and 2 %, and of short runs, not every one is shorter by more than a tenth and all
-    together by more than 1 s. A run without it, in a set where others have it, is a warning there; so is a log that
-    was closed, by the system's calendar, more than 2 s and 5 % of the run after its run_stop. A timekeeper that was
-    held up for longer than these 0.25 s and 1 % is said (info)."""
+    the two by the clock of the run's timekeeper (`observed_s` in its record), neither line reached the timekeeper
+    that much later than its stamp, and the run is not longer than its process lived. A run that no timekeeper saw is
+    an error where one ran, unless its process left no record of its own or was of an earlier version (a warning).
+    Where torchrun or srun started the ranks there is no timekeeper, and in sets of earlier versions another process
+    kept the second clock: then the tolerance is the larger of 1 s and 2 %, and of short runs, not every one is
+    shorter by more than a tenth and all together by more than 1 s. A run without `observed_s`, in a set where others
+    have it, is a warning there; so is a log that was closed, by the system's calendar, more than 2 s and 5 % of the
+    run after its run_stop. A timekeeper that was delayed by more than 0.25 s and 1 % is reported (info)."""
     missing: list[tuple[float, float]] = []
     is_any_late, is_watched, root = False, is_of_this_version(subject), root_of(subject)
     has_timekeepers = is_watched and not is_launched(subject)
@@ -77,9 +78,9 @@ def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
         if not record.is_finished or start is None or stop is None:
             continue
         said_s = (stop.time_ms - start.time_ms) / 1e3
-        # One that could not write its own record is asked for no more than its timekeeper left.
+        # A run that could not write its own record needs no more than its timekeeper left.
         if record.started_utc is not None or record.observed is not None or is_watched:
-            # What another interpreter of before trained may have sent no events, and says no `closed_utc`.
+            # Runs of another interpreter, with an earlier version, may have sent no events; they lack `closed_utc`.
             must_be_seen = has_timekeepers and record.closed_utc is not None
             problems = [*_seen(record, start, stop, place.relative_to(root), place, must_be_seen=must_be_seen)]
             is_any_late = is_any_late or any(problem.severity is None for problem in problems)
@@ -90,8 +91,8 @@ def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
     all_s = sum(seconds for seconds, _ in missing)
     if not is_any_late and all_s > _OLD_LATE_S and min(share for _, share in missing) > _ALL_LATE:
         yield Problem(
-            "every log says a shorter run than a second clock saw",
-            found=f"{all_s:.3f} s less, in {plural(len(missing), 'run')}",
+            "every log states a shorter run than the second clock measured",
+            found=f"{all_s:.3f} s less in total, in {plural(len(missing), 'run')}",
             expected="what observed_s in the runs' records says",
         )
 
@@ -99,7 +100,7 @@ def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
 def _seen(
     record: RunRecord, start: LogLine, stop: LogLine, name: Path, place: Path, *, must_be_seen: bool
 ) -> Iterator[Problem]:
-    """Hold one log's run against what another clock said of it; `name` is the record's place in the set."""
+    """Compare one log's run with the second clock's record; `name` is the record's path in the set."""
     said_s, where = (stop.time_ms - start.time_ms) / 1e3, f"as in {name}"
     has_timekeeper = record.observed_by == "timekeeper"
     if record.observed_s is None or (must_be_seen and not has_timekeeper):
@@ -117,7 +118,7 @@ def _seen(
     late_s = LATE_S + LATE * observed_s if has_timekeeper else max(_OLD_LATE_S, _OLD_LATE * observed_s)
     if observed_s - said_s > late_s:
         yield Problem(
-            "the log says a shorter run than a second clock saw",
+            "the log states a shorter run than the second clock measured",
             stop,
             found=f"{said_s:.3f} s from run_start to run_stop",
             expected=f"{observed_s:.3f} s, {where}",
@@ -138,7 +139,7 @@ def _seen(
 def _arrivals(
     observed: ObservedRecord, start: LogLine, stop: LogLine, late_s: float, where: str
 ) -> Iterator[Problem]:
-    """Hold both stamps of a run against when their lines came, and its length against its process's life."""
+    """Compare both stamps of a run with the arrival of their lines, and its length with its process's life."""
     for line, seen_ms in ((start, observed.run_start_ms), (stop, observed.run_stop_ms)):
         if seen_ms is not None and seen_ms - line.time_ms > late_s * 1e3:
             yield Problem(
@@ -151,14 +152,14 @@ def _arrivals(
     said_s = (stop.time_ms - start.time_ms) / 1e3
     if observed.process_s is not None and said_s > observed.process_s + late_s:
         yield Problem(
-            "the log says a longer run than its process lived",
+            "the log states a longer run than its process lived",
             stop,
             found=f"{said_s:.3f} s from run_start to run_stop",
             expected=f"at most {observed.process_s:.3f} s, {where}",
         )
     elif observed.uncertain_s > late_s:
         yield Problem(
-            "the run's timekeeper was held up",
+            "the run's timekeeper was delayed",
             line,
             found=f"run_start and run_stop are known within {observed.uncertain_s:.3f} s",
             expected=f"within {late_s:.3f} s",
@@ -174,8 +175,8 @@ def _arrivals(
     applies=has_records,
 )
 def data_waits_for_the_clock(subject: SetSubject) -> Iterator[Problem]:
-    """samples_before_start in each run's record is 0: what was trained before run_start cost no time. Nothing is
-    known of code that reads the files itself, or opens the dataset a second time."""
+    """samples_before_start in each run's record is 0: training before run_start would cost no time. Code that reads
+    the files itself, or opens the dataset a second time, goes unnoticed."""
     for log, record, _ in recorded(subject):
         if record.samples_before_start:
             yield Problem(
@@ -195,9 +196,9 @@ def data_waits_for_the_clock(subject: SetSubject) -> Iterator[Problem]:
     applies=has_records,
 )
 def starts_alone(subject: SetSubject) -> Iterator[Problem]:
-    """No run's process began with a sitecustomize or usercustomize, but for one that comes with Python itself. Files
-    of installed packages (.pth) are on record as well, and not said. That not all runs began with the same files is a
-    warning."""
+    """No run's process began with a sitecustomize or usercustomize, except for one that comes with Python itself.
+    Files of installed packages (.pth) are recorded too, and not reported. Different files in the runs of one set are
+    a warning."""
     known = [(record, place) for _, record, place in recorded(subject)]
     named = {(file.kind, file.path, file.sha256) for record, _ in known for file in record.startup if _is_added(file)}
     for kind, path, sha256 in sorted(named, key=str)[:5]:

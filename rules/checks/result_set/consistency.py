@@ -1,4 +1,4 @@
-"""The records in a set's extra/ against one another; and whose code trained."""
+"""Rules that compare the records in a set's extra/ with one another, and name code that is not the harness's."""
 
 import re
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 
 _STAMPS_S = 2.0
-"""How far stamps may be outside of what records say of when the run was, by the system's calendar."""
+"""Tolerance, in seconds of the system's calendar, for stamps outside of the time of a run in the records."""
 _DIGEST = re.compile(r"@([0-9a-f]{12})[0-9a-f]{52}\Z")
 _GIVEN_LATER = ("submitter", "division", "status", "system_name", "hw_notes", "sw_notes")
-"""Fields of a system's description that its submitter may complete after the runs."""
+"""Fields of a system description that its submitter may complete after the runs."""
 SHIPPED_CODE = ("reference", "optimized", "torchrec", "dlrm", "wukong", "hstu", "d2nn")
 """Names of this harness's implementations and models."""
 
@@ -32,19 +32,19 @@ def _has_set_record(subject: SetSubject) -> str | None:
 
 @rule(
     "RS122",
-    "the set's records say the same",
+    "the set's records agree",
     source="none: this harness writes extra/run_set.json, systems/<system>.json and a run.json for each run",
     remedy="Records are never edited: restore what the harness wrote, or make a new set.",
     severity="warning",
     applies=_has_set_record,
 )
 def records_agree(subject: SetSubject) -> Iterator[Problem]:
-    """The seeds in extra/run_set.json are those that its base seed gives, without those of reference convergence
+    """The seeds in extra/run_set.json are those derived from its base seed, without those of reference convergence
     points, and run i's log has the i-th of them: anything else is an error. Its number of threads, batch size and
     implementation are those of the logs, its system's fields are those of systems/<system>.json, its code's digest is
     that of each run's record; and by the stamps of its log, a run is after the set's created_utc and between its
-    started_utc and ended_utc, within 2 s: anything else is a warning, since a set may be completed by a newer
-    version, a description by its submitter, and a calendar may be set."""
+    started_utc and ended_utc, within 2 s: anything else is a warning, since a newer version may complete a set, a
+    submitter a description, and a calendar may be set."""
     record = subject.files.run_set
     assert isinstance(record, RunSetRecord)
     place = root_of(subject) / "extra" / "run_set.json"
@@ -93,7 +93,7 @@ def records_agree(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _settings(log: RunLog, record: RunSetRecord) -> Iterator[Problem]:
-    """Hold what comparisons know a set by against a log of it."""
+    """Compare the settings that identify a set in comparisons with those in a log."""
     given = {key: entry.value for key, entry in record.config.items()}
     code, model = given.get("runtime.implementation"), given.get("runtime.model")
     name = None if code is None else _label(code) + ("" if model is None else f" of {_label(model)}")
@@ -108,13 +108,14 @@ def _settings(log: RunLog, record: RunSetRecord) -> Iterator[Problem]:
 
 
 def _label(code: object) -> str:
-    """Return what logs call a name, or an object in a file: without its folder, with the begin of its digest."""
+    """Return the form in which logs write a name, or an object in a file: without its folder, with the beginning of
+    its digest."""
     text = str(code)
     return _DIGEST.sub(r"@\1", text.rpartition("/")[2]) if ".py:" in text else text
 
 
 def _moments(log: RunLog, record: RunSetRecord, run: RunRecord, where: Path) -> Iterator[Problem]:
-    """Hold the first and the last stamp of a run against when its records say that it was."""
+    """Compare the first and last stamp of a run with the times in its records."""
     first, stop = log.first(keys.INIT_START), log.last(keys.RUN_STOP)
     for what, line, said, sign in (
         ("created_utc in extra/run_set.json", first, record.created_utc, 1),
@@ -124,7 +125,9 @@ def _moments(log: RunLog, record: RunSetRecord, run: RunRecord, where: Path) -> 
         said_ms = read_ms(said)
         if line is not None and said_ms is not None and sign * (said_ms - line.time_ms) / 1e3 > _STAMPS_S:
             late = f"{abs(said_ms - line.time_ms) / 1e3:.3f} s {'before' if sign > 0 else 'after'} it"
-            yield Problem("the stamp is not when the records say", line, found=late, expected=f"{what}: {show(said)}")
+            yield Problem(
+                "the stamp is outside of the time in the records", line, found=late, expected=f"{what}: {show(said)}"
+            )
             return
 
 
@@ -141,9 +144,9 @@ def _names_code(subject: SetSubject) -> str | None:
     applies=_names_code,
 )
 def code_is_shipped(subject: SetSubject) -> Iterator[Problem]:
-    """An implementation or a model of somebody's own is named: it runs in the process that writes the log and
-    computes the quality, and could change either; its time is kept beside it (RS121). What processor time it took
-    between opening the data and run_start is said, too, where that is known."""
+    """An implementation or model that is not the harness's own is named: it runs in the process that writes the log
+    and computes the quality, and could change either; a separate process times it (RS121). The processor time that it
+    took between opening the data and run_start is reported as well, where it is known."""
     named = {
         str(log.value(keys.IMPLEMENTATION)) for log in subject.logs if log.first(keys.IMPLEMENTATION) is not None
     }
@@ -168,9 +171,9 @@ def _off_the_clock(subject: SetSubject) -> str:
 
 
 def _underived(record: RunSetRecord) -> int | None:
-    """Return the place of the first seed that the base seed does not give; None where there is none.
+    """Return the index of the first seed that is not derived from the base seed; None where there is none.
 
-    A seed that was reserved only after the set was made is right, and so is one that is passed over for being so.
+    Seeds that were reserved only after the set was made are correct, and so are those passed over as reserved.
     """
     reserved, counter = reserved_seeds(record.benchmark.name), count()
     for index, seed in enumerate(record.seeds):

@@ -19,7 +19,7 @@ _SOURCE = f"{_RCP}; mlperf_logging rcp_checker"
 
 
 class _Scaling(Record, frozen=True, kw_only=True):
-    """What is read of scaling.json."""
+    """Content of scaling.json that is read."""
 
     scaling_factor: float
 
@@ -47,12 +47,12 @@ def _tested(subject: SetSubject) -> str | None:
 )
 def converges_like_reference(subject: SetSubject) -> Iterator[Problem]:
     """The Olympic mean of epochs (dlrmv4: samples) to converge is not significantly (one-sided, 5 %) below that of
-    the reference at this batch size. The arithmetic is the official tool's, by which scores are published, also where
-    the rule's text reads otherwise: the deviation is that of all reference runs (the rule's example leaves out the
-    fastest and slowest), and pruning steps over the point behind one that it removed (mlcommons/logging#368).
-    Own benchmarks: a warning, which says how many good sets fail, those drawn from the reference's own runs; in
-    Closed an error where the chance is below 1 in 10,000. Where train_samples contradicts the epoch_num by which the
-    test goes (HP103), it is a warning that the set would not pass by train_samples."""
+    the reference at this batch size. The arithmetic is the official tool's, by which scores are published, even where
+    the rule's text differs: the standard deviation is that of all reference runs (the rule's example leaves out the
+    fastest and slowest), and pruning skips the point after one that it removed (mlcommons/logging#368). Own
+    benchmarks: a warning with the chance of a false alarm, the share of sets drawn from the reference's own runs that
+    fail; in Closed an error where the chance of converging this fast by luck is below 1 in 10,000. Where
+    train_samples contradicts epoch_num, on which the test is based (HP103), failing by train_samples is a warning."""
     convergence = subject.convergence
     if convergence is not None and convergence.status == "failed":
         point, unit = convergence.point, convergence.unit
@@ -63,7 +63,7 @@ def converges_like_reference(subject: SetSubject) -> Iterator[Problem]:
             found = f"a mean of {_amount(mean, unit)}"
             expected = f"at least {_amount(point.min_epochs, unit)}, by a reference of {_amount(point.mean, unit)}"
             if convergence.failing_share is not None:
-                expected += f", by which {failing_words(convergence.failing_share)}"
+                expected += f", {failing_words(convergence.failing_share)}"
         if is_certain := convergence.chance is not None and convergence.chance < IMPOSSIBLE:
             what += f", and luck explains it in fewer than one of {1 / IMPOSSIBLE:,.0f} sets"
         what += bypass_words(subject, "rcp")
@@ -90,7 +90,8 @@ def _is_open(subject: SetSubject) -> bool:
 
 
 def _mean_by_samples(subject: SetSubject) -> float | None:
-    """The Olympic mean of epochs to converge by train_samples; None where no log's contradict its epoch_num."""
+    """Return the Olympic mean of epochs to converge by train_samples; None where no log's train_samples contradicts
+    its epoch_num."""
     benchmark = subject.benchmark
     if benchmark is None or subject.is_ours:
         return None
@@ -116,8 +117,8 @@ def _amount(number: float, unit: str) -> str:
     applies=_complete,
 )
 def reference_exists(subject: SetSubject) -> Iterator[Problem]:
-    """Reference convergence points exist at the batch size, or on both sides of it. Without any for the round
-    or the own benchmark it is only said (info)."""
+    """Reference convergence points exist at the batch size, or on both sides of it. Their absence for the whole
+    round, or for an own benchmark, is only reported (info)."""
     convergence = subject.convergence
     if convergence is not None and convergence.status in ("missing", "none"):
         severity: Severity = "error" if convergence.status == "missing" and not subject.is_own else "info"
@@ -151,9 +152,9 @@ def _scaling_file(subject: SetSubject) -> Path:
 )
 def factor_agrees(subject: SetSubject) -> Iterator[Problem]:
     """scaling.json beside the logs, where there is one, gives the factor that follows from the logs and this round's
-    reference points. It is compared and never used: a score here comes from the logs alone. Round 3.0 got points
-    after its results had been uploaded; a factor by the points before is only mentioned (info). A factor below 1 is
-    an error: it slows down what converged too fast, and speeds nothing up."""
+    reference points. It is compared and never used: dlrmbench scores from the logs alone. Round 3.0 got points after
+    its results had been uploaded; a factor by the earlier points is only reported (info). A factor below 1 is an
+    error: factors slow down what converged too fast, and speed nothing up."""
     assert subject.convergence is not None
     path = _scaling_file(subject)
     given = None if path.is_symlink() else decode(path, _Scaling)
@@ -172,7 +173,7 @@ def factor_agrees(subject: SetSubject) -> Iterator[Problem]:
         yield Problem(
             "the published factor is that of the points that the round had when its results were uploaded"
             if is_of_upload
-            else "the published factor is another than the runs give",
+            else "the published factor is not the one that the runs give",
             path,
             found=f"{given.scaling_factor:.10g}",
             expected=f"{subject.convergence.factor:.10g}" + (" by all points" if is_of_upload else ""),

@@ -1,4 +1,5 @@
-"""What our own runs read: the digests that each attempt measured, against those that its log and definition name."""
+"""Data that runs of this harness read: the digests measured by each attempt against those of its log and
+definition."""
 
 import shlex
 from collections.abc import Iterator
@@ -34,12 +35,12 @@ _MAX_FOLDER = 1000
     applies=has_records,
 )
 def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
-    """The digest of what a run read, in the `read_data` of its run.json, is the one that the definition pins, else
-    the one in its log; no file was changed between its opening and the hashing, as size, mtime and ctime show; every
-    rank's files were hashed; and all runs read the same. MLPerf's own files have no digest to be held against, and a
-    dataset of more than 16 GiB is hashed in sixteen blocks of 1 MiB of each file, which is mentioned (info): of both
-    only the rest can be said. A run without such a digest is a warning: it was made by an earlier version, or cut off
-    behind its run_stop."""
+    """The digest of the data that a run read, in the `read_data` of its run.json, is the one that the definition
+    pins, else the one in its log; no file was changed between its opening and the hashing, as size, mtime and ctime
+    show; every rank's files were hashed; and all runs read the same data. MLPerf's own files have no pinned digest,
+    and of a dataset of more than 16 GiB sixteen blocks of 1 MiB of each file are hashed, which is reported (info):
+    for both only the rest can be checked. A run without such a digest is a warning: an earlier version made it, or it
+    was cut off after its run_stop."""
     root = subject.result_set.root
     assert root is not None
     unproven: list[RunLog] = []
@@ -50,7 +51,7 @@ def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
         place = record_of(subject, log)
         record = None if place is None else subject.files.run_record(place)
         if place is None or not isinstance(record, RunRecord):
-            continue  # RS116 and RS119 say so
+            continue  # RS116 and RS119 report it
         if not record.read_data:
             unproven.append(log)
             continue
@@ -95,7 +96,8 @@ def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _named_digest(subject: SetSubject, log: RunLog) -> tuple[str, str] | None:
-    """The digest that the data must have, and who says so; ST111 holds the log against the definition."""
+    """Return the digest that the data must have, and where it is named; ST111 compares the log with the
+    definition."""
     pinned = subject.benchmark.sections.get("data", {}).get("sha256") if subject.benchmark is not None else None
     if isinstance(pinned, str):
         return pinned, "the definition pins"
@@ -104,7 +106,7 @@ def _named_digest(subject: SetSubject, log: RunLog) -> tuple[str, str] | None:
 
 
 def _how_to_mend(subject: SetSubject) -> str:
-    """What to do about the dataset, in whose folder the set's record says that the runs read it."""
+    """Return the remedy for the dataset in the folder that the set's record names."""
     record = subject.files.run_set
     folder = record.dataset.dir if isinstance(record, RunSetRecord) else ""
     return _AGAIN.format(folder=printable(shlex.quote(folder)) if 0 < len(folder) <= _MAX_FOLDER else "DIR")
@@ -151,10 +153,10 @@ def _is_own(subject: SetSubject) -> str | None:
     applies=_is_own,
 )
 def records_are_there(subject: SetSubject) -> Iterator[Problem]:
-    """A set of an own benchmark has extra/ beside its results, with the record of at least one run: without them
-    RS116, RS117 and RS118 have nothing to hold the logs against. A package of this harness keeps them in
-    benchmarks/<benchmark>/<system>/; of a submission tree that holds logs alone it is said, too. Where some runs have
-    a record and others none, RS116 says so."""
+    """A set of an own benchmark has extra/ beside its results, with the record of at least one run: without it RS116,
+    RS117 and RS118 have nothing to compare the logs with. A package of this harness keeps the records in
+    benchmarks/<benchmark>/<system>/; a submission tree of logs alone is reported, too. Records that exist for some
+    runs only are RS116's finding."""
     root = subject.result_set.root
     if root is None:
         yield Problem("the records that this harness writes are missing", found="no extra/", expected="the run set")

@@ -1,4 +1,5 @@
-"""What is in a set's directory: names, numbers, files that belong to no log, and our own files beside the logs."""
+"""Rules over a set's directory: names, numbers, files that belong to no log, and this harness's files beside the
+logs."""
 
 import re
 from collections import Counter
@@ -18,13 +19,13 @@ _BELONGING = ("scaling.json", PARAMETERS)
 _LOG_LIKE = (".txt", ".log", ".out")
 _LAST_NUMBER = re.compile(r"(\d{1,18})(?!.*\d)")
 _MAX_COUNT = 1000
-"""Numbers above it are job numbers, whose gaps mean nothing."""
+"""Largest number that counts as a run's index; larger ones are job numbers, whose gaps mean nothing."""
 
 
 @rule("RS108", "everything named as a log can be read", source=_LAYOUT, remedy="Replace it by the log itself.")
 def logs_can_be_read(subject: SetSubject) -> Iterator[Problem]:
-    """What is named result_*.txt is a file in the tree: no broken link, no link that leads out, no directory. Such
-    are not followed, so the set is judged without them."""
+    """Everything named result_*.txt is a file in the tree: no broken link, no link that leads out, no directory.
+    Others are not followed, so the set is judged without them."""
     for path, reason in subject.result_set.unread:
         yield Problem(reason, path, expected="a file")
 
@@ -37,8 +38,9 @@ def logs_can_be_read(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def only_logs(subject: SetSubject) -> Iterator[Problem]:
-    """A result directory holds result_<i>.txt, power/, scaling.json and package_checker_params. Where no tree names
-    system and benchmark, only other text files are mentioned (info): they may be logs of another name."""
+    """A result directory holds result_<i>.txt, power/, scaling.json and package_checker_params. Outside of a tree
+    with directories for system and benchmark, only other text files are reported (info): they may be logs with
+    another name."""
     in_tree = subject.result_set.system is not None
     names = [
         name for name in subject.result_set.strays if name not in _BELONGING and (in_tree or name.endswith(_LOG_LIKE))
@@ -62,8 +64,8 @@ def only_logs(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def numbers_have_no_gap(subject: SetSubject) -> Iterator[Problem]:
-    """The last numbers in the logs' names run from 0 or 1 without a gap and none occurs twice. A gap may be a run
-    that was left out, and so may numbers that begin above 1. Job numbers mean nothing and are passed over."""
+    """The last numbers in the logs' names run from 0 or 1 without a gap, and none occurs twice. A run may have been
+    left out at a gap, or before numbers that begin above 1. Job numbers mean nothing and are passed over."""
     found = [match for path in subject.result_set.logs if (match := _LAST_NUMBER.search(path.stem))]
     numbers = [int(match[1]) for match in found]
     if len(numbers) < 2 or max(numbers) > _MAX_COUNT:
@@ -97,9 +99,8 @@ def _is_run_set(subject: SetSubject) -> str | None:
     applies=_is_run_set,
 )
 def definition_is_unchanged(subject: SetSubject) -> Iterator[Problem]:
-    """extra/definition.toml can be loaded, and where it is of a shipped benchmark it is the shipped definition of the
-    version that the logs state, which judges in any case. A copy that is not there or cannot be loaded is a
-    warning."""
+    """extra/definition.toml can be loaded, and for a shipped benchmark it is the shipped definition of the version
+    that the logs state, which judges in any case. A copy that is missing or cannot be loaded is a warning."""
     path = subject.result_set.definition_file
     if path is None:
         yield Problem("extra/definition.toml is missing", severity="warning")

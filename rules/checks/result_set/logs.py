@@ -1,4 +1,4 @@
-"""Result sets: the right number of different runs of one and the same thing."""
+"""Rules over result sets: the right number of different runs of one and the same configuration."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _FEWEST_EVALUATIONS = 3
 _FEWEST_SHARED = 2
 _NEAR = 2e-5
 _ROUNDING = 2e-3
-"""Relative: two epoch_nums that are logged with few digits."""
+"""Relative tolerance between two epoch_nums, which are logged with few digits."""
 
 
 @rule(
@@ -36,7 +36,7 @@ _ROUNDING = 2e-3
     remedy="Name the directory after the benchmark that was trained, or let the logs of new runs name it.",
 )
 def directory_names_benchmark(subject: SetSubject) -> Iterator[Problem]:
-    """In a submission tree the directory above the logs is the benchmark's name; official tools go by it."""
+    """In a submission tree the directory above the logs has the benchmark's name, on which official tools rely."""
     name = subject.result_set.benchmark
     named = Counter(run.benchmark for run in subject.runs if run.benchmark)
     if name is not None and named and name not in named:
@@ -58,7 +58,7 @@ def directory_names_benchmark(subject: SetSubject) -> Iterator[Problem]:
     applies=applies_to_known,
 )
 def enough_runs(subject: SetSubject) -> Iterator[Problem]:
-    """A set holds at least the benchmark's number of runs. Too few are no violation but give no score."""
+    """A set holds at least the benchmark's number of runs. A set with fewer breaks no rule but has no score."""
     assert subject.benchmark is not None
     needed = subject.benchmark.score.num_runs
     if len(subject.logs) < needed:
@@ -71,7 +71,7 @@ def enough_runs(subject: SetSubject) -> Iterator[Problem]:
 
 @rule(
     "RS102",
-    "the set holds no run too many",
+    "the set holds no more runs than required",
     source=f"mlperf_logging package_checker: exactly N logs; {_SCORING}: of more than N runs the N consecutive ones "
     "that are closest to the median",
     remedy="Keep exactly the required runs in the directory, chosen as the rules say, never by their results.",
@@ -80,7 +80,7 @@ def enough_runs(subject: SetSubject) -> Iterator[Problem]:
 )
 def not_too_many_runs(subject: SetSubject) -> Iterator[Problem]:
     """The official package checker accepts exactly the benchmark's number of logs. A longer set of an own benchmark
-    is only mentioned (info): it is scored over its first runs by index, never over chosen ones; comparisons and
+    is only reported (info): it is scored over its first runs by index, never over chosen ones; comparisons and
     intervals use all of them."""
     assert subject.benchmark is not None
     needed = subject.benchmark.score.num_runs
@@ -101,7 +101,7 @@ def not_too_many_runs(subject: SetSubject) -> Iterator[Problem]:
 
 @rule(
     "RS103",
-    "every run is there once",
+    "every run occurs once",
     source=f"{_SCORING}: N independent runs",
     remedy="Remove the copy and run again.",
 )
@@ -134,10 +134,10 @@ def runs_differ(subject: SetSubject) -> Iterator[Problem]:
 )
 def runs_agree(subject: SetSubject) -> Iterator[Problem]:
     """Benchmark, version, definition, dataset, division, organisation, platform and every hyperparameter are equal in
-    all logs of a set; the status, and what computes around matrix products, too, but a difference there is only a
-    warning. Where the set's benchmark is known,
-    a log of another one is ST110's finding. Before round 3.0 train_samples may be what was trained, and differ where
-    the dataset does not, or grow with the epochs of the last epoch_num; HP103 looks at it."""
+    all logs of a set. Status, and the implementation of matrix products, are equal too, but a difference there is
+    only a warning. Where the set's benchmark is known, a log of another one is ST110's finding. Before round 3.0
+    train_samples may be the samples trained, and differ although the dataset does not, or grow with the epochs of the
+    last epoch_num; HP103 checks it."""
     same = [
         keys.SUBMISSION_BENCHMARK, keys.SUBMISSION_DIVISION, keys.BENCHMARK_VERSION, keys.DEFINITION_SHA256,
         keys.DATASET_SHA256, keys.QUALITY_TARGET, keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.GLOBAL_BATCH_SIZE,
@@ -160,7 +160,7 @@ def runs_agree(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _grow_with_epochs(logs: Sequence[RunLog], benchmark: Benchmark, round_name: str | None) -> bool:
-    """Whether train_samples over the epochs trained is one number in all logs, but for rounding."""
+    """Return whether train_samples over the epochs trained is the same in all logs, within rounding."""
     ratios = []
     for log in logs:
         samples, epochs = as_number(log.value(keys.TRAIN_SAMPLES)), epochs_trained(log, benchmark, round_name)
@@ -171,7 +171,8 @@ def _grow_with_epochs(logs: Sequence[RunLog], benchmark: Benchmark, round_name: 
 
 
 def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator[Problem]:
-    """What a log without run_stop does not say, its run may not have come to (ST104, ST116)."""
+    """Compare a key between the logs; a log without run_stop may lack the key, since its run may not have come to it
+    (ST104, ST116)."""
     compared = [log for log in subject.logs if log.all(key) or log.all(keys.RUN_STOP)]
     values = [log.value(key) for log in compared]
     if _are_same(values) or len(set(map(repr, values))) < 2:
@@ -199,7 +200,7 @@ def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator
 
 
 def _are_same(values: Sequence[object]) -> bool:
-    """Whether usual values are written alike, which takes less time than to write them."""
+    """Return whether usual values are written alike, which is faster than writing them."""
     kind = type(values[0]) if values else None
     return kind in (str, int, bool, NoneType) and all(type(each) is kind and each == values[0] for each in values)
 
@@ -212,8 +213,8 @@ def _are_same(values: Sequence[object]) -> bool:
     applies=applies_to_known,
 )
 def few_not_converged(subject: SetSubject) -> Iterator[Problem]:
-    """A run that did not meet the target counts as infinitely slow. As many as Olympic scoring drops at the slow
-    end may be there."""
+    """A run that did not meet the target counts as infinitely slow. A set may hold as many as Olympic scoring drops
+    at the slow end."""
     assert subject.benchmark is not None
     scored = scored_runs(subject.runs, subject.benchmark)
     failed = [run for run in scored if not run.converged]
@@ -240,9 +241,9 @@ def few_not_converged(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def organization_matches(subject: SetSubject) -> Iterator[Problem]:
-    """submission_org is the submitter's directory. Systems resold by others often keep the first vendor's name;
-    no official tool notices. Placeholders are ST113's finding; beside one for the platform, which shows that all of
-    it is a vendor's template, it is only said (info)."""
+    """submission_org is the name of the submitter's directory. Systems resold by others often keep the first vendor's
+    name; no official tool notices. Placeholders are ST113's finding; beside a placeholder for the platform, which
+    shows that the whole log is a vendor's template, a difference is only reported (info)."""
     folder = subject.result_set.organization
     if folder is None or subject.is_ours:
         return
@@ -267,11 +268,11 @@ def organization_matches(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def results_differ(subject: SetSubject) -> Iterator[Problem]:
-    """No two runs of a set evaluate to the same qualities, all digits, in the same order, and none has two in common
-    with another's that are given with more than six decimals and are no count of evaluation samples (an accuracy):
-    trainings that differ in their seeds do not. Of 4,040 pairs of published runs of rounds 3.0 to 5.1 none has two in
-    common, but for copies. Fewer than three evaluations are compared only by the latter. In official logs no two runs
-    of at least four evaluations are within 2e-5 of one another at all of them: of 4,799 pairs of published runs the
+    """No two runs of a set evaluate to the same qualities, all digits, in the same order, and no run shares two
+    qualities with another that have more than six decimals and are no count of evaluation samples (an accuracy):
+    trainings with different seeds do not. Of 4,040 pairs of published runs of rounds 3.0 to 5.1 no two distinct runs
+    share two. Runs with fewer than three evaluations are only compared by the latter. In official logs no two runs of
+    at least four evaluations are within 2e-5 of one another at all of them: of 4,799 pairs of published runs the
     nearest are 4.9e-5 apart at one."""
     by_qualities: dict[tuple[float, ...], RunResult] = {}
     by_quality: dict[float, RunResult] = {}

@@ -1,4 +1,4 @@
-"""What the rules demand of an Open result, which may end its runs by any criterion."""
+"""Requirements on an Open result, which may end its runs by any criterion."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ def _is_open(subject: SetSubject) -> str | None:
 
 @rule(
     "QU108",
-    "an Open result says its final quality",
+    "an Open result states its final quality",
     source='training_rules.adoc, "Quality measure": "the reported results must include the geometric mean of the '
     'final quality as measured by the closed quality measure"',
     remedy="Log eval_accuracy, by Closed's measure, when training has ended and before run_stop.",

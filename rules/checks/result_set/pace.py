@@ -1,4 +1,4 @@
-"""How fast the runs of one set train: on one system, all about alike."""
+"""Training speed of the runs of one set: about alike on one system."""
 
 from collections.abc import Iterator
 from statistics import median
@@ -27,8 +27,8 @@ def _published_form(subject: SetSubject) -> str | None:
 )
 def runs_are_alike_fast(subject: SetSubject) -> Iterator[Problem]:
     """From round 3.0 on, the time to train over the epochs to converge of each run is at most 1.8 % below the median
-    of its set: what one system does to an epoch is the same in all runs, however many epochs a seed takes. More than
-    10 % is a warning."""
+    of its set: an epoch costs one system the same in all runs, however many epochs a seed takes. More than 10 % is a
+    warning."""
     paces = [
         (run.time_to_train_s / run.epochs_to_converge, run)
         for run in subject.runs

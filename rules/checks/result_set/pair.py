@@ -1,4 +1,4 @@
-"""A set that is one side of a pair: whether its runs and the other side's took turns, as the pair's record says."""
+"""A set that is one side of a pair: whether its runs and the other side's alternated, as the pair's record states."""
 
 import re
 from collections.abc import Iterator
@@ -19,12 +19,11 @@ _RESULT = re.compile(r"result_(\d{1,6})\.txt\Z")
 _MAX_RUNS = 1000
 """Most runs of the other side that are read: more than anybody makes."""
 Span = tuple[float, float, str, int]
-"""Begin and end in milliseconds since 1970, the side, the number of the run."""
+"""Begin and end of a run in milliseconds since 1970, its side, and its number."""
 
 
 def _side(subject: SetSubject) -> tuple[Path, Group] | None:
-    """The folder of a side of a pair, and the pair, which may be what a damaged record is of; None for any other
-    set."""
+    """Return the folder of a side of a pair, and the pair, whose record may be damaged; None for any other set."""
     if subject.result_set.root is None:
         return None
     root = subject.result_set.root.absolute()
@@ -35,21 +34,21 @@ def _side(subject: SetSubject) -> tuple[Path, Group] | None:
 
 
 def _of_a_pair(subject: SetSubject) -> str | None:
-    return None if _side(subject) is not None else "not a side of a pair that was measured in turns"
+    return None if _side(subject) is not None else "not a side of a pair that was measured alternately"
 
 
 @rule(
     "RS120",
-    "the runs of a pair took turns",
-    source="none: this harness writes experiment.json beside the two sets of 'run --beside', which it makes in turns",
+    "the runs of a pair alternate",
+    source="none: this harness writes experiment.json beside the two sets of 'run --beside', made alternately",
     remedy="Compare them as two sets measured one after the other, or make a new pair with 'dlrmbench versus'.",
     severity="warning",
     applies=_of_a_pair,
 )
-def runs_took_turns(subject: SetSubject) -> Iterator[Problem]:
-    """Where experiment.json says that two sets were measured in turns, run k of one
-    and run k of the other follow one another by their logs' stamps: no other run of the pair begins between them, and
-    neither begins before the other has ended. Comparisons go by the stamps alone, whatever that file says."""
+def runs_alternate(subject: SetSubject) -> Iterator[Problem]:
+    """Where experiment.json states that two sets were measured alternately, run k of one and run k of the other
+    follow one another by their logs' stamps: no other run of the pair begins between them, and neither begins before
+    the other has ended. Comparisons use the stamps alone, whatever that file states."""
     side = _side(subject)
     assert side is not None
     root, group = side
@@ -72,7 +71,7 @@ def runs_took_turns(subject: SetSubject) -> Iterator[Problem]:
     apart = [number for number in own if number in both and not _follow(spans, number)]
     if apart:
         yield Problem(
-            "the runs of the pair did not take turns",
+            "the runs of the pair did not alternate",
             root / "extra",
             found=f"{len(apart)} of {plural(len(own), 'run')} made apart from {shown}/'s, the first is {apart[0]}",
             expected="run k of both sides one after the other",
@@ -80,7 +79,7 @@ def runs_took_turns(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _follow(spans: list[Span], number: int) -> bool:
-    """Whether the two runs of that number are neighbours in time, and do not overlap."""
+    """Return whether the two runs of that number are neighbours in time, and do not overlap."""
     first, second, *more = [position for position, span in enumerate(spans) if span[3] == number]
     return not more and second == first + 1 and spans[first][1] <= spans[second][0]
 
@@ -94,7 +93,7 @@ def _spans(logs: tuple[RunLog, ...], side: str) -> Iterator[Span]:
 
 
 def _logs_of(folder: Path) -> tuple[RunLog, ...]:
-    """The logs of the other side; what leads out of it is not followed."""
+    """Return the logs of the other side; links that lead out of it are not followed."""
     try:
         paths = sorted(folder.glob("results/*/*/result_*.txt"))[:_MAX_RUNS]
         return tuple(read_log(path) for path in paths if path.is_file() and not leads_out(path, folder))

@@ -21,10 +21,10 @@ _LAYOUT = 'submission_rules.adoc, "Directory structure, Training": power/result_
 _CHECKER = "mlperf_logging PowerChecker"
 MIN_SAMPLES = 60
 MAX_GAP_S = 2.0
-"""Readings come once a second; twice that between two of them is more than jitter."""
+"""Longest gap in seconds between readings that is still jitter: twice the interval of one second."""
 _LEAST_W, _APART, _EFF_APART = 10.0, 3.0, 0.1
 _SLACK_S = 1.0
-"""A measurement may begin, or end, within one sampling interval of the run."""
+"""Tolerance in seconds, one sampling interval, for the beginning and end of a measurement."""
 
 
 def _has_power(subject: SetSubject) -> str | None:
@@ -40,7 +40,7 @@ def _files(subject: SetSubject) -> Iterator[tuple[RunPower, PowerFile]]:
 
 
 def _measured(subject: SetSubject) -> Iterator[tuple[RunPower, PowerFile]]:
-    """The files that hold readings."""
+    """Yield the files that hold readings, each with its run."""
     return ((run, file) for run, file in _files(subject) if file.num_readings)
 
 
@@ -75,7 +75,7 @@ def every_run_measured(subject: SetSubject) -> Iterator[Problem]:
     remedy="Name the files node_0.txt, node_1.txt, …, sw_0.txt, ….",
 )
 def files_are_named(subject: SetSubject) -> Iterator[Problem]:
-    """Nodes and switches are numbered from 0 without a gap, and nothing else is beside them (a warning)."""
+    """Nodes and switches are numbered from 0 without a gap, and no other names are beside them (a warning)."""
     assert subject.power is not None
     for run in subject.power.runs:
         for kind in KINDS:
@@ -105,8 +105,8 @@ def files_are_named(subject: SetSubject) -> Iterator[Problem]:
     requires={"PW101"},
 )
 def runs_have_equal_files(subject: SetSubject) -> Iterator[Problem]:
-    """The numbers of nodes' and of switches' files are the same in all runs, and of nodes there are as many as the
-    system description says."""
+    """The numbers of nodes' and of switches' files are the same in all runs, and there are as many nodes as the
+    system description states."""
     assert subject.power is not None
     for kind in KINDS:
         counts = Counter(run.count(kind) for run in subject.power.runs)
@@ -129,9 +129,9 @@ def runs_have_equal_files(subject: SetSubject) -> Iterator[Problem]:
 )
 def measurement_is_whole(subject: SetSubject) -> Iterator[Problem]:
     """A node's file has power_measurement_start, at least one power_reading and power_measurement_stop, the stop
-    after the start; a switch's either these or interconnect_power_est. Where start and stop have one stamp, as in
-    some published files, the official summarizer divides by zero. Records beside them that cannot be read are a
-    warning."""
+    after the start; a switch's file has either these or interconnect_power_est. Where start and stop have the same
+    stamp, as in some published files, the official summarizer divides by zero. Records beside these that cannot be
+    read are a warning."""
     for _, file in _files(subject):
         if file.kind == "sw" and file.estimate_w is not None and not file.num_readings:
             continue
@@ -191,8 +191,8 @@ def readings_in_order(subject: SetSubject) -> Iterator[Problem]:
     remedy="Start measuring before run_start, stop after run_stop, and set the meter's clock by the nodes'.",
 )
 def run_is_covered(subject: SetSubject) -> Iterator[Problem]:
-    """A measurement begins no later than run_start and ends no earlier than run_stop, give or take a second. It may
-    include a little untimed work. Clocks that differ look the same as a measurement of something else."""
+    """A measurement begins no later than run_start and ends no earlier than run_stop, within a second. It may include
+    a little untimed work. Clocks that differ look the same as a measurement of another run."""
     for run, file in _measured(subject):
         late_s, early_s = _uncovered_s(run, file)
         if late_s > _SLACK_S:
@@ -206,8 +206,8 @@ def run_is_covered(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _uncovered_s(run: RunPower, file: PowerFile) -> tuple[float, float]:
-    """How much later than the run a measurement begins, and how much earlier it ends; 0 where PW104 says that it has
-    no beginning, end or length."""
+    """Return the seconds by which a measurement begins after the run begins, and ends before it ends; 0 where PW104
+    reports a missing beginning, end or length."""
     timed_ms, start, stop = run.run.timed_ms, file.start, file.stop
     if timed_ms is None or start is None or stop is None or stop.time_ms <= start.time_ms:
         return 0.0, 0.0
@@ -222,11 +222,11 @@ def _uncovered_s(run: RunPower, file: PowerFile) -> tuple[float, float]:
 )
 def read_every_second(subject: SetSubject) -> Iterator[Problem]:
     """The timed part holds at least one reading for every second. Gaps of more than two seconds where there are
-    enough readings are a warning: they are not distributed evenly."""
+    enough readings are a warning: the readings are not distributed evenly."""
     for run, file in _measured(subject):
         took_s = run.run.time_to_train_s
         if took_s is None or max(_uncovered_s(run, file)) > _SLACK_S:
-            continue  # what was not measured at all has no readings: PW107
+            continue  # a part that was not measured has no readings: PW107
         if file.num_in_run < int(took_s) - 1:
             yield Problem(
                 "too few readings",
@@ -267,8 +267,8 @@ def enough_readings(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def interconnect_is_counted(subject: SetSubject) -> Iterator[Problem]:
-    """Where more than one node was measured, files of switches are there. What connects the nodes may be in them;
-    then the description says so."""
+    """Where more than one node was measured, there are files of switches. The nodes may include the interconnect;
+    then the description states it."""
     assert subject.power is not None
     if any(run.count("node") > 1 and not run.count("sw") for run in subject.power.runs):
         yield Problem("no power of an interconnect", expected="power/result_<i>/sw_0.txt")
@@ -282,8 +282,8 @@ def interconnect_is_counted(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def measurements_differ(subject: SetSubject) -> Iterator[Problem]:
-    """No two files of the set hold the same readings: in the same order, of at least ten different values, whatever
-    their stamps; or of fewer, with the same stamps."""
+    """No two files of the set hold the same readings in the same order: neither at least ten different values,
+    whatever their stamps, nor fewer with the same stamps."""
     seen: dict[int, PowerFile] = {}
     for _, file in _files(subject):
         if file.num_readings > 1 and (twin := seen.setdefault(file.digest, file)) is not file:
@@ -306,7 +306,7 @@ def measurements_differ(subject: SetSubject) -> Iterator[Problem]:
 )
 def powers_are_alike(subject: SetSubject) -> Iterator[Problem]:
     """A node draws at least 10 W, and 10 W for each accelerator of the description. The mean power of a node or
-    switch is within a factor of three of its median over the runs, and conversion_eff within 0.1 of its."""
+    switch is within a factor of three of its median over the runs, and conversion_eff within 0.1 of its median."""
     assert subject.power is not None
     least_w = _LEAST_W * max(1, as_count(subject.system_fields.get("accelerators_per_node")) or 0)
     by_place: dict[tuple[str, int], list[PowerFile]] = defaultdict(list)

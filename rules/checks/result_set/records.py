@@ -1,4 +1,4 @@
-"""Our own logs against the record that each attempt kept beside them: extra/run_<i>/attempt_<k>/run.json."""
+"""Logs of this harness against the record that each attempt left beside them: extra/run_<i>/attempt_<k>/run.json."""
 
 import re
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ from rules.tree.attempts import RECORD_FILE
 
 _RESULT = re.compile(r"result_(\d{1,6})\.txt\Z")
 _ROUNDING_S = 0.005
-"""Stamps are whole milliseconds, durations are not."""
+"""Tolerance in seconds, since stamps are whole milliseconds and durations are not."""
 _STATUSES = {"success": keys.SUCCESS, "not_converged": keys.ABORTED}
-"""What run_stop says where the record says this; the record of an interrupted attempt says nothing of its log."""
+"""Status in run_stop by the record's status; the record of an interrupted attempt implies nothing about its log."""
 
 
 def damage_problem(damage: Damage, severity: Severity | None = None) -> Problem:
-    """Return the one finding about a file that is not used."""
+    """Return the one finding about a damaged file."""
     return Problem(
         f"{damage.member} is not as expected" if damage.member else "cannot be read",
         damage.path,
@@ -34,14 +34,14 @@ def damage_problem(damage: Damage, severity: Severity | None = None) -> Problem:
 
 
 def has_records(subject: SetSubject) -> str | None:
-    """Return why there is nothing to hold the logs against; None where it is a run set of this harness."""
+    """Return why there are no records to compare the logs with; None for a run set of this harness."""
     root = subject.result_set.root
     return None if root is not None and subject.is_ours else "not a run set of this harness"
 
 
 @rule(
     "RS116",
-    "the log says what the run's record says",
+    "the log agrees with the run's record",
     source="none: this harness writes extra/run_<i>/attempt_<k>/run.json beside every log",
     remedy="Logs are never edited: restore what the run wrote, or run again.",
     applies=has_records,
@@ -49,8 +49,8 @@ def has_records(subject: SetSubject) -> str | None:
 def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
     """Where an attempt's run.json is beside a log, both name the same run, seed, status, reason, cache clearing and
     evaluations with their qualities; no block or evaluation takes less time by the log's stamps than was measured;
-    and the log has the SHA-256 that was recorded when it was closed. A record that cannot be read is a warning, as is
-    a log without one in a set that has records."""
+    and the log has the SHA-256 recorded when it was closed. A record that cannot be read is a warning, as is a log
+    without a record in a set that has records."""
     root = subject.result_set.root
     assert root is not None
     places = [(log, record_of(subject, log)) for log in subject.logs]
@@ -73,13 +73,13 @@ def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
 
 
 def run_number(log: RunLog) -> int | None:
-    """Return the number of the run in the name of its log, result_<i>.txt; None of any other name."""
+    """Return the number of the run in the name of its log, result_<i>.txt; None for any other name."""
     match = _RESULT.match(log.path.rpartition("/")[2])
     return None if match is None else int(match[1])
 
 
 def record_of(subject: SetSubject, log: RunLog) -> Path | None:
-    """run.json of the attempt whose log became this result."""
+    """Return the run.json of the attempt whose log became this result."""
     folder = subject.files.run_folders.by_name.get(f"run_{run_number(log)}")
     return folder.made_result if folder is not None else None
 
@@ -91,7 +91,7 @@ def root_of(subject: SetSubject) -> Path:
 
 
 def recorded(subject: SetSubject) -> Iterator[tuple[RunLog, RunRecord, Path]]:
-    """Yield each log that has a readable record, with the record and its place."""
+    """Yield each log that has a readable record, with the record and its path."""
     for log in subject.logs:
         place = record_of(subject, log)
         record = None if place is None else subject.files.run_record(place)
@@ -100,7 +100,7 @@ def recorded(subject: SetSubject) -> Iterator[tuple[RunLog, RunRecord, Path]]:
 
 
 def read_ms(text: str | None) -> int | None:
-    """Read a moment of a record as milliseconds since 1970; None where it is none."""
+    """Return a time in a record as milliseconds since 1970; None where it is not a time."""
     try:
         moment = datetime.fromisoformat(text or "")
     except ValueError:
@@ -123,9 +123,9 @@ def _is_in_tree(subject: SetSubject) -> str | None:
     applies=_is_in_tree,
 )
 def finished_runs_are_kept(subject: SetSubject) -> Iterator[Problem]:
-    """Every attempt whose run.json says success or not_converged is the run of one result_<i>.txt in the set. What
-    was interrupted or failed counts as no run. A record that cannot be read is RS116's finding, where its log is
-    there."""
+    """Every attempt whose run.json has status success or not_converged is the run of one result_<i>.txt in the set.
+    An interrupted or failed attempt counts as no run. A record that cannot be read is RS116's finding, where its log
+    exists."""
     present = {path.name for path in (*subject.result_set.logs, *(path for path, _ in subject.result_set.unread))}
     for folder in subject.files.run_folders.by_name.values():
         number, result = folder.number, f"result_{folder.number}.txt"
@@ -179,7 +179,7 @@ def _settings(log: RunLog, record: RunRecord) -> Iterator[_Contradiction]:
 def _evaluations(log: RunLog, record: RunRecord) -> Iterator[_Contradiction]:
     lines = log.all(keys.EVAL_ACCURACY)
     if not record.is_finished or record.started_utc is None:
-        return  # an attempt that could not write its own record
+        return  # the attempt could not write its own record
     if len(record.evaluations) != len(lines):
         yield "the number of evaluations", lines[-1] if lines else None, str(len(lines)), str(len(record.evaluations))
     for line, evaluation in zip(lines, record.evaluations, strict=False):
@@ -188,7 +188,8 @@ def _evaluations(log: RunLog, record: RunRecord) -> Iterator[_Contradiction]:
 
 
 def _durations(log: RunLog, record: RunRecord) -> Iterator[_Contradiction]:
-    """What the log says began and ended, held against what a monotonic clock measured within."""
+    """Yield differences between the log's intervals and the durations that a monotonic clock measured inside of
+    them."""
     for name, start_key, stop_key, measured in (
         ("block", keys.BLOCK_START, keys.BLOCK_STOP, [block.duration_s for block in record.blocks]),
         ("evaluation", keys.EVAL_START, keys.EVAL_STOP, [evaluation.duration_s for evaluation in record.evaluations]),

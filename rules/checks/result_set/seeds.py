@@ -1,4 +1,4 @@
-"""Seeds: every run of a set has its own."""
+"""Rules over seeds: every run of a set has its own."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -24,9 +24,9 @@ _SEEDS = 'training_rules.adoc, "Random numbers"'
     remedy="Run again with another seed; two runs of one seed are one sample of the convergence, not two.",
 )
 def seeds_differ(subject: SetSubject) -> Iterator[Problem]:
-    """No seed occurs in two logs of a set. Seeds were optional before round 4.1, and are free in Open, so there it is
-    a warning; and in official logs also where the two were logged on different lines or in different source files, by
-    the file and lineno in their metadata, as the rule has it."""
+    """No seed occurs in two logs of a set. A repeated seed is a warning in Open, where seeds are free, and before
+    round 4.1, when they were optional; and in official logs also where the two were logged on different lines or in
+    different source files, by the file and lineno in their metadata, as the rule states."""
     holders: dict[float, list[LogLine]] = defaultdict(list)
     for log in subject.logs:
         found: dict[float, LogLine] = {}
@@ -55,7 +55,7 @@ def seeds_differ(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _source_line(line: LogLine) -> tuple[str, str]:
-    """Which line of which file logged a record, as its metadata says."""
+    """Return the source file and line that logged a record, from its metadata."""
     return show(line.metadata.get("file")), show(line.metadata.get("lineno"))
 
 
@@ -67,7 +67,7 @@ def _optional(subject: LogSubject) -> str | None:
 
 @rule(
     "SE102",
-    "the run says its seed",
+    "the run states its seed",
     source="mlcommons/training_policies#546: required from round 4.1 on",
     remedy="Log the seed that the run used.",
     severity="info",
@@ -76,7 +76,7 @@ def _optional(subject: LogSubject) -> str | None:
     applies=_optional,
 )
 def seed_is_logged(subject: LogSubject) -> Iterator[Problem]:
-    """Before round 4.1 a log need not hold a seed; without one nobody can see that runs differ."""
+    """Before round 4.1 a log need not hold a seed; without seeds nobody can tell that runs differ."""
     if not subject.log.all(keys.SEED):
         yield Problem("the log holds no seed", found="no record", expected="seed: a whole number")
 
@@ -96,7 +96,7 @@ def _of_others(subject: LogSubject) -> str | None:
     applies=_of_others,
 )
 def one_seed(subject: LogSubject) -> Iterator[Problem]:
-    """Several different seeds leave open which of them made the run, and whether another run has it too; ranks may
+    """Several different seeds leave open which of them made the run, and whether another run shares it; ranks may
     have seeds of their own."""
     lines = subject.log.all(keys.SEED)
     others = [line for line in lines if line.rank == lines[0].rank and line.value != lines[0].value]

@@ -22,7 +22,7 @@ _JOINED = (
     "accelerators_per_node",
     "framework",
 )
-"""What the official checker joins into a line of text: anything but a string crashes it."""
+"""Fields that the official checker joins into a line of text: any value but a string crashes it."""
 _NEEDED_COUNTS = ("number_of_nodes", "host_processors_per_node", "accelerators_per_node")
 _MEANINGFUL = (
     "submitter", "division", "status", "system_name", "number_of_nodes", "host_processors_per_node",
@@ -32,10 +32,10 @@ _MEANINGFUL = (
     "accelerator_memory_configuration", "accelerator_memory_capacity", "accelerator_interconnect", "cooling",
     "framework", "other_software_stack", "operating_system",
 )  # fmt: skip
-"""Where submission_rules.adoc requires a meaningful response; published descriptions leave many empty."""
+"""Fields for which submission_rules.adoc requires a meaningful response; published descriptions leave many empty."""
 _BEYOND_33 = ("system_type", "host_network_card_count")
 _CORES = ("host_processor_core_count", "host_processor_vcpu_count")
-"""One of the two is required, but of a preview."""
+"""Fields of which one is required, except for a preview."""
 _NODES = re.compile(r"(\d{1,6})x")
 _METADATA = 'submission_rules.adoc, "<system_desc_id>.json metadata"'
 _SOURCE = f"mlperf_logging system_desc_checker; {_METADATA}"
@@ -62,7 +62,8 @@ def _has_desc(subject: SetSubject) -> str | None:
     place=_file,
 )
 def description_exists(subject: SetSubject) -> Iterator[Problem]:
-    """systems/<system>.json beside results/ describes the system and can be read. Of our own logs it is a warning."""
+    """systems/<system>.json beside results/ describes the system and can be read. For logs of this harness its
+    absence is a warning."""
     severity: Severity = "warning" if subject.is_ours else "error"
     if subject.result_set.system_json is None:
         yield Problem(
@@ -134,7 +135,7 @@ def status_is_known(subject: SetSubject) -> Iterator[Problem]:
     4.0 any other is a warning, though the official checker rejects it: older words such as "onprem" were valid until
     May 2024 (92c4281), and its change of September 2024, titled "update rule change to start at v4.1 instead of v4.0"
     (191ed2c), left the condition at major version 4. Another spelling of a phrase is a warning. Own benchmarks may
-    leave it open."""
+    leave the status empty."""
     if is_before(subject.round, "4.0"):
         return
     status = subject.system_fields.get("status")
@@ -158,8 +159,8 @@ def status_is_known(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def submitter_matches(subject: SetSubject) -> Iterator[Problem]:
-    """submitter is the organisation's directory, but for case and punctuation. Links in the results' table are made
-    of it."""
+    """submitter is the name of the organisation's directory, except for case and punctuation. Links in the table of
+    results are built from it."""
     folder = subject.result_set.organization
     submitter = subject.system_fields.get("submitter")
     if folder is not None and isinstance(submitter, str) and letters(submitter) != letters(folder):
@@ -197,8 +198,8 @@ def division_matches(subject: SetSubject) -> Iterator[Problem]:
 )
 def counts_are_whole(subject: SetSubject) -> Iterator[Problem]:
     """number_of_nodes (at least 1), host_processors_per_node and accelerators_per_node are whole numbers (the
-    official summarizer multiplies them and crashes on anything else); the counts of cores and of virtual processors
-    too, or empty. Own benchmarks may leave them all open: a warning."""
+    official summarizer multiplies them and crashes on anything else); so are the counts of cores and of virtual
+    processors, which may be empty. Own benchmarks may leave all of them empty: a warning."""
     for field in COUNTS:
         value = subject.system_fields.get(field, "")
         number = as_count(value)
@@ -223,10 +224,10 @@ def counts_are_whole(subject: SetSubject) -> Iterator[Problem]:
     reads=_MEANINGFUL,
 )
 def responses_are_meaningful(subject: SetSubject) -> Iterator[Problem]:
-    """Fields for which the rules require a meaningful response are not empty; of accelerators only where there are
-    some, of cores and virtual processors one of the two, but of a preview neither; of official benchmarks two, too,
-    that are none of the 33: system_type and host_network_card_count. The official checker accepts empty ones, and
-    published descriptions have many."""
+    """Fields for which the rules require a meaningful response are not empty; those of accelerators only where there
+    are some; of cores and virtual processors one of the two, for a preview neither. For official benchmarks two
+    fields outside of the 33 are required as well: system_type and host_network_card_count. The official checker
+    accepts empty fields, and published descriptions have many."""
     fields = subject.system_fields
     has_none = as_count(fields.get("accelerators_per_node")) == 0
     needed = [field for field in _MEANINGFUL if not (has_none and field.startswith("accelerator_"))]
@@ -268,7 +269,8 @@ def plain_json(subject: SetSubject) -> Iterator[Problem]:
     severity="info",
 )
 def name_matches(subject: SetSubject) -> Iterator[Problem]:
-    """system_name is the name of the file and of the directory of results. Many published ones are not."""
+    """system_name is the name of the file and of the directory of results. In many published descriptions it is
+    not."""
     name, system = subject.system_fields.get("system_name"), subject.result_set.system
     if not subject.is_own and isinstance(name, str) and system is not None and name != system:
         yield Problem("system_name is not the file's name", found=show(name), expected=show(system))

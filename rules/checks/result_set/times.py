@@ -1,6 +1,7 @@
-"""When the runs of a set were made: overlaps, and gaps in which a run that is not shown would have fit.
+"""Rules over the time of a set's runs: overlaps, and gaps with room for a run that is not shown.
 
-The rules allow both, and forbid choosing runs by their results; so this only shows what a reviewer may ask about.
+The official rules allow both, and forbid choosing runs by their results; so these rules only show what a reviewer may
+ask about.
 """
 
 from collections.abc import Iterator
@@ -14,12 +15,12 @@ from rules.scoring.results import RunResult
 
 _RESULTS = 'training_rules.adoc, "Scoring": of more than N runs the N consecutive ones, by time'
 _MIN_GAPS = 2.0
-"""A gap counts from this many times the median run, so that pauses between jobs do not."""
+"""Number of median runs from which on a gap counts, so that pauses between jobs do not."""
 
 
 def _spans(subject: SetSubject) -> list[tuple[float, float, RunResult]]:
-    """Begin of initialisation and end of each run, in milliseconds since 1970, by start; a run that is there twice
-    (RS103) counts once."""
+    """Return the begin of initialisation and the end of each run, in milliseconds since 1970, by start; a run that
+    occurs twice (RS103) counts once."""
     spans = {
         timed_ms[0]: (timed_ms[0] - (run.init_s or 0.0) * 1e3, timed_ms[1], run)
         for run in subject.runs
@@ -67,9 +68,9 @@ def runs_do_not_overlap(subject: SetSubject) -> Iterator[Problem]:
     applies=_timed,
 )
 def no_room_for_another(subject: SetSubject) -> Iterator[Problem]:
-    """Between the end of the runs so far and the start of the next is less than twice the median time of a run.
-    A longer pause may hold a run that is not shown, or a night. Runs of this harness may take turns with those of
-    other sets, so there it is less than twice that time and the median pause."""
+    """Between the end of the runs so far and the start of the next is less than twice the median time of a run. A
+    longer pause may hide a run that is not shown, or be a night. Runs of this harness may alternate with those of
+    other sets, so there the limit is twice that time plus the median pause."""
     spans = _spans(subject)
     usual_ms = median(stop_ms - start_ms for start_ms, stop_ms, _ in spans)
     if subject.is_ours:

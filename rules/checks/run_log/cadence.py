@@ -1,4 +1,4 @@
-"""Cadence: how often quality is looked at, and that blocks, evaluations and sample counts fit together."""
+"""Cadence: the frequency of evaluations, and the agreement of blocks, evaluations and sample counts."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,8 @@ _OF_PROGRESS = (
 _SIZES = (keys.TRAIN_SAMPLES, keys.GLOBAL_BATCH_SIZE)
 _TOLERANCE = 1e-9
 _APART_MS, _APART = 1e3, 0.1
-"""How much later an evaluation comes that is no other rank's of the same: milliseconds, and a share of all."""
+"""Delay of an evaluation from which on it is not another rank's log of the same evaluation: milliseconds, and a share
+of the run."""
 
 
 def _closed_of_others(subject: LogSubject) -> str | None:
@@ -56,11 +57,12 @@ def _closed_of_others(subject: LogSubject) -> str | None:
     applies=_closed_of_others,
 )
 def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
-    """The frequency of evaluation is fixed in Closed: rarer looks save time and hide at which point the target was
-    met, more frequent ones find it earlier. Intervals may differ by 2 steps, which is how implementations count;
-    up to 2 % is a warning. The last interval of the epoch may be shorter. Before round 3.0 it is a warning where
-    every epoch_num is whole: those logs count evaluations. From then on, evaluations that name one place and are
-    further apart than ranks are that log the same one, more than a tenth of the run, are not where they say."""
+    """The frequency of evaluation is fixed in Closed: fewer evaluations save time and hide at which point the target
+    was met, more of them find it earlier. Intervals may differ by 2 steps, depending on how implementations count; up
+    to 2 % is a warning. The last interval of the epoch may be shorter. Before round 3.0 it is a warning where every
+    epoch_num is whole: those logs count evaluations. From then on, evaluations that name the same epoch_num or
+    samples_count, and are further apart than ranks that log the same evaluation (more than a tenth of the run), are
+    misplaced."""
     benchmark = subject.benchmark
     assert benchmark is not None
     samples, batch = (
@@ -104,7 +106,7 @@ def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
 
 def _not_apart(again: Sequence[LogLine], unit: str) -> Problem:
     return Problem(
-        f"{len(again)} evaluations name a place that an earlier one has",
+        f"{len(again)} evaluations are at the place of an earlier one",
         again[0],
         found=f"{unit} {show(again[0].metadata[unit])} again",
         expected="a place of its own for each evaluation",
@@ -112,7 +114,7 @@ def _not_apart(again: Sequence[LogLine], unit: str) -> Problem:
 
 
 def _epoch(line: LogLine, samples: int, quality: Quality) -> float | None:
-    """Fraction of the training that a line's metadata names, counted from 0."""
+    """Return the fraction of the training in a line's metadata, counted from 0; None where there is none."""
     epoch = as_number(line.metadata.get(keys.EPOCH_NUM))
     if epoch is None or quality.convergence_unit == keys.SAMPLES_COUNT:
         count = as_number(line.metadata.get(keys.SAMPLES_COUNT))
@@ -122,17 +124,17 @@ def _epoch(line: LogLine, samples: int, quality: Quality) -> float | None:
 
 @rule(
     "CA102",
-    "events say how far training has come",
+    "events state the progress of training",
     source="compliance_checker training_*/common.yaml: epoch_num, samples_count, first_epoch_num, epoch_count",
     remedy="Give epoch_num (a fraction of the epoch) or samples_count in the metadata.",
     requires={"ST101", "ST103"},
     reads=(*_OF_PROGRESS, keys.BLOCK_START),
 )
 def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
-    """Epochs, blocks and evaluations name epoch_num or samples_count; eval_accuracy names the one by which the
-    benchmark's reference convergence points are judged (epoch_num, for dlrmv4 samples_count). Numbers only. In
-    official logs samples_count serves from round 4.0 on (3.1 took step_num), of epoch_start and epoch_stop from 5.0
-    on."""
+    """Epochs, blocks and evaluations state epoch_num or samples_count; eval_accuracy states the one by which the
+    benchmark's reference convergence points are judged (epoch_num, for dlrmv4 samples_count). Only numbers count. In
+    official logs samples_count is accepted from round 4.0 on (3.1 used step_num), for epoch_start and epoch_stop from
+    5.0 on."""
     allowed = _progress_of(subject)
     for key in _OF_PROGRESS:
         wanted = allowed.get(key, (keys.EPOCH_NUM, keys.SAMPLES_COUNT))
@@ -150,7 +152,7 @@ def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _progress_of(subject: LogSubject) -> Mapping[str, tuple[str, ...]]:
-    """What says how far training has come, by event, where epoch_num or samples_count is not it."""
+    """Return the metadata keys for training progress by event, where these are not epoch_num or samples_count."""
     block_stop: tuple[str, ...] = (keys.FIRST_EPOCH_NUM, keys.SAMPLES_COUNT)
     allowed: dict[str, tuple[str, ...]] = {keys.BLOCK_STOP: block_stop}
     if subject.is_official and is_before(subject.round, "5.0"):
@@ -177,7 +179,7 @@ def _named(line: LogLine, wanted: tuple[str, ...]) -> Iterator[Problem]:
             )
     if not is_given:
         what = " or ".join(wanted)
-        yield Problem(f"{line.key} does not say how far training has come", line, found=f"no {what}", expected=what)
+        yield Problem(f"{line.key} does not state the progress of training", line, found=f"no {what}", expected=what)
 
 
 @rule(
@@ -190,9 +192,9 @@ def _named(line: LogLine, wanted: tuple[str, ...]) -> Iterator[Problem]:
     applies=applies_to_ours,
 )
 def blocks_alternate(subject: LogSubject) -> Iterator[Problem]:
-    """Between run_start and run_stop a block is trained, its throughput noted, the model evaluated, and again.
-    Only an aborted run may end in the middle: after a block that it could not finish, or an evaluation without
-    a quality."""
+    """Between run_start and run_stop a block is trained, its throughput logged, the model evaluated, and so on. Only
+    an aborted run may end in the middle: after a block that it could not finish, or an evaluation without a
+    quality."""
     lines = subject.log.lines
     names = [line.key for line in lines]
     if keys.RUN_START not in names or keys.RUN_STOP not in names:
@@ -231,8 +233,9 @@ def blocks_alternate(subject: LogSubject) -> Iterator[Problem]:
 )
 def counts_follow_schedule(subject: LogSubject) -> Iterator[Problem]:
     """Block number i covers exactly samples i*n to (i+1)*n, n = global_batch_size * FLOOR(train_samples /
-    (global_batch_size * evaluations per epoch)); where the definition says when evaluation begins, the first block
-    lasts until then. Evaluations and run_stop are at its end. Only an aborted run's last block may be shorter."""
+    (global_batch_size * evaluations per epoch)); where the definition pins the first evaluation, the first block
+    lasts until then. Evaluations and run_stop are at the end of a block. Only an aborted run's last block may be
+    shorter."""
     benchmark, log = subject.benchmark, subject.log
     samples, batch = as_whole(log.value(keys.TRAIN_SAMPLES)), as_whole(log.value(keys.GLOBAL_BATCH_SIZE))
     stop = log.last(keys.RUN_STOP)
@@ -299,8 +302,8 @@ def _deviations(line: LogLine, expected: Mapping[str, float]) -> Iterator[Proble
     applies=applies_to_ours,
 )
 def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
-    """tracked_stats gives a positive throughput in samples/s; samples over throughput is a time measured inside the
-    block's stamps: no longer than between them, and at least half of it (give or take 30 ms)."""
+    """tracked_stats gives a positive throughput in samples/s; samples over throughput is a time measured between the
+    block's stamps: no longer than the time between them, and at least half of it (within 30 ms)."""
     start = stop = None
     for line in subject.log.lines:
         if (key := line.key) not in _IN_CYCLE:
@@ -346,9 +349,9 @@ def _has_grid(subject: LogSubject) -> str | None:
 )
 def evaluations_on_grid(subject: LogSubject) -> Iterator[Problem]:
     """samples_count of every eval_accuracy is a multiple of the interval, CEIL(train_samples / (global_batch_size *
-    evaluations per epoch)) batches, and the first one in the log is at the first multiple at or after the
-    batch size's earliest convergence in the reference runs. Looking elsewhere would find the target earlier or
-    later than the reference could."""
+    evaluations per epoch)) batches, and the first one in the log is at the first multiple at or after the batch
+    size's earliest convergence in the reference runs. Evaluating elsewhere would find the target earlier or later
+    than the reference could."""
     benchmark = subject.benchmark
     assert benchmark is not None
     samples, batch = benchmark.data_samples(keys.TRAIN_SAMPLES), as_whole(subject.log.value(keys.GLOBAL_BATCH_SIZE))

@@ -1,4 +1,4 @@
-"""Structure: the benchmark that a log names, and the definition that it was made from."""
+"""Structure: the benchmark that a log names, and the definition that the run used."""
 
 from collections.abc import Iterator
 
@@ -17,8 +17,8 @@ from rules.logs.text import show
     requires={"ST101"},
 )
 def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
-    """Rules on hyperparameters, cadence and quality come from the benchmark's definition; without it only the
-    log's structure can be judged."""
+    """Rules on hyperparameters, cadence and quality depend on the benchmark's definition; without a definition only
+    the log's structure can be judged."""
     line = subject.log.first(keys.SUBMISSION_BENCHMARK)
     if line is None:
         return
@@ -42,7 +42,7 @@ def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
         )
     elif line.value != subject.benchmark.name:
         yield Problem(
-            "the log is of another benchmark than the definition it is judged by",
+            "the log is of another benchmark than the definition that judges it",
             line,
             found=show(line.value),
             expected=subject.benchmark.name,
@@ -59,7 +59,7 @@ def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
 )
 def definition_matches(subject: LogSubject) -> Iterator[Problem]:
     """benchmark_version, definition_sha256, quality_target, quality_metric and dataset_sha256 are those of the
-    definition. Another version, target, metric or dataset is another problem and is never compared."""
+    definition. Another version, target, metric or dataset is another problem, and results are never compared."""
     benchmark, log = subject.benchmark, subject.log
     if benchmark is None:
         return
@@ -91,8 +91,8 @@ def definition_matches(subject: LogSubject) -> Iterator[Problem]:
     requires={"ST101"},
 )
 def benchmark_of_round(subject: LogSubject) -> Iterator[Problem]:
-    """Where several logs are judged by a round that the user names, each is of a benchmark of that round. One that is
-    not is judged by the round that it would be judged by without."""
+    """Where several logs are judged by a round that the user names, each is of a benchmark of that round. A log of
+    another benchmark is judged by the round that would apply without the user's choice."""
     if subject.foreign_round is None or subject.benchmark is None:
         return
     rounds = ", ".join(subject.benchmark.rounds)

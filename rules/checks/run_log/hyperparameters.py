@@ -1,4 +1,4 @@
-"""Hyperparameters: what the Closed division fixes is what the log says."""
+"""Hyperparameters: the log has the values that the Closed division fixes."""
 
 from collections.abc import Iterator
 
@@ -31,9 +31,9 @@ def _binds(subject: LogSubject) -> str | None:
     applies=_binds,
 )
 def allowed_values(subject: LogSubject) -> Iterator[Problem]:
-    """Every key of the definition's [closed] section has an allowed value, in every record of it. A number in
-    quotes or a boolean is no number. Open binds only where the definition has a section [open]. A value that
-    depends on another key is below it, since the official checker reads a log from top to bottom."""
+    """Every key of the definition's [closed] section has an allowed value, in every record of that key. A number in
+    quotes or a boolean is no number. Open binds only where the definition has a section [open]. A value that depends
+    on another key is logged below that key, since the official checker reads a log from top to bottom."""
     assert subject.benchmark is not None
     log, division = subject.log, subject.division.capitalize()
     for key, general in subject.allowed.items():
@@ -87,9 +87,9 @@ def batch_fits(subject: LogSubject) -> Iterator[Problem]:
 )
 def dataset_size(subject: LogSubject) -> Iterator[Problem]:
     """train_samples and eval_samples are the definition's. Official logs may leave the last partial batch out of
-    train_samples. Before round 3.0 they may give in it what was trained instead: the dataset's size times the epochs
-    of the last epoch_num; another ratio is a warning. What the division fixes (eval_samples of dlrm_dcnv2) is
-    HP101's; of the rest, which the official checker does not look at, up to 1 % is a warning."""
+    train_samples. Before round 3.0 they may state the samples trained instead: the dataset's size times the epochs of
+    the last epoch_num; another ratio is a warning. Values that the division fixes (eval_samples of dlrm_dcnv2) are
+    HP101's; for the others, which the official checker ignores, a difference of up to 1 % is a warning."""
     benchmark = subject.benchmark
     assert benchmark is not None
     may_be_trained = may_log_trained_samples(benchmark) and not subject.is_ours
@@ -119,8 +119,8 @@ def dataset_size(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _trained_samples(line: LogLine, subject: LogSubject, benchmark: Benchmark, size: int) -> Iterator[Problem]:
-    """Hold what a log says was trained against its last evaluation's epoch_num. Which of two numbers that differ is
-    wrong the log does not say; the batch size that would explain both often does."""
+    """Compare a train_samples that states the samples trained with the last evaluation's epoch_num. The log does not
+    show which of two differing numbers is wrong; the batch size that would explain both often does."""
     log = subject.log
     number, epochs = as_number(line.value), epochs_trained(log, benchmark, subject.round)
     if number is None or (epochs is not None and is_trained_samples(number, epochs, size)):
@@ -149,7 +149,8 @@ def _trained_samples(line: LogLine, subject: LogSubject, benchmark: Benchmark, s
 
 
 def _by_statistics(log: RunLog) -> str:
-    """Say what a log's one throughput makes of the run's time, by which a reader may see which number is wrong."""
+    """Return the samples trained according to a log's single throughput and the run's time, from which a reader may
+    see which number is wrong."""
     lines, start, stop = log.all(keys.TRACKED_STATS), log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     value = lines[0].value if len(lines) == 1 else None
     throughput = as_number(value.get("throughput")) if isinstance(value, dict) else None
@@ -159,8 +160,8 @@ def _by_statistics(log: RunLog) -> str:
 
 
 def _explaining_batch(number: float, trained: float, batch: int) -> int | None:
-    """The batch size at which as many steps as `number` has at `batch` give `trained`, where one may explain it. Logs
-    count the last step or not: the count that gives the rounder size is taken."""
+    """Return the batch size at which as many steps as give `number` samples at `batch` give `trained`, where there is
+    one. Logs count the last step or leave it out: the count that gives the rounder batch size is taken."""
     steps = int(number / batch + 0.5)
     if not 0.1 <= number / trained <= 10 or steps < 2:
         return None
@@ -187,17 +188,17 @@ def known_precision(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "HP106",
-    "the optimizer that trained was looked at",
+    "the optimizer that trained was inspected",
     source="none: this harness names in opt_name the optimizers that an implementation shows",
-    remedy="Keep them in the implementation's attribute `optimizers`; what cannot be seen must be believed.",
+    remedy="Keep them in the implementation's attribute `optimizers`; a bare claim cannot be verified.",
     severity="warning",
     requires={"ST101"},
     reads=(keys.OPT_NAME,),
     applies=applies_to_ours,
 )
 def optimizer_is_seen(subject: LogSubject) -> Iterator[Problem]:
-    """opt_name is read from the optimizers that the implementation has built. Where it shows none, its own word for
-    them is in the log, marked by is_claimed in the metadata."""
+    """opt_name is read from the optimizers that the implementation has built. Where the implementation shows none,
+    its own claim is in the log, marked by is_claimed in the metadata."""
     line = subject.log.first(keys.OPT_NAME)
     if line is not None and line.metadata.get(keys.IS_CLAIMED) is True:
         yield Problem("the implementation shows no optimizer: this is what it claims", line, found=show(line.value))
@@ -205,7 +206,7 @@ def optimizer_is_seen(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "HP105",
-    "what Open leaves free is said",
+    "values that Open leaves free are reported",
     source='training_rules.adoc, "Divisions"; compliance_checker open_<benchmark>.yaml',
     remedy="Nothing, if Open is meant; else log submission_division closed and run by its rules.",
     severity="info",
@@ -213,8 +214,8 @@ def optimizer_is_seen(subject: LogSubject) -> Iterator[Problem]:
     applies=applies_to_known,
 )
 def open_is_said(subject: LogSubject) -> Iterator[Problem]:
-    """Says of a log of the Open division which rules of Closed it was not held against, and which of its values
-    Closed would not allow."""
+    """Reports, for a log of the Open division, the rules of Closed that were not applied, and the values that Closed
+    would not allow."""
     if subject.is_closed:
         return
     assert subject.benchmark is not None

@@ -1,4 +1,4 @@
-"""Plausibility: what all published logs show, and what a log that was changed by hand does not."""
+"""Plausibility: properties of all published logs that a log changed by hand lacks."""
 
 import math
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _STOP_APART = 1e-3
 _LARGEST_FALL, _MOST_FALLING = 0.0022, 0.4
 _STRAIGHT = 1.9e-5
 _MOST_STEPS = 10_000_000
-"""Most steps of an epoch that are looked for behind an epoch_num."""
+"""Most steps of an epoch that are tried to explain an epoch_num."""
 
 
 def _published_form(subject: LogSubject) -> str | None:
@@ -53,8 +53,8 @@ _rule_of_closed = partial(
 )
 def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
     """Where tracked_stats below run_stop gives the throughput of the whole run, as HugeCTR does from round 3.0 on,
-    that times run_stop - run_start is the number of samples trained, within 2 %: the dataset's size times the epochs
-    of the last epoch_num."""
+    throughput times run_stop - run_start is the number of samples trained, within 2 %: the dataset's size times the
+    epochs of the last epoch_num."""
     log, benchmark = subject.log, subject.benchmark
     start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     if benchmark is None or start is None or stop is None:
@@ -84,8 +84,8 @@ def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
     reads=(*_OF_EVALUATION, keys.RUN_STOP),
 )
 def evaluations_begin_and_end(subject: LogSubject) -> Iterator[Problem]:
-    """From round 3.0 on, eval_start, eval_accuracy and eval_stop follow one another in the file. Where several ranks
-    log evaluations it is not judged."""
+    """From round 3.0 on, eval_start, eval_accuracy and eval_stop follow one another in the file. Logs in which
+    several ranks log evaluations are not judged."""
     lines = [line for line in subject.log.lines if line.key in _OF_EVALUATION]
     starts = {line.rank for line in lines if line.key == keys.EVAL_START}
     if len(starts) > 1 or any(a.key == b.key == keys.EVAL_START for a, b in pairwise(lines)):
@@ -135,7 +135,8 @@ def epochs_in_batches(subject: LogSubject) -> Iterator[Problem]:
 
 @lru_cache(maxsize=4096)
 def _part_of_epoch(epoch: float) -> Fraction:
-    """An epoch_num as steps over steps of an epoch; the runs of a set are evaluated at the same ones."""
+    """Return an epoch_num as the fraction steps / steps of an epoch; cached, since the runs of a set are evaluated at
+    the same ones."""
     return Fraction(epoch).limit_denominator(_MOST_STEPS)
 
 
@@ -148,8 +149,8 @@ def _part_of_epoch(epoch: float) -> Fraction:
     reads=_RUN,
 )
 def intervals_alike(subject: LogSubject) -> Iterator[Problem]:
-    """From round 3.0 on, between evaluations the time per epoch_num may be longer by chance, but the shortest is at
-    least 0.9 of the next one: no hardware is faster for one interval."""
+    """From round 3.0 on, the time per epoch_num between evaluations may be longer by chance, but the shortest is at
+    least 0.9 of the next one: no hardware is faster for a single interval."""
     start = subject.log.first(keys.RUN_START)
     points: dict[float, LogLine] = {}
     for line in subject.log.all(keys.EVAL_ACCURACY):
@@ -158,7 +159,7 @@ def intervals_alike(subject: LogSubject) -> Iterator[Problem]:
     found = sorted(points.items())
     if start is None or len(found) < _FEWEST_INTERVALS:
         return
-    before = [(2 * found[0][0] - found[1][0], start), *found]  # evaluation begins where the interval says
+    before = [(2 * found[0][0] - found[1][0], start), *found]  # evaluation begins after the first interval
     per_epoch = [
         ((b[1].time_s - a[1].time_s) / (b[0] - a[0]), b[1], b[1].time_s - a[1].time_s) for a, b in pairwise(before)
     ]
@@ -179,8 +180,8 @@ def intervals_alike(subject: LogSubject) -> Iterator[Problem]:
     remedy="Log in run_stop how far training had come; what was trained after the last evaluation is not the result.",
 )
 def stops_at_last_evaluation(subject: LogSubject) -> Iterator[Problem]:
-    """From round 3.0 on, where run_stop has an epoch_num, it is that of the last evaluation. Up to 0.001 it is only
-    said (info)."""
+    """From round 3.0 on, where run_stop has an epoch_num, it is that of the last evaluation. A difference of up to
+    0.001 is only reported (info)."""
     stop, evaluations = subject.log.last(keys.RUN_STOP), evaluations_inside_run(subject.log, subject.round)
     if stop is None or not evaluations:
         return
@@ -232,13 +233,13 @@ def quality_rises(subject: LogSubject) -> Iterator[Problem]:
 
 @_rule_of_closed(
     "QU110",
-    "the qualities are no straight line",
+    "the qualities are not on a straight line",
     source=_PUBLISHED.format(900, "second differences of the qualities reach 1.9e-5 in all"),
     remedy="Ask for the log as it was written: a training that meets its target flattens, and scatters.",
 )
 def quality_is_no_line(subject: LogSubject) -> Iterator[Problem]:
-    """From round 3.0 on, of at least four evaluations, the difference between two evaluations is not, within 1.9e-5,
-    the same all along."""
+    """From round 3.0 on, for at least four evaluations, the differences between successive evaluations are not all
+    the same within 1.9e-5."""
     evaluations = evaluations_inside_run(subject.log, subject.round)
     if len(evaluations) < _FEWEST_INTERVALS:
         return

@@ -1,4 +1,4 @@
-"""Quality: whether the target was met, and whether the log says so truthfully."""
+"""Quality: whether the run met the target, and whether the log states the outcome truthfully."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from rules.logs.text import show
 from rules.scoring.results import binding_target, evaluations_inside_run, met_outside
 
 NOT_CONVERGED = "QU103"
-"""The code that a set may forgive: one run of a set may fail to converge."""
+"""Code of the rule that a set may forgive: one run of a set may fail to converge."""
 _RESULTS = (
     'training_rules.adoc, "Run Results": "The clock may be stopped as soon as any part of the system determines \
 target accuracy has been reached"'
@@ -25,19 +25,20 @@ _READ = (keys.RUN_START, keys.RUN_STOP, keys.EVAL_ACCURACY, *_BENCHMARK)
 
 
 def _target(subject: LogSubject) -> float | None:
-    """The target that binds this log; None in the Open division of most official benchmarks, which has none."""
+    """Return the target that binds this log; None in the Open division of most official benchmarks, which has
+    none."""
     return None if subject.benchmark is None else binding_target(subject.log, subject.benchmark)
 
 
 def _stop(subject: LogSubject, status: str) -> LogLine | None:
-    """The run_stop of a run that ended with a status."""
+    """Return the run_stop with that status; None where there is none."""
     stop = subject.log.last(keys.RUN_STOP)
     return stop if stop is not None and stop.metadata.get(keys.STATUS) == status else None
 
 
 @rule(
     "QU101",
-    "the run says how it ended",
+    "the run states how it ended",
     source="compliance_checker training_*/common.yaml: run_stop has a status; success or aborted",
     remedy="End every run with run_stop and metadata status 'success' or 'aborted'.",
     requires={"ST101", "ST104"},
@@ -60,8 +61,8 @@ def status_is_known(subject: LogSubject) -> Iterator[Problem]:
     reads=_READ,
 )
 def success_means_met(subject: LogSubject) -> Iterator[Problem]:
-    """A run of status success holds an evaluation inside the timed run that meets the target (and is at most 1);
-    for this harness's logs it is the last one."""
+    """A run of status success holds an evaluation inside the timed run that meets the target (and is at most 1); in
+    this harness's logs it is the last one."""
     target, stop = _target(subject), _stop(subject, keys.SUCCESS)
     if target is None or stop is None:
         return
@@ -82,7 +83,8 @@ def success_means_met(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _outside(subject: LogSubject, target: float) -> str:
-    """Name the best evaluation that met the target outside the timed run, and how far outside it is stamped."""
+    """Return a text on the best evaluation that met the target outside the timed run, and how far outside it is
+    stamped."""
     start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
     met = met_outside(subject.log, target, subject.round)
     if start is None or stop is None or met is None:
@@ -98,14 +100,14 @@ def _outside(subject: LogSubject, target: float) -> str:
 
 
 def _count_others(evaluations: Sequence[tuple[LogLine, float]]) -> int:
-    """Count the evaluations after the first one: those that say an epoch_num once for each, that of the first not."""
+    """Return the number of evaluations after the first: each epoch_num counts once, that of the first not at all."""
     epochs = [line.metadata.get(keys.EPOCH_NUM) for line, _ in evaluations]
     said = {as_number(epoch) for epoch in epochs} - {None, as_number(epochs[0])}
     return len(said) + sum(as_number(epoch) is None for epoch in epochs[1:])
 
 
 def _apart(quality: float, target: float | None) -> str:
-    """A quality with as many digits as distinguish it from the target."""
+    """Return a quality with as many digits as distinguish it from the target."""
     short = f"{quality:.6g}"
     return repr(quality) if target is not None and quality != target and short == f"{target:.6g}" else short
 
@@ -130,7 +132,8 @@ def run_converged(subject: LogSubject) -> Iterator[Problem]:
     reason = stop.metadata.get(keys.REASON)
     is_met = best is not None and target is not None and best >= target
     yield Problem(
-        ("the run says aborted" if is_met else "the run did not converge") + (f" ({show(reason)})" if reason else ""),
+        ("the run states aborted" if is_met else "the run did not converge")
+        + (f" ({show(reason)})" if reason else ""),
         stop,
         found="status aborted"
         if is_met
@@ -151,7 +154,7 @@ def run_converged(subject: LogSubject) -> Iterator[Problem]:
     applies=applies_to_known,
 )
 def aborted_means_not_met(subject: LogSubject) -> Iterator[Problem]:
-    """Where an evaluation meets the target the run has succeeded; a log that says aborted contradicts itself."""
+    """Where an evaluation meets the target the run has succeeded; a log with status aborted contradicts itself."""
     target = _target(subject)
     if target is None or _stop(subject, keys.ABORTED) is None:
         return
@@ -173,9 +176,9 @@ def aborted_means_not_met(subject: LogSubject) -> Iterator[Problem]:
     applies=applies_to_known,
 )
 def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
-    """The first evaluation that meets the target is the last: what was trained after it is not the result. The rules
-    allow to stop there and do not demand it, so in official logs it is a warning, and in the Open division, where the
-    target binds, only said (info). What several ranks log of one epoch_num is one evaluation."""
+    """The first evaluation that meets the target is the last: later training does not belong to the result. The rules
+    allow stopping there and do not demand it, so in official logs it is a warning, and in the Open division, where
+    the target binds, only reported (info). Evaluations of several ranks with one epoch_num are one evaluation."""
     target = _target(subject)
     if target is None:
         return
@@ -202,8 +205,8 @@ def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
 )
 def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
     """No evaluation is beyond the benchmark's maximum number of epochs (in Closed, and in own benchmarks). Before
-    round 3.0 logs count epochs in several ways, so there it is a warning, and nothing where every epoch_num is whole:
-    those logs count evaluations."""
+    round 3.0, where logs count epochs in several ways, it is a warning, and no finding where every epoch_num is
+    whole: those logs count evaluations."""
     if subject.benchmark is None or _target(subject) is None:
         return
     quality, samples = subject.benchmark.quality, as_number(subject.log.value(keys.TRAIN_SAMPLES))
@@ -230,7 +233,7 @@ def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "QU107",
-    "an aborted run says why",
+    "an aborted run states the reason",
     source="dlrmbench: run_stop of a run that did not converge names the reason",
     remedy="Keep the log as the run wrote it.",
     requires={"ST101", "ST104", "QU101"},
@@ -238,7 +241,7 @@ def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
     applies=applies_to_ours,
 )
 def aborted_has_reason(subject: LogSubject) -> Iterator[Problem]:
-    """run_stop of status aborted has a reason in its metadata; of status success it has none."""
+    """run_stop of status aborted has a reason in its metadata; run_stop of status success has none."""
     stop = subject.log.last(keys.RUN_STOP)
     if stop is None:
         return
@@ -246,7 +249,7 @@ def aborted_has_reason(subject: LogSubject) -> Iterator[Problem]:
     is_aborted = stop.metadata.get(keys.STATUS) == keys.ABORTED
     if is_aborted and not (isinstance(reason, str) and reason):
         yield Problem(
-            "the run does not say why it was aborted", stop, found=show(reason), expected="metadata 'reason'"
+            "the run does not state why it was aborted", stop, found=show(reason), expected="metadata 'reason'"
         )
     if not is_aborted and reason is not None:
         yield Problem("a successful run gives a reason for aborting", stop, found=show(reason), expected="no reason")

@@ -1,4 +1,4 @@
-"""Which keys a log must hold, how often, of which type: data for the structure rules.
+"""Keys that a log must hold, with their number and type: data for the structure rules.
 
 Official keys are those of the compliance checker's YAML of each round (mlperf_logging
 compliance_checker/training_*/{common,closed_common,closed_dlrm*}.yaml); own keys are this harness's.
@@ -20,7 +20,7 @@ MAX_WHOLE = 2**63 - 1
 
 
 class ValueKind(NamedTuple):
-    """A type of value: what it is called and which values are of it."""
+    """A type of value: its name in messages, and a predicate."""
 
     name: str
     holds: Callable[[Any], bool]
@@ -48,14 +48,14 @@ SOME_COUNT = ValueKind("a count of at least 1", lambda value: (as_whole(value) o
 DIGEST = ValueKind("64 hexadecimal digits", lambda value: isinstance(value, str) and bool(_DIGEST.match(value)))
 QUALITY = ValueKind("a number from 0 to 1", lambda value: 0 <= (-1 if (n := as_number(value)) is None else n) <= 1)
 BELOW_1 = ValueKind("a number from 0 to below 1", lambda value: QUALITY.holds(value) and as_number(value) != 1)
-"""What DLRM's qualities are in rounds 0.7 to 2.1 (training_2.1.0/closed_dlrm.yaml); later benchmarks may have 1."""
+"""Type of DLRM's qualities in rounds 0.7 to 2.1 (training_2.1.0/closed_dlrm.yaml); later benchmarks may reach 1."""
 THROUGHPUT = ValueKind('{"throughput": a number above 0}', _is_throughput)
 
 _MAX_DIGITS = 400
 
 
 def seed_number(value: Any) -> float | None:
-    """Return a seed as a number; also one in quotes, which Python's int() converts. None for what it does not."""
+    """Return a seed as a number, even from a string that Python's int() converts; None for anything else."""
     if isinstance(value, str) and len(value) <= _MAX_DIGITS:
         try:
             return as_number(int(value))
@@ -69,7 +69,7 @@ PRECISIONS = (
     "fp64", "fp32", "tf32", "fp16", "fp8", "mxfp6", "nvfp4", "mxfp4", "bfloat16", "Graphcore FLOAT 16.16", "int8",
     "uint8", "int4", "uint4",
 )  # fmt: skip
-"""What lowest_numerical_precision_in_* may say (common.yaml of 6.0 and 6.1; mxfp6 from 6.1 on)."""
+"""Allowed values of lowest_numerical_precision_in_* (common.yaml of 6.0 and 6.1; mxfp6 from 6.1 on)."""
 PRECISION_6_0 = ValueKind("a known precision", lambda value: value in PRECISIONS and value != "mxfp6")
 PRECISION_6_1 = ValueKind(f"one of {', '.join(PRECISIONS)}", lambda value: value in PRECISIONS)
 
@@ -125,7 +125,7 @@ EITHER_OR = (
     (keys.EVAL_START, keys.BLOCK_START),
     (keys.EVAL_STOP, keys.BLOCK_STOP),
 )
-"""At least one of each pair (common.yaml, AT_LEAST_ONE_OR)."""
+"""Pairs of keys of which at least one is required (common.yaml, AT_LEAST_ONE_OR)."""
 TENSORS_OF_DLRM = (
     "embeddings",
     *(f"bottom_mlp_dense{i}" for i in range(1, 4)),
@@ -135,7 +135,7 @@ TENSORS_OF_DLRM = (
 
 
 class RequiredKey(NamedTuple):
-    """The type of a key's value, and whether the key occurs exactly once or at least once."""
+    """A required key: the type of its value, and whether it occurs exactly once or at least once."""
 
     kind: ValueKind
     is_once: bool = True
@@ -147,7 +147,7 @@ def required_keys_of(subject: LogSubject) -> Mapping[str, RequiredKey]:
 
 
 def kinds_of(subject: LogSubject) -> Mapping[str, ValueKind]:
-    """Return the type of each key's value, also of keys that a log need not hold."""
+    """Return the type of each key's value, including keys that a log need not hold."""
     return _keys_of(subject)[1]
 
 
@@ -162,8 +162,8 @@ def _keys_of(subject: LogSubject) -> tuple[Mapping[str, RequiredKey], Mapping[st
 
 
 def _keys_of_another_optimizer(subject: LogSubject) -> tuple[str, ...]:
-    """Return the settings of the definition's optimizer where one of ours says that another trained, which may have
-    none of them: HP101 judges its name."""
+    """Return the settings of the definition's optimizer that a run of this harness may lack because another optimizer
+    trained: HP101 judges the optimizer's name."""
     benchmark, log = subject.benchmark, subject.log
     of_name = None if benchmark is None else benchmark.closed.get(keys.OPT_NAME)
     if benchmark is None or of_name is None or not subject.is_ours or not log.all(keys.OPT_NAME):
@@ -194,15 +194,15 @@ _COURSE = (
     keys.EVAL_STOP, keys.EPOCH_STOP, keys.RUN_STOP,
 )  # fmt: skip
 _LOGGED_LATE = (keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.CACHE_CLEAR)
-"""What some implementations log when a run has ended."""
+"""Keys that some implementations log when a run has ended."""
 
 
 def lost_in_crash(subject: LogSubject) -> tuple[str, ...]:
-    """Return the keys, run_stop among them, that a log lacks because its run crashed; none where it did not.
+    """Return the keys, run_stop among them, that a log lacks because its run crashed; none where it did not crash.
 
-    A run crashed where its log has init_start, no run_stop and no evaluation that met the target. What it lacks of a
-    run's course before the last thing that it did, and settings, are missing and not lost. None of our own logs is
-    lost in part: an interrupted run is no result.
+    A run crashed where its log has init_start, no run_stop and no evaluation that met the target. Settings, and keys
+    of earlier phases than the last one logged, count as missing, not as lost. No log of this harness is lost in part:
+    an interrupted run is no result.
     """
     log, benchmark = subject.log, subject.benchmark
     if subject.is_ours or benchmark is None or log.all(keys.RUN_STOP) or not log.all(keys.INIT_START):
@@ -214,7 +214,8 @@ def lost_in_crash(subject: LogSubject) -> tuple[str, ...]:
 
 
 def _ended_before_evaluating(subject: LogSubject) -> bool:
-    """Whether a run of ours diverged or ran out of time, which may happen before its first evaluation."""
+    """Return whether a run of this harness diverged or ran out of time, which may happen before its first
+    evaluation."""
     stop = subject.log.last(keys.RUN_STOP)
     return (
         subject.is_ours
@@ -236,7 +237,8 @@ def _name_kinds(subject: LogSubject, required: Mapping[str, RequiredKey]) -> dic
 
 
 def _disclosures(subject: LogSubject) -> dict[str, ValueKind]:
-    """Precision, parallelism and configuration, which logs may name in round 6.0 and must from 6.1 on."""
+    """Return the types of precision, parallelism and configuration, which logs may state in round 6.0 and must from
+    6.1 on."""
     late = subject.is_at_least("6.1")
     return {
         **dict.fromkeys(_PRECISION_KEYS, PRECISION_6_1 if late else PRECISION_6_0),
@@ -268,7 +270,8 @@ def _settings(subject: LogSubject) -> dict[str, ValueKind]:
 
 
 def _kind_of_setting(key: str, constraint: Constraint, subject: LogSubject) -> ValueKind:
-    """By what is fixed, else by the reference's value; what Open leaves free may be anything."""
+    """Return the type by the value that the division fixes, else by the reference's value; any type where Open leaves
+    the key free."""
     assert subject.benchmark is not None
     if key in (keys.GLOBAL_BATCH_SIZE, keys.GRADIENT_ACCUMULATION_STEPS):
         return COUNT if subject.is_ours else SOME_COUNT

@@ -1,4 +1,4 @@
-"""Structure: every record can be read, is of the right type, once, and in its place."""
+"""Structure: every record can be read, is of the right type, occurs once, and is in its place."""
 
 import re
 import unicodedata
@@ -24,7 +24,7 @@ from rules.logs.log import FOUND, LogLine, RunLog, UnparsedText
 from rules.logs.text import plural, show
 
 CRASHED = "ST116"
-"""The code that a set may forgive: one run of a set may crash."""
+"""Code of the rule that a set may forgive: one run of a set may crash."""
 _LOGGING = 'submission_rules.adoc, "Logging requirements"; mlperf_logging compliance_checker'
 _CLOCK_SKEW_MS = 1000
 _DIFFERENT = " with different values"
@@ -36,9 +36,10 @@ _MAX_KEY_CHARS = 60
 _NEAR = 0.85
 _KNOWN_KEYS = sorted(value for name, value in vars(keys).items() if name.isupper() and isinstance(value, str))
 _METADATA_READ = frozenset({*EVENT_TYPES, keys.EVAL_ACCURACY, keys.SEED, keys.WEIGHTS_INITIALIZATION})
-"""Keys whose metadata rules read: progress, status, tensors, and the line of source that logged a seed."""
+"""Keys whose metadata rules read: progress, status, tensors, and the source line that logged a seed."""
 _rule = partial(rule, requires={"ST101"}, reads=())
-"""Judged whatever is wrong, as others build on it, but where nothing of the log can be relied on."""
+"""Decorator of structure rules: they are judged whatever other rules find, except where no key of the log can be
+relied on."""
 
 
 @rule(
@@ -48,8 +49,8 @@ _rule = partial(rule, requires={"ST101"}, reads=())
     remedy="Keep the file as the run wrote it: one JSON object after ':::MLLOG ', nothing behind it.",
 )
 def records_can_be_read(subject: LogSubject) -> Iterator[Problem]:
-    """A line that announces a record (:::MLLOG) must hold one JSON object with key, time_ms, value, event_type
-    and metadata. A cut, glued or edited line loses a record for every tool that reads the log."""
+    """A line that announces a record (:::MLLOG) must hold one JSON object with key, time_ms, value, event_type and
+    metadata. A cut, glued or edited line loses a record for every tool that reads the log."""
     log = subject.log
     points = (*((log.unread,) if log.unread is not None else ()), *log.unparsed)
     for point in points:
@@ -65,7 +66,7 @@ def records_can_be_read(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _named_keys(point: UnparsedText) -> tuple[str, ...] | None:
-    """The keys that text which is no record names, where it does not only begin to."""
+    """Return the keys that an unreadable text names; None where its excerpt names none."""
     return tuple(_KEY.findall(point.excerpt)) or None
 
 
@@ -76,8 +77,8 @@ def _named_keys(point: UnparsedText) -> tuple[str, ...] | None:
     remedy="Let one process write the log, or flush every line; the official checker reads only the last record.",
 )
 def one_record_per_line(subject: LogSubject) -> Iterator[Problem]:
-    """Several processes writing at once can put two records on one line; the official parser silently loses all
-    but the last."""
+    """Several processes writing at once can put two records on one line; the official parser silently loses all but
+    the last."""
     for line in subject.log.lines:
         if line.is_glued:
             yield Problem(f"{line.key} follows another record", line, found="2 records", expected="1 record")
@@ -85,13 +86,13 @@ def one_record_per_line(subject: LogSubject) -> Iterator[Problem]:
 
 @_rule(
     "ST117",
-    "a blank is behind the token",
+    "a blank follows the token",
     source="mlperf_logging compliance_checker mlp_parser: ':::MLLOG ' announces a record",
     remedy="Write ':::MLLOG ' and the record, as mllog does.",
 )
 def token_is_whole(subject: LogSubject) -> Iterator[Problem]:
     """A record begins with ':::MLLOG' and a blank. Where a brace or a tab follows the token, every official tool
-    passes the line over; it is read here, and judged with the others."""
+    passes over the line; dlrmbench reads it and judges it with the others."""
     lines = [line for line in subject.log.lines if line.lacks_blank]
     if lines:
         yield Problem(
@@ -111,8 +112,8 @@ def token_is_whole(subject: LogSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def keys_are_spelled(subject: LogSubject) -> Iterator[Problem]:
-    """A key in capitals, or with a blank or a letter of another alphabet in it, that is else one which rules read, is
-    another key to every tool: its record counts as missing."""
+    """A key that differs from a known one by capitals, a blank or a letter of another alphabet is another key to
+    every tool: its record counts as missing."""
     for key in subject.log.by_key:
         if not _PLAIN_KEY.fullmatch(key) and (meant := _meant_key(key)) is not None:
             line = subject.log.by_key[key][0]
@@ -120,7 +121,8 @@ def keys_are_spelled(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _meant_key(key: str) -> str | None:
-    """The known key that one is but for capitals, blanks and letters that look alike."""
+    """Return the known key from which one differs only by capitals, blanks and look-alike letters; None where there
+    is none."""
     plain = unicodedata.normalize("NFKC", key[:_MAX_KEY_CHARS]).strip().lower()
     return next(iter(get_close_matches(plain, _KNOWN_KEYS, n=1, cutoff=_NEAR)), None)
 
@@ -132,9 +134,9 @@ def _meant_key(key: str) -> str | None:
     remedy="Write logs with mllog, which always gives value, event_type and metadata.",
 )
 def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
-    """A record without value or metadata crashes the official checker instead of being reported. In official logs
-    one without an event type, which no tool reads, is a warning, and one without metadata before round 2.0; metadata
-    or an event type of another JSON type is a warning where a rule reads them, else only said (info)."""
+    """A record without value or metadata crashes the official checker instead of being reported. In official logs a
+    record without an event type, which no tool reads, is a warning, and so is one without metadata before round 2.0;
+    metadata or an event type of another JSON type is a warning where a rule reads it, else only reported (info)."""
     optional = subject.optional_parts
     for line in subject.log.lines:
         for problem in line.problems:
@@ -155,10 +157,10 @@ def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
     remedy="Log the key; a key cannot be added to a log afterwards.",
 )
 def required_keys(subject: LogSubject) -> Iterator[Problem]:
-    """Every required key occurs; those required once occur once. The same value twice is a warning
-    as in the official checker, different values are an error, and so are a second run_start and run_stop of another
-    time or status: the result would depend on which one counts. Where a second run begins, as of a relaunch that
-    wrote into the same log, that alone is said. What a crashed run lost is ST116's."""
+    """Every required key occurs; those required once occur once. The same value twice is a warning as in the official
+    checker, different values are an error, and so are a second run_start or run_stop with another time or status: the
+    result would depend on which one counts. Where a second run begins, as after a relaunch that wrote into the same
+    log, only that is reported. Keys that a crashed run lost are ST116's finding."""
     again = _second_run(subject.log)
     unread = {key for point in subject.log.unparsed for key in _named_keys(point) or ()}
     if again is not None:
@@ -202,7 +204,8 @@ def required_keys(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _second_run(log: RunLog) -> LogLine | None:
-    """Where init_start and run_start of the same rank follow run_start, in the file and by their stamps."""
+    """Return the record at which a second run begins: init_start and run_start of the same rank after run_start, in
+    the file and by their stamps."""
     first = log.first(keys.RUN_START)
     if first is None or len(log.all(keys.RUN_START)) < 2:
         return None
@@ -217,7 +220,7 @@ def _second_run(log: RunLog) -> LogLine | None:
 
 
 def _says(line: LogLine) -> str:
-    """What of a run's start or end bears on the result."""
+    """Return the part of a run's start or end that bears on the result."""
     status = line.metadata.get(keys.STATUS)
     return show(line.time_ms) if status is None else f"{show(line.time_ms)} {show(status)}"
 
@@ -229,9 +232,9 @@ def _says(line: LogLine) -> str:
     remedy="Log the value itself, as the type named here.",
 )
 def value_types(subject: LogSubject) -> Iterator[Problem]:
-    """The value of every required key is of its type; a boolean is never a number, nor a number in quotes. Where the
-    division fixes the very value, HP101 says so instead. A seed of official logs that Python's int() converts, such
-    as one in quotes, is as the rules want it: a warning."""
+    """The value of every required key is of its type; neither a boolean nor a number in quotes is a number. Where the
+    division fixes the very value, HP101 reports it instead. A seed of official logs that Python's int() converts,
+    such as one in quotes, is acceptable by the rules: a warning."""
     for key, kind in kinds_of(subject).items():
         holds = kind.holds
         for line in subject.log.all(key):
@@ -253,13 +256,13 @@ def value_types(subject: LogSubject) -> Iterator[Problem]:
     remedy="Use mllog.start for *_start, mllog.end for *_stop and mllog.event for all else.",
 )
 def event_types(subject: LogSubject) -> Iterator[Problem]:
-    """*_start is an INTERVAL_START, *_stop an INTERVAL_END, everything else a POINT_IN_TIME. No rule says so and no
-    official tool looks at it: in official logs it is a warning."""
+    """*_start is an INTERVAL_START, *_stop an INTERVAL_END, everything else a POINT_IN_TIME. No official rule demands
+    it and no official tool checks it: in official logs a difference is a warning."""
     wrong = [
         line
         for line in subject.log.lines
         if line.event_type != EVENT_TYPES.get(line.key, POINT) and "no 'event_type'" not in line.problems
-    ]  # without one, ST103 says so
+    ]  # ST103 reports a missing event type
     required = {*kinds_of(subject), *EVENT_TYPES, keys.WEIGHTS_INITIALIZATION} if wrong else set()
     for line in wrong:
         if line.key in required:
@@ -283,7 +286,7 @@ def event_types(subject: LogSubject) -> Iterator[Problem]:
 def phases_in_order(subject: LogSubject) -> Iterator[Problem]:
     """init_start comes before init_stop, that before run_start, that before run_stop: in the file and by time. Clocks
     of several nodes differ, so in official logs up to a second is only a warning. No block of an official log begins
-    above run_start (of our own logs CA103 says so)."""
+    above run_start (in logs of this harness CA103 reports it)."""
     log = subject.log
     start, block = log.first(keys.RUN_START), log.first(keys.BLOCK_START)
     if not subject.is_ours and start is not None and block is not None and _is_after(start, block, log):
@@ -338,8 +341,8 @@ def _only_dlrm(subject: LogSubject) -> str | None:
     applies=_only_dlrm,
 )
 def weights_initialization(subject: LogSubject) -> Iterator[Problem]:
-    """weights_initialization names exactly the nine tensors of DLRM in its metadata; of a run that crashed before its
-    first evaluation, at most these."""
+    """weights_initialization names exactly the nine tensors of DLRM in its metadata; for a run that crashed before
+    its first evaluation, at most these."""
     lines = subject.log.all(keys.WEIGHTS_INITIALIZATION)
     named = [line.metadata.get("tensor") for line in lines]
     allowed = (0, 1) if keys.EVAL_ACCURACY in lost_in_crash(subject) else (1,)
@@ -374,7 +377,7 @@ def no_placeholders(subject: LogSubject) -> Iterator[Problem]:
 
 
 def is_placeholder(value: object) -> bool:
-    """Return whether a name of an organisation or platform is what a template leaves for it."""
+    """Return whether a name of an organisation or platform is a template's placeholder."""
     return isinstance(value, str) and ("PLACEHOLDER" in value.upper() or value == "reference_implementation")
 
 
@@ -388,8 +391,8 @@ def is_placeholder(value: object) -> bool:
     applies=applies_to_ours,
 )
 def settings_inside_init(subject: LogSubject) -> Iterator[Problem]:
-    """cache_clear comes before init_start; every setting is between init_start and init_stop, so that it
-    describes what was built, and nothing is changed afterwards."""
+    """cache_clear comes before init_start; every setting is between init_start and init_stop, so that it describes
+    the model as built, and nothing is changed afterwards."""
     lines = subject.log.lines
     start, stop = subject.log.first(keys.INIT_START), subject.log.first(keys.INIT_STOP)
     if start is None or stop is None:
@@ -424,8 +427,8 @@ def _of_others(subject: LogSubject) -> str | None:
 )
 def run_ended(subject: LogSubject) -> Iterator[Problem]:
     """The log of a run that crashed ends without run_stop, before the target is met. It is rejected by itself. A set
-    may hold one: it counts as infinitely slow and is dropped as the slowest. A log that met its target, or that lacks
-    settings or something before the last that it did, did not crash but is damaged: ST104 says so."""
+    may hold one such run: it counts as infinitely slow and is dropped as the slowest. A log that met its target, or
+    that lacks settings or a record of an earlier phase, did not crash but is damaged: ST104 reports it."""
     if lost_in_crash(subject):
         yield Problem(
             "the log ends before its run does, as after a crash",

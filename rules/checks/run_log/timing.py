@@ -1,4 +1,4 @@
-"""Timing: what the clock says and what is inside the timed run."""
+"""Timing: time stamps, and the content of the timed run."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -18,10 +18,10 @@ _CLOCK_STEP_MS = 1000
 _MAX_GAP_S = 1.0
 BEGIN_MS = 1_514_764_800_000
 NO_MILLISECONDS = 1e12
-"""Stamps below this (September 2001) cannot be milliseconds since 1970: most are seconds."""
+"""Value of time stamps (September 2001) below which they cannot be milliseconds since 1970: most are seconds."""
 END_MS = 4_102_444_800_000
 _METHOD_CHARS = 240
-"""How a cache was cleared, or why it was not, is a sentence."""
+"""Most characters shown of the sentence on how a cache was cleared, or why it was not."""
 
 
 @rule(
@@ -32,11 +32,11 @@ _METHOD_CHARS = 240
     requires={"ST101"},
 )
 def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
-    """Each record's time_ms is at least that of the record before. In logs of others, nodes with clocks of their own
-    write into one file, so there only the records of one rank are held against one another: what is back by more
-    than a second is a warning (before round 3.0 only from run_start to run_stop: formatters of that time sorted what
-    is before and behind); the rest is only said (info). cache_clear of others may be anywhere: TI104 judges its
-    stamp."""
+    """Each record's time_ms is at least that of the record before. In other logs than this harness's, nodes with
+    clocks of their own write into one file, so there only the records of one rank are compared with one another: a
+    step back of more than a second is a warning (before round 3.0 only from run_start to run_stop: formatters of that
+    time sorted the lines before and after); a smaller one is only reported (info). cache_clear of others may be
+    anywhere: TI104 judges its stamp."""
     lines = subject.log.lines
     if subject.is_ours:
         for before, line in pairwise(lines):
@@ -62,7 +62,7 @@ def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _timed(log: RunLog, lines: Sequence[LogLine]) -> Sequence[LogLine]:
-    """What stands from run_start to run_stop in the file, but for statistics."""
+    """Return the records from run_start to run_stop in the file, without statistics."""
     start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     if start is None or stop is None:
         return lines
@@ -90,11 +90,11 @@ def _inverted(before: LogLine, line: LogLine, severity: Severity, num_places: in
     reads=(keys.INIT_START, keys.INIT_STOP, keys.RUN_START),
 )
 def init_within_limit(subject: LogSubject) -> Iterator[Problem]:
-    """What is between init_start and init_stop is not timed, so its length is limited: 30 minutes in Closed
-    (20 in round 0.7), 4 hours in Open (from round 2.0 on). From round 2.0 on the log must name its division
-    before init_stop: the official checker, which reads from top to bottom, allows no time before it knows it. What
-    passes between init_stop and run_start is not timed either: it counts to the limit, and more than 1 s is a
-    warning."""
+    """The time between init_start and init_stop is not part of the result, so its length is limited: 30 minutes in
+    Closed (20 in round 0.7), 4 hours in Open (from round 2.0 on). From round 2.0 on the log must name its division
+    before init_stop: the official checker, which reads from top to bottom, allows no time before it knows the
+    division. Time between init_stop and run_start is not part of the result either: it counts towards the limit, and
+    more than 1 s is a warning."""
     starts, stop = subject.log.all(keys.INIT_START), subject.log.last(keys.INIT_STOP)
     if not starts or stop is None:
         return
@@ -131,8 +131,8 @@ def init_within_limit(subject: LogSubject) -> Iterator[Problem]:
     requires={"ST101"},
 )
 def training_starts_with_clock(subject: LogSubject) -> Iterator[Problem]:
-    """No block or epoch begins, and nothing is evaluated, before run_start by the stamps of one rank. In logs of
-    others a second is left to clocks that were set meanwhile."""
+    """No block or epoch begins, and nothing is evaluated, before run_start by the stamps of one rank. In other logs
+    than this harness's the tolerance is a second, for clocks that were set meanwhile."""
     start = subject.log.first(keys.RUN_START)
     if start is None:
         return
@@ -181,7 +181,7 @@ def run_takes_time(subject: LogSubject) -> Iterator[Problem]:
 )
 def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
     """At least one cache_clear is stamped before run_start; its place in the file does not matter in official logs,
-    whose nodes often log it last. Stamps that are no milliseconds since 1970 (TI108) are not compared."""
+    whose nodes often log it last. Stamps that are not milliseconds since 1970 (TI108) are not compared."""
     lines, start = subject.log.all(keys.CACHE_CLEAR), subject.log.first(keys.RUN_START)
     if not lines or start is None or any(line.time_ms < NO_MILLISECONDS for line in (*lines, start)):
         return
@@ -201,11 +201,11 @@ def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
     reads=(keys.RUN_START, keys.RUN_STOP, keys.EVAL_ACCURACY),
 )
 def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
-    """Every eval_accuracy is stamped and written between run_start and run_stop. A target met outside does not count,
-    so what was merely logged after run_stop is a warning in official logs, unless the target was met there alone;
-    what is before run_start was trained
-    off the clock, by its stamp, or from round 3.0 on by its place among the records of the same rank. What stands
-    above run_stop and is stamped at most 10 ms after it counts in rounds 0.7 to 1.0, and is said (info)."""
+    """Every eval_accuracy is stamped and written between run_start and run_stop. A target met outside does not count.
+    In official logs an evaluation that was merely logged after run_stop is a warning, unless only it met the target.
+    An evaluation before run_start, by its stamp, or from round 3.0 on by its place among the records of the same
+    rank, shows training outside of the timed run. In rounds 0.7 to 1.0 an evaluation above run_stop and stamped at
+    most 10 ms after it counts, and is reported (info)."""
     start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
     if start is None or stop is None:
         return
@@ -232,7 +232,8 @@ def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _decisive(subject: LogSubject) -> LogLine | None:
-    """The evaluation outside the timed run by which a run claims success, where none inside met the target."""
+    """Return the evaluation outside the timed run on which a claim of success rests, where none inside met the
+    target."""
     target = None if subject.benchmark is None else binding_target(subject.log, subject.benchmark)
     stop = subject.log.last(keys.RUN_STOP)
     if target is None or stop is None or stop.metadata.get(keys.STATUS) != keys.SUCCESS:
@@ -254,10 +255,14 @@ def _decisive(subject: LogSubject) -> LogLine | None:
     reads=(keys.CACHE_CLEAR,),
 )
 def cache_clear_is_true(subject: LogSubject) -> Iterator[Problem]:
-    """cache_clear says true. False is honest, and worth knowing when times are compared; else it says nothing."""
+    """cache_clear is true. False is honest, and matters when times are compared; any other value has no meaning."""
     for line in subject.log.all(keys.CACHE_CLEAR)[:1]:
         if line.value is not True:
-            what = "the cache was not cleared" if line.value is False else "cache_clear does not say whether it was"
+            what = (
+                "the cache was not cleared"
+                if line.value is False
+                else "cache_clear does not state whether the cache was cleared"
+            )
             method = line.metadata.get("method")
             yield Problem(
                 what + (f" ({show(method, _METHOD_CHARS)})" if method else ""),
@@ -269,7 +274,7 @@ def cache_clear_is_true(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "TI107",
-    "how the cache was cleared is said",
+    "the method of clearing the cache is stated",
     source="dlrmbench: cache_clear is logged as what was done",
     remedy="Log the method in cache_clear's metadata.",
     requires={"ST101"},
@@ -282,22 +287,25 @@ def cache_clear_method(subject: LogSubject) -> Iterator[Problem]:
         method = line.metadata.get("method")
         if not isinstance(method, str) or not method:
             yield Problem(
-                "cache_clear does not say how", line, found=show(method), expected="metadata 'method', a string"
+                "cache_clear does not state the method",
+                line,
+                found=show(method),
+                expected="metadata 'method', a string",
             )
 
 
 @rule(
     "TI108",
-    "time stamps are of this time",
+    "time stamps are plausible dates",
     source="mllog: time_ms counts milliseconds since 1970",
     remedy="Stamp records in milliseconds since 1970, by a clock that is set.",
     requires={"ST101"},
 )
 def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
-    """No record is stamped before MLPerf began (2018) or after 2100: a clock that was not set. In official logs that
-    is a warning, but an error where the stamp cannot be milliseconds (before 2001): seconds taken for milliseconds
-    make the result a thousandth of what it was. It stays a warning before round 2.0, whose checkers look at no stamp
-    but run_start's and run_stop's, and outside of init_start to run_stop; there a stamp of 0 is only said (info)."""
+    """No record is stamped before MLPerf began (2018) or after 2100: such a clock was not set. In official logs it is
+    a warning, but an error where the stamp cannot be milliseconds (before 2001): seconds taken for milliseconds make
+    the result a thousandth of the true time. It stays a warning before round 2.0, whose checkers read no stamps but
+    run_start's and run_stop's, and outside of init_start to run_stop; there a stamp of 0 is only reported (info)."""
     for line in subject.log.lines:
         if not BEGIN_MS <= line.time_ms <= END_MS:
             yield Problem(
@@ -310,7 +318,8 @@ def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _severity_of_stamp(subject: LogSubject, line: LogLine) -> Severity:
-    """How bad an impossible stamp is: what is outside the run and stamped 0 was given no stamp, and needs none."""
+    """Return the severity of an impossible stamp: a stamp of 0 outside the run means that none was taken, and none is
+    needed."""
     if subject.is_ours or (line.time_ms < NO_MILLISECONDS and not subject.is_forgiving(line)):
         return "error"
     return "info" if line.time_ms == 0 and subject.is_outside(line) else "warning"

@@ -1,7 +1,7 @@
 """The submission tree: names, layout, links, sizes, and code beside the results.
 
-Published rounds hold trees that differ from the text in benchmarks/, where anything may be, and were accepted.
-So what is amiss below systems/ and results/, which the official tools read, is an error; elsewhere a warning.
+Published rounds hold trees that differ from the text in benchmarks/, which may hold anything, and were accepted. So a
+defect below systems/ and results/, which the official tools read, is an error; elsewhere a warning.
 """
 
 import re
@@ -20,14 +20,14 @@ _LAYOUT = 'submission_rules.adoc, "Directory structure, Training"'
 _REPOSITORY = "mlperf_logging repo_checker"
 MAX_FILE_BYTES = 50 << 20
 _SOURCES = frozenset({".py", ".cc", ".cpp", ".cxx", ".c", ".h", ".hh", ".hpp", ".hxx", ".sh", ".sub", ".cu", ".cuh"})
-"""What the official seed checker takes for source files."""
+"""File name extensions that the official seed checker takes for source files."""
 _TOP_FILES = re.compile(r"(README|LICENSE|NOTICE)", re.IGNORECASE)
 _SYSTEM_FILES = (PARAMETERS, "privateid.json")
 _SCRIPTS = ("README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh")
 
 
 def _severity(entry: SubmissionEntry) -> Severity:
-    """An error where official tools look."""
+    """Return error where official tools read, else warning."""
     return "error" if entry.parts[0] in (SYSTEMS, RESULTS) else "warning"
 
 
@@ -91,8 +91,8 @@ def code_exists(subject: SubmissionSubject) -> Iterator[Problem]:
     remedy="Name systems/<system>.json and results/<system>/ alike; remove descriptions that nothing uses.",
 )
 def systems_have_results(subject: SubmissionSubject) -> Iterator[Problem]:
-    """systems/<system>.json and results/<system>/ come in pairs. A description without results is a warning. (Of
-    results that are judged here, SY101 reports a missing description.)"""
+    """systems/<system>.json and results/<system>/ come in pairs. A description without results is a warning. (For
+    results that dlrmbench judges, SY101 reports a missing description.)"""
     described = {
         PurePosixPath(entry.path).stem
         for entry in subject.submission.below(SYSTEMS)
@@ -153,11 +153,11 @@ def directories_hold_logs(subject: SubmissionSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def logs_in_place(subject: SubmissionSubject) -> Iterator[Problem]:
-    """No file named result_*.txt is anywhere but in results/<system>/<benchmark>/. Nobody reads it there."""
+    """No file named result_*.txt is anywhere but in results/<system>/<benchmark>/: no tool reads it elsewhere."""
     for entry in subject.submission.entries:
         is_in_place = len(entry.parts) == 4 and entry.parts[0] == RESULTS
         if entry.kind == "file" and RESULT_FILE.match(entry.parts[-1]) and not is_in_place:
-            yield Problem("a log that nobody reads", _at(subject, entry.path))
+            yield Problem("a log in a place that no tool reads", _at(subject, entry.path))
 
 
 @rule(
@@ -193,7 +193,7 @@ def nothing_else(subject: SubmissionSubject) -> Iterator[Problem]:
     remedy="Rename it without spaces and without a leading dot.",
 )
 def names_suit_git(subject: SubmissionSubject) -> Iterator[Problem]:
-    """No name holds a space or begins with a dot. Below benchmarks/, where published trees hold such names, a
+    """No name holds a space or begins with a dot. Below benchmarks/, where published trees hold such names, it is a
     warning."""
     for entry in subject.submission.entries:
         name = entry.parts[-1]
@@ -226,9 +226,9 @@ def files_are_small(subject: SubmissionSubject) -> Iterator[Problem]:
     remedy="Replace the link by what it should lead to.",
 )
 def links_lead_somewhere(subject: SubmissionSubject) -> Iterator[Problem]:
-    """No link is broken and none leads out of the submission; neither is followed here. (The official tool looks
-    for a relative link's goal below its own working directory, so it takes sound ones for broken.) Outside systems/
-    and results/, which no official tool reads, it is a warning."""
+    """No link is broken and none leads out of the submission; dlrmbench follows neither kind. (The official tool
+    looks for a relative link's target below its own working directory, so it takes intact links for broken ones.)
+    Outside systems/ and results/, which no official tool reads, it is a warning."""
     for entry in subject.submission.entries:
         if entry.kind in ("broken link", "link out", "other"):
             what = {"broken link": "a broken link", "link out": "a link that leads out of the submission"}
@@ -247,8 +247,8 @@ def links_lead_somewhere(subject: SubmissionSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def benchmarks_are_known(subject: SubmissionSubject) -> Iterator[Problem]:
-    """A directory of a name that is no benchmark is skipped by the official package checker, with a warning only.
-    MLPerf's benchmarks that are not about recommendation are counted here (info) and not judged."""
+    """A directory whose name is no benchmark is skipped by the official package checker, with a warning only.
+    MLPerf's benchmarks outside of recommendation are counted (info) and not judged."""
     for judged in subject.sets:
         name = judged.result_set.folder.name
         if name not in shipped_names():
@@ -289,7 +289,7 @@ def round_has_benchmark(subject: SubmissionSubject) -> Iterator[Problem]:
 
 @rule(
     "SU112",
-    "it is said how to run the code on the system",
+    "the files for running the code on the system are there",
     source=_LAYOUT,
     remedy="Add <system>_<implementation>.json and the scripts to benchmarks/<benchmark>/<system>/.",
     severity="info",
@@ -321,12 +321,12 @@ def system_directories(subject: SubmissionSubject) -> Iterator[Problem]:
 
 @rule(
     "SU113",
-    "the tree can be looked through",
+    "the tree is read in full",
     source="none: a bound of this tool",
     remedy="Check a smaller directory, such as results/ alone.",
     severity="warning",
 )
 def tree_is_listed(subject: SubmissionSubject) -> Iterator[Problem]:
-    """A submission of more than 200,000 names is looked through only as far as that."""
+    """A submission of more than 200,000 names is read only up to that number."""
     if subject.submission.is_cut:
-        yield Problem(f"more than {MAX_ENTRIES} names; the rest was not looked at")
+        yield Problem(f"more than {MAX_ENTRIES} names; the rest was not read")

@@ -1,4 +1,4 @@
-"""One run, one result: the same run in two sets of a submission, or in two submissions of a round."""
+"""One run belongs to one result: runs that are in two sets of a submission, or in two submissions of a round."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -25,15 +25,18 @@ _Place = tuple[RunResult, JudgedSet]
 """A run and its set."""
 _FEWEST_SHARED = 2
 _NEAR = 5e-6
-"""Across sets there are a hundred times as many pairs of runs as inside them, of which the nearest published ones are
-4.9e-5 apart: a tenth of that is no chance."""
+"""Difference of qualities below which runs of different sets count as copies. Across sets there are a hundred times
+as many pairs of runs as inside them, of which the nearest published ones are 4.9e-5 apart: a tenth of that is no
+chance."""
 
 _MOST_NEAR = 100
-"""Runs with one first quality that later ones are held against, so that a tree of many copies takes no hours."""
+"""Most runs with one first quality that later runs are compared with, so that a tree of many copies takes no
+hours."""
 
 
 class _Twin(NamedTuple):
-    """A run that an earlier set holds too; `alike` is what is the same where it is not the run's bytes or start."""
+    """A run that an earlier set holds too; `alike` names the equal qualities, where neither the run's bytes nor its
+    start are equal."""
 
     run: RunResult
     judged: JudgedSet
@@ -41,11 +44,11 @@ class _Twin(NamedTuple):
     other_set: JudgedSet
     alike: str = ""
     is_whole: bool = True
-    """Whether everything that the log says of quality is the other's."""
+    """Whether all qualities in the log equal the other run's."""
 
 
 def _twins(sets: Iterable[JudgedSet]) -> Iterator[_Twin]:
-    """Runs that an earlier set holds too: the same by their bytes or their start, or by their qualities."""
+    """Yield runs that an earlier set holds too: equal by their bytes or their start, or by their qualities."""
     seen: dict[object, _Place] = {}
     by_quality: dict[float, _Place] = {}
     by_first: dict[int, list[_Place]] = defaultdict(list)
@@ -66,7 +69,7 @@ def _twins(sets: Iterable[JudgedSet]) -> Iterator[_Twin]:
 
 
 def _alike(place: _Place, by_quality: dict[float, _Place], by_first: dict[int, list[_Place]]) -> _Twin | None:
-    """Find the run of another set to whose qualities a run has evaluated too, and remember this one's."""
+    """Return the run of another set with the same qualities, and remember this run."""
     run, judged = place
     holders = [by_quality.setdefault(quality, place) for quality in run.fine_qualities]
     shared = Counter(id(other) for other, of in holders if of is not judged)
@@ -91,7 +94,7 @@ def _alike(place: _Place, by_quality: dict[float, _Place], by_first: dict[int, l
 
 
 def _problem(twin: _Twin, top: Path, severity: Severity | None = None) -> Problem:
-    """`top` is the tree, in which the other run has its place."""
+    """Return the problem of a shared run; the other run's path is shown relative to `top`, the tree."""
     where = Path(twin.other.path).relative_to(top)
     started = None if twin.run.started_ms is None else f"run_start {show(twin.run.started_ms)}"
     return Problem(
@@ -118,10 +121,10 @@ def _same_hardware(first: JudgedSet, other: JudgedSet) -> bool:
 def runs_belong_to_one_set(subject: SubmissionSubject) -> Iterator[Problem]:
     """No run is in two sets of the submission: the same bytes, or the same run_start and qualities. Where both
     systems are described with the same hardware (as when the same runs are reported with two ways of measuring
-    power), that is a warning. In official logs a run is also known by its qualities alone, whatever its stamps: where
-    all are equal, of which at least two have more than six decimals. From round 3.0 on two such that are shared, or
-    all of at least four within 5e-6, are a warning: of published runs of different sets 117 pairs share one, and only
-    copies two."""
+    power), a shared run is a warning. In official logs a run is also recognised by its qualities alone, whatever its
+    stamps: where all are equal, of which at least two have more than six decimals. From round 3.0 on, two shared
+    qualities of that kind, or all of at least four within 5e-6, are a warning: of published runs of different sets
+    117 pairs share one, and only copies two."""
     for twin in _twins(subject.sets):
         is_allowed = _same_hardware(twin.judged, twin.other_set)
         yield _problem(twin, subject.submission.folder, "warning" if is_allowed else None)
@@ -134,7 +137,7 @@ def runs_belong_to_one_set(subject: SubmissionSubject) -> Iterator[Problem]:
     remedy="Submit only runs that the organisation made itself.",
 )
 def runs_belong_to_one_submission(subject: RoundSubject) -> Iterator[Problem]:
-    """No run is in the submissions of two organisations: the same bytes, run_start or qualities, as SU201 says."""
+    """No run is in the submissions of two organisations: the same bytes, run_start or qualities, as for SU201."""
     sets = (judged for submission in subject.submissions for judged in submission.sets)
     for twin in _twins(sets):
         if twin.judged.result_set.organization != twin.other_set.result_set.organization:
@@ -149,7 +152,7 @@ def runs_belong_to_one_submission(subject: RoundSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def directories_are_submissions(subject: RoundSubject) -> Iterator[Problem]:
-    """Each directory of a round is that of an organisation and holds results/. What else is there is not judged."""
+    """Each directory of a round is that of an organisation and holds results/. Other names there are not judged."""
     for name in subject.round.others:
         place = subject.round.folder / name
         if place.is_dir() and not name.startswith("."):

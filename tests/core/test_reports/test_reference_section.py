@@ -1,4 +1,4 @@
-"""The section of reference convergence points: in which count its epochs are, and how many good sets fail."""
+"""The section of reference convergence points: in which count its epochs are, and the chance of a false alarm."""
 
 import re
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_amounts_are_in_the_unit_of_the_benchmark(name: str, unit: str, point: s
 
 
 @pytest.mark.parametrize("num_evals", [4, 15])
-def test_an_own_benchmarks_test_says_how_many_good_sets_it_fails(num_evals: int, tmp_path: Path) -> None:
+def test_an_own_benchmarks_test_states_its_chance_of_a_false_alarm(num_evals: int, tmp_path: Path) -> None:
     benchmark = load_benchmark("dlrm_tiny")
     write_set(tmp_path, benchmark, make_runs(benchmark, num_evals=num_evals))
     (result,) = gather([tmp_path], second_opinion=False)

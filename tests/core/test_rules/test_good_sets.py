@@ -1,4 +1,4 @@
-"""How many good sets the convergence test fails: every set counted, and said wherever an own benchmark is judged."""
+"""Chance of a false alarm of the convergence test: exact, and stated wherever an own benchmark is judged."""
 
 from itertools import product
 
@@ -27,7 +27,7 @@ def test_every_set_is_counted(epochs: list[float], num_runs: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("benchmark", OWN, ids=lambda benchmark: benchmark.name)
-def test_a_verdict_says_how_many_good_sets_fail(benchmark: Benchmark) -> None:
+def test_a_verdict_states_the_chance_of_a_false_alarm(benchmark: Benchmark) -> None:
     """As often as sets that are drawn from the reference's runs and judged by the very test."""
     num_runs, draw, file = benchmark.score.num_runs, np.random.default_rng(5), rcp_file(benchmark, None)
     assert file is not None
@@ -43,8 +43,8 @@ def test_a_verdict_says_how_many_good_sets_fail(benchmark: Benchmark) -> None:
 def test_a_share_is_never_rounded_to_none() -> None:
     shares = (0.0, 1e-6, 0.0118, 0.0870)
     assert [failing_words(share) for share in shares] == [
-        "no good set fails",
-        "<0.1 % of good sets fail",
-        "1.2 % of good sets fail",
-        "8.7 % of good sets fail",
+        "no chance of a false alarm",
+        "chance of a false alarm <0.1 %",
+        "chance of a false alarm 1.2 %",
+        "chance of a false alarm 8.7 %",
     ]

@@ -212,7 +212,10 @@ def test_a_factor_of_its_day_is_no_fault(which: str, tmp_path: Path) -> None:
     (place / "example" / "dlrm_dcnv2" / "scaling.json").write_text(json.dumps({"scaling_factor": factor}))
     (found,) = findings(place, "RC103")
     if which == "other":
-        assert (found.severity, found.message) == ("warning", "the published factor is another than the runs give")
+        assert (found.severity, found.message) == (
+            "warning",
+            "the published factor is not the one that the runs give",
+        )
         return
     assert found.severity == "info" and found.found == "1.028361345"
     assert found.message == (
