@@ -8,6 +8,7 @@ from importlib import import_module
 import click
 import pytest
 from click.testing import CliRunner
+from page_commands import PAGES, find_words, read_groups, read_text
 from places import ROOT
 
 from harness.cli import COMMANDS, cli
@@ -16,36 +17,25 @@ from harness.cli.shared.commands_page import render_page
 from harness.foundation.errors import ExitCode
 from rules.extensions import EXTENSIONS, load_extensions
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = (
-    "README.md",
-    "harness/README.md",
-    "reference_models/README.md",
-    "reports/README.md",
-    "harness/launch/README.md",
-    "reference_models/dlrm/README.md",
-    "tests/gpu/README.md",
-    "harness/experiment/README.md",
-    *(f"harness/extensions/{name}/README.md" for name in EXTENSIONS),
-)
-"""The pages that are written by hand."""
-TEXTS = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
+README = read_text("README.md")
+TEXTS = {page: read_text(page) for page in (*PAGES, "CONTRIBUTING.md")}
+GROUPS = {page: tuple(read_groups(page)) for page in PAGES}
 
 
-def console_commands() -> list[str]:
-    blocks = re.findall(r"```console\n(.*?)```", "".join(TEXTS.values()), flags=re.DOTALL)
-    return [line.split("  #")[0].strip() for block in blocks for line in block.splitlines() if line.strip()]
+def all_commands() -> list[tuple[str, str]]:
+    """Return every line that a page shows, with its page, once."""
+    return sorted({(page, line) for page, groups in GROUPS.items() for group in groups for line in group})
 
 
-def dlrmbench_commands() -> list[str]:
-    prose = re.sub(r"```.*?```", "", "".join(TEXTS.values()), flags=re.DOTALL)
-    inline = re.findall(r"`(dlrmbench [^`]*--[^`]*)`", prose)
-    return [command for command in [*console_commands(), *inline] if command.startswith("dlrmbench ")]
+def parsed_commands() -> list[tuple[str, str]]:
+    """Return the lines of dlrmbench that have an argument: `dlrmbench serve` alone, or with "…", names a verb."""
+    found = [(page, line, find_words(line)) for page, line in all_commands()]
+    return [(page, line) for page, line, words in found if words and "…" not in line and len(words.split()) > 1]
 
 
-@pytest.mark.parametrize("command", dlrmbench_commands())
-def test_each_command_of_the_readme_parses(command: str) -> None:
-    words = shlex.split(re.split(r" >>? ", command)[0])[1:]
+@pytest.mark.parametrize(("page", "command"), parsed_commands())
+def test_each_command_of_a_page_parses(page: str, command: str) -> None:
+    words = shlex.split(find_words(command) or "")
     # As the command line makes it: a command remembers the first help option that it is asked for.
     context: click.Context = click.Context(cli, **cli.context_settings)
     group: click.Command = cli
@@ -64,7 +54,7 @@ def test_the_submission_of_the_readme_is_of_a_set_whose_logs_name_its_submitter(
     assert packaged[packaged.index("--submitter") + 1] == ran[ran.index("--submitter") + 1]
 
 
-@pytest.mark.parametrize("target", [c.split()[1] for c in console_commands() if c.startswith("make ")])
+@pytest.mark.parametrize("target", [line.split()[1] for _, line in all_commands() if line.startswith("make ")])
 def test_each_make_target_of_the_readme_exists(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 
@@ -139,7 +129,7 @@ def test_ci_runs_the_second_command_of_the_readme_and_the_rest() -> None:
 def test_the_demo_says_what_it_does_and_ends_with_a_command_that_parses() -> None:
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
     (ending,) = re.findall(r"^demo:.*\n\t\$\(BIN\)/dlrmbench run\n\t@echo \"next .*? \$\(BIN\)/(.*)\"$", recipe, re.M)
-    test_each_command_of_the_readme_parses(ending)
+    test_each_command_of_a_page_parses("Makefile", ending)
     (said,) = re.findall(r"^\$\(VENV\)/demo.stamp:.*\n\t@echo \"installing dlrmbench .*: (.*)\"$", recipe, re.M)
     assert "GB" in said and "minutes" in said and "pip is silent" in said
 
