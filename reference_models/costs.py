@@ -31,7 +31,7 @@ _OPTIMIZER_ARRAYS: Mapping[str, int] = {"sgd": 3, "Adam": 7}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ModelCosts:
+class ComputedCosts:
     """Sizes of a model, and its FLOP and bytes per sample."""
 
     num_embedding_rows: int
@@ -301,7 +301,7 @@ class Step:
 
 def count_model(
     step: Step, data: DataConfig, num_embeddings: Sequence[int] | None = None, *, num_samples: int = 1
-) -> ModelCosts:
+) -> ComputedCosts:
     """Return a model's sizes, and its costs per sample of a `step` of `num_samples`.
 
     `num_embeddings` is given where only a prepared dataset knows it. Raises ConfigError if the sizes are unknown.
@@ -312,7 +312,7 @@ def count_model(
         sizes, dim = table_sizes(data, num_embeddings), lookups.dim
         num_rows = sum(sizes if lookups.tables is None else (sizes[table] for table in lookups.tables))
         num_lookups = -(-lookups.num // num_samples)
-    return ModelCosts(
+    return ComputedCosts(
         num_embedding_rows=num_rows,
         num_embedding_parameters=num_rows * dim,
         num_dense_parameters=step.num_dense_parameters,

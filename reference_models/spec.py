@@ -7,9 +7,9 @@ from typing import Any
 
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig
 from reference_models.costs import (
+    ComputedCosts,
     Matmul,
     MemoryEstimate,
-    ModelCosts,
     PhaseCosts,
     Step,
     count_model,
@@ -93,7 +93,7 @@ class Costs:
     forward: Callable[..., dict[str, PhaseCosts]] = lambda *args, **options: {}
     """(model, data, *, batch_size, precision, table_precision): costs of answering a batch, by phase."""
 
-    def model(self, model: Any, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
+    def model(self, model: Any, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ComputedCosts:
         """Return a model's sizes and costs per sample. Raises ConfigError where the tables' sizes are not known."""
         num_samples = self.min_samples(model, data)
         return count_model(self.step(model, data, num_samples), data, num_embeddings, num_samples=num_samples)

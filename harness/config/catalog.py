@@ -8,7 +8,7 @@ from typing import Any
 from harness.config.sections import CHECKPOINT, ID_MAP
 from reference_models.config.checkpoint import CheckpointConfig
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig, parse_runtime, parse_train
-from reference_models.costs import MemoryEstimate, ModelCosts
+from reference_models.costs import ComputedCosts, MemoryEstimate
 from reference_models.data.registry import DATA_KINDS, find_data, parse_data
 from reference_models.fused.choice import MatmulChoice
 from reference_models.process.errors import ConfigError, did_you_mean
@@ -78,7 +78,7 @@ class WorkloadConfig:
         name = label_of(self.runtime.implementation)
         return name if parse_place(self.model_name) is None else f"{name} of {label_of(self.model_name)}"
 
-    def costs(self, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
+    def costs(self, num_embeddings: Sequence[int] | None = None) -> ComputedCosts:
         """Return the model's costs.
 
         `num_embeddings` (rows of each table) is needed where only prepared data has the tables. Raises ConfigError

@@ -12,7 +12,7 @@ from harness.measure.clock import Clock
 from harness.measure.companions import measuring
 from harness.measure.kinds import Job, Kind, OnEvent, Option, Work
 from harness.system.page_cache import clear_page_cache
-from reference_models.costs import ModelCosts as Costs
+from reference_models.costs import ComputedCosts
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
 from rules.records.codec import VERSION, convert
@@ -74,7 +74,7 @@ def measure_throughput(job: ThroughputJob, world: World, on_event: OnEvent) -> T
     return convert(content, ThroughputRecord)
 
 
-def describe_costs(costs: Costs) -> dict[str, int]:
+def describe_costs(costs: ComputedCosts) -> dict[str, int]:
     """Describe what the model holds and does per sample, as the records of measurements have it."""
     return {member: getattr(costs, member) for member in ModelCosts.__struct_fields__}
 

@@ -27,7 +27,7 @@ from harness.run_sets.output import refuse_output
 from harness.system.resources import read_resources
 from harness.system.software import WORKER_VARIABLES, spin_variables
 from reference_models.config.sections import DataConfig
-from reference_models.costs import FLOAT_BYTES, ModelCosts
+from reference_models.costs import FLOAT_BYTES, ComputedCosts
 from reference_models.data.registry import DEFAULT_ROOT, find_data, locate_dataset, open_dataset
 from reference_models.fused.choice import MatmulChoice
 from reference_models.process.errors import ConfigError, DatasetError, DeviceError
@@ -83,7 +83,7 @@ class Plan:
     is_data_expected: bool
     """Whether it should be there: it was given, or its own folder is there."""
     schedule: Schedule | None
-    counts: ModelCosts | None
+    counts: ComputedCosts | None
     memory: tuple[MemoryNeed, ...]
     """Memory of all ranks together, what holds the model first; empty where the tables' sizes are not known."""
     time: TimeEstimate | None

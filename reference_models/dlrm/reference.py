@@ -5,6 +5,8 @@ from reference_models.training.loop import Built, TrainingLoop
 from reference_models.training.optimizers import build_optimizers
 
 
+# Each model's reference.py has a class of this name, and each optimized.py an OptimizedWorkload: users' code imports
+# them by module and name, and no module but tests imports those of two models.
 class ReferenceWorkload(TrainingLoop):
     """Workload that trains a DLRM by modules, autograd and torch.optim."""
 
