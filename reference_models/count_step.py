@@ -51,7 +51,7 @@ def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_siz
     train = {"global_batch_size": counted, "opt_name": opt_name, "opt_base_learning_rate": 0.01}
     small = _cut_tables(data)
     loop = _prepare(load, model, data, parse_train(train), small)
-    with _undisturbed():
+    with _keeping_generators():
         net, _ = loop.build_model(small)
         batch = loop.make_synthetic_batch(small, counted)
         with FlopCounterMode(display=False) as forward:
@@ -107,7 +107,7 @@ def prepare_step(
     """
     small = _cut_tables(data)
     loop = _prepare(load, model, data, train, small)
-    with _undisturbed():
+    with _keeping_generators():
         loop.model, loop.optimizers = loop.build_model(small)
         batch = loop.make_synthetic_batch(small, num_samples)
         loop.train_step(loop.model, loop.optimizers, batch)
@@ -141,7 +141,7 @@ def _prepare(load: Any, model: Any, data: DataConfig, train: TrainConfig, small:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _keeping_generators() -> Iterator[None]:
     """Restore the random generators afterwards, and keep prints of the code off standard output."""
     with torch.random.fork_rng(devices=[]), redirect_stdout(sys.stderr):
         yield

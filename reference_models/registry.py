@@ -227,8 +227,8 @@ def _read_pinned(path: Path, sha256: str | None) -> tuple[bytes, str]:
     digest = hashlib.sha256(source).hexdigest()
     if sha256 not in (None, digest):
         raise ConfigError(
-            f"{path} has changed: its sha256 is {digest}, that of the runs {sha256}. What belongs together runs the "
-            "same code: put the file back, or start anew."
+            f"{path} has changed: its sha256 is {digest}, that of the runs {sha256}. All runs of a set need "
+            "the same code: put the file back, or start anew."
         )
     return source, digest
 

@@ -122,8 +122,8 @@ class Costs:
         return count_phases(self.step(model, data, batch_size), data, batch_size=batch_size, **options)
 
 
-def _nobody_said(model: Any, data: DataConfig, batch_size: int) -> Step:
-    """Raise TypeError: placeholder for the step of a model whose spec leaves its costs out."""
+def _undeclared_step(model: Any, data: DataConfig, batch_size: int) -> Step:
+    """Raise AssertionError: placeholder for the step of a model whose spec leaves its costs out."""
     raise AssertionError("a ModelSpec counts it")
 
 
@@ -156,7 +156,7 @@ class ModelSpec:
     """Value of `sweep --axis` that varies the model's size over a decade of training FLOP, for a scaling law."""
     implementations: Mapping[str, Implementation]
     """"reference" is what calibration trains."""
-    costs: Costs = Costs(step=_nobody_said)
+    costs: Costs = Costs(step=_undeclared_step)
     """Costs of the model; counted by running one batch if left out, which `notes` then says."""
     phases: Mapping[str, str] = field(default_factory=lambda: PLAIN)
     """Names of a training step's phases, in order, each with its label."""
@@ -176,7 +176,7 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         """Replace missing costs by costs that are counted on one batch."""
-        if self.costs.step is _nobody_said:
+        if self.costs.step is _undeclared_step:
             object.__setattr__(self, "costs", replace(self.costs, step=self._count_step))
             object.__setattr__(self, "notes", (*self.notes, _MEASURED))
 

@@ -39,7 +39,7 @@ class IdMapConfig:
         return self.is_active and self.kind not in ("hash", "quotient_remainder")
 
     def shapes(self, num_embeddings: Sequence[int]) -> tuple[tuple[int, int], ...]:
-        """Return (rows, rows per id) of tables of so many ids. Raises ConfigError for too few rows."""
+        """Return (rows, rows per id) of each table, for tables of `num_embeddings` ids. Raises ConfigError."""
         width = 2 if self.kind == "quotient_remainder" else 1
         found = []
         for table, num_ids in enumerate(num_embeddings):

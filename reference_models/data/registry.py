@@ -85,7 +85,7 @@ def generate_dataset(
 def open_dataset(folder: Path, data: DataConfig) -> OpenedDataset:
     """Open both splits, read through the data's id maps; metadata only. Raises DatasetError.
 
-    Where those are not made yet, what is opened has the sizes of what they will make.
+    If the maps are not made yet, the splits have only the sizes of the mapped tables.
     """
     opened = find_data(data.kind).open_dataset(folder, data)
     if not data.id_map.is_active:

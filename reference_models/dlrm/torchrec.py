@@ -167,7 +167,7 @@ class TorchRecWorkload(TrainingLoop):
         """Whether ids of the next batch are sent during a step: between GPUs alone, as it would slow CPUs down."""
         return self.device.type == "cuda" and self.world.size > 1
 
-    # what was built
+    # hyperparameters, read from what `build` made
 
     @property
     def local_batch_size(self) -> int:

@@ -74,8 +74,8 @@ class MergedEmbedding:
 
     `accumulator` sets the optimizer: [sum(rows), d] for Adagrad, [sum(rows), 1] for row-wise Adagrad, None for SGD.
     With `has_kernels`, `update_static` is `reference_models.fused.sorted_update`'s operator; with `cpu_kernels`,
-    `read` and `update` are compiled, where rows have one of their widths. `row_type` is by default that of so many
-    rows.
+    `read` and `update` are compiled, where rows have one of their widths. `row_type` is by default
+    `choose_row_type`'s.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ def explain_second_file(path: Path, error: BaseException) -> str:
     if not is_beside and "relative import" not in str(error):
         return ""
     return (
-        f". Own code is one file, whose digest is on record: what is beside it is not. Put it into {path.name}, or "
+        f". Own code is one file, whose digest is recorded, without modules beside it. Put it into {path.name}, or "
         "install both as a package, which is found by entry point."
     )
 

@@ -119,7 +119,7 @@ class JsonLines:
                 items = value if isinstance(value, list) else (value,)
                 names[name] = names.get(name, False) or any(isinstance(item, dict | list) for item in items)
             if len(names) > MAX_COLUMNS:
-                raise DatasetError(f"{self._path}:1: more than {MAX_COLUMNS:,} keys, expected at most so many.")
+                raise DatasetError(f"{self._path}:1: found more keys, expected at most {MAX_COLUMNS:,}.")
         if not names:
             raise DatasetError(
                 f"{self._path}:1: is no JSON object on a line of its own. Give JSON lines, an object per sample and "

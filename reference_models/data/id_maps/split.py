@@ -50,7 +50,9 @@ class MappedSplit:
     def _flatten(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
         """Return the columns of all maps concatenated, with each result column's source of ids and start."""
         if self._maps is None:
-            raise DatasetError("the map of ids to rows was not made, which whoever opens the dataset gives with it.")
+            raise DatasetError(
+                "the map of ids to rows is not made yet, expected it in id_maps when the dataset is opened."
+            )
         parts, columns, offsets, size, first = [], [], [], 0, 0
         for table, (num_ids, num) in enumerate(zip(self._split.num_embeddings, self._split.multi_hot, strict=True)):
             made = self._maps.get(table, np.arange(num_ids, dtype=np.int32)[:, None])

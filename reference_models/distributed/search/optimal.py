@@ -38,8 +38,8 @@ def optimal(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
         return replace(plan, bound_s=_slowest_s(task, plan, cost))
     if (parts := add_up(cost, task.tables)) is None:
         raise ConfigError(
-            f"optimal looks at every plan, and {task.name} has {len(task.tables)} tables, whose cost does not add up "
-            f"over tables: it can for {MAX_ENUMERATED} of which none is kept. Use --by local."
+            f"optimal compares every plan where the cost does not add up over tables, expected at most "
+            f"{MAX_ENUMERATED} tables, none of them kept: {task.name} has {len(task.tables)}. Use --by local."
         )
     bound_s, fault = lower_bound(task, cost) or 0.0, None
     plans: list[PlacementPlan] = []
