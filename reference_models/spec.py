@@ -132,7 +132,7 @@ _MEASURED = "FLOP are measured: torch's FlopCounterMode counted one batch."
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSpec:
-    """All that the rest of the code knows of a model; each model's folder has one."""
+    """Specification of a model, all that the rest of the code knows; each model's folder has one."""
 
     section: type[Any]
     """Record class of the [model] section, for the schema of definitions."""

@@ -26,7 +26,7 @@ NUM_CRITEO_SPARSE = 26
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSection:
-    """[train] keys that all optimizers share, named as in mllog."""
+    """Keys of [train] that all optimizers share, named as in mllog."""
 
     global_batch_size: PositiveCount
     """Samples of a training step, over all ranks together."""
@@ -40,19 +40,19 @@ class TrainSection:
 
 @dataclass(frozen=True, kw_only=True)
 class AdagradSection(TrainSection):
-    """[train] with Adagrad, element-wise or row-wise."""
+    """Section [train] with Adagrad, element-wise or row-wise."""
 
     opt_name: Literal["adagrad", "rowwise_adagrad"]
     opt_adagrad_learning_rate_decay: Amount | None = None
     """Adagrad's own decay of the learning rate per step; 0 if left out."""
     opt_weight_decay: Amount | None = None
-    """Must be 0: sparse gradients know no decay."""
+    """Weight decay; must be 0, since sparse gradients do not support it."""
     opt_adagrad_initial_accumulator_value: Amount | None = None
     """Initial value of the sums of squared gradients; 0 if left out."""
     opt_adagrad_epsilon: Amount | None = None
     """Number added to the root of the sums of squares; 1e-8 if left out."""
     opt_learning_rate_warmup_steps: Amount | None = None
-    """Steps over which the rate grows; 0 where it is left out."""
+    """Steps of warm-up, over which the learning rate grows; 0 if left out."""
     opt_learning_rate_decay_start_step: Amount | None = None
     """Step from which the learning rate decays."""
     opt_learning_rate_decay_steps: Amount | None = None
@@ -61,11 +61,11 @@ class AdagradSection(TrainSection):
 
 @dataclass(frozen=True, kw_only=True)
 class SGDSection(TrainSection):
-    """[train] with stochastic gradient descent."""
+    """Section [train] with stochastic gradient descent."""
 
     opt_name: Literal["sgd"]
     opt_learning_rate_warmup_steps: Amount | None = None
-    """Steps over which the rate grows; 0 where it is left out."""
+    """Steps of warm-up, over which the learning rate grows; 0 if left out."""
     lr_decay_start_steps: Amount | None = None
     """Step from which the learning rate decays."""
     sgd_opt_base_learning_rate: Amount | None = None
@@ -78,7 +78,7 @@ class SGDSection(TrainSection):
 
 @dataclass(frozen=True, kw_only=True)
 class AdamSection(TrainSection):
-    """[train] with Adam for the layers and row-wise Adagrad for the tables, as MLPerf's DLRMv4 names them."""
+    """Section [train] with Adam for the layers and row-wise Adagrad for the tables, as MLPerf's DLRMv4 names them."""
 
     opt_name: Literal["Adam"]
     opt_adam_beta_1: Annotated[float, Meta(ge=0, lt=1)] = 0.9
@@ -88,7 +88,7 @@ class AdamSection(TrainSection):
     opt_adam_epsilon: Amount = 1e-8
     """Number added to the root of Adam's mean of squared gradients."""
     opt_weight_decay: Amount = 0.0
-    """Must be 0: sparse gradients know no decay."""
+    """Weight decay; must be 0, since sparse gradients do not support it."""
     opt_gradient_clip_norm: Amount | None = None
     """Largest norm of the layers' gradient, which is scaled down to it; no clipping if left out."""
     opt_sparse_name: Literal["RowWiseAdagrad"] = "RowWiseAdagrad"
@@ -159,7 +159,7 @@ class DataConfig:
 
     @property
     def num_lookups(self) -> int:
-        """Embedding rows read per sample."""
+        """Number of embedding rows read per sample."""
         return sum(self.multi_hot)
 
 
@@ -183,7 +183,7 @@ class RuntimeConfig:
     """
 
     device: str = "cpu"
-    """`cpu`, `cuda` or `cuda:N`."""
+    """Device: `cpu`, `cuda` or `cuda:N`."""
     threads: Annotated[PositiveCount | None, Meta(extra_json_schema=_THREADS)] = None
     """CPU threads, or `auto`: the fastest number by timing; with several ranks, the cores divided among them."""
     precision: Literal["fp32", "tf32", "bf16", "int8", "auto"] = "fp32"

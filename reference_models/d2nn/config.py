@@ -23,7 +23,7 @@ class D2NNConfig:
     """Masks and light of an optical network. Lengths are in millimetres; only their ratios matter."""
 
     grid: Annotated[int, Meta(ge=4, le=1024)]
-    """Cells of a mask along each side."""
+    """Number of a mask's cells along each side."""
     num_shared_masks: Annotated[int, Meta(ge=0, le=64)]
     """Masks that the light of all tasks passes; with 0 the tasks share no masks."""
     num_task_masks: PositiveCount

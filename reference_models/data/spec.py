@@ -70,7 +70,7 @@ class DataSection:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataSpec:
-    """All that the rest of the code knows of a kind of data; each kind's folder has one.
+    """Specification of a kind of data, all that the rest of the code knows; each kind's folder has one.
 
     Data that is neither generated nor prepared is read from its owner's files in place, or made in memory.
     """

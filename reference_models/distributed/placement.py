@@ -22,7 +22,7 @@ class Devices:
     inter_host_bandwidth: float
     intra_host_latency_s: float = 0.0
     inter_host_latency_s: float = 0.0
-    """Seconds before the first byte of an exchange arrives."""
+    """Latency between hosts: seconds before the first byte of an exchange arrives."""
     reserve: float = 0.0
     """Share of a device's memory kept free of tables, for activations, buffers and the dense part."""
 

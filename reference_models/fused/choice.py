@@ -16,7 +16,7 @@ from reference_models.process.errors import ConfigError
 Kind = Literal["forward", "data_gradient", "weight_gradient"]
 """y = x W' + b, dx = dy W, dW = dy' x."""
 Precision = Literal["fp32", "bf16"]
-"""Precision of the operands."""
+"""Precision of a product's operands."""
 Form = Literal["mm", "mm_transposed", "mm_copied", "onednn", "onednn_transposed", "openblas"]
 """`mm`: torch.mm and its relatives (MKL in fp32, oneDNN in bf16). `onednn`: oneDNN's linear operator, which fuses
 bias and ReLU. `openblas`: the OpenBLAS that numpy brings, called by compiled passes. `_transposed`: the transposed
@@ -64,7 +64,7 @@ class MatmulProduct(_Value, frozen=True, kw_only=True):
 
     @property
     def flop(self) -> int:
-        """Count multiplications and additions."""
+        """Number of multiplications and additions of the product."""
         return 2 * self.num_samples * self.num_in * self.num_out
 
 

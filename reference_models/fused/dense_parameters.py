@@ -61,7 +61,7 @@ Apply = Callable[[DenseParameter, torch.Tensor], None]
 """Function that a backward pass calls with each weight's gradient, after its last use of that weight."""
 
 Gradient = tuple[DenseParameter, torch.Tensor]
-"""A weight and its gradient."""
+"""Dense weight and its gradient."""
 
 
 def update_together(gradients: Sequence[Gradient], lr: torch.Tensor, eps: float) -> None:

@@ -11,7 +11,7 @@ class QualityRatio:
     """Ratios of an evaluation's quality to that of the same weights in fp32, on the same samples."""
 
     entropy_ratio: float
-    """Ratio of normalised entropies; above 1 is worse."""
+    """Ratio of normalised entropies, reduced precision to fp32; above 1 is worse."""
     auc_ratio: float | None = None
     """Ratio of AUCs; None where the model has another metric."""
     accuracy_ratio: float | None = None

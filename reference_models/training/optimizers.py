@@ -125,7 +125,7 @@ class SparseAdagrad(EagerOptimizer):
         p.add_(torch.where((gradient != 0).any(1, keepdim=True), change, 0.0), alpha=-lr)
 
     def _next_rate(self, p: nn.Parameter, group: dict[str, Any]) -> float:
-        """Count a step of `p`; return its learning rate."""
+        """Count a step of parameter `p`; return its learning rate."""
         state = self.state[p]
         state["step"] += 1
         return float(group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"]))

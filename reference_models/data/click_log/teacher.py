@@ -91,7 +91,7 @@ class SparseFeature:
     """[2**12]: first id of each slice of probability, by `tables.inverse_zipf`."""
     num_ids: NDArray[np.int64]
     effect: NDArray[np.float32]
-    """[n]: the id's part of the logit."""
+    """[n]: part of the logit of each id alone."""
     latent_class: NDArray[np.int64]
     """[n]: latent class of each id, below 32."""
     bag: NDArray[np.int32]
@@ -180,7 +180,7 @@ def _centred(values: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[
 
 
 def _class_vectors(key: int, class_mass: NDArray[np.float64], rank: int) -> list[NDArray[np.float64]]:
-    """Return `rank` coordinates, float64 [32] each."""
+    """Return random class vectors: `rank` coordinates, float64 [32] each."""
     return [_centred(tables.normals(derive_key(key, d), NUM_CLASSES), class_mass) for d in range(rank)]
 
 

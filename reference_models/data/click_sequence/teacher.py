@@ -32,7 +32,7 @@ Weight = Annotated[float, Meta(ge=-100, le=100)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SequenceParameters:
-    """[data.parameters] of a sequence log."""
+    """Section [data.parameters] of a sequence log."""
 
     events_per_window: PositiveCount
     """Events of every user in a time window; only events before the window influence its clicks."""
@@ -78,11 +78,11 @@ class SequenceTeacher:
     items: NDArray[np.int64]
     """[n]: items by class, within a class in the order of popularity."""
     first_item: NDArray[np.int64]
-    """[C, 2**12]: of each slice of probability of a class, its first place in `items`; see `tables.inverse_zipf`."""
+    """[C, 2**12]: first place in `items` of each slice of a class's probability, by `tables.inverse_zipf`."""
     num_items: NDArray[np.int64]
-    """[C, 2**12]: places in the slice."""
+    """[C, 2**12]: number of places of each slice of a class's probability in `items`."""
     terms: NDArray[np.float32]
-    """[K, 2, C, C]: by age, clicked or not, the event's class and the item's: what it adds to the logit."""
+    """[K, 2, C, C]: addends of the logit, by an event's age, click, class, and the item's class."""
     favourite_key: int
 
 

@@ -68,7 +68,7 @@ class ColumnFile:
     num_rows: int | None = None
     """Rows of the file, if its metadata have the number."""
     _num_rows: int = 0
-    """The number of the last row that was numbered."""
+    """Number of the last row that was numbered."""
     _wrong: list[tuple[int, str]] = field(default_factory=list)
     """Rows of text with a wrong number of columns, and the reasons, not reported yet."""
     _unpassed: list[int] = field(default_factory=list)

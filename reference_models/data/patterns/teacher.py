@@ -27,7 +27,7 @@ KIND = "patterns"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PatternParameters:
-    """[data.parameters] of patterns."""
+    """Section [data.parameters] of patterns."""
 
     flip_share: Annotated[float, Meta(ge=0, le=0.5)]
     """Share of pixels that are flipped; at 0.5 nothing can be learned."""

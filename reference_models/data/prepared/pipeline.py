@@ -70,7 +70,7 @@ class Feature:
     name: str
     """Name of the column in messages."""
     width: int = 1
-    """Ids per sample."""
+    """Ids of the column per sample."""
     min_count: int = 1
     """Least occurrences in training of a value with its own id; rarer values share id 0."""
     modulo: int | None = None

@@ -47,7 +47,7 @@ class SyntheticSection:
     lookups_per_table: PositiveCount | None = None
     """Ids per sample of every table, instead of multi_hot."""
     row_scale: Amount = 1.0
-    """Factor on the rows of every table."""
+    """Factor by which the rows of every table are multiplied."""
     zipf_exponent: Annotated[float, Meta(ge=0, le=8)] = ZIPF_EXPONENT
     """Zipf exponent of the ids: probabilities are proportional to rank to the minus this; 0 is uniform."""
     labels: Literal["coin_flips", "planted"] = "coin_flips"

@@ -15,7 +15,7 @@ ID_BYTES = 8
 LINE_BYTES = 64
 """Least bytes that a memory moves for an access to a row: a cache line, or a burst of HBM."""
 TABLE_S = 2e-6
-"""Fixed time of a table; assumed, not measured."""
+"""Fixed seconds per table and step; assumed, not measured."""
 DEVICE_S = 50e-6
 """Fixed time of a device that holds tables: some ten launches of kernels of 5 us; assumed, not measured."""
 BIN_LOOKUPS = np.array([1.0, 2.0, *(0.75 * 2.0 ** np.arange(2, NUM_REUSE_BINS))])
