@@ -13,7 +13,7 @@ from reports.page.sections.differences import MOST_DIFFERING
 from reports.page.sections.verdict import processor_words, system_words
 from reports.parts.load import environment_words
 from reports.results.provenance import order_in_pair, seeded_command, with_seed
-from reports.results.records import brief_commit
+from reports.results.records import THREADS_TIMED, brief_commit
 from reports.results.result import Result
 from reports.text.formatting import epoch_ms, names, plural, printable, utc
 from rules.records.experiment import SIDES
@@ -202,7 +202,7 @@ def _changes_words(changes: Sequence[Change], most: int) -> str:
         f"{printable(change.name, _MAX_VALUE)}: {printable(change.base, _MAX_VALUE)} → "
         f"{printable(change.new, _MAX_VALUE)}"
         for change in changes
-        if "PLACEHOLDER" not in f"{change.base} {change.new}".upper()
+        if change.name != THREADS_TIMED and "PLACEHOLDER" not in f"{change.base} {change.new}".upper()
     )
     return names([*told], most) or "nothing that is on record"
 

@@ -2,9 +2,11 @@
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 from reports.comparison.comparison import GroupContext, compare_results, context_of
 from reports.document.blocks import Fact
+from reports.facts.noise import is_disturbed
 from reports.page.content import ReportContent
 from reports.results.provenance import group_of, order_in_pair
 from reports.results.reference_systems import system_of
@@ -17,6 +19,7 @@ _OTHERS = {"reference": "optimized", "optimized": "reference"}
 _KINDS = ("training", "throughput", "quality")
 """Kinds that every implementation of a model can be measured in."""
 _MAX_COMMAND = 400
+_TO_QUIET = "names what makes this machine noisy; then measure again"
 _TO_REPAIR = "lists the broken rules with their remedies"
 _TO_DECIDE = "makes one page to decide by"
 
@@ -39,10 +42,12 @@ def next_step(content: ReportContent, *, is_brief: bool = False) -> Fact | None:
 
 def _after_one(result: Result) -> tuple[str, str] | None:
     """Return a command and its purpose: list what is broken, make missing runs, or compare implementations."""
-    place, record = result.place, result.asked
-    assert place is not None and record is not None
+    assert result.place is not None and result.asked is not None
+    place, record = _from_here(result.place), result.asked
     if result.outcome == "invalid":
         return shlex.join(["dlrmbench", "check", str(place)]), _TO_REPAIR
+    if is_disturbed(result):
+        return "dlrmbench doctor", _TO_QUIET
     needed = result.score.num_runs_required if result.is_logged else MIN_RUNS
     if needed is not None and result.num_runs < needed:
         word = ("run", "runs") if result.is_logged else ("process", "processes")
@@ -66,8 +71,10 @@ def _after_two(results: Sequence[Result]) -> tuple[str, str] | None:
     whole = found.whole
     if found.refusal is not None or whole is None or base.place is None or new.place is None:
         return None
-    if refused := [str(each.place) for each in (base, new) if each.outcome == "invalid"]:
+    if refused := [str(_from_here(each.place)) for each in (base, new) if each.outcome == "invalid"]:
         return shlex.join(["dlrmbench", "check", *refused]), _TO_REPAIR
+    if found.disturbed_sides:
+        return "dlrmbench doctor", _TO_QUIET
     if found.is_one_after_the_other:
         better = found.measure_better
         return (
@@ -79,10 +86,18 @@ def _after_two(results: Sequence[Result]) -> tuple[str, str] | None:
     words = ("run", "runs") if base.is_logged else ("process", "processes")
     if is_pair and fewest < MIN_RUNS:
         total = MIN_RUNS + max(base.num_runs, new.num_runs) - fewest
-        return resume_command(new.place, total), f"makes the {MIN_RUNS} {words[1]} a side that a verdict takes"
+        return resume_command(
+            _from_here(new.place), total
+        ), f"makes the {MIN_RUNS} {words[1]} a side that a verdict takes"
     needed = whole.runs_needed_low or whole.runs_needed
     if is_pair and found.verdict == "inconclusive" and needed is not None and needed > fewest:
         total = needed + max(base.num_runs, new.num_runs) - fewest
-        return resume_command(new.place, total), "should decide, if the difference is as measured"
-    places = [str(group.file.parent)] if group is not None and is_pair else [str(base.place), str(new.place)]
+        return resume_command(_from_here(new.place), total), "should decide, if the difference is as measured"
+    folders = [group.file.parent] if group is not None and is_pair else [base.place, new.place]
+    places = [str(_from_here(folder)) for folder in folders]
     return shlex.join(["dlrmbench", "report", *places, "--summary"]), _TO_DECIDE
+
+
+def _from_here(folder: Path) -> Path:
+    """Return a folder as seen from the working directory if it is below that, which is shorter."""
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder

@@ -48,10 +48,11 @@ def test_a_set_is_completed_and_then_held_against_the_other_implementation(
     [
         ([2000.0, 2010.0, 1990.0, 2005.0, 1995.0], "report {} --summary"),
         ([1000.0, 1010.0, 990.0], "resume {} --runs 5"),
-        ([1000.0, 3000.0, 900.0, 1500.0, 600.0], "resume {} --runs "),
+        ([1010.0, 1060.0, 985.0, 1055.0, 1000.0], "resume {} --runs "),
+        ([1000.0, 3000.0, 900.0, 1500.0, 600.0], "doctor"),
     ],
 )
-def test_a_pair_is_decided_or_grows(rates: list[float], expected: str, tmp_path: Path) -> None:
+def test_a_pair_is_decided_grows_or_is_measured_again(rates: list[float], expected: str, tmp_path: Path) -> None:
     for index, (side, values) in enumerate((("base", [1000.0, 1005.0, 995.0, 1002.0, 998.0]), ("new", rates))):
         path = write_measured(tmp_path / "pair" / side, "throughput", values[: len(rates)]) / "extra/throughput.json"
         content = json.loads(path.read_text())
