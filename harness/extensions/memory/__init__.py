@@ -1,1 +1,1 @@
-"""Accesses to embedding rows, and what memories slower than DRAM make of them: `trace` and `tiers`."""
+"""Traces of embedding lookups, and simulated memories below DRAM that hold the rows: `trace` and `tiers`."""

@@ -1,6 +1,6 @@
-"""Misses of caches: when they are warm, how large one must be, how one is shared.
+"""Misses of row caches: when a cache is warm, how large it must be, how tables share its memory.
 
-Those of LRU are exact, from stack distances; caches of other policies are simulated.
+Misses of LRU caches are exact, from stack distances; caches of other policies are simulated.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,31 +20,31 @@ Floats = NDArray[np.float64]
 
 _FINEST, _STEPS = 2.0**-8, 33
 _MOST_UNITS = 1 << 12
-"""Steps of the budget of rows: a budget of no more rows is kept exactly, of more rows rounded down by table."""
+"""Steps of the row budget that `fit_sizes` tells apart; above so many rows each table's size is rounded to a step."""
 TENTHS = 5
-"""Most tenths of a trace that warm a cache up: a half is left to be counted."""
+"""Most tenths of a trace that warm caches up, so that half of the trace is counted."""
 _FLAT, _FLAT_SHARE = 0.005, 0.02
-"""A miss ratio is as the second half's where it is so near, absolutely and as a share of it."""
+"""Largest difference, absolute and relative, of a warm cache's miss ratio from that of the trace's second half."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cache:
-    """A cache of the rows of all tables, or one of each table that share its rows."""
+    """A row cache: one for all tables, or its rows divided among a cache for each table."""
 
     num_rows: int
-    """Rows, or units where rows differ in size."""
+    """Capacity in rows; in units (AccessTrace.unit_bytes) where rows differ in size."""
     share: float | None
-    """Its size, as a share of the rows of tables below DRAM; None without one."""
+    """Capacity as a share of the rows of the tables below DRAM; None where there is no cache."""
     words: str = ""
-    """What to call it beside the tier; empty without one."""
+    """Name of the cache beside the tier's, such as 'cache of 5 %'; empty where there is no cache."""
     of_tables: tuple[int, ...] | None = None
-    """Rows of the cache of each table; None of one cache of all."""
+    """Rows of each table's own cache [tables]; None where one cache serves all tables."""
     policy: str = LRU
-    """The name of its policy in POLICIES."""
+    """Replacement policy, a key of POLICIES."""
 
 
-class Curve(Protocol):
-    """What caches of every size miss of one table's rows."""
+class MissCurve(Protocol):
+    """Misses of one table's lookups over the size of its cache."""
 
     @property
     def num_lookups(self) -> int: ...
@@ -60,11 +60,11 @@ class Curve(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SimulatedCurve:
-    """What caches of a policy miss of one table's rows, of the sizes that are asked for."""
+    """Misses of one table's lookups under one policy, simulated at each cache size when it is asked for."""
 
     num_lookups: int
     count_misses: Callable[[int], int]
-    """Simulates a cache of so many rows."""
+    """Simulate a cache of that many rows and return its misses."""
 
     def misses(self, num_rows: Ids) -> Floats:
         return np.array([self.count_misses(size) for size in num_rows.tolist()], dtype=np.float64)
@@ -73,12 +73,12 @@ class SimulatedCurve:
         return float(self.misses(np.array([num_rows]))[0]) / max(1, self.num_lookups)
 
 
-class Lookups:
-    """The lookups of a trace in their order, and how far each is from the last one of its row.
+class RemoteLookups:
+    """Lookups of a trace whose rows are on devices, in order, with their stack distances.
 
-    Those of rows in local memory, whose device is -1, reach no cache and are not read. A sample is a query here.
-    Shares of lookups are of those of tables `are_below` DRAM; lookups of other tables have device -1.
-    Where rows of tables differ in size, distances and caches of all tables are of the trace's units.
+    Lookups with device -1, of rows in local memory, reach no cache and are left out. A sample of the trace is a query
+    here. Miss ratios are shares of the lookups of tables that `are_below` DRAM (None: all); lookups of other tables
+    must have device -1. Where rows of tables differ in size, distances and capacities are in the trace's units.
     """
 
     def __init__(
@@ -107,13 +107,13 @@ class Lookups:
 
     @cached_property
     def distances(self) -> Floats:
-        """Stack distances of one cache of the rows of all tables [lookups]."""
+        """Stack distance of each lookup [lookups] in one cache for all tables."""
         distances = StackDistances().update(self.keys, self.units.astype(np.float64))
         return np.asarray(distances + (self.units - 1))
 
     @cached_property
     def own_distances(self) -> Floats:
-        """Stack distances of a cache of each table [lookups]."""
+        """Stack distance of each lookup [lookups] in a cache of its table alone."""
         found = np.empty(len(self.keys))
         for table in range(self.num_tables):
             is_own = self.tables == table
@@ -121,7 +121,7 @@ class Lookups:
         return found
 
     def missed(self, cache: Cache, first: int) -> Flags:
-        """Return which lookups miss a cache [lookups]; a static set is chosen by the samples before `first`."""
+        """Return whether each lookup misses a cache [lookups]; samples before `first` choose a static set."""
         if cache.policy != LRU:
             if (cache, first) not in self._simulated:
                 self._simulated[cache, first] = self._simulate(cache, first)
@@ -140,7 +140,7 @@ class Lookups:
         return found
 
     def _simulate_table(self, table: int, policy: str, size: int, first: int) -> Flags:
-        """Return which lookups of a table miss a cache of so many of its rows."""
+        """Return whether each lookup of a table misses its cache of `size` rows [lookups of the table]."""
         is_own = self.tables == table
         if table not in self._numbered:
             self._numbered[table] = number_rows(self.keys[is_own], np.ones(int(is_own.sum()), np.int64))
@@ -148,7 +148,7 @@ class Lookups:
         return POLICIES[policy].find_misses(*self._numbered[table], size, start)
 
     def simulated_curve(self, first: int, table: int, policy: str) -> SimulatedCurve:
-        """Return what caches of a policy and every size miss of a table from sample `first` on; local rows hit."""
+        """Return a table's misses over cache size under a policy, from sample `first` on; local rows hit."""
         num_before = int(np.searchsorted(self.samples[self.tables == table], first))
 
         @cache
@@ -158,13 +158,13 @@ class Lookups:
         return SimulatedCurve(num_lookups=int(self._of_tables[table, first:].sum()), count_misses=count)
 
     def miss_ratio(self, missed: Flags, first: int = 0, stop: int | None = None) -> float:
-        """Return the share of the lookups of samples from `first` to `stop` that miss, of local rows included."""
+        """Return the miss ratio of samples `first` to `stop`; lookups of rows in local memory count as hits."""
         num_lookups = int(self._of_tables[:, first:stop].sum())
         begin, end = np.searchsorted(self.samples, (first, self.num_samples if stop is None else stop))
         return float(missed[begin:end].sum()) / max(1, num_lookups)
 
     def curve(self, first: int, table: int | None = None) -> MissRatioCurve:
-        """Return what caches of every size miss from sample `first` on, of all tables or of one; local rows hit."""
+        """Return the LRU miss-ratio curve from sample `first` on, of all tables or of one; local rows hit."""
         is_counted = self.samples >= first
         if table is not None:
             is_counted &= self.tables == table
@@ -174,23 +174,23 @@ class Lookups:
         return make_curve(distances, num_lookups)
 
     def first_of(self, tenths: int) -> int:
-        """Return the sample at which counting begins after so many tenths of the trace."""
+        """Return the first sample after `tenths` tenths of the trace."""
         return self.num_samples * tenths // 10
 
     def is_flat(self, missed: Flags, tenths: int) -> bool:
-        """Return whether the miss ratio after so many tenths is that of the second half."""
+        """Return whether the miss ratio after `tenths` tenths of the trace is that of its second half."""
         half = self.miss_ratio(missed, self.first_of(TENTHS))
         return abs(self.miss_ratio(missed, self.first_of(tenths)) - half) <= min(_FLAT, _FLAT_SHARE * half)
 
     def late_ratios(self, missed: Flags) -> tuple[float, float] | None:
-        """Return the miss ratios of the third and the fourth quarter where they still fall; None otherwise."""
+        """Return the miss ratios of the trace's third and fourth quarter if they still fall; None otherwise."""
         half, last = self.first_of(TENTHS), self.num_samples * 3 // 4
         third, fourth = self.miss_ratio(missed, half, last), self.miss_ratio(missed, last)
         return (third, fourth) if third - fourth > max(_FLAT, 2 * _FLAT_SHARE * third) else None
 
 
 def grid_sizes(num_rows: int, load_factor: float) -> NDArray[np.int64]:
-    """Return sizes of a table's cache to choose from, among them none, all rows, and `load_factor` of them."""
+    """Return candidate sizes of a table's cache, rising: 0, all rows, `load_factor` of them, and sizes between."""
     factors = np.geomspace(_FINEST * load_factor, 1.0, _STEPS) if load_factor else [0.0, 1.0]
     return np.unique((np.array([0.0, load_factor, *factors]) * num_rows).astype(np.int64))
 
@@ -198,9 +198,9 @@ def grid_sizes(num_rows: int, load_factor: float) -> NDArray[np.int64]:
 def fit_sizes(
     sizes: Sequence[NDArray[np.int64]], misses: Sequence[NDArray[np.float64]], max_rows: int
 ) -> tuple[int, ...]:
-    """Choose a size per table, `max_rows` at most in all, that minimises misses, by dynamic programming.
+    """Choose a cache size per table, `max_rows` at most together, that minimises misses, by dynamic programming.
 
-    `sizes` [tables][choices] rise from 0, `misses` are what each misses. Exact up to 4,096 rows.
+    `sizes` [tables][choices] rise from 0; `misses` are those at each size. Exact up to 4,096 rows together.
     """
     unit = -(-max_rows // _MOST_UNITS) or 1
     left = max_rows // unit
@@ -221,11 +221,11 @@ def fit_sizes(
 
 
 def fit_caches(
-    curves: Sequence[Curve], num_rows: Sequence[int], max_rows: int, units: Sequence[int] | None = None
+    curves: Sequence[MissCurve], num_rows: Sequence[int], max_rows: int, units: Sequence[int] | None = None
 ) -> tuple[tuple[int, ...], ...]:
-    """Return two choices of cache rows per table, `max_rows` in all: the fewest misses, and one load factor.
+    """Divide `max_rows` among the tables twice: with fewest misses, and with one load factor for all tables.
 
-    With `units` [tables], how large a row of each is, `max_rows` is of units.
+    With `units` [tables], the units of a row of each table, `max_rows` is in units.
     """
     sizes_of = [1] * len(num_rows) if units is None else units
     factor = min(1.0, max_rows / sum(num * size for num, size in zip(num_rows, sizes_of, strict=True)))
@@ -239,6 +239,6 @@ def fit_caches(
     return min(fitted, uniform, key=lambda chosen: count_misses(curves, chosen)), uniform
 
 
-def count_misses(curves: Sequence[Curve], sizes: Sequence[int]) -> float:
-    """Return the misses of all tables, each with a cache of its own."""
+def count_misses(curves: Sequence[MissCurve], sizes: Sequence[int]) -> float:
+    """Return the misses of all tables together, each table with a cache of its own size."""
     return sum(float(curve.misses(np.array([size]))[0]) for curve, size in zip(curves, sizes, strict=True))

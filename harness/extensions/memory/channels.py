@@ -1,9 +1,9 @@
-"""A device that works on several reads at once: how long the reads of each query take, read by read, exactly.
+"""A device with parallel channels: latency of each query's reads, computed read by read.
 
 Reads wait in one queue, first come first served, for the first of `channels` that is free, and each occupies it for
-channels / ceiling seconds, so that a saturated device reads at its ceiling. What a drive's latency is beyond that, at
-the depth at which its reads are issued, delays the answer and keeps no channel. Since reads take equally long in a
-channel, read i goes to channel i modulo their number, and each channel is a queue of its own.
+channels / ceiling seconds, so that a saturated device reads at its ceiling. The part of a drive's latency beyond that
+time, at the queue depth at which reads are issued, delays the answer and occupies no channel. Since all reads occupy
+a channel equally long, read i goes to channel i modulo `channels`, and each channel is a queue of its own.
 """
 
 from collections.abc import Iterator
@@ -18,29 +18,29 @@ from harness.foundation.virtual_clock import Times, finish_singly
 Ids = NDArray[np.int64]
 _STEP, _NUM_STEPS = 0.01, 2_000
 _STEPS = (np.arange(_NUM_STEPS) + 0.5) * _STEP
-"""Numbers of the standard exponential distribution at which distributions of latencies are kept."""
+"""Points of the standard exponential distribution at which latency distributions are tabulated."""
 _MOST_WAVES = 512
-"""Reads before the last one of a channel of which one may be answered after it."""
+"""Most reads before a channel's last one that are examined for being answered after that last one."""
 
 
 class Answers(NamedTuple):
     """Times of the reads of each query [queries] on one device, in seconds."""
 
     queue: Times
-    """How much later the last of its reads leaves its channel because of other queries."""
+    """Delay that reads of other queries add until the query's last read leaves its channel."""
     device: Times
-    """From its arrival to the last answer, less the queue; 0 of a query without reads."""
+    """From the query's arrival to its last answer, less `queue`; 0 where the query has no reads."""
     mean_read_s: float
-    """Mean time of a read where none waits."""
+    """Mean latency of a read in an idle device."""
     depth: float
-    """Reads that are in flight, waiting ones and the query's own included, when a read is issued, on average."""
+    """Mean queue depth when a read is issued: reads waiting or in a channel, its own query's included."""
 
 
 def draw_latencies(num_queries: int, num_devices: int, seed: int) -> NDArray[np.int32]:
-    """Draw where in its distribution the latency of each query's reads is [devices, queries], from `seed`.
+    """Draw each query's place in the latency distribution [devices, queries], as indices of `_STEPS`, from `seed`.
 
-    Each part of the distribution comes equally often, and in random order: of all that chance does to a p99, how many
-    of the slowest reads were drawn weighs most.
+    The draws are stratified: each part of the distribution comes equally often, in random order. How many of the
+    slowest reads were drawn is otherwise what varies a p99 most.
     """
     draws = np.random.default_rng((seed, 3))
     exponents = -np.log1p(-(np.arange(num_queries) + 0.5) / num_queries)
@@ -51,10 +51,11 @@ def draw_latencies(num_queries: int, num_devices: int, seed: int) -> NDArray[np.
 def answer_reads(
     arrivals_s: Times, num_reads: Ids, busy_s: Times, tier: Tier, drawn: NDArray[np.int32], *, is_alone: bool = False
 ) -> Answers:
-    """Return what queries [queries] of `num_reads` take that arrive in this order and occupy the device for `busy_s`.
+    """Return the latencies of queries [queries] that arrive in order, each with `num_reads` reads on one device.
 
-    `busy_s` is what their reads take of a device whose channels are all at work; `drawn` is of `draw_latencies`.
-    Where a query `is_alone`, arrivals are so far apart that it finds no other, and the depth is of its own reads.
+    `busy_s` [queries] is the time that a query's reads take with all channels at work; `drawn` comes from
+    `draw_latencies`. `is_alone` says that arrivals are so far apart that no query meets another; the queue depth is
+    then that of a query's own reads.
     """
     count = tier.num_channels
     each_s = busy_s * count / np.maximum(num_reads, 1)
@@ -62,7 +63,7 @@ def answer_reads(
     read_s, own = float(busy_s.sum()) * count / total, float(np.square(num_reads, dtype=np.float64).sum()) / total
     deepest = max((each.depth for each in tier.read_latency_s.deeper), default=1)
     others = 0.0
-    if own < deepest and not is_alone:  # only then do other queries' reads change the latency
+    if own < deepest and not is_alone:  # only then do reads of other queries change the latency
         by_channel = _by_channel(arrivals_s, num_reads, each_s, count)
         others = _in_flight(arrivals_s, sum(_sum_spent(*each, arrivals_s, each_s) for each in by_channel))
     beyond_s = latency_beyond(tier, own + others, read_s)
@@ -75,7 +76,7 @@ def answer_reads(
     finished, ended, spent_s = np.zeros(len(arrivals_s)), np.zeros(len(arrivals_s)), 0.0
     for channel, (reads, finish_s) in enumerate(_by_channel(arrivals_s, num_reads, each_s, count)):
         took_s = np.where(reads > 0, finish_s - arrivals_s, 0.0)
-        # Another number for each channel of a query; that queries far apart have equal ones changes no distribution.
+        # Another draw for each channel of a query; equal draws of queries far apart change no distribution.
         first = channel * len(drawn) // count
         slowest_s = lasts.take(np.minimum(reads, most) * _NUM_STEPS + around[first : first + len(drawn)])
         np.maximum(finished, took_s, out=finished)
@@ -88,7 +89,7 @@ def answer_reads(
 
 
 def _by_channel(arrivals_s: Times, num_reads: Ids, each_s: Times, count: int) -> Iterator[tuple[Ids, Times]]:
-    """Yield how many reads of each query each channel has, and when it finishes the last of them."""
+    """Yield for each channel the number of reads of each query, and when the last of these finishes [queries]."""
     rounds, rest = np.divmod(np.cumsum(num_reads), count)
     for channel in range(count):
         reads = np.diff(rounds + (rest > channel), prepend=0)
@@ -96,21 +97,21 @@ def _by_channel(arrivals_s: Times, num_reads: Ids, each_s: Times, count: int) ->
 
 
 def _sum_spent(reads: Ids, finish_s: Times, arrivals_s: Times, each_s: Times) -> float:
-    """Return how long all reads of a channel wait and are read, added up: each of a query `each_s` after another."""
+    """Return the time in queue and channel summed over a channel's reads, which occupy it for `each_s` each."""
     return float((reads * (finish_s - arrivals_s) - each_s * reads * (reads - 1) / 2).sum())
 
 
 def _in_flight(arrivals_s: Times, spent_s: float) -> float:
-    """Return how many reads are in flight on average over time: Little's law, of the time that all of them spend."""
+    """Return the mean number of reads in flight by Little's law, from the summed time `spent_s` of all reads."""
     lasted_s = float(arrivals_s[-1] - arrivals_s[0])
     return spent_s / lasted_s if lasted_s else 0.0
 
 
 def latency_beyond(tier: Tier, depth: float, read_s: float) -> Times:
-    """Return by how much a read's latency exceeds its time in queue and channel, at `_STEPS`, at a depth.
+    """Return the part of a read's latency beyond its time in queue and channel, at `_STEPS`, at a queue depth.
 
-    Of a depth that the tier gives: its latency less what so many reads in flight wait for and spend in channels, of
-    `read_s` each; between two depths it is interpolated, and beyond the deepest the deepest's.
+    At a depth that the tier's file gives, this is the latency there less what that many reads in flight, of `read_s`
+    each, spend in queue and channels. Between two depths it is interpolated; beyond the deepest it stays.
     """
     latency, count = tier.read_latency_s, tier.num_channels
     known = [(1, latency.value, latency.tail), *((each.depth, each.value, each.tail) for each in latency.deeper)]
@@ -128,10 +129,11 @@ def latency_beyond(tier: Tier, depth: float, read_s: float) -> Times:
 
 
 def _slowest(beyond_s: Times, read_s: float, most_reads: int) -> NDArray[np.float64]:
-    """Return by how much the last answer comes after a channel's last read, at `_STEPS`: [its reads, steps].
+    """Return the delay of a query's last answer after its last read leaves a channel [reads in the channel, steps].
 
-    The read before the last left the channel `read_s` earlier, and so on: the distribution of the largest of
-    (latency beyond - read_s x reads after it) is the product of theirs. More reads than the rows are as the last row.
+    The read before the last left the channel `read_s` earlier, and so on, so that the delay is the largest of
+    (latency beyond - read_s x reads after it); its distribution is the product of the single ones. More reads than
+    there are rows behave as the last row.
     """
     span_s = float(beyond_s[-1] - beyond_s[0])
     waves = int(min(most_reads, _MOST_WAVES, span_s / read_s + 1 if read_s else _MOST_WAVES)) or 1

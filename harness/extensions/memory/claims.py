@@ -1,7 +1,7 @@
-"""Hold what was simulated and counted against what was published, and say what sets the difference.
+"""Compare simulated speed-ups and computed power with published figures, and say what sets the difference.
 
-PIFS-Rec (MICRO'24, arXiv 2409.16633) pools rows in the switch; software-defined memory (arXiv 2110.11489) saves
-power. Both abstracts are quoted.
+PIFS-Rec (MICRO'24, arXiv 2409.16633) adds rows up in the switch; software-defined memory (arXiv 2110.11489) saves
+power. The figures are those of both abstracts.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from reports.text.formatting import num_bytes, percent, plural
 from rules.records.study import StudyTable
 
 SPEEDUP, OVER_BEACON = 3.89, 2.03
-"""PIFS-Rec's abstract: its latency below pooling at the host (Pond), and below BEACON."""
+"""Speed-ups in PIFS-Rec's abstract: over Pond, where the host adds rows up, and over BEACON."""
 _LEAST_POWER = 0.05
-"""Least share of power that software-defined memory is said to save."""
+"""Smallest share of power saved in software-defined memory's abstract."""
 _SETTERS = {
     "host_reads_in_flight": "the host's reads in flight",
     "pool_reads_in_flight": "the pool's reads in flight",
@@ -30,19 +30,19 @@ _SETTERS = {
 
 
 class FleetRow(NamedTuple):
-    """A fleet whose rows are below a cache, or all in DRAM."""
+    """A fleet with all rows in DRAM, or with one slower memory below one cache."""
 
     label: str
     hosts: Hosts
     saved: float | None
-    """Share of the power of the fleet with all rows in DRAM; None without watts."""
+    """Power saved, as a share of that of the fleet with all rows in DRAM; None without watts."""
     limit: str
 
 
 def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[FleetRow]) -> list[str]:
-    """Hold the best case against what was published, and say what sets the difference, or that it is not shown.
+    """Say how the best case compares with the published figure and what sets the difference, or that it is not shown.
 
-    That is one sentence, or two where a fleet of memories behind a switch is asked for.
+    Return one sentence, or two where a fleet of memories behind a switch was asked for.
     """
     has_pools = {"host", "switch"} <= {*question.pools}
     is_of_pools = has_pools or all(tier.has_switch for tier in question.tiers.values())
@@ -53,8 +53,8 @@ def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[F
 
 
 def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> str:
-    """Hold the gain of the switch against PIFS-Rec's."""
-    published = f"PIFS-Rec's {SPEEDUP}x over pooling at the host (Pond) and {OVER_BEACON}x over BEACON"
+    """Compare the speed-up of adding rows up in the switch with PIFS-Rec's."""
+    published = f"PIFS-Rec's {SPEEDUP}x over rows added up by the host (Pond) and {OVER_BEACON}x over BEACON"
     switched = [each for each in said if each.pool == "switch" and each.gain is not None]
     if not switched:
         why = "host and switch do not both answer this rate" if has_pools else "--pool host,switch simulates it"
@@ -72,7 +72,7 @@ def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> str:
 
 
 def _compare_tiers(said: Sequence[PoolResult]) -> str:
-    """Say how far the memories are apart below the cache and with the pool at which one of them waits least."""
+    """Compare the added latencies of the slowest and the fastest memory, at the fastest one's cache and pool."""
     waiting = [each for each in said if each.wait_s]
     if not waiting:
         return ""
@@ -81,11 +81,11 @@ def _compare_tiers(said: Sequence[PoolResult]) -> str:
     worst = max(alike, key=lambda each: each.wait_s or 0.0)
     if worst is best or not worst.wait_s or not best.wait_s:
         return ""
-    return f"; {worst.setup.name} adds {worst.wait_s / best.wait_s:.1f} times {best.setup.name}'s wait (simulated)"
+    return f"; {worst.setup.name} adds {worst.wait_s / best.wait_s:.1f} times {best.setup.name}'s latency (simulated)"
 
 
 def _say_setter(setup: Setup, gain: float) -> str:
-    """Say which number of the tier sets the gain of the switch most: whose double changes it most."""
+    """Name the number of the tier that sets the switch's speed-up most: doubling it changes the speed-up most."""
     effects = dict[str, tuple[float, float]]()
     for member in _SETTERS:
         quantity = getattr(setup.tier, member)
@@ -101,9 +101,9 @@ def _say_setter(setup: Setup, gain: float) -> str:
 
 
 def count_fleets(fleet: Fleet, setups: Sequence[Setup], num_rows: int, kept_bytes: int = 0) -> list[FleetRow]:
-    """Count the fleet with all rows in DRAM, and with each tier and cache: at the highest rate of their best pool.
+    """Count hosts with all rows in DRAM, and with each tier and cache at the highest rate of its best pool.
 
-    `kept_bytes` are those of tables that stay in DRAM whole.
+    `kept_bytes` is the size of the tables that stay in DRAM whole.
     """
     question = setups[0].question
     before = count_hosts(fleet, num_rows * question.row_bytes, fleet.host_rate, 0)
@@ -121,6 +121,7 @@ def count_fleets(fleet: Fleet, setups: Sequence[Setup], num_rows: int, kept_byte
 
 
 def show_fleets(fleet: Fleet, counted: Sequence[FleetRow]) -> StudyTable:
+    """Return the table of fleets: hosts, DRAM, limits and power."""
     columns: Columns = (
         ("Fleet", None, "given"),
         ("Hosts", None, "computed"),
@@ -150,12 +151,12 @@ def show_fleets(fleet: Fleet, counted: Sequence[FleetRow]) -> StudyTable:
 
 
 def find_best_fleet(counted: Sequence[FleetRow]) -> FleetRow | None:
-    """Return the fleet with a slower memory that saves most power, else that of fewest hosts; None of none."""
+    """Return the fleet with a slower memory that saves most power, else the one of fewest hosts; None of none."""
     return min(counted[1:], key=lambda each: (-(each.saved or 0.0), each.hosts.number), default=None)
 
 
 def answer_fleets(counted: Sequence[FleetRow]) -> str:
-    """Say how many hosts the best fleet takes, and how much more or less power; empty where none was asked for."""
+    """Say how many hosts the best fleet takes and its change in power; empty where no fleet was asked for."""
     if (best := find_best_fleet(counted)) is None:
         return ""
     least = f" takes least of {len(counted) - 1}:" if len(counted) > 2 else " takes"
@@ -168,11 +169,11 @@ def _say_power(saved: float) -> str:
 
 
 def _close_fleets(fleet: Fleet | None, counted: Sequence[FleetRow], said: Sequence[PoolResult]) -> str:
-    """Hold the power that is saved against what was published of software-defined memory."""
+    """Compare the power saved with the published savings of software-defined memory."""
     published = "Software-defined memory's 5 % to 29 % less power (published, other models and hosts)"
     if fleet is None or not counted:
         num_waits = sum(each.wait_s is not None for each in said)
-        waits = "the waits above are simulated" if num_waits else "no wait was simulated at this rate"
+        waits = "added latencies above are simulated" if num_waits else "no latency was simulated at this rate"
         return f"{published} is not shown: it takes --fleet and --watts; {waits}"
     before, best = counted[0], find_best_fleet(counted)
     assert best is not None

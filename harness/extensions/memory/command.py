@@ -1,4 +1,4 @@
-"""`trace` and `tiers`: which embedding rows are looked up, and what memories slower than DRAM make of it."""
+"""The verbs `trace` and `tiers`: traces of embedding lookups, and simulated memories slower than DRAM."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -48,7 +48,7 @@ def _tiers() -> Iterable[str]:
     type=click.IntRange(min=1),
     default=1_000_000,
     show_default=True,
-    help="Trace samples from the start of the split until they have so many.",
+    help="Lookups to trace, from the start of the split.",
 )
 @click.option(
     "--sample-rate",
@@ -56,7 +56,7 @@ def _tiers() -> Iterable[str]:
     metavar="SHARE",
     default="100%",
     show_default=True,
-    help="Estimate miss ratios from eight samples of the rows: for tens of millions of lookups.",
+    help="Estimate miss ratios from eight samples of the rows: for long traces.",
 )
 @click.option(
     "--policy",
@@ -65,21 +65,21 @@ def _tiers() -> Iterable[str]:
     default="lru,lfu,static",
     show_default=True,
     metavar="NAME,…",
-    help="Simulate caches that give up the row of the last lookup longest ago (lru), or of the fewest lookups, which "
-    "age (lfu), or that keep the rows that the first half of the trace looks up most (static).",
+    help="Cache policies to simulate: lru; lfu, with ageing; static, a fixed set of the rows that the first half of "
+    "the trace looks up most.",
 )
 @click.option(
     "--tables",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Take rows, widths and sides of a file's tables from this .csv or .json, a table each, in their order.",
+    help="Rows, widths and sides of a traced file's tables: .csv or .json, in their order.",
 )
 @click.option(
     "--items",
     type=click.IntRange(1, 1_000_000),
     default=1,
     show_default=True,
-    help="Samples that are one query: items that are ranked for a user, whose side's tables are looked up once.",
+    help="Samples of one query: items ranked for one user. User-side tables are looked up once a query.",
 )
 @_SEED
 @form_option("table", "json", *FORMS)
@@ -97,17 +97,17 @@ def trace(
     form: str,
     **given: Any,
 ) -> None:
-    """Keep which embedding rows BENCHMARK's samples look up, and say what LRU caches of every size miss of them.
+    """Record which embedding rows BENCHMARK's samples look up, and find miss ratios of caches of every size.
 
-    The lookups are those that models see. In place of BENCHMARK may be a file: lookups in the form of
-    facebookresearch/dlrm_datasets (.pt, .pt.gz); a profile of stack distances as dlrm's --data-trace-file takes it
-    (.log, .txt), or tables (.csv, .json), after which lookups are drawn. Miss ratios are exact, from the stack
-    distance of every access, for one cache of all tables and for one of each. Caches of other policies are simulated,
-    and the misses of the trace's second half are compared. The folder has the arrays, study.json and its page.
+    Lookups are those that models see. In place of BENCHMARK may be a file: lookups in the form of
+    facebookresearch/dlrm_datasets (.pt, .pt.gz), a profile of stack distances as dlrm's --data-trace-file takes it
+    (.log, .txt), or tables (.csv, .json) for which lookups are drawn. Miss ratios of LRU are exact, from the stack
+    distance of every lookup, for one cache of all tables and for one of each table. Caches of other policies are
+    simulated and compared over the trace's second half. The folder has the arrays, study.json and its page.
 
-    Tables are a header 'name,rows,width,pooling' and a line each, or a list of such objects; also side (user or
-    item), precision (fp32, fp16, int8, int4) and zipf_exponent. A file of lookups does not say how many rows its
-    tables have, but for the highest that it looks up: --tables says it.
+    A file of tables has a header 'name,rows,width,pooling' and a line per table, or a list of such objects; also
+    side (user or item), precision (fp32, fp16, int8, int4) and zipf_exponent. A file of lookups does not give the
+    number of rows of its tables: --tables does.
     """
     from harness.cli.shared.studies import show_written, with_making, write_study
     from harness.extensions.memory.trace import (
@@ -129,10 +129,10 @@ def trace(
         elif tables is None:
             kept = trace_tables(Path(benchmark), num_lookups, items, seed)
         else:
-            raise click.UsageError(f"--tables is for a file of lookups: {benchmark} has tables itself.")
+            raise click.UsageError(f"--tables is for a file of lookups: {benchmark} describes tables itself.")
     elif tables is not None or items > 1:
         raise click.UsageError(
-            "--tables and --items are for files: a benchmark says what its tables and samples are."
+            "--tables and --items are for files: a benchmark's definition has its tables and samples."
         )
     else:
         from harness.config.run_config import resolve
@@ -141,7 +141,7 @@ def trace(
         kept = trace_benchmark(config, split, num_lookups, given["data_root"])
     refuse_empty(kept.trace, benchmark)
     inputs = [Path(benchmark), *([] if tables is None else [tables])]
-    study = with_making(trace_study(kept, sample_rate, seed, policies), inputs)
+    study = with_making(trace_study(kept, sample_rate, seed, policies, output), inputs)
     keep_trace(kept, output, lambda draft: write_study(study, draft))
     show_written(study, output, form, closes=True)
 
@@ -154,7 +154,9 @@ def trace(
     },
 )
 @click.argument("benchmark", required=False, shell_complete=completing(trainable))
-@click.option("--trace", "folder", type=click.Path(path_type=Path), required=True, help="What 'trace' made.")
+@click.option(
+    "--trace", "folder", type=click.Path(path_type=Path), required=True, help="Folder that 'dlrmbench trace' made."
+)
 @click.option(
     "--tier",
     "names",
@@ -170,7 +172,7 @@ def trace(
     "caches",
     type=several(share),
     metavar="SHARE,…",
-    help="Caches in DRAM, as shares of the rows below DRAM.",
+    help="Sizes of caches in DRAM, as shares of the rows below DRAM.",
 )
 @click.option(
     "--policy",
@@ -179,17 +181,16 @@ def trace(
     default="lru",
     show_default=True,
     metavar="NAME,…",
-    help="Policies of these caches, as of 'trace'. A static set has the rows that the warm-up looks up most.",
+    help="Policies of these caches, as in 'trace'; the warm-up chooses a static set.",
 )
-@click.option("--rate", type=amount, metavar="NUMBER", help="Queries a second.  [default: none waits]")
-@click.option("--fit-cache", "fit_bytes", type=SizeParam(), help="Share so much memory among the tables.")
-@click.option("--hit-rate", type=share, metavar="SHARE", help="Find the smallest cache that hits so often.")
+@click.option("--rate", type=amount, metavar="NUMBER", help="Queries per second.  [default: idle system]")
+@click.option("--fit-cache", "fit_bytes", type=SizeParam(), help="Cache memory to divide among the tables.")
+@click.option("--hit-rate", type=share, metavar="SHARE", help="Find the smallest cache with this hit rate.")
 @click.option(
     "--warm-up",
     type=fraction,
     metavar="SHARE",
-    help="Share of the trace that fills caches, not counted.  [default: until LRU misses as in its second half; "
-    "half of it for other policies]",
+    help="Share of the trace that fills caches, not counted.  [default: until LRU is steady; else half]",
 )
 @click.option(
     "--devices", "num_devices", type=click.IntRange(1, 64), default=1, help="Devices of the memory.  [default: 1]"
@@ -201,32 +202,34 @@ def trace(
     default="host",
     show_default=True,
     metavar="WHO,…",
-    help="Who adds rows up: host, device or switch.",
+    help="Where rows are added up: host, device or switch.",
 )
 @click.option(
     "--placement",
     type=click.Choice(["interleave", "hot-local"]),
     default="interleave",
     show_default=True,
-    help="Which rows are in --local: spread over all, or those that the trace looks up most, an oracle.",
+    help="Rows in --local: spread over all, or those looked up most (an oracle).",
 )
-@click.option("--local", "local_bytes", type=SizeParam(), default=0, help="DRAM for rows that stay.  [default: none]")
+@click.option(
+    "--local", "local_bytes", type=SizeParam(), default=0, help="DRAM for rows that stay in it.  [default: none]"
+)
 @click.option(
     "--side",
     type=click.Choice(["user", "item"]),
-    help="Put tables of one side alone below DRAM; those of the other stay in it.  [default: all are below]",
+    help="Put the tables of one side alone below DRAM.  [default: all tables]",
 )
 @click.option(
     "--fleet",
     type=(amount, SizeParam(), amount),
     metavar="RATE DRAM RATE",
-    help="Count hosts: queries/s of all, a host's DRAM for rows, and its queries/s where all rows are in DRAM.",
+    help="Count hosts: fleet's queries/s, DRAM for rows and queries/s of a host.",
 )
 @click.option(
     "--watts",
     type=(amount, amount, amount),
     metavar="HOST GB DEVICE",
-    help="Watts of a host without that DRAM, of a GB of it, and of a device below it.",
+    help="Watts of a host without DRAM for rows, a GB of that, a device.",
 )
 @click.option(
     "--row-size", "row_bytes", type=SizeParam(takes_bytes=True), help="Bytes of a row.  [default: as traced]"
@@ -236,11 +239,14 @@ def trace(
 @form_option("table", "json", *FORMS)
 @VERBOSE
 def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: Path, form: str, **given: Any) -> None:
-    """Simulate embedding rows below DRAM: misses of a row cache, reads, bytes over links, and what a query waits.
+    """Simulate embedding rows below DRAM: misses of a row cache, reads, bytes over links, and added latency.
 
-    A query is a sample of the trace. BENCHMARK, where it is given, is what the trace must be of. Miss ratios and
-    bytes are computed, exactly; latencies are simulated, from the numbers of the tier's file, which --verbose prints
-    with their sources. A rate above what a device or a link can do is said to be impossible.
+    A query is a sample of the trace. The trace must be of BENCHMARK where that is given. Miss ratios and bytes are
+    exact; latencies are simulated from the numbers of the tier's file, which --verbose prints with their sources. A
+    rate above the limit of a device or link is reported as impossible.
+
+    For --fleet, give queries/s of the whole fleet, bytes of DRAM for rows in a host, and queries/s of a host with all
+    rows in DRAM; --watts adds power.
     """
     from harness.cli.shared.studies import keep_study
     from harness.extensions.memory.fleet import Fleet, Watts
@@ -251,16 +257,17 @@ def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: P
 
     fleet, watts = given.pop("fleet"), given.pop("watts")
     if watts is not None and fleet is None:
-        raise click.UsageError("--watts: power is of a fleet. Give --fleet RATE DRAM RATE too.")
+        raise click.UsageError("--watts: power is that of a fleet. Give --fleet RATE DRAM RATE too.")
     if fleet is not None:
         rate, dram_bytes, host_rate = fleet
         parts = None if watts is None else Watts(*watts)
         fleet = Fleet(rate=rate, host_dram_bytes=dram_bytes, host_rate=host_rate, watts=parts)
     found = {name: find_tier(name) for name in names}
     definition = None if benchmark is None else load_benchmark(benchmark)
-    trace, given["row_bytes"], place = read_traced(folder, definition, given["row_bytes"], given["side"])
+    row_size = given["row_bytes"]
+    trace, given["row_bytes"], place = read_traced(folder, definition, row_size, given["side"])
     question = TierQuestion(tiers=found, fleet=fleet, **{**given, "caches": given["caches"] or (None,)})
-    study = tiers_study(trace, question, definition, place)
+    study = tiers_study(trace, question, definition, place, folder, row_size)
     asks_more = question.hit_rate or question.fit_bytes or question.fleet  # its table is the last one
     inputs = [folder, *map(Path, names), *([] if benchmark is None else [Path(benchmark)])]
     keep_study(study, output, f"tiers-{folder.name}", form, inputs=inputs, table=-1 if asks_more else 0, closes=True)

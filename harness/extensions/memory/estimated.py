@@ -1,4 +1,4 @@
-"""Miss ratios of long traces, estimated from several samples of their rows, each with its range."""
+"""Estimates, with ranges, of the miss ratios of long traces, from several samples of their rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,36 +9,36 @@ from reference_models.data.traces.stack_distances import MissRatioCurve, find_ro
 from reference_models.data.traces.trace import Ids
 
 NUM_SAMPLES = 8
-"""Samples of the rows, each of another seed."""
+"""Samples of the rows that an estimate is made of, each from another seed."""
 LEAST_SAMPLED = 200
-"""Rows of a sample that a cache holds at least, on average, for its miss ratio to be estimated."""
+"""Fewest sampled rows that a cache must hold on average for its miss ratio to be estimated."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EstimatedCurve:
-    """What LRU caches of every size miss: exactly, or as several samples of the rows say."""
+    """Miss-ratio curve of LRU caches, exact or estimated from several samples of the rows."""
 
     curves: tuple[MissRatioCurve, ...]
-    """One that is exact, or one for each sample."""
+    """The exact curve alone, or a curve of each sample."""
     sampled: float
-    """Share of the touched rows that are in a sample; 1 where the curve is exact."""
+    """Share of the touched rows in a sample; 1 for an exact curve."""
     mean_units: float = 1.0
-    """Units of a touched row, on average; 1 where rows are alike."""
+    """Mean size of a touched row in the trace's units; 1 where all rows are of one size."""
     grain: float = 0.0
-    """Share of the lookups that one sampled lookup stands for, at most; 0 where the curve is exact."""
+    """Largest share of the lookups that one sampled lookup stands for; 0 for an exact curve."""
 
     @property
     def is_exact(self) -> bool:
-        """Return whether all rows are counted."""
+        """Return whether all rows are counted, so that nothing is estimated."""
         return len(self.curves) == 1
 
     def ratios(self, num_units: int) -> tuple[float | None, float | None, float | None]:
-        """Return the miss ratio of a cache of so many units, and the ends of the range in which the exact one is.
+        """Return the miss ratio of a cache of `num_units` units, and the ends of a range that holds the exact ratio.
 
-        A unit is a row where rows are alike. The range is that of the samples, and a half of it more on either side:
-        distances that are estimated from few rows shift all samples alike. It is at least as much more as one sampled
-        lookup stands for, since lookups that are as rare may be in none. All are the same where the curve is exact,
-        and None where too few rows of a sample are in such a cache.
+        A unit is a row where all rows are of one size. The range is that of the samples, widened by half of itself
+        on either side, since distances estimated from few rows shift all samples alike, and by at least the share
+        that one sampled lookup stands for, since lookups as rare as that may be in no sample. An exact curve gives
+        three equal ratios; all are None where fewer than LEAST_SAMPLED rows of a sample fit the cache.
         """
         if not self.is_exact and num_units / self.mean_units * self.sampled < LEAST_SAMPLED:
             return None, None, None
@@ -50,10 +50,10 @@ class EstimatedCurve:
 def estimate_curve(
     keys: Ids, sample_rate: float, seed: int, units_of: Callable[[Ids], Ids] | None = None
 ) -> EstimatedCurve:
-    """Measure the curve of lookups of `keys` [lookups]: exactly at a `sample_rate` of 1, else by NUM_SAMPLES samples.
+    """Measure the miss-ratio curve of `keys` [lookups]: exactly at a `sample_rate` of 1, else by NUM_SAMPLES samples.
 
-    Where a sample has all rows, the curve is exact. Other seeds give other samples. `units_of` is as `measure_curve`
-    takes it.
+    The curve is exact, too, where a sample has all rows. Other seeds give other samples. `units_of` gives the size of
+    the rows of keys, as `measure_curve` takes it.
     """
     if sample_rate == 1 or not len(keys):
         return EstimatedCurve(curves=(measure_curve([keys], None, units_of),), sampled=1.0)

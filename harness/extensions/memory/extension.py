@@ -1,4 +1,4 @@
-"""What the core is told of memory: two verbs, the record of a trace, and the chart of its studies."""
+"""Entries of the memory extension: two verbs, the record of a trace, and the chart of its studies."""
 
 from rules.extensions import Extension, Verb
 
@@ -6,7 +6,7 @@ EXTENSION = Extension(
     verbs={
         "trace": Verb(
             "harness.extensions.memory.command:trace",
-            "Keep which embedding rows are looked up; what caches miss of it.",
+            "Record which embedding rows are looked up, and simulate caches of them.",
             "Plan and model",
         ),
         "tiers": Verb(

@@ -1,7 +1,7 @@
-"""Hosts and power of a fleet, with all rows in DRAM and with some in a slower memory: counted from what hosts hold.
+"""Hosts and power of a fleet, with all rows in DRAM and with some in a slower memory: computed from bytes and rates.
 
-Hosts that hold the rows of a model together are a replica, and a query takes each of them its part. Watts are the
-user's; none is shipped.
+Hosts that hold a model's rows together are a replica; each of them does its part of every query. Watts are given by
+the user; none are shipped.
 """
 
 from dataclasses import dataclass
@@ -12,50 +12,51 @@ from reference_models.process.errors import ConfigError
 
 _MOST_HOSTS = 10**9
 PUBLISHED_POWER = "5 % to 29 %, other models"
-"""Power that is saved, by the abstract of software-defined memory (Ardestani et al., 2021, arXiv 2110.11489)."""
+"""Power saved in the abstract of software-defined memory (Ardestani et al., 2021, arXiv 2110.11489)."""
 
 
 class Watts(NamedTuple):
-    """Power of the parts of a host, in watts."""
+    """Power of a host's parts, in watts."""
 
     host: float
-    """A host without the DRAM that holds rows."""
+    """A host, without the DRAM that holds rows."""
     dram_gb: float
-    """A gigabyte of DRAM that holds rows."""
+    """A gigabyte of the DRAM that holds rows."""
     device: float
     """A device of the slower memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fleet:
-    """The load of a fleet, and what one of its hosts can do."""
+    """Load of a fleet, and capacity of one of its hosts."""
 
     rate: float
-    """Queries a second of the whole fleet."""
+    """Queries per second of the whole fleet."""
     host_dram_bytes: int
-    """DRAM of a host for rows."""
+    """DRAM for rows in a host, in bytes."""
     host_rate: float
-    """Queries a second that a host answers, all rows in DRAM."""
+    """Queries per second that a host answers with all rows in DRAM."""
     watts: Watts | None = None
 
 
 class Hosts(NamedTuple):
-    """A fleet, counted."""
+    """Number of hosts of a fleet, and the memory, rate and power that follow."""
 
     number: int
     of_replica: int
-    """Hosts that hold the model's rows together."""
+    """Hosts of a replica, which hold the model's rows together."""
     dram_bytes: int
-    """DRAM that holds rows, of a replica."""
+    """DRAM for rows in a replica, in bytes."""
     rate: float
-    """Queries a second of a host."""
+    """Queries per second of a host."""
     watts: float | None
+    """Power of the whole fleet; None where no watts were given."""
 
 
 def count_hosts(fleet: Fleet, dram_bytes: int, rate: float, num_devices: int) -> Hosts:
-    """Count the hosts of a fleet whose replicas hold `dram_bytes` in DRAM, and of which each answers `rate` a second.
+    """Count the hosts of a fleet whose replicas hold `dram_bytes` in DRAM, at `rate` queries/s a host.
 
-    A host has `num_devices` of the slower memory. Raises ConfigError of a fleet that is too large to be one.
+    A host has `num_devices` devices of the slower memory. Raises ConfigError for a fleet of more than 10^9 hosts.
     """
     shares, rates = dram_bytes / fleet.host_dram_bytes, fleet.rate / min(rate, 1e30)
     if max(shares, rates) > _MOST_HOSTS:

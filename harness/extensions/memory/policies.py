@@ -1,7 +1,7 @@
-"""What caches of several policies miss: each kept over a trace, lookup by lookup.
+"""Caches of several replacement policies, simulated lookup by lookup over a trace.
 
-A cache sees the whole trace, and the misses after its start count (of `trace` those of the second half), so that none
-is empty then and a static set is judged by lookups that it was not chosen by.
+A cache sees the whole trace, and misses count from a start on (in `trace`, the second half), so that the cache is
+warm by then, and a static set is judged by lookups other than those that chose it.
 """
 
 from collections import OrderedDict
@@ -16,17 +16,17 @@ from reference_models.data.traces.trace import Ids
 Flags = NDArray[np.bool_]
 
 
-class Policy(NamedTuple):
-    """A rule by which a cache gives up rows."""
+class CachePolicy(NamedTuple):
+    """Replacement policy of a cache: its title and its simulation."""
 
     title: str
     find_misses: Callable[[Sequence[int], Sequence[int], int, int], Flags]
-    """(keys [lookups], units of the row of each key, units of the cache, the first lookup that counts) -> whether
-    each lookup misses [lookups]."""
+    """(keys [lookups], size of each key's row in units, capacity in units, first lookup that counts) -> whether each
+    lookup misses [lookups]."""
 
 
 def find_lru_misses(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> Flags:
-    """Find the misses of a cache that gives up the row whose last lookup is longest ago; `start` changes nothing."""
+    """Find the misses of an LRU cache, which evicts the row looked up longest ago [lookups]; `start` is not used."""
     cache, used, missed = OrderedDict[int, None](), 0, bytearray(len(keys))
     for number, key in enumerate(keys):
         if key in cache:
@@ -43,10 +43,10 @@ def find_lru_misses(keys: Sequence[int], units: Sequence[int], capacity: int, st
 
 
 def find_lfu_misses(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> Flags:
-    """Find the misses of LFU with dynamic ageing (Arlitt et al., 2000); `start` changes nothing.
+    """Find the misses of LFU with dynamic ageing (Arlitt et al., 2000) [lookups]; `start` is not used.
 
-    A row's priority is how often it was looked up since it came, and the cache's age when it was last; the row of the
-    least, and of these the one that has had it longest, is given up, and its priority is the cache's age then.
+    A row's priority is its number of lookups since it entered plus the cache's age at its last lookup. The row of
+    least priority is evicted, the one that has had it longest first, and the cache's age becomes that priority.
     """
     uses, priorities, rows_of = dict[int, int](), dict[int, int](), dict[int, dict[int, None]]()
     age, used, missed = 0, 0, bytearray(len(keys))
@@ -79,9 +79,9 @@ def find_lfu_misses(keys: Sequence[int], units: Sequence[int], capacity: int, st
 
 
 def find_static_misses(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> Flags:
-    """Find the misses of rows that are in the cache from lookup `start` on and never given up; all before it miss.
+    """Find the misses of a static set of rows, which is in the cache from lookup `start` on; all before it miss.
 
-    They are those of the most lookups a unit before `start`, as many as there is room for.
+    The set has the rows with most lookups per unit of size before `start`, as many as fit [lookups].
     """
     whole, sizes = np.asarray(keys), np.asarray(units)
     rows, counts = np.unique(whole[:start], return_counts=True)
@@ -91,26 +91,26 @@ def find_static_misses(keys: Sequence[int], units: Sequence[int], capacity: int,
 
 
 LRU = "lru"
-POLICIES: Mapping[str, Policy] = {
-    LRU: Policy("LRU", find_lru_misses),
-    "lfu": Policy("LFU with ageing", find_lfu_misses),
-    "static": Policy("static", find_static_misses),
+POLICIES: Mapping[str, CachePolicy] = {
+    LRU: CachePolicy("LRU", find_lru_misses),
+    "lfu": CachePolicy("LFU with ageing", find_lfu_misses),
+    "static": CachePolicy("static", find_static_misses),
 }
 
 
 def number_rows(keys: Ids, units: Ids) -> tuple[list[int], list[int]]:
-    """Number the rows of `keys` [lookups] from 0: the number of each lookup's row, and the units of each row.
+    """Number the rows of `keys` [lookups] from 0; return each lookup's number, and each row's size in units.
 
-    `units` [lookups] are how many the row of each lookup has.
+    `units` [lookups] has the size of each lookup's row.
     """
     _, first, numbers = np.unique(keys, return_index=True, return_inverse=True)
     return numbers.tolist(), units[first].tolist()
 
 
 def miss_ratios(keys: Ids, units: Ids, capacities: Sequence[int], names: Sequence[str]) -> dict[str, list[float]]:
-    """Simulate caches of so many units each; return by policy which share of the second half each misses.
+    """Simulate caches of several capacities in units; return by policy each one's miss ratio in the second half.
 
-    `keys` [lookups] are in their order, `units` [lookups] are how many the row of each has.
+    `keys` [lookups] are in order, `units` [lookups] are the sizes of their rows.
     """
     start, (order, sizes) = len(keys) // 2, number_rows(keys, units)
     return {

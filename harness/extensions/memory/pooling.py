@@ -1,11 +1,11 @@
-"""Rows in devices behind a link: where they are, what crosses each link, and how long a query waits for them.
+"""Rows in devices behind links: their placement, the bytes over each link, and the latency that queries gain.
 
-Simulated on serving's virtual clock. A query is one sample: a bag of every table. Its reads are issued together, wait
-for the channels of their devices, first come first served, and overlap; a thread that has fewer in flight than a
-query needs issues them in waves. When its last device is done, what a query moves crosses the link that all devices
-share to the host, one query after another. Rows are added up by the host, by each device for its own rows, or by the
-switch between them (PIFS-Rec, MICRO'24), and what is added up crosses the links that remain as one row. Drives
-without a switch share no link: each answers over its own, while it reads.
+Time is simulated. A query is one sample: a bag of every table. Its reads are issued together, wait for the channels
+of their devices, first come first served, and overlap; a thread with fewer reads in flight than a query needs issues
+them in waves. When a query's last device is done, its bytes cross the link that all devices share to the host, one
+query after another. Rows are added up by the host, by each device for its own rows, or by the switch between them
+(PIFS-Rec, MICRO'24); a sum crosses the remaining links as one row. Drives without a switch share no link: each
+answers over its own link while it reads.
 """
 
 from typing import Literal, NamedTuple
@@ -22,44 +22,44 @@ Ids = NDArray[np.int64]
 Pool = Literal["host", "device", "switch"]
 Placement = Literal["interleave", "hot-local"]
 NUM_QUERIES, NUM_UNLOADED = 200_000, 20_000
-"""Queries of a simulation, and of one in which none waits for another."""
+"""Queries of a simulation at a rate, and of one in which no query meets another."""
 _MOST_STEPS, _LEAST_QUERIES = 12_000_000, 10_000
-"""Queries of a simulation times channels of all devices: of more, fewer queries, but so many."""
+"""Most queries x channels of all devices in a simulation, and the fewest queries that this limit leaves."""
 _SHARED_LINK = "the host's link"
 _ALIKE = 1e-6
-"""Queries are ready for the shared link at once where it is by so much of a crossing, and wait for none where it is
-for so much of a service, which is what rounding does."""
+"""Rounding errors of times, as a share of a mean crossing or service time: smaller differences count as none."""
 
 
 class RemoteReads(NamedTuple):
-    """What samples read from devices: rows, and bags that have any, of each device and of all."""
+    """Reads of each sample from devices: rows, and bags with at least one row, per device and in all."""
 
     rows: Ids
-    """[samples, devices]"""
+    """Rows read [samples, devices]; granules where rows of tables differ in size."""
     partials: Ids
-    """[samples, devices]: bags that have a row on the device."""
+    """Bags with a row on the device [samples, devices]."""
     bags: Ids
-    """[samples]"""
+    """Bags with a row on any device [samples]."""
 
 
 class Waits(NamedTuple):
-    """What each simulated query [queries] waits for, by part, in seconds: on the device that answers it last."""
+    """Latency added to each simulated query [queries], in seconds by part, on the device that answers last."""
 
     queue: Times
     device: Times
     link_queue: Times
-    """For the link that all devices share to the host."""
+    """Time in the queue for the link that all devices share to the host."""
     link: Times
     adds: Times
     depth: float
-    """Reads in flight at a device when one is issued, on average: the most of any device."""
+    """Mean reads in flight at a device when a read is issued; the largest of all devices."""
     alone: Times
-    """What it would wait if the busiest resource were one server and all there is; 0 where none waits."""
+    """Waiting time of each query if the busiest resource were a single server alone; 0 without a rate."""
 
     def steady(self, most: "Resource", rate: float) -> "Waits":
-        """Return as many queries as stand for the long run at a rate, of which `most` is the busiest resource.
+        """Return queries distributed as in the steady state at `rate`, with `most` the busiest resource.
 
-        By what a query's wait for one server differs from that of the long run, its own wait for that resource does.
+        A query's wait for that resource is corrected by as much as its wait for a single server differs from the
+        steady state's.
         """
         alone = find_wait_quantiles(most.of_samples_s, rate, len(self.alone))
         chosen = choose_steady(self.alone, alone)
@@ -73,37 +73,38 @@ class Waits(NamedTuple):
 
     @property
     def parts(self) -> tuple[Times, ...]:
-        """Return what makes up the total: queue, device, queue for the link, link, adding up."""
+        """Return the parts of the total: queue, device, queue for the link, link, adding up."""
         return self.queue, self.device, self.link_queue, self.link, self.adds
 
     @property
     def total(self) -> Times:
-        """Return what rows outside DRAM add to each query."""
+        """Return the latency that rows outside DRAM add to each query [queries], in seconds."""
         return np.asarray(sum(self.parts))
 
 
 class Resource(NamedTuple):
-    """The reads of a device, its link, or the shared link: too slow for a rate at which it is always busy."""
+    """A device's reads, a device's link, or the shared link, which limits the rate that queries can have."""
 
     name: str
     busy_s: float
-    """How long a query occupies it, on average, in seconds."""
+    """Mean time for which a query occupies the resource, in seconds."""
     amount: float
-    """Reads, or bytes, that a query asks of it."""
+    """Mean reads or bytes of a query."""
     per_s: float
-    """How much of it there is a second."""
+    """Capacity in reads or bytes per second."""
     unit: str
     of_samples_s: Times
-    """How long each sample occupies it [samples], in seconds."""
+    """Time for which each sample occupies the resource [samples], in seconds."""
 
 
 def place_rows(
     keys: Ids, num_rows: int, num_local: int, num_devices: int, placement: Placement, units: Ids | None = None
 ) -> Ids:
-    """Return the device of the row of each access, -1 for one of the `num_local` in local DRAM.
+    """Return the device of each access's row [accesses], -1 for the `num_local` rows in local DRAM.
 
-    `hot-local` keeps the rows there that the trace accesses most; `interleave` spreads them over all rows. With
-    `units` [accesses], how large each row is, both numbers are of units; `hot-local` is then by accesses a unit.
+    `hot-local` keeps the rows in DRAM that the trace accesses most; `interleave` spreads local rows over all rows.
+    With `units` [accesses], the size of each row, `num_rows` and `num_local` are in units, and `hot-local` goes by
+    accesses per unit.
     """
     if placement == "hot-local":
         _, at, row, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
@@ -126,9 +127,9 @@ def count_reads(
     num_devices: int,
     granules: Ids | None = None,
 ) -> RemoteReads:
-    """Count what each sample reads from each device, and for how many of its bags.
+    """Count the rows that each sample reads from each device, and the bags that they belong to.
 
-    Rows are counted, and sums of rows; with `granules` [tables], where rows of tables differ in size, those of each.
+    With `granules` [tables], the granules of a row where tables differ in row size, granules are counted instead.
     """
     bags, shape = samples * num_tables + tables, (num_samples, num_devices)
     pairs, whole = np.unique(bags * num_devices + devices), np.unique(bags)
@@ -153,13 +154,16 @@ def link_bytes(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int) -> tu
 
 
 def service_s(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int) -> Times:
-    """Return how long each sample occupies each device [samples, devices], all channels at work: or its link."""
+    """Return the time for which each sample occupies each device [samples, devices].
+
+    That is the longer of its reads, with all channels at work, and its crossing of the device's link.
+    """
     read = reads.rows * tier.granules(row_bytes) / tier.reads_per_s.value
     return np.maximum(read, link_bytes(reads, tier, pool, row_bytes)[0] / tier.link_bytes_per_s.value)
 
 
 def busiest(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int) -> Resource:
-    """Return what queries occupy longest: the reads or the link of one device, or the link that all devices share."""
+    """Return the busiest resource: the reads or the link of one device, or the link that all devices share."""
     of_devices, of_host = link_bytes(reads, tier, pool, row_bytes)
     occupied_s = service_s(reads, tier, pool, row_bytes)
     device = int(occupied_s.mean(axis=0).argmax())
@@ -178,10 +182,11 @@ def busiest(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int) -> Resou
 def simulate_waits(
     reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int, *, rate: float | None, seed: int
 ) -> Waits:
-    """Simulate queries that are samples in random order, Poisson arrivals of `rate` a second; None: none waits.
+    """Simulate queries, samples in random order, that arrive as a Poisson process of `rate` queries/s.
 
-    Whoever adds up has so many reads in flight: of more, a query takes a latency for each wave of them. Equal seeds
-    give equal arrivals and draws, whatever the rest.
+    At a `rate` of None no query meets another. The host, device or switch that adds up has a limited number of reads
+    in flight; beyond it, a query takes one latency for each wave of reads. Equal seeds give equal arrivals and draws,
+    whatever the other arguments.
     """
     nothing = ServiceTimes(by_items_s=np.zeros(1), factors=np.ones(1))
     most = max(_LEAST_QUERIES, _MOST_STEPS // (tier.num_channels * reads.rows.shape[1]))
@@ -190,7 +195,7 @@ def simulate_waits(
     chosen, granules = traffic.items, tier.granules(row_bytes)
     rows = reads.rows[chosen]
     occupied = service_s(reads, tier, pool, row_bytes)[chosen]
-    if rate is None:  # each after the one before it
+    if rate is None:  # each query after the end of the one before
         apart_s = 2.0 * float(occupied.max(initial=0.0)) * tier.num_channels
         arrivals = np.arange(num_queries, dtype=np.float64) * apart_s
     else:
@@ -233,11 +238,11 @@ def simulate_waits(
 
 
 def _wait_for_link(ready_s: Times, crossing_s: Times) -> Times:
-    """Return how long each query waits for the link that all share: first ready first served, one after another."""
+    """Return each query's wait [queries] for the shared link: first ready first served, one query after another."""
     tick_s, waits = _ALIKE * float(crossing_s.mean()), np.zeros(len(ready_s))
     if not tick_s:
         return waits
-    order = np.argsort(np.rint(ready_s / tick_s), kind="stable")  # of those ready at once, who arrived first
+    order = np.argsort(np.rint(ready_s / tick_s), kind="stable")  # of queries ready at once, the first to arrive
     finished = finish_singly(ready_s[order], crossing_s[order], 1)
     waits[order] = np.maximum(0.0, finished - ready_s[order] - crossing_s[order])
     return np.where(crossing_s > 0, waits, 0.0)

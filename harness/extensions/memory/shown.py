@@ -1,4 +1,4 @@
-"""What studies of memories show of their own: misses of a row cache over its size, and what a query waits."""
+"""Charts and glossary of studies of memories: miss ratios by cache size, and latency added to queries."""
 
 from collections.abc import Callable, Mapping
 
@@ -11,26 +11,26 @@ from reports.text.formatting import percent, plural, printable, si, time_unit
 from rules.records.study import Cell, StudyRecord, StudyTable
 
 _MOST_LINES = 5
-"""Lines of one chart: as many as have a colour of their own."""
+"""Most lines of one chart: each has a colour of its own."""
 _ALIKE = 0.01
-"""Lines that differ by less, everywhere, are drawn as one that has both names."""
+"""Largest relative difference of lines that are drawn as one line with both names."""
 _NOTE = "The table below has the numbers."
 
 Line = dict[float, float]
 
 
 def draw_memories(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw the chart of a table: its waits over the rate, or over the size of the cache, or its miss ratios."""
+    """Draw a table's chart: added latency over the rate or the cache size, or miss ratios over the cache size."""
     names = {column.name for column in table.columns}
     if {"Queries/s", "Load", "Mean added"} <= names:
-        return draw_waits(table, id_, "Queries/s", ("queries per second", si), "Wait against the rate")
+        return draw_waits(table, id_, "Queries/s", ("queries per second", si), "Added latency by rate")
     if {"Cache", "Mean added"} <= names:
-        return draw_waits(table, id_, "Cache", (name_axis(study), percent), "Wait against cache size")
+        return draw_waits(table, id_, "Cache", (name_axis(study), percent), "Added latency by cache size")
     return draw_miss_ratios(study, table, id_)
 
 
 def name_axis(study: StudyRecord) -> str:
-    """Name what caches of a study are shares of: rows, or bytes where rows differ in size; of tiers, below DRAM."""
+    """Return the axis label of cache sizes: a share of rows, or of bytes where rows differ in size."""
     names = {column.name for table in study.tables for column in table.columns}
     is_of_tiers = "Tier" in names
     units = "bytes" if ("Cache memory" if is_of_tiers else "Memory") in names else "rows"
@@ -38,7 +38,7 @@ def name_axis(study: StudyRecord) -> str:
 
 
 def draw_miss_ratios(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw the miss ratio over the size of a cache, a line per policy, whatever the tier below; None of one size."""
+    """Draw the miss ratio over the cache size, a line per policy; None where there is only one size."""
     lines: dict[str, Line] = {}
     for row in rows_of(table):
         size, ratio = number_of(row.get("Cache")), number_of(row.get("Miss ratio"))
@@ -62,7 +62,7 @@ def draw_miss_ratios(study: StudyRecord, table: StudyTable, id_: str) -> Chart |
     figure = xy_figure(
         panel,
         id_=id_,
-        title="Miss ratio against cache size",
+        title="Miss ratio by cache size",
         description="A line per policy, a dot per size.",
     )
     return Chart(figure=figure, table_note=_NOTE)
@@ -71,7 +71,7 @@ def draw_miss_ratios(study: StudyRecord, table: StudyTable, id_: str) -> Chart |
 def draw_waits(
     table: StudyTable, id_: str, over: str, axis: tuple[str, Callable[[float], str]], title: str
 ) -> Chart | None:
-    """Draw the mean that a query waits over a column, a line for all else that rows differ in; None without one."""
+    """Draw the mean added latency over a column, a line per combination of the others; None without a line."""
     rows = rows_of(table)
     naming = [
         name
@@ -101,14 +101,14 @@ def draw_waits(
         )
         for hue, (name, line) in enumerate(drawn.items())
     ]
-    panel = scaling_panel(series, axis, (f"mean added to a query, {unit.name}, simulated", "{:g}".format))
+    panel = scaling_panel(series, axis, (f"mean latency added to a query, {unit.name}, simulated", "{:g}".format))
     figure = xy_figure(panel, id_=id_, title=title, description="A line per memory and cache, a dot per row.")
     cut = f" The first {_MOST_LINES} of {plural(len(lines), 'line')} are drawn." if len(lines) > _MOST_LINES else ""
     return Chart(figure=figure, table_note=f"{_NOTE}{cut}")
 
 
 def join_alike(lines: Mapping[str, Line]) -> dict[str, Line]:
-    """Return lines that differ; those that would be drawn one upon another are one, with both names."""
+    """Return the lines, with those that would be drawn one upon another joined under both names."""
     found: list[tuple[list[str], Line]] = []
     for name, line in lines.items():
         for names, other in found:
@@ -128,7 +128,7 @@ def _name(row: Mapping[str, Cell], column: str) -> str:
 
 
 def name_tiers(study: StudyRecord) -> str:
-    """Name the memories of a study of tiers: '4 devices of nand or 3dxp'; empty of a trace, which models none."""
+    """Name the memories of a study, such as '4 devices of nand and 3dxp'; empty for a trace, which models none."""
     found = (row.get("Tier") for table in study.tables for row in rows_of(table))
     tiers = [*dict.fromkeys(printable(tier, 40) for tier in found if isinstance(tier, str))]
     number = find_parameter(study, "devices")
@@ -137,25 +137,25 @@ def name_tiers(study: StudyRecord) -> str:
 
 
 TERMS = {
-    "LRU": "A cache that gives up the row whose last lookup is longest ago.",
-    "LFU with ageing": "A cache that gives up the row of the fewest lookups, of which old ones count less "
+    "LRU": "A cache that evicts the row looked up longest ago.",
+    "LFU with ageing": "A cache that evicts the row of fewest lookups, of which old ones count less "
     "(LFU-DA, Arlitt et al., 2000).",
     "static": "A set of rows that never changes: those that the trace's first half, or the warm-up, looks up most.",
     "Miss ratio": "The share of lookups whose row is not in the cache.",
-    "Cold misses": "Lookups of a row that was not looked up before: no cache hits them, and a short trace has many.",
-    "Hit rate of all rows": "The highest of any cache: one of all rows misses only first lookups. It is of the "
-    "lookups after the warm-up, so that it differs where another cache is warm earlier or later.",
-    "Load factor": "The share of a table's rows that its cache holds. Where it is one for all, memory is shared in "
-    "proportion to the tables' sizes.",
+    "Cold misses": "A row's first lookups: every cache misses them, and a short trace has many.",
+    "Hit rate of all rows": "The highest hit rate of any cache: a cache of all rows misses only first "
+    "lookups. It counts lookups after the warm-up, so that a longer warm-up gives another rate.",
+    "Load factor": "The share of a table's rows that its cache holds. One load factor for all tables divides "
+    "memory in proportion to their sizes.",
     "Tier": "A memory that is larger and slower than DRAM, below a cache of rows in DRAM.",
-    "Pool": "Who adds up the rows of a bag: the host, each device for its rows, or the switch between them.",
+    "Pool": "Where the rows of a bag are added up: host, each device for its rows, or the switch between.",
     "Read amplification": "Bytes that a tier reads for each byte of a row: it reads whole granules.",
-    "From empty": "The miss ratio of the whole trace, of a cache that is empty at first.",
-    "Load": "The share of the time in which the busiest device reads, or the busiest link is taken.",
-    "Reads in flight": "Reads that wait or are read by a device when one is issued, its own query's included.",
-    "Link queue": "What a query waits until those before it have crossed the link that devices share to the host.",
-    "Mean added": "What rows outside DRAM add to a query, on average: queues, device, link and adding up.",
-    "p99": "Of 100 queries, 99 wait no longer.",
-    "SHARDS": "A way to estimate miss ratios from some rows, chosen by a hash of their ids.",
+    "From empty": "The miss ratio of the whole trace, with a cache that is empty at first.",
+    "Load": "The share of the time for which the busiest device or link is busy.",
+    "Reads in flight": "Reads waiting or in progress at a device when a read is issued, its own query's included.",
+    "Link queue": "The time a query waits for earlier queries to cross the link that devices share to the host.",
+    "Mean added": "The mean latency that rows outside DRAM add to a query: queues, device, link and adding up.",
+    "p99": "The 99th percentile: 99 of 100 queries have at most this latency added.",
+    "SHARDS": "A method that estimates miss ratios from a sample of rows, chosen by a hash of their ids.",
 }
-DETAILS = Details(chart=draw_memories, terms=TERMS, modelled=name_tiers)
+DETAILS = Details(chart=draw_memories, terms=TERMS, modelled=name_tiers, num_leading=2)

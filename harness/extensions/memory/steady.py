@@ -1,11 +1,10 @@
-"""Queries that stand for the steady state of a simulation: post-stratified by a wait whose distribution is known.
+"""Steady state of a simulation: queries post-stratified by a waiting time whose distribution is known.
 
-Near a resource's ceiling few long busy times set a mean and a p99, and 200,000 queries leave both to chance. So each
-simulated query is also sent, at its arrival, to one server that its busiest resource would be if it were alone: an
-M/G/1 queue, whose waits are known exactly (Pollaczek and Khinchine: Asmussen 2003, "Applied probability and queues",
-VIII.5). Queries are then taken such that these waits are distributed as they are in the long run, by
-post-stratification (Asmussen and Glynn 2007, "Stochastic simulation", V.7); all else that they wait for is as it was
-simulated.
+Near a resource's ceiling a few long busy periods set the mean and the p99, and 200,000 queries leave both to chance.
+So each simulated query also goes, at its arrival, through a single-server queue with the busiest resource's service
+times: an M/G/1 queue, whose waits are known exactly (Pollaczek and Khinchine: Asmussen 2003, "Applied probability and
+queues", VIII.5). Queries are then chosen such that these waits are distributed as in the steady state, by
+post-stratification (Asmussen and Glynn 2007, "Stochastic simulation", V.7); all other delays stay as simulated.
 """
 
 import numpy as np
@@ -14,14 +13,14 @@ from harness.foundation.virtual_clock import Times
 from reference_models.data.traces.trace import Ids
 
 _CELLS, _MEANS = 1 << 17, 40.0
-"""Cells of the distribution of waits, and how many mean waits of those who wait they reach."""
+"""Cells of the tabulated waiting-time distribution, and its length in mean waits of the queries that wait."""
 
 
 def find_wait_quantiles(service_s: Times, rate: float, number: int) -> Times:
-    """Return `number` equally likely waits of an M/G/1 queue, rising, in seconds.
+    """Return `number` equally likely waiting times of an M/G/1 queue, rising, in seconds.
 
-    Service times are equally likely those of `service_s` [samples], arrivals Poisson of `rate` a second, which must
-    leave the server some time. A wait is the sum of a geometric number of residual service times.
+    Service times are drawn from `service_s` [samples], all equally likely; arrivals are Poisson at `rate` a second,
+    at a load below 1. A waiting time is the sum of a geometric number of residual service times.
     """
     mean_s = float(service_s.mean())
     load = rate * mean_s
@@ -41,9 +40,9 @@ def find_wait_quantiles(service_s: Times, rate: float, number: int) -> Times:
 
 
 def choose_steady(waits_s: Times, quantiles_s: Times) -> Ids:
-    """Choose as many simulated queries as there are quantiles, so that their `waits_s` [queries] are these, nearly.
+    """Choose a simulated query for each quantile, by the nearest of `waits_s` [queries]; return their indices.
 
-    Queries that wait for none, as the first does, are taken evenly. All are taken once where none waits.
+    Queries without a wait are taken evenly for quantiles of 0. Where no query waits, each is taken once.
     """
     idle, waiting = np.flatnonzero(waits_s <= 0.0), np.flatnonzero(waits_s > 0.0)
     num_idle = int((quantiles_s <= 0.0).sum())

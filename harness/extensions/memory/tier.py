@@ -1,4 +1,4 @@
-"""The description of a memory slower than DRAM, from a file shipped here or the user's."""
+"""Description of a memory slower than DRAM, read from a shipped file or the user's."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -13,77 +13,76 @@ from rules.records.codec import DamageError, Record, Share
 from rules.records.study import Parameter
 
 TIERS = {name: Path(__file__).with_name(f"{name}.toml") for name in ("nand", "3dxp", "cxl")}
-"""Files that are shipped, by name."""
-
+"""Shipped files, by the tier's name."""
 
 _LEAST, _MOST, _MOST_BYTES = 1e-30, 1e30, 1 << 40
 _Number = Annotated[float, Meta(ge=0, le=_MOST)]
-"""Products and quotients of a few of them are doubles still."""
+"""A number of a tier's file, in a range in which products and quotients of a few stay finite."""
 MAX_CHANNELS = 64
-"""Channels of a device that are simulated; more are as good as these, each as much faster."""
+"""Most channels simulated for a device; a device with more is simulated with as many fewer, faster ones."""
 
 
 class Deeper(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A read's latency where `depth` reads are kept in flight: its median in seconds, and its tail as in Quantity."""
+    """Latency of a read at a queue depth of `depth`: median in seconds, and tail as in TierQuantity."""
 
     depth: Annotated[int, Meta(ge=2, le=1 << 32)]
     value: _Number
     tail: Annotated[tuple[tuple[Share, _Number], ...], Meta(max_length=100)] = ()
 
 
-class Quantity(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A number of a tier and where it comes from."""
+class TierQuantity(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A number of a tier, its range and its source."""
 
     value: _Number
     source: Annotated[str, Meta(min_length=1, max_length=500)]
     low: _Number | None = None
     high: _Number | None = None
-    """The range in which other devices are."""
+    """Upper end of the range of comparable devices; `low` is the lower end."""
     tail: Annotated[tuple[tuple[Share, _Number], ...], Meta(max_length=100)] = ()
-    """Rising shares of reads, and within what time they are: of a latency whose median is `value`."""
+    """Tail of a latency whose median is `value`: rising shares of reads, each with the time that they stay within."""
     deeper: Annotated[tuple[Deeper, ...], Meta(max_length=20)] = ()
-    """The latency where more than one read is in flight."""
+    """The latency at greater queue depths than 1."""
 
 
 class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A memory below DRAM: what one of its devices does, and the links between devices, switch and host."""
+    """A memory below DRAM: the performance of one device, and the links between devices, switch and host."""
 
     title: Annotated[str, Meta(max_length=200)]
-    read_latency_s: Quantity
-    """From a request to its data where nothing waits, without the switch."""
-    reads_per_s: Quantity
-    """Granules that a device reads a second where it is saturated: its ceiling."""
-    granule_bytes: Quantity
-    """The smallest read: rows, and sums of rows, are so many bytes rounded up."""
-    link_bytes_per_s: Quantity
+    read_latency_s: TierQuantity
+    """Latency from request to data in an idle device, without the switch."""
+    reads_per_s: TierQuantity
+    """Granules per second of a saturated device: its ceiling."""
+    granule_bytes: TierQuantity
+    """Size of the smallest read; rows and sums of rows are rounded up to it."""
+    link_bytes_per_s: TierQuantity
     """Bandwidth of a device's link."""
-    switch_latency_s: Quantity
-    """Time that a switch between devices and host adds to every answer; 0, without a range: there is no switch."""
-    host_reads_in_flight: Quantity
-    """Granules that the thread of a query waits for at once."""
-    pool_reads_in_flight: Quantity
-    """The same of a device or a switch that adds rows up."""
-    add_bytes_per_s: Quantity
-    """Bytes of rows that are added up a second, by whoever pools."""
-    channels: Quantity | None = None
-    """Reads that a device works on at once; None: as many as are in flight at its ceiling where none waits."""
-    host_link_bytes_per_s: Quantity | None = None
-    """Bandwidth of the link that all devices share to the host; None: a device's, or none without a switch."""
+    switch_latency_s: TierQuantity
+    """Latency that a switch between devices and host adds to an answer; 0 without a range where there is none."""
+    host_reads_in_flight: TierQuantity
+    """Reads that a query's thread on the host has in flight at once."""
+    pool_reads_in_flight: TierQuantity
+    """Reads that a device or switch has in flight at once where it adds rows up."""
+    add_bytes_per_s: TierQuantity
+    """Bytes of rows added up per second by the host, device or switch."""
+    channels: TierQuantity | None = None
+    """Reads that a device works on at once; None: reads_per_s x read_latency_s, at most MAX_CHANNELS."""
+    host_link_bytes_per_s: TierQuantity | None = None
+    """Bandwidth of the link that all devices share to the host; None: a device link's, none without a switch."""
 
     def granules(self, row_bytes: int) -> int:
-        """Return the granules of a row."""
+        """Return how many granules a row of `row_bytes` takes."""
         return -(-row_bytes // int(self.granule_bytes.value))
 
     @property
     def num_channels(self) -> int:
-        """Return how many reads a device works on at once: by Little's law from its ceiling, where none is given."""
+        """Return how many reads a device works on at once; where not given, by Little's law from its ceiling."""
         if self.channels is not None:
             return int(self.channels.value)
         return int(min(MAX_CHANNELS, max(1.0, self.reads_per_s.value * self.read_latency_s.value)))
 
     @property
     def has_switch(self) -> bool:
-        """Return whether a switch is between devices and host; drives answer the host without one."""
+        """Return whether there is a switch between devices and host; drives answer the host without one."""
         return max(self.switch_latency_s.value, self.switch_latency_s.high or 0.0) > 0
 
     def shared_link(self, pool: str) -> float | None:
@@ -94,7 +93,7 @@ class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def _check_number(place: str, member: str, name: str, value: float | None) -> None:
-    """Raise ConfigError for a number that is too small or too large to compute with, or that must be whole."""
+    """Raise ConfigError for a number too small or too large to compute with, or not whole where it must be."""
     if value is None or (value == 0 and member == "switch_latency_s"):
         return
     most = {"granule_bytes": float(_MOST_BYTES), "channels": float(MAX_CHANNELS)}.get(member, _MOST)
@@ -105,7 +104,7 @@ def _check_number(place: str, member: str, name: str, value: float | None) -> No
 
 
 def find_tier(name: str) -> Tier:
-    """Read a tier by its name or its file. Raises ConfigError, DefinitionError for a file that is no TOML."""
+    """Read a tier by name or file. Raises ConfigError; DefinitionError for a file that is no TOML."""
     path, tier = read_hardware("tier", name, TIERS, Tier)
     for member, quantity in _quantities(tier):
         given = {"value": quantity.value, "low": quantity.low, "high": quantity.high}
@@ -132,8 +131,8 @@ def find_tier(name: str) -> Tier:
     return tier
 
 
-def _quantities(tier: Tier) -> list[tuple[str, Quantity]]:
-    """List the numbers of a tier that are given, by name."""
+def _quantities(tier: Tier) -> list[tuple[str, TierQuantity]]:
+    """List the numbers that a tier's file gives, by name."""
     named = ((member, getattr(tier, member)) for member in Tier.__struct_fields__[1:])
     return [(member, quantity) for member, quantity in named if quantity is not None]
 
@@ -150,7 +149,7 @@ _UNITS = {
 
 
 def list_parameters(name: str, tier: Tier) -> list[Parameter]:
-    """List every number of a tier with its source; times in microseconds, since they may be far below one."""
+    """List every number of a tier with its source; latencies in microseconds."""
     found = []
     for member, quantity in _quantities(tier):
         unit = _UNITS.get(member)

@@ -1,4 +1,4 @@
-"""`tiers`: what a memory slower than DRAM below a row cache costs in reads, bytes and latency: simulated."""
+"""Study of memories slower than DRAM below a row cache: reads, bytes, and simulated latency."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from harness.extensions.memory.caches import TENTHS, Cache, Curve, Ids, Lookups, count_misses, fit_caches
+from harness.extensions.memory.advice import advise_tiers
+from harness.extensions.memory.caches import TENTHS, Cache, Ids, MissCurve, RemoteLookups, count_misses, fit_caches
 from harness.extensions.memory.claims import (
     OVER_BEACON,
     SPEEDUP,
@@ -42,16 +43,16 @@ from rules.benchmarks.loader import Benchmark
 from rules.records.study import Cell, Origin, Parameter, StudyRecord, StudyTable
 
 PUBLISHED_SPEEDUP, PUBLISHED_OVER_BEACON = f"{SPEEDUP}x, other traces", f"{OVER_BEACON}x, other traces"
-"""PIFS-Rec's abstract: switch pooling over pooling at the host (Pond), and over BEACON."""
+"""Speed-ups in PIFS-Rec's abstract: over Pond, where the host adds rows up, and over BEACON."""
 _SOLVED = {
     "read_latency_s": ("Read latency", "s"),
     "host_reads_in_flight": ("Reads in flight of the host", None),
     "pool_reads_in_flight": ("Reads in flight of the pool", None),
     "host_link_bytes_per_s": ("Link of the host", "B/s"),
 }
-RATES = "Other rates: what a query waits for at them"
+RATES = "Added latency at other rates"
 _LOADS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
-"""Loads of what is busiest, a device or the host's link, at which a query's wait is simulated."""
+"""Loads of the busiest device or link at which the added latency is simulated."""
 _RATES: Columns = (
     ("Tier", None, "given"),
     ("Cache", "share", "given"),
@@ -63,19 +64,30 @@ _RATES: Columns = (
 )
 
 _OF_MISSES = ("Miss ratio", "From empty")
-"""Columns that are simulated where caches are."""
+"""Columns that are simulated, not computed, where a policy other than LRU is asked for."""
 _LEAST_OF_P99 = 200
-"""Counted queries of a trace of which a p99 is said at least: of fewer, one or two would set it."""
+"""Fewest counted queries of a trace for which a p99 is reported: of fewer, one or two would set it."""
 _ALONE = " when no query waits for another"
 _ORACLE = (
-    "hot-local keeps the rows that this trace looks up most in local memory: an oracle, which knows the lookups "
-    "that it is judged by; rows that are chosen by the past have fewer."
+    "hot-local keeps the rows that this trace looks up most in local memory. It is an oracle: it is chosen by the "
+    "lookups that it is judged by, and rows chosen by earlier lookups serve fewer."
 )
 _OF_ROWS = "by --row-size, else by the definition that was traced"
 
 
-def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark | None, place: str) -> StudyRecord:
-    """Simulate what the rows of a trace cost where they are not in DRAM: one row per tier, cache and pool."""
+def tiers_study(
+    trace: AccessTrace,
+    question: TierQuestion,
+    benchmark: Benchmark | None,
+    place: str,
+    folder: Path | None = None,
+    row_size: int | None = None,
+) -> StudyRecord:
+    """Simulate embedding rows below DRAM for a trace: one table row per tier, cache and pool.
+
+    With the trace's `folder` the study advises which memory to take and which command to ask next; `row_size` is what
+    this command gave for all rows.
+    """
     lookups = _place(trace, question)
     caches, first = _warm_up(trace, lookups, question)
     counted = [_count_misses(lookups, question, cache, first) for cache in caches.simulated]
@@ -84,9 +96,9 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
         for (name, tier), each in product(question.tiers.items(), counted)
     ]
     said = [_say_wait(setup, pool) for setup, pool in product(setups, question.pools)]
-    needs = f"What has to be read from the tier{_say_shares(question)}"
+    needs = f"Reads needed from the tier{_say_shares(question)}"
     tables = [
-        make_table("What a query waits for", _with_policy(_WAITS, question), [each.row for each in said]),
+        make_table("Latency added to a query", _with_policy(_WAITS, question), [each.row for each in said]),
         make_table(needs, _with_policy(_list_needs(trace), question), map(_say_need, setups)),
     ]
     tables += [] if question.rate is None else [_vary_rate(setups)]
@@ -110,6 +122,12 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
     findings += close(question, said, fleets)
     if fleets:
         findings.insert(0, f"{answer_fleets(fleets)} (computed).")
+    if folder is not None:
+        first_choice = find_best(said) or min(said, key=lambda each: each.setup.load(each.pool))
+        others = [each for each in said if each is not first_choice]
+        kept_bytes = _count_kept(trace, question) * question.row_bytes
+        advice = advise_tiers(trace, question, [first_choice, *others], kept_bytes, folder, row_size)
+        findings.insert(1, advice)
     title = f"{place}: {_answer(setups, caches.answers, said, fleets)}"
     parameters = _list_parameters(trace, question, first, place)
     return make_study(
@@ -120,15 +138,15 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
 def read_traced(
     folder: Path, benchmark: Benchmark | None, row_bytes: int | None, side: Side | None = None
 ) -> tuple[AccessTrace, int, str]:
-    """Read a trace, the bytes of its rows, or of the unit of rows that differ in size, and what was traced.
+    """Read a trace; return it, the bytes of a row (of a unit where rows differ in size), and its description.
 
-    Raises HarnessError where it is of another definition, or no row size is known or no table of a `side` that is
-    asked for (exit 2), and as `read_trace`.
+    Raises HarnessError where the trace is of another definition, no row size is known, or no table is of the asked
+    `side` (exit 2), and as `read_trace`.
     """
     manifest, trace = read_trace(folder)
     if side is not None and not any(table.side == side for table in trace.tables):
         raise HarnessError(
-            f"--side {side}: {folder} says of no table that it is of the {side}'s side. Trace tables with a column "
+            f"--side {side}: no table of {folder} is marked as the {side}'s side. Trace tables with a column "
             "'side': 'dlrmbench trace FILE.csv', or '--tables FILE.csv' of a file of lookups."
         )
     if benchmark is not None and manifest.definition_sha256 not in (None, benchmark.definition_sha256):
@@ -136,26 +154,26 @@ def read_traced(
             f"{folder}: a trace of another definition ({manifest.benchmark}, {str(manifest.definition_sha256)[:12]}) "
             f"than {benchmark.name} ({benchmark.definition_sha256[:12]}). Trace that, or leave it out."
         )
-    if row_bytes is not None:  # of all tables alike, whatever they were traced with
+    if row_bytes is not None:  # one size for all tables, whatever they were traced with
         trace = replace(trace, tables=tuple(each._replace(row_bytes=row_bytes) for each in trace.tables))
     if (found := row_bytes or trace.unit_bytes or manifest.row_bytes) is None:
         raise HarnessError(
-            f"{folder}: a trace of a file, which does not say how large rows are. Give --row-size, or widths by "
+            f"{folder}: a trace of a file, which does not give the size of rows. Give --row-size, or widths by "
             "'dlrmbench trace --tables'."
         )
     return trace, found, manifest.source
 
 
 class _Caches(NamedTuple):
-    """The caches that are simulated, first those that are to be found, with their tables and findings."""
+    """Caches to simulate, those found for --hit-rate and --fit-cache first, with their tables and findings."""
 
     simulated: tuple[Cache, ...]
     tables: tuple[StudyTable, ...]
     answers: tuple[str, ...]
 
 
-def _place(trace: AccessTrace, question: TierQuestion) -> Lookups:
-    """Say where the row of each lookup is: in local memory, or on which device."""
+def _place(trace: AccessTrace, question: TierQuestion) -> RemoteLookups:
+    """Place the row of each lookup: in local memory, or on a device."""
     keys, tables, samples = (np.concatenate(each) for each in zip(*trace.in_order(), strict=True))
     num_units = trace.num_units - _count_kept(trace, question)
     num_local = min(num_units, question.local_bytes // question.row_bytes)
@@ -164,29 +182,29 @@ def _place(trace: AccessTrace, question: TierQuestion) -> Lookups:
     devices[is_below] = place_rows(
         keys[is_below], num_units, num_local, question.num_devices, question.placement, units
     )
-    return Lookups(trace, keys, tables, samples, devices, _are_below(trace, question))
+    return RemoteLookups(trace, keys, tables, samples, devices, _are_below(trace, question))
 
 
 def _are_below(trace: AccessTrace, question: TierQuestion) -> list[bool]:
-    """Return of each table whether its rows are below DRAM: those of the side that is asked for, or all."""
+    """Return for each table whether its rows are below DRAM: those of the asked side, or all."""
     if question.side is None:
         return [True] * len(trace.num_rows)
     return [table.side == question.side for table in trace.tables]
 
 
 def _count_kept(trace: AccessTrace, question: TierQuestion) -> int:
-    """Return how many units the tables have that stay in DRAM whole."""
+    """Return how many units the tables that stay in DRAM whole have together."""
     of_each = zip(_are_below(trace, question), trace.num_rows, trace.row_units, strict=True)
     return sum(0 if is_below else rows * units for is_below, rows, units in of_each)
 
 
 def _name_side(question: TierQuestion) -> str:
-    """Return what follows a share of rows or lookups where tables of one side alone are below DRAM; else nothing."""
+    """Return the words behind a share of rows or lookups where one side alone is below DRAM; else nothing."""
     return "" if question.side is None else f" of the {question.side}'s side"
 
 
 def _say_shares(question: TierQuestion) -> str:
-    """Say in a table's title what shares are of where tables of one side alone are below DRAM; else nothing."""
+    """Return the end of a table's title that says what shares are of where one side alone is below DRAM."""
     return "" if question.side is None else f", shares of rows and lookups{_name_side(question)}"
 
 
@@ -197,20 +215,20 @@ def _count_fleets(trace: AccessTrace, question: TierQuestion, setups: Sequence[S
     return count_fleets(question.fleet, setups, trace.num_units, kept_bytes)
 
 
-def _warm_up(trace: AccessTrace, lookups: Lookups, question: TierQuestion) -> tuple[_Caches, int]:
-    """Return the caches, and the sample from which on their misses are counted.
+def _warm_up(trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion) -> tuple[_Caches, int]:
+    """Return the caches, and the first sample whose misses are counted.
 
-    Where it is not given, that is after the fewest tenths of the trace after which every cache misses as often as in
-    the second half, and after half of it at the latest, as where a policy is asked for that is not LRU. Raises
-    ConfigError of a static set that is to be chosen by no samples.
+    A warm-up that is not given takes the fewest tenths of the trace after which every cache misses as often as in the
+    second half, half of the trace at most; with a policy other than LRU it takes half. Raises ConfigError for a
+    static set without samples to choose it by.
     """
     if question.warm_up is not None or not question.is_of_lru:
         share = TENTHS / 10 if question.warm_up is None else question.warm_up
         first = min(lookups.num_samples - 1, int(share * lookups.num_samples))
         if not first and "static" in question.policies:
             raise ConfigError(
-                f"--warm-up: no sample of {lookups.num_samples:,} is in it, but the rows of a static set are those "
-                "that it looks up most. Give a larger share, or a longer trace."
+                f"--warm-up: holds none of {lookups.num_samples:,} samples, but its lookups choose a static set. "
+                "Give a larger share, or a longer trace."
             )
         return _choose_caches(trace, lookups, question, first), first
     for tenths in range(TENTHS + 1):
@@ -221,8 +239,8 @@ def _warm_up(trace: AccessTrace, lookups: Lookups, question: TierQuestion) -> tu
     return caches, lookups.first_of(tenths)
 
 
-def _choose_caches(trace: AccessTrace, lookups: Lookups, question: TierQuestion, first: int) -> _Caches:
-    """Return the caches, those that are to be found after the misses from sample `first` on."""
+def _choose_caches(trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion, first: int) -> _Caches:
+    """Return the caches to simulate; those to be found (--hit-rate, --fit-cache) go by misses from `first` on."""
     found, tables, findings = list[Cache](), list[StudyTable](), list[str]()
     num_rows, side = trace.num_units - _count_kept(trace, question), _name_side(question)
     if (hit_rate := question.hit_rate) is not None:
@@ -259,7 +277,7 @@ def _choose_caches(trace: AccessTrace, lookups: Lookups, question: TierQuestion,
 
 
 class _FittedCache(NamedTuple):
-    """Caches that share memory among tables, and what is said of them."""
+    """Memory divided among the tables' caches, with its table, miss ratio and sentence."""
 
     cache: Cache
     table: StudyTable
@@ -268,9 +286,9 @@ class _FittedCache(NamedTuple):
 
 
 def _fit_cache(
-    trace: AccessTrace, lookups: Lookups, question: TierQuestion, max_bytes: int, first: int, policy: str
+    trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion, max_bytes: int, first: int, policy: str
 ) -> _FittedCache:
-    """Share memory among the caches of tables, each of a policy, so that few lookups from sample `first` on miss."""
+    """Divide memory among the tables' caches of a policy so that fewest lookups from sample `first` on miss."""
     num_rows, side = trace.num_units - _count_kept(trace, question), _name_side(question)
     table, sizes, (ratio, at_one) = _share_memory(trace, lookups, question, max_bytes, first, policy)
     memory, all_bytes = num_bytes(max_bytes), num_rows * question.row_bytes
@@ -289,17 +307,17 @@ def _fit_cache(
 
 
 def _name_policy(question: TierQuestion, policy: str) -> str:
-    """Return what names the policy of a cache behind its size; nothing where all caches are LRU."""
+    """Return the name of a cache's policy, to stand behind its size; nothing where all caches are LRU."""
     return "" if question.is_of_lru else f" ({POLICIES[policy].title})"
 
 
 def _say_how(policy: str) -> Origin:
-    """Say whether misses of caches of a policy are computed, or simulated lookup by lookup."""
+    """Return 'computed' or 'simulated', as the misses of caches of a policy are."""
     return "computed" if policy == LRU else "simulated"
 
 
 def _with_policy(columns: Columns, question: TierQuestion) -> Columns:
-    """Return columns with one of the cache's policy after its size, and misses simulated, where not all are LRU."""
+    """Return columns with the policy after the cache's size, and misses simulated, where not all caches are LRU."""
     if question.is_of_lru:
         return columns
     at = [name for name, _, _ in columns].index("Cache") + 1
@@ -309,8 +327,8 @@ def _with_policy(columns: Columns, question: TierQuestion) -> Columns:
     return (*columns[:at], ("Policy", None, "given"), *rest)
 
 
-def _count_misses(lookups: Lookups, question: TierQuestion, cache: Cache, first: int) -> Setup:
-    """Count what a cache leaves to be read by the samples from `first` on: from the first tier."""
+def _count_misses(lookups: RemoteLookups, question: TierQuestion, cache: Cache, first: int) -> Setup:
+    """Count the reads that miss a cache from sample `first` on, as a setup of the first tier."""
     name, tier = next(iter(question.tiers.items()))
     missed = lookups.missed(cache, first)
     is_read = missed & (lookups.samples >= first)
@@ -328,7 +346,7 @@ def _count_misses(lookups: Lookups, question: TierQuestion, cache: Cache, first:
 
 
 def _count_reads(
-    lookups: Lookups, question: TierQuestion, is_read: Flags, first: int, granules: Ids | None = None
+    lookups: RemoteLookups, question: TierQuestion, is_read: Flags, first: int, granules: Ids | None = None
 ) -> RemoteReads:
     return count_reads(
         lookups.samples[is_read] - first,
@@ -341,8 +359,8 @@ def _count_reads(
     )
 
 
-def _count_granules(trace: AccessTrace, lookups: Lookups, setup: Setup, first: int) -> Setup:
-    """Count reads in granules of the tier, where rows of tables differ in size."""
+def _count_granules(trace: AccessTrace, lookups: RemoteLookups, setup: Setup, first: int) -> Setup:
+    """Return the setup with its reads in granules of its tier where rows of tables differ in size."""
     if not is_unlike(trace):
         return setup
     question, cache = setup.question, setup.cache
@@ -384,7 +402,7 @@ _WAITS: Columns = (
 
 
 def _list_needs(trace: AccessTrace) -> Columns:
-    """Return the columns of what has to be read; a cache of rows that differ in size has bytes."""
+    """Return the columns of the reads needed; caches are in bytes where rows differ in size."""
     memory: Columns = (("Cache memory", "B", "computed"),)
     return (*_NEEDS[:2], *(memory if is_unlike(trace) else _NEEDS[2:3]), *_NEEDS[3:])
 
@@ -405,10 +423,10 @@ def _say_need(setup: Setup) -> Row:
 
 
 def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
-    """Simulate one pool, or say that the rate is too high for it. Speed-ups are over pooling by the host."""
+    """Simulate one pool, or say that its rate is impossible; speed-ups are over rows added up by the host."""
     tier, question, load, most = setup.tier, setup.question, setup.load(pool), setup.busiest(pool)
     sizes = [float(each.sum()) / len(each) for each in link_bytes(setup.reads, tier, pool, setup.row_bytes)]
-    label = f"{setup.label}, pooled by the {pool}"
+    label = f"{setup.label}, rows added up by the {pool}"
     busy = (most.name if most.busy_s else None, None if question.rate is None else load)
     head = (setup.name, setup.cache.share, *setup.policy, pool, *sizes, *busy)
     if question.rate is not None and load >= 1:
@@ -430,7 +448,7 @@ def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
     alone = _ALONE if question.rate is None else ""
     of_queries = f"of {plural(len(setup.reads.rows), 'counted query', 'counted queries')}"
     tail = f"{of_queries}, too few for a p99," if p99 is None else f"and {duration(p99)} at p99 {of_queries}"
-    wait = f"a query waits {duration(wait_s)} on average {tail}{alone}{faster} (simulated)"
+    wait = f"adds {duration(wait_s)} to a query on average {tail}{alone}{faster} (simulated)"
     depth = waits.depth if most.busy_s and tier.read_latency_s.deeper else None
     parts: list[float | None] = [float(part.mean()) for part in waits.parts]
     if tier.shared_link(pool) is None and not tier.has_switch:
@@ -440,15 +458,15 @@ def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
 
 
 def _find_p99(setup: Setup, waits: Times) -> float | None:
-    """Return the p99 of simulated waits, in seconds; None where they are of too few queries of the trace."""
+    """Return the p99 of added latencies, in seconds; None where the trace has too few counted queries."""
     return percentile_of(waits, 0.99) if len(setup.reads.rows) >= _LEAST_OF_P99 else None
 
 
 def _vary_gain(setup: Setup, pool: Pool, gain: float) -> tuple[float, float]:
-    """Return the least and the most that a pool is faster than the host over the ranges of the tier's numbers.
+    """Return the smallest and largest speed-up of a pool over the host, over the ranges of the tier's numbers.
 
-    The pool gains least where the host has many reads in flight, the pool few, and the switch adds little to each
-    read that the host waits for; whether it gains by a longer latency depends, so that both ends are tried.
+    The speed-up is smallest where the host has many reads in flight, the pool few, and the switch adds little to each
+    read that the host waits for. A longer read latency may raise or lower it, so that both of its ends are tried.
     """
     tier = setup.tier
     latency, hop = tier.read_latency_s, tier.switch_latency_s
@@ -465,7 +483,7 @@ def _vary_gain(setup: Setup, pool: Pool, gain: float) -> tuple[float, float]:
 
 
 def find_best(said: Sequence[PoolResult]) -> PoolResult | None:
-    """Return the pool that gains most over the host, else where a query waits least; None if all are impossible."""
+    """Return the result of largest speed-up, else of least added latency; None if all are impossible."""
     gains = [each for each in said if each.gain is not None]
     if gains:
         return max(gains, key=lambda each: each.gain or 0.0)
@@ -473,25 +491,25 @@ def find_best(said: Sequence[PoolResult]) -> PoolResult | None:
 
 
 def _order(said: Sequence[PoolResult]) -> list[str]:
-    """Return what was found, the best case first, then what is impossible."""
+    """Return the findings, the best case first, then the impossible ones."""
     best = find_best(said)
     ordered = sorted(said, key=lambda each: 0 if each is best else 1 if each.wait_s is None else 2)
     return [each.finding for each in ordered]
 
 
 def _say_highest(said: Sequence[PoolResult]) -> list[str]:
-    """Say which rate each pool answers at most, and what limits it, where there are several; of the best case."""
+    """Say the highest rate of each pool and its limit, for the best case's memory and cache; nothing of one pool."""
     best = find_best(said) or said[0]
     alike = [each for each in said if each.setup is best.setup]
     limits = [(each.pool, each.setup.busiest(each.pool)) for each in alike]
     words = [f"by the {pool} {si(1 / most.busy_s)} ({most.name})" for pool, most in limits if most.busy_s]
     if len(words) < 2:
         return []
-    return [f"{best.setup.label}: most queries/s, and what limits them, pooled {', '.join(words)} (computed)."]
+    return [f"{best.setup.label}: highest queries/s and their limit, rows added up {', '.join(words)} (computed)."]
 
 
-def _say_warm_up(lookups: Lookups, setups: Sequence[Setup], first: int) -> list[str]:
-    """Say what of the trace fills caches, and of a cache whose misses still fall that they do."""
+def _say_warm_up(lookups: RemoteLookups, setups: Sequence[Setup], first: int) -> list[str]:
+    """Say which part of the trace fills caches, and name caches whose miss ratio still falls at its end."""
     cached = {each.cache: each for each in setups if each.cache.words}
     if not cached:
         return []
@@ -508,14 +526,14 @@ def _say_warm_up(lookups: Lookups, setups: Sequence[Setup], first: int) -> list[
         if (late := lookups.late_ratios(lookups.missed(cache, first))) is not None:
             found.append(
                 f"{cache.words[:1].upper()}{cache.words[1:]}: the miss ratio still falls in the second half of the "
-                f"trace, from {percent(late[0])} to {percent(late[1])}: a trace of more --lookups says what it "
-                "misses in the long run."
+                f"trace, from {percent(late[0])} to {percent(late[1])}: a trace of more --lookups shows its "
+                "steady miss ratio."
             )
     return found
 
 
 def _say_cold(setups: Sequence[Setup], num_lookups: int) -> str:
-    """Warn of the caches whose misses are first lookups for the most part; empty where there are none."""
+    """Warn of caches most of whose misses are first lookups; empty where there are none."""
     ratios = {each.cache: each.miss_ratio for each in setups if each.cache.words}
     cold_ratio = setups[0].cold_ratio or 0.0
     cold = [cache for cache, ratio in ratios.items() if cold_ratio > ratio / 2]
@@ -526,7 +544,7 @@ def _say_cold(setups: Sequence[Setup], num_lookups: int) -> str:
 
 
 def _vary_rate(setups: Sequence[Setup]) -> StudyTable:
-    """Simulate what a query waits at other rates: at these loads of what is busiest below each tier."""
+    """Simulate the added latency at other rates: at several loads of each setup's busiest device or link."""
     rows = list[Row]()
     for setup, pool in product(setups, setups[0].question.pools):
         if not (busy_s := setup.busiest(pool).busy_s):
@@ -542,7 +560,7 @@ def _vary_rate(setups: Sequence[Setup]) -> StudyTable:
 def _answer(
     setups: Sequence[Setup], answers: Sequence[str], said: Sequence[PoolResult], fleets: Sequence[FleetRow]
 ) -> str:
-    """Say in one line what was asked: which caches, how many hosts, and the best case of a gain or a wait."""
+    """Answer the question in one line: the caches found, hosts, and the best speed-up or added latency."""
     found = "".join(f"{answer.removesuffix('.').rpartition(' (')[0]}; " for answer in answers)
     found += f"{answer_fleets(fleets)}, computed; " if fleets else ""
     if not any(setup.reads.rows.any() for setup in setups):
@@ -569,7 +587,7 @@ def _answer(
 
 
 def _solve(setups: Sequence[Setup]) -> StudyTable:
-    """Find the value of each number, the others as they are, at which the speed-up would be the published one."""
+    """Find for each number of a tier the value at which, others unchanged, the speed-up is the published one."""
     rows = list[Row]()
     for setup in setups:
         row: list[Cell] = [setup.name]
@@ -587,12 +605,12 @@ def _solve(setups: Sequence[Setup]) -> StudyTable:
         ("Switch over devices", None, "simulated"),
         ("PIFS-Rec over BEACON", None, "published"),
     )
-    title = "Where pooling in the switch would gain what was published: one value changed, none waits"
+    title = "Values at which the switch would reach the published speed-up: one changed at a time, idle system"
     return make_table(title, columns, rows)
 
 
 def _solve_one(setup: Setup, member: str) -> tuple[float | None, float | None]:
-    """Return a number of the tier, and the value at which the speed-up would be the published one; None of none."""
+    """Return a number of the tier, and its value at the published speed-up; None where no value gives that."""
     alone = replace(setup, question=replace(setup.question, rate=None))
     if (quantity := getattr(setup.tier, member)) is None:
         return None, None
@@ -606,9 +624,9 @@ def _solve_one(setup: Setup, member: str) -> tuple[float | None, float | None]:
 
 
 def _find_size(
-    trace: AccessTrace, lookups: Lookups, question: TierQuestion, hit_rate: float, first: int
+    trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion, hit_rate: float, first: int
 ) -> tuple[StudyTable, int | None, float]:
-    """Return the table of the smallest cache that hits so often, its rows, None of none, and the highest hit rate."""
+    """Return the table of the smallest cache with a hit rate, its rows (None of none), and the highest hit rate."""
     curve, num_units = lookups.curve(first), trace.num_units - _count_kept(trace, question)
     size = curve.find_size(hit_rate)
     rows = None if is_unlike(trace) else size
@@ -622,19 +640,19 @@ def _find_size(
     )
     most = 1 - curve.num_cold / max(1, curve.num_lookups)
     counted = f", after the first {percent(first / lookups.num_samples, 0)} of the trace" if first else ""
-    title = f"The smallest LRU cache of all tables{_name_side(question)} that hits so often{counted}"
+    title = f"The smallest LRU cache of all tables{_name_side(question)} with this hit rate{counted}"
     return make_table(title, columns, [(hit_rate, *sizes, most)]), size, most
 
 
 def _share_memory(
-    trace: AccessTrace, lookups: Lookups, question: TierQuestion, max_bytes: int, first: int, policy: str
+    trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion, max_bytes: int, first: int, policy: str
 ) -> tuple[StudyTable, tuple[int, ...], Sequence[float]]:
-    """Return the table of each table's cache of a policy, the rows of each [tables], and two miss ratios.
+    """Divide memory among the tables' caches; return the study's table, each cache's rows [tables], two miss ratios.
 
-    The ratios are theirs, and at one load factor. Tables that stay in DRAM whole have no cache.
+    The ratios are those of this division and of one load factor. Tables that stay in DRAM whole have no cache.
     """
     below = [table for table, is_below in enumerate(_are_below(trace, question)) if is_below]
-    curves: list[Curve] = [
+    curves: list[MissCurve] = [
         lookups.curve(first, table) if policy == LRU else lookups.simulated_curve(first, table, policy)
         for table in below
     ]
@@ -658,7 +676,7 @@ def _share_memory(
         at = (one, curve.miss_ratio(one), other, curve.miss_ratio(other))
         rows.append((trace.names[table], trace.num_rows[table], *at))
     named = _name_policy(question, policy)
-    title = f"Memory shared among tables: fewest misses, and one load factor for all{named}"
+    title = f"Memory shared among tables: for fewest misses, and at one load factor for all{named}"
     return make_table(title, columns, rows), tuple(of_tables), ratios
 
 
@@ -669,17 +687,17 @@ def _list_parameters(trace: AccessTrace, question: TierQuestion, first: int, pla
         ("queries of the trace", trace.num_queries),
     ]
     given: list[tuple[str, int | float | str, str | None]] = [
-        ("query rate", question.rate or "none: no query waits for another", "queries/s" if question.rate else None),
+        ("query rate", question.rate or "none: queries do not meet", "queries/s" if question.rate else None),
         ("devices", question.num_devices, None),
         ("local memory", question.local_bytes, "B"),
         ("tables below DRAM", "all" if question.side is None else f"those of the {question.side}'s side", None),
         ("fleet power", "in its table" if question.fleet else "not given", None),
     ]
     is_hot = question.placement == "hot-local"
-    oracle = "by the whole trace, more than a policy knows beforehand" if is_hot else None
-    how = None if question.warm_up is not None else "until misses are as in the second half"
+    oracle = "an oracle: chosen by the whole trace" if is_hot else None
+    how = None if question.warm_up is not None else "until the miss ratio is that of the second half"
     if question.warm_up is None and not question.is_of_lru:
-        how = "half, as a static set is chosen by it"
+        how = "half of the trace, which chooses static sets"
     if (fleet := question.fleet) is not None:
         given += [
             ("fleet: queries", fleet.rate, "queries/s"),

@@ -1,4 +1,4 @@
-"""`trace`: make an access trace, keep it, and read it back."""
+"""Access traces as folders: made of a benchmark or a file, written, and read back."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -39,25 +39,25 @@ _AGAIN = "Make it again with 'dlrmbench trace'."
 _LOOKUPS, _PROFILES = (".pt", ".gz"), (".log", ".txt")
 _FLOAT_BYTES = 4
 _LOOKUP_BYTES = 100
-"""What drawing a lookup takes: its number, its row, and what numbers in lists of Python's take."""
+"""Bytes of memory that drawing one lookup takes, Python's lists of numbers included."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptTrace:
-    """A trace and what its manifest says about it."""
+    """A trace with the members of its manifest."""
 
     trace: AccessTrace
     about: dict[str, Any]
-    """Members of TraceManifest but for tables and arrays."""
+    """Members of TraceManifest, except tables and arrays."""
     benchmark: Benchmark | None = None
     zipf_exponents: tuple[float, ...] | None = None
-    """Power law that each table's ids were drawn from, just now; None where chances of rows are not known."""
+    """Exponent of the power law that each table's ids were drawn from; None where chances of rows are not known."""
 
 
 def trace_benchmark(
     config: RunConfig, split: Literal["train", "eval"], num_lookups: int, data_root: Path | None
 ) -> KeptTrace:
-    """Trace the first samples of a split, as models see them: so many that they have `num_lookups`, or all.
+    """Trace the first samples of a split, as models see them, until they have `num_lookups`, or all samples.
 
     Raises ConfigError for a model without bags, DatasetError.
     """
@@ -91,12 +91,12 @@ def trace_benchmark(
 
 
 def is_file(path: Path) -> bool:
-    """Return whether it is a file: lookups as tensors, a profile of stack distances, or tables."""
+    """Return whether `path` is named as a file to trace: lookups, a profile of stack distances, or tables."""
     return path.suffix in (*_LOOKUPS, *_PROFILES, *FORMS)
 
 
 def trace_tables(path: Path, num_lookups: int, items: int, seed: int) -> KeptTrace:
-    """Draw lookups of the tables of a file: `num_lookups`, in queries of `items` samples each.
+    """Draw `num_lookups` lookups of the tables of a file, in queries of `items` samples each.
 
     Raises DatasetError, HarnessError (exit 9 for more than the memory holds), OSError.
     """
@@ -115,7 +115,7 @@ def trace_tables(path: Path, num_lookups: int, items: int, seed: int) -> KeptTra
 
 
 def _describe(entries: Sequence[TableEntry]) -> tuple[TracedTable, ...]:
-    """Return names, sizes of rows as they are stored, fp32 where nothing else is said, and sides."""
+    """Return each table's name, bytes of a row as stored (fp32 unless given), and side."""
     return tuple(
         TracedTable(
             each.name, None if each.width is None else row_bytes(each.width, each.precision or "fp32"), each.side
@@ -125,9 +125,9 @@ def _describe(entries: Sequence[TableEntry]) -> tuple[TracedTable, ...]:
 
 
 def trace_file(path: Path, num_lookups: int, seed: int, tables: Path | None = None, items: int = 1) -> KeptTrace:
-    """Read a file of lookups, or draw them after a profile; `tables` is a file that describes its tables.
+    """Read a file of lookups, or draw lookups after a profile; `tables` is a file that describes its tables.
 
-    So many `items` are one query: that many samples, of which the first alone looks up tables of the user's side.
+    A query is `items` samples, of which only the first looks up tables of the user's side.
     Raises DatasetError, HarnessError (exit 9), OSError.
     """
     available = read_resources().available_memory_bytes
@@ -148,7 +148,7 @@ def trace_file(path: Path, num_lookups: int, seed: int, tables: Path | None = No
 
 
 def _give_rows(trace: AccessTrace, path: Path, tables: Path) -> AccessTrace:
-    """Return a trace with the rows that a file of tables says. Raises DatasetError where they cannot be."""
+    """Return a trace with the numbers of rows in a file of tables. Raises DatasetError where these do not fit it."""
     entries = read_tables(tables)
     if len(entries) != len(trace.num_rows):
         raise DatasetError(
@@ -168,7 +168,7 @@ def _give_rows(trace: AccessTrace, path: Path, tables: Path) -> AccessTrace:
 
 
 def _refuse_many(num_lookups: int, num_numbers: int = 0) -> None:
-    """Raise HarnessError (exit 9) for more lookups, or more numbers of bags and lookups, than memory holds."""
+    """Raise HarnessError (exit 9) for more lookups, or more numbers of bags and lookups, than fit in memory."""
     if max(num_lookups, num_numbers) * _LOOKUP_BYTES > (available := read_resources().available_memory_bytes):
         raise HarnessError(
             f"--lookups {num_lookups}: drawing them takes more than the {available:,} bytes of memory that are free. "
@@ -178,15 +178,15 @@ def _refuse_many(num_lookups: int, num_numbers: int = 0) -> None:
 
 
 def refuse_existing(folder: Path) -> None:
-    """Raise HarnessError where something is at the place of a new trace."""
+    """Raise HarnessError where the folder of a new trace exists already."""
     if folder.exists() or folder.is_symlink():
         raise HarnessError(f"{folder}: is there already. Give another folder with -o, or remove it.")
 
 
 def keep_trace(kept: KeptTrace, folder: Path, write_more: Callable[[Path], object] = lambda draft: None) -> None:
-    """Write a trace as a folder, with what `write_more` writes to its draft: whole, or not at all.
+    """Write a trace as a folder, with the files that `write_more` adds to its draft: whole, or not at all.
 
-    Raises HarnessError where something is there already, OSError.
+    Raises HarnessError where the folder exists already, OSError.
     """
     refuse_existing(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -251,7 +251,7 @@ def read_trace(folder: Path) -> tuple[TraceManifest, AccessTrace]:
 
 
 def keys_in_order(trace: AccessTrace) -> Ids:
-    """Return the key of the row of each lookup [lookups], of all tables, in their order."""
+    """Return the key of each lookup's row [lookups], of all tables, in the order of lookups."""
     return np.concatenate([part.keys for part in trace.in_order()])
 
 
@@ -261,31 +261,31 @@ def is_unlike(trace: AccessTrace) -> bool:
 
 
 def name_units(trace: AccessTrace) -> str:
-    """Return the word for what shares and caches are of."""
+    """Return the word for the units of shares and caches: 'rows' or 'bytes'."""
     return "bytes" if is_unlike(trace) else "rows"
 
 
 def say_cold(misses: str, num_lookups: int, more: str = "--lookups") -> str:
-    """Warn that most of `misses` are first lookups, of which a longer trace than of so many lookups has fewer.
+    """Warn that most of `misses` are first lookups, and that a longer trace than `num_lookups` has fewer.
 
-    `more` is what to have more of: the option, or lookups where a file has no more.
+    `more` names the way to a longer trace: the option, or 'lookups' where a file has no more.
     """
     return (
-        f"Most of {misses} are a row's first lookup, as in every short trace: one of more {more}, than "
-        f"{num_lookups:,}, says what a cache misses in the long run."
+        f"Most of {misses} are a row's first lookup, as in every short trace: one of more {more} than "
+        f"{num_lookups:,} shows a cache's steady miss ratio."
     )
 
 
 def refuse_empty(trace: AccessTrace, source: str) -> None:
-    """Raise HarnessError where a new trace has no lookups, of which no cache misses a share."""
+    """Raise HarnessError where a new trace has no lookups."""
     if not len(trace.indices):
-        raise HarnessError(f"{source}: no lookups, so no cache misses any of them. Ask for more --lookups.")
+        raise HarnessError(f"{source}: no lookups, expected at least one. Ask for more --lookups.")
 
 
 def say_least(num_rows: Sequence[int]) -> str:
-    """Say that the rows of tables [tables] are but the least that they may be."""
+    """Say that numbers of rows [tables] are lower bounds."""
     of = "its table has" if len(num_rows) == 1 else f"its {len(num_rows)} tables have"
     return (
-        f"The file does not say how many rows {of}: at least the highest that is looked up, and one, which is what "
-        "shares of all rows are of here. 'trace --tables FILE' takes their true sizes."
+        f"The file does not say how many rows {of}. Shares of all rows are of the least possible number, the highest "
+        "row looked up plus one; 'trace --tables FILE' takes the true sizes."
     )

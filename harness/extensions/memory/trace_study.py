@@ -1,10 +1,12 @@
-"""The study of a trace: rows that are touched and how often, and what caches of every size miss."""
+"""Study of a trace: how often rows are looked up, and miss ratios of caches of every size."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from harness.extensions.memory.advice import advise_trace
 from harness.extensions.memory.estimated import LEAST_SAMPLED, NUM_SAMPLES, EstimatedCurve, estimate_curve
 from harness.extensions.memory.policies import POLICIES, miss_ratios
 from harness.extensions.memory.trace import (
@@ -23,36 +25,40 @@ from reports.text.formatting import percent
 from rules.records.study import Origin, Parameter, StudyCheck, StudyRecord, StudyTable
 
 _SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Cache sizes of the study, as shares of the rows."""
+"""Sizes of LRU caches in the study, as shares of the rows."""
 _SHARE_TOLD = 0.1
-"""The cache that the title tells of."""
+"""Size of the cache in the title, as a share of the rows."""
 _TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
 _PUBLISHED_SHARE = 0.015
-"""Fang et al. (2022), abstract: rows in a frequency-aware cache with which training keeps a decent speed."""
+"""Share of rows in a frequency-aware cache with which training keeps a decent speed (Fang et al., 2022, abstract)."""
 _POLICY_SHARES = (0.005, _PUBLISHED_SHARE, 0.05, _SHARE_TOLD, 0.2)
-"""Caches of which each policy is simulated, lookup by lookup."""
+"""Sizes of the caches that are simulated for each policy, as shares of the rows."""
 _DEVIATIONS = 6.0
 _ESTIMATED = ", estimated from samples"
 
 
 class Misses(NamedTuple):
-    """What caches of several sizes miss, by policy."""
+    """Simulated miss ratios of caches of several sizes, by policy."""
 
     sizes: tuple[int, ...]
-    """Rows, or bytes, of each cache, of the shares _POLICY_SHARES."""
+    """Capacity of each cache, in rows, or in bytes where rows differ in size; as many as _POLICY_SHARES."""
     ratios: dict[str, list[float]]
-    """By policy: the share of the second half's lookups that each cache misses."""
+    """Miss ratio of each cache over the trace's second half, by policy."""
     published_share: float
-    """Share of the second half's lookups that the hottest rows of all have, as many as in the published cache."""
+    """Share of the second half's lookups that go to its hottest rows, as many as the published cache holds."""
 
 
 def trace_study(
-    kept: KeptTrace, sample_rate: float, seed: int, policies: Sequence[str] = tuple(POLICIES)
+    kept: KeptTrace,
+    sample_rate: float,
+    seed: int,
+    policies: Sequence[str] = tuple(POLICIES),
+    folder: Path | None = None,
 ) -> StudyRecord:
-    """Say what is in a trace: rows and how often they are used, and what caches of every size miss.
+    """Study a trace: how often rows are looked up, and miss ratios of caches of every size.
 
-    Below a `sample_rate` of 1 miss ratios of LRU are estimated, by samples of `seed`, each with its range. Caches of
-    `policies` are simulated.
+    Below a `sample_rate` of 1 miss ratios of LRU are estimated by samples from `seed`, each with its range. Caches of
+    `policies` are simulated. With the trace's `folder` the study names the command that tries memories below DRAM.
     """
     trace, place, tables = kept.trace, kept.about["source"], range(len(kept.trace.num_rows))
     names, rows = ["all", *trace.names], [sum(trace.num_rows), *trace.num_rows]
@@ -71,6 +77,8 @@ def trace_study(
         f"{place}: {len(lookups[0]):,} lookups touch {touched[0]:,} of {least}{rows[0]:,} rows; an LRU cache of "
         f"{cached} misses {words} of the lookups; {percent(cold)} are a row's first ({how})."
     ]
+    if folder is not None:
+        remarks.append(advise_trace(kept, folder, (share, ratio)))
     if trace.are_rows_least:
         remarks.append(say_least(trace.num_rows))
     if not is_exact:
@@ -95,7 +103,7 @@ def trace_study(
             _list_misses(trace, merged, is_exact=is_exact),
             _list_policies(trace, misses),
             _list_tables(trace, curves, touched, is_exact=is_exact),
-            make_table("Touched rows by how often they are used", bins, of_bins),
+            make_table("Touched rows by number of lookups", bins, of_bins),
         ),
         parameters=(
             Parameter(name="bags per table", value=trace.num_bags, unit=None, source="measured", note=place),
@@ -111,7 +119,7 @@ def _size_column(trace: AccessTrace) -> tuple[str, str | None, Origin]:
 
 
 def _choose_ratio(curve: EstimatedCurve, num_rows: int) -> tuple[float, float, str]:
-    """Return the share of the rows that a cache of 10 % has, or the next that is known, its misses, and in words."""
+    """Return the title's cache size (10 % of rows, or the next one known), its miss ratio, and that in words."""
     for share in (share for share in _SHARES if share >= _SHARE_TOLD):
         ratio, lowest, highest = curve.ratios(round(share * num_rows))
         if ratio is not None and lowest is not None and highest is not None:
@@ -121,7 +129,7 @@ def _choose_ratio(curve: EstimatedCurve, num_rows: int) -> tuple[float, float, s
 
 
 def _list_misses(trace: AccessTrace, curve: EstimatedCurve, *, is_exact: bool) -> StudyTable:
-    """List what caches of several sizes miss, with the ends of each estimate; none of too few sampled rows."""
+    """List miss ratios by cache size, estimates with their ranges; sizes of too few sampled rows are left out."""
     ends: Columns = () if is_exact else (("Lowest", "share", "computed"), ("Highest", "share", "computed"))
     columns: Columns = (
         ("Cache", "share", "given"),
@@ -132,12 +140,12 @@ def _list_misses(trace: AccessTrace, curve: EstimatedCurve, *, is_exact: bool) -
     sizes = [(share, round(share * trace.num_units)) for share in _SHARES]
     bytes_of = (trace.unit_bytes or 1) if is_unlike(trace) else 1
     cells = [(share, size * bytes_of, *curve.ratios(size)[: 1 + len(ends)]) for share, size in sizes]
-    title = f"Misses of one LRU cache of the rows of all tables, by its size{'' if is_exact else _ESTIMATED}"
+    title = f"Miss ratio of one LRU cache for the rows of all tables, by size{'' if is_exact else _ESTIMATED}"
     return make_table(title, columns, [row for row in cells if row[2] is not None])
 
 
 def _simulate(trace: AccessTrace, keys: Ids, policies: Sequence[str]) -> Misses:
-    """Simulate caches of each policy, and count how often the hottest rows are looked up in the second half."""
+    """Simulate caches of each policy, and count the second half's lookups of its hottest rows."""
     sizes = [max(1, round(share * trace.num_units)) for share in _POLICY_SHARES]
     rows, counts = np.unique(keys[len(keys) // 2 :], return_counts=True)
     units = trace.units_of(rows)
@@ -152,7 +160,7 @@ def _simulate(trace: AccessTrace, keys: Ids, policies: Sequence[str]) -> Misses:
 
 
 def _list_policies(trace: AccessTrace, misses: Misses) -> StudyTable:
-    """List what a cache of each policy misses, by its size."""
+    """List miss ratios by policy and cache size."""
     columns: Columns = (
         ("Policy", None, "given"),
         ("Cache", "share", "given"),
@@ -164,12 +172,12 @@ def _list_policies(trace: AccessTrace, misses: Misses) -> StudyTable:
         for name, ratios in misses.ratios.items()
         for share, size, ratio in zip(_POLICY_SHARES, misses.sizes, ratios, strict=True)
     ]
-    title = "Misses of the lookups of the trace's second half, by the policy of the cache and its size"
+    title = "Miss ratio over the trace's second half, by policy and cache size"
     return make_table(title, columns, rows)
 
 
 def _say_best(trace: AccessTrace, misses: Misses) -> str:
-    """Say which policy misses least, beside what is published of a cache of rows that are looked up most."""
+    """Say which policy misses least, and compare with the published cache of the rows looked up most."""
     told, published = _POLICY_SHARES.index(_SHARE_TOLD), _POLICY_SHARES.index(_PUBLISHED_SHARE)
     ranked = sorted(misses.ratios, key=lambda name: misses.ratios[name][told])
     best, others = ranked[0], ranked[1:]
@@ -196,7 +204,7 @@ def _say_best(trace: AccessTrace, misses: Misses) -> str:
 def _list_tables(
     trace: AccessTrace, curves: Sequence[EstimatedCurve], touched: Sequence[int], *, is_exact: bool
 ) -> StudyTable:
-    """List each table, after all together: what is touched of it, and what caches of shares of its rows miss."""
+    """List all tables together, then each: touched rows, and miss ratios of caches of shares of its rows."""
     ends = ("",) if is_exact else ("", ", lowest", ", highest")
     about: Columns = (("Row", "B", "given"), ("Side", None, "given")) if trace.tables else ()
     said = [(None, None), *((table.row_bytes, table.side) for table in trace.tables)]
@@ -220,8 +228,8 @@ def _list_tables(
         )
         for number, (name, num, curve, hot) in enumerate(zip(names, rows, curves, touched, strict=True))
     ]
-    misses = f"what an LRU cache of so many of a table's rows misses{'' if is_exact else _ESTIMATED}"
-    title = f"Rows that are touched, and {misses}"
+    misses = f"miss ratio of an LRU cache of a share of the table's rows{'' if is_exact else _ESTIMATED}"
+    title = f"Touched rows, and {misses}"
     return make_table(title, columns, cells)
 
 
@@ -231,7 +239,7 @@ def _name_bins() -> list[str]:
 
 
 def _check_touched(kept: KeptTrace, touched: int) -> tuple[StudyCheck, ...]:
-    """Hold the rows touched against their expectation, within six standard deviations, where chances are known."""
+    """Check the number of touched rows against its expectation, within six deviations, where chances are known."""
     trace, exponents = kept.trace, kept.zipf_exponents
     if exponents is None:
         return ()

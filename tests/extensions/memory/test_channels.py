@@ -12,14 +12,14 @@ from msgspec.structs import replace as change
 from harness.extensions.memory import pooling
 from harness.extensions.memory.channels import answer_reads, draw_latencies
 from harness.extensions.memory.pooling import RemoteReads, busiest, simulate_waits
-from harness.extensions.memory.tier import Quantity, Tier, find_tier
+from harness.extensions.memory.tier import Tier, TierQuantity, find_tier
 from harness.foundation.virtual_clock import ServiceTimes, draw_traffic
 
 ROW_BYTES = 128
 
 
-def quantity(value: float, **other: Any) -> Quantity:
-    return Quantity(value=value, source="a test", **other)
+def quantity(value: float, **other: Any) -> TierQuantity:
+    return TierQuantity(value=value, source="a test", **other)
 
 
 def made_reads(num_devices: int, mean: float, num_samples: int = 400) -> RemoteReads:
@@ -165,7 +165,7 @@ def test_shipped_tiers_wait_as_long_as_read_by_read(
         ({"host_link_bytes_per_s": quantity(512 * 1e5)}, "the host's link", 12 / 1e5),
     ],
 )
-def test_what_is_busiest_is_named(changed: dict[str, Quantity], name: str, busy_s: float) -> None:
+def test_what_is_busiest_is_named(changed: dict[str, TierQuantity], name: str, busy_s: float) -> None:
     reads = RemoteReads(rows=np.array([[8, 4]]), partials=np.array([[1, 1]]), bags=np.array([1]))
     found = busiest(reads, change(FLAT, **changed), "host", ROW_BYTES)
     assert (found.name, found.busy_s) == (name, pytest.approx(busy_s))

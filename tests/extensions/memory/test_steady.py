@@ -7,7 +7,7 @@ from msgspec.structs import replace as change
 from harness.extensions.memory import pooling
 from harness.extensions.memory.pooling import RemoteReads, busiest, simulate_waits
 from harness.extensions.memory.steady import choose_steady, find_wait_quantiles
-from harness.extensions.memory.tier import Quantity, find_tier
+from harness.extensions.memory.tier import TierQuantity, find_tier
 
 
 @pytest.mark.parametrize("load", [0.1, 0.7, 0.97])
@@ -41,7 +41,7 @@ def test_what_is_said_near_a_ceiling_is_alike_for_all_seeds(monkeypatch: pytest.
     monkeypatch.setattr(pooling, "NUM_QUERIES", 20_000)
     rows = np.random.default_rng(0).geometric(0.1, (400, 1))
     reads = RemoteReads(rows=rows, partials=np.minimum(rows, 3), bags=np.minimum(rows[:, 0], 3))
-    tier = change(find_tier("nand"), channels=Quantity(value=4, source="a test"))
+    tier = change(find_tier("nand"), channels=TierQuantity(value=4, source="a test"))
     most = busiest(reads, tier, "host", 128)
     rate, found = 0.95 / most.busy_s, list[tuple[float, ...]]()
     for seed in range(5):

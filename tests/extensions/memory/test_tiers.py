@@ -53,7 +53,7 @@ def test_a_cache_over_two_tiers_is_printed_and_kept(inside: Command, kept: Path)
     (folder,) = (kept.parent / "results").iterdir()
     study = json.loads((folder / "study.json").read_text())
     assert (study["kind"], study["benchmark"], len(study["tables"])) == ("tiers", "rm1_deeprecsys", 6)
-    assert "Miss ratio against cache size" in (folder / "report.html").read_text()
+    assert "Miss ratio by cache size" in (folder / "report.html").read_text()
 
 
 def test_a_terminal_is_shown_the_sentence_that_closes(inside: Command, kept: Path) -> None:
@@ -77,7 +77,7 @@ def test_pooling_says_by_how_much_the_switch_gains(inside: Command, kept: Path) 
     study = json.loads(done.stdout)
     host, _, switch = study["tables"][0]["rows"]
     assert host[4] == 80.0 * switch[4] == 80 * 128 * 8
-    assert "3.89x over pooling at the host" in study["findings"][-1]
+    assert "3.89x over rows added up by the host" in study["findings"][-1]
 
 
 @pytest.mark.parametrize(

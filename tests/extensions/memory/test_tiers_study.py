@@ -28,7 +28,7 @@ from harness.extensions.memory.pooling import (
     simulate_waits,
 )
 from harness.extensions.memory.setups import TierQuestion
-from harness.extensions.memory.tier import TIERS, Quantity, Tier, find_tier
+from harness.extensions.memory.tier import TIERS, Tier, TierQuantity, find_tier
 from harness.extensions.memory.tiers import tiers_study
 from reference_models.data.synthetic.dataset import zipf_ranks
 from reference_models.data.traces.stack_distances import MissRatioCurve, measure_curve
@@ -89,7 +89,7 @@ def test_the_mean_wait_is_pollaczek_khinchines(
 ) -> None:
     monkeypatch.undo()  # as many queries as a study has
     rows = np.ones(1_000, np.int64) if is_constant else np.random.default_rng(0).geometric(0.02, 1_000)
-    one = Quantity(value=1, source="a test: one read after another")
+    one = TierQuantity(value=1, source="a test: one read after another")
     reads, tier = one_device(rows), change(find_tier("nand"), channels=one)
     service = service_s(reads, tier, "host", 128)[:, 0]
     rate = load / service.mean()
@@ -121,7 +121,7 @@ def test_two_devices_and_three_rows_by_hand() -> None:
     assert waits.total.max() == pytest.approx(expected) and set(waits.queue.tolist()) == {0.0}
     pooled = simulate_waits(reads, tier, "switch", 128, rate=None, seed=0).total.max()
     assert pooled == pytest.approx(3 / 600e6 + 240e-9 + 256 / 63e9 + 50e-9 + 4 * 128 / 128e9)
-    few = change(tier, host_reads_in_flight=Quantity(value=3, source="a test"))
+    few = change(tier, host_reads_in_flight=TierQuantity(value=3, source="a test"))
     in_waves = simulate_waits(reads, few, "host", 128, rate=None, seed=0).total.max()
     assert in_waves == pytest.approx(3 * latency + 512 / 63e9 + 4 * 128 / 128e9)
 
@@ -156,45 +156,45 @@ def test_bytes_are_conserved_and_hot_rows_in_local_memory_raise_no_reads(
 
 def test_the_host_link_carries_the_pooling_factor_less_where_the_switch_pools() -> None:
     study = tiers_study(made_trace(pooling=80), question("cxl", pools=POOLS), None, "a test")
-    host, device, switch = (row["Host link"] for row in rows_of(study, "What a query"))
+    host, device, switch = (row["Host link"] for row in rows_of(study, "Latency added"))
     assert host == 80.0 * switch == 80.0 * device  # type: ignore[operator]
-    solved = rows_of(study, "Where pooling in the switch")
+    solved = rows_of(study, "Values at which the switch")
     assert {row["PIFS-Rec over Pond"] for row in solved} == {"3.89x, other traces"}
     name = "Reads in flight of the host"
     assert solved[0][name] == find_tier("cxl").host_reads_in_flight.value
     found = float(solved[0][f"{name} for 3.89x"])  # type: ignore[arg-type]
-    slower = change(find_tier("cxl"), host_reads_in_flight=Quantity(value=found, source="solved"))
+    slower = change(find_tier("cxl"), host_reads_in_flight=TierQuantity(value=found, source="solved"))
     again = tiers_study(made_trace(pooling=80), question(pools=POOLS, tiers={"x": slower}), None, "a test")
-    assert rows_of(again, "What a query")[2]["Speed-up"] == pytest.approx(3.89, rel=0.01)
+    assert rows_of(again, "Latency added")[2]["Speed-up"] == pytest.approx(3.89, rel=0.01)
 
 
 def test_pooling_by_the_host_of_one_device_is_the_plain_tier() -> None:
     trace, asked = made_trace(), question("nand", caches=(0.05,), rate=1_000.0)
     plain = tiers_study(trace, asked, None, "a test")
     pooled = tiers_study(trace, replace(asked, pools=("switch", "host"), num_devices=1), None, "a test")
-    assert rows_of(plain, "What a query")[0] == rows_of(pooled, "What a query")[1]
+    assert rows_of(plain, "Latency added")[0] == rows_of(pooled, "Latency added")[1]
 
 
 def test_a_larger_cache_never_misses_more_and_one_of_all_misses_first_accesses_alone() -> None:
     shares = (0.001, 0.01, 0.05, 0.3, 1.0)
     study = tiers_study(made_trace(), question("nand", "3dxp", caches=shares, rate=100.0), None, "a test")
     for name in ("nand", "3dxp"):
-        rows = [row for row in rows_of(study, "What has to be read") if row["Tier"] == name]
+        rows = [row for row in rows_of(study, "Reads needed") if row["Tier"] == name]
         ratios = [float(row["Miss ratio"]) for row in rows]  # type: ignore[arg-type]
         assert ratios == sorted(ratios, reverse=True) and ratios[-1] == rows[-1]["Cold misses"] > 0
         assert all(row["From empty"] >= row["Miss ratio"] for row in rows)  # type: ignore[operator]
         assert {row["Read amplification"] for row in rows} == {32.0 if name == "nand" else 4.0}
         assert rows[0]["Reads needed"] == pytest.approx(100 * 60 * ratios[0])
-        waits = [row["Mean added"] for row in rows_of(study, "What a query") if row["Tier"] == name]
+        waits = [row["Mean added"] for row in rows_of(study, "Latency added") if row["Tier"] == name]
         assert waits == sorted(waits, reverse=True)  # type: ignore[type-var]
 
 
 def test_a_rate_above_what_the_device_reads_is_said_to_be_impossible() -> None:
     asked = question("nand", caches=(0.01, 1.0), rate=40_000.0)
     study = tiers_study(made_trace(), asked, None, "a test")
-    first, second = rows_of(study, "What a query")
+    first, second = rows_of(study, "Latency added")
     assert first["Mean added"] is None and second["Mean added"] is not None
-    assert "cache of 100.0 %, pooled by the host: a query waits" in study.findings[0], "the best case first"
+    assert "cache of 100.0 %, rows added up by the host: adds" in study.findings[0], "the best case first"
     assert "impossible, not simulated: they would take a device's reads" in study.findings[1]
     none = tiers_study(made_trace(), replace(asked, caches=(0.01,)), None, "a test")
     assert "40,000 queries/s are impossible for nand, cache of 1.0 %: they would take a device's reads" in none.title
@@ -202,7 +202,7 @@ def test_a_rate_above_what_the_device_reads_is_said_to_be_impossible() -> None:
     assert all(
         "10,000,000 queries/s" in said and " times the time there is" in said for said in (far.title, far.findings[0])
     )
-    assert "no wait was simulated" in far.findings[-1] and "waits above" not in far.findings[-1]
+    assert "no latency was simulated" in far.findings[-1] and "latencies above" not in far.findings[-1]
 
 
 def test_a_rate_above_the_hosts_link_is_said_to_be_impossible_and_the_switch_gains_more_below_it() -> None:
@@ -219,7 +219,7 @@ def test_a_rate_above_the_hosts_link_is_said_to_be_impossible_and_the_switch_gai
     assert gains == sorted(gains) and gains[2] > 1.1 * gains[0]
     asked = question("cxl", num_devices=4, pools=("host", "switch"), rate=1.01 * 63e9 / (3 * 20 * 128))
     study = tiers_study(made_trace(), asked, None, "a test")
-    host, switch = rows_of(study, "What a query")
+    host, switch = rows_of(study, "Latency added")
     assert (host["Busiest"], host["Busy"]) == ("the host's link", pytest.approx(1.01))
     assert (host["Mean added"], switch["Speed-up"]) == (None, None) and switch["Mean added"] is not None
     assert "impossible, not simulated: they would take the host's link 101.0 % of the time" in study.findings[1]
@@ -232,7 +232,7 @@ def test_local_memory_of_all_rows_leaves_nothing_remote() -> None:
         study = tiers_study(made_trace(), asked, None, "a test")
         assert study.findings[0].startswith("Nothing is remote")
         assert study.findings[-1].endswith("are not shown: nothing is remote.")
-        assert {row["Mean added"] for row in rows_of(study, "What a query")} == {0.0}
+        assert {row["Mean added"] for row in rows_of(study, "Latency added")} == {0.0}
 
 
 @pytest.mark.parametrize(
@@ -243,8 +243,8 @@ def test_a_cache_that_is_found_is_what_is_simulated_and_said_first(asked: dict[s
     study = tiers_study(trace, replace(question("nand"), **asked), None, "a test")  # type: ignore[arg-type]
     none = tiers_study(trace, question("nand"), None, "a test")
     assert words in study.title and words in study.findings[0] and study.title.startswith("a test: ")
-    (read,), (wait,) = rows_of(study, "What has to be read"), rows_of(study, "What a query")
-    assert wait["Mean added"] < rows_of(none, "What a query")[0]["Mean added"]  # type: ignore[operator]
+    (read,), (wait,) = rows_of(study, "Reads needed"), rows_of(study, "Latency added")
+    assert wait["Mean added"] < rows_of(none, "Latency added")[0]["Mean added"]  # type: ignore[operator]
     assert "adds" in study.title and "to a query" in study.title
     if "hit_rate" in asked:
         found = rows_of(study, "The smallest LRU cache")[0]
@@ -272,7 +272,7 @@ def test_what_memory_that_is_shared_misses_is_said_once(num_tables: int) -> None
 def test_memory_above_that_of_all_rows_is_said_to_hold_them() -> None:
     study = tiers_study(made_trace(), question("nand", fit_bytes=10**12), None, "a test")
     assert "all rows take 425.00 KiB and fit in 931.32 GiB" in study.findings[0]
-    (read,) = rows_of(study, "What has to be read")
+    (read,) = rows_of(study, "Reads needed")
     assert read["Cache rows"] == 3_400 and "shared" not in study.title
 
 
@@ -290,7 +290,7 @@ def test_misses_that_are_first_lookups_for_the_most_part_are_said_to_be(
     asked: dict[str, Any], said: str | None
 ) -> None:
     study = tiers_study(made_trace(), replace(question("nand"), **asked), None, "a test")
-    assert said is None or (said in study.findings[1] and "than 24,000, says what" in study.findings[1])
+    assert said is None or (said in study.findings[1] and "than 24,000 shows a cache" in study.findings[1])
     assert sum("first lookup" in finding for finding in study.findings) == (said is not None)
 
 
@@ -305,9 +305,9 @@ def test_a_wait_without_a_rate_is_said_to_be_of_queries_that_wait_for_none(asked
 
 def test_no_p99_is_said_of_few_queries() -> None:
     study = tiers_study(made_trace(num_bags=199), question("nand", rate=10.0), None, "a test")
-    (row,) = rows_of(study, "What a query")
+    (row,) = rows_of(study, "Latency added")
     assert row["p99 added"] is None and row["Mean added"] is not None
-    assert {each["p99 added"] for each in rows_of(study, "Other rates")} == {None}
+    assert {each["p99 added"] for each in rows_of(study, "Added latency at other rates")} == {None}
     assert "of 199 counted queries, too few for a p99" in study.findings[0]
 
 
@@ -315,7 +315,7 @@ def test_the_machine_of_a_study_is_its_tiers_and_its_page_begins_with_what_a_que
     study = tiers_study(made_trace(), question("nand", "cxl", num_devices=2), None, "a test")
     assert provenance_of_study(study).machine == "2 devices of nand and cxl, modelled"
     first, second, *_ = study_sections(study, "study1")
-    assert first.heading == "What a query waits for" and second.heading.startswith("What has to be read")
+    assert first.heading == "Latency added to a query" and second.heading.startswith("Reads needed")
 
 
 def test_a_hit_rate_that_no_cache_has_is_said_to_be_none() -> None:
@@ -325,17 +325,17 @@ def test_a_hit_rate_that_no_cache_has_is_said_to_be_none() -> None:
 
 def test_a_query_waits_longer_the_nearer_the_rate_is_to_the_highest() -> None:
     study = tiers_study(made_trace(), question("nand", caches=(0.05,), rate=100.0), None, "a test")
-    rows = rows_of(study, "Other rates")
+    rows = rows_of(study, "Added latency at other rates")
     waits = [float(row["Mean added"]) for row in rows]  # type: ignore[arg-type]
     assert waits == sorted(waits) and len(waits) > 4
-    (need,) = rows_of(study, "What has to be read")
+    (need,) = rows_of(study, "Reads needed")
     assert rows[-1]["Queries/s"] == pytest.approx(need["Highest rate"] * rows[-1]["Load"])  # type: ignore[operator]
 
 
 def test_hot_rows_in_local_memory_lower_what_is_read() -> None:
     asked = question("cxl", local_bytes=128 * 340)
     found = [
-        rows_of(tiers_study(made_trace(), replace(asked, placement=each), None, "a test"), "What has")[0][
+        rows_of(tiers_study(made_trace(), replace(asked, placement=each), None, "a test"), "Reads needed")[0][
             "Miss ratio"
         ]
         for each in PLACEMENTS
@@ -385,7 +385,7 @@ def test_the_smallest_cache_of_a_hit_rate_is_found_or_said_not_to_be() -> None:
     study = tiers_study(made_trace(), question("nand", hit_rate=0.7, fit_bytes=128 * 100), None, "a test")
     (row,) = rows_of(study, "The smallest")
     again = tiers_study(made_trace(), question("nand", caches=(float(row["Cache"]),)), None, "a test")  # type: ignore[arg-type]
-    assert rows_of(again, "What has")[0]["Miss ratio"] <= 0.3  # type: ignore[operator]
+    assert rows_of(again, "Reads needed")[0]["Miss ratio"] <= 0.3  # type: ignore[operator]
     shared = rows_of(study, "Memory shared")
     assert shared[0]["Cache rows"] == sum(int(row["Cache rows"]) for row in shared[1:]) <= 100  # type: ignore[call-overload]
 
@@ -404,7 +404,7 @@ def test_hosts_are_counted_from_dram_and_rates_and_power_from_the_watts_of_parts
     assert after["Saved"] == pytest.approx(1 - watts / before["Fleet watts"])  # type: ignore[operator]
     assert "computed from given watts" in study.findings[-1] and "201 hosts for 204" in study.findings[-1]
     slow = tiers_study(made_trace(), replace(asked, fleet=replace(fleet, host_rate=1e9)), None, "a test")
-    (need,) = rows_of(slow, "What has to be read")
+    (need,) = rows_of(slow, "Reads needed")
     limited = rows_of(slow, "Fleet of")[1]
     assert (limited["Queries/s of a host"], limited["Limited by"]) == (need["Highest rate"], "a device's reads")
 
@@ -437,14 +437,14 @@ def test_a_fleet_behind_a_switch_is_held_against_both_papers_each_in_a_sentence(
 def test_the_last_sentence_says_what_sets_the_gain_of_the_switch() -> None:
     study = tiers_study(made_trace(pooling=80), question("cxl", num_devices=2, pools=POOLS), None, "a test")
     last = study.findings[-1]
-    assert "3.89x over pooling at the host" in last and "set most by the host's reads in flight, 10" in last
+    assert "3.89x over rows added up by the host" in last and "set most by the host's reads in flight, 10" in last
     assert "the nearest to BEACON here" in last and "2.03x over BEACON" in last and len(last) < 400
-    gains = rows_of(study, "What a query")[2]
-    most = next(finding for finding in study.findings if "most queries/s" in finding)
+    gains = rows_of(study, "Latency added")[2]
+    most = next(finding for finding in study.findings if "highest queries/s" in finding)
     assert "by the host" in most and "(the host's link)" in most and "(a device's reads)" in most
-    few = change(find_tier("cxl"), host_reads_in_flight=Quantity(value=20, source="twice"))
+    few = change(find_tier("cxl"), host_reads_in_flight=TierQuantity(value=20, source="twice"))
     asked = question(tiers={"cxl": few}, num_devices=2, pools=POOLS)
-    twice = rows_of(tiers_study(made_trace(pooling=80), asked, None, "a test"), "What a query")[2]["Speed-up"]
+    twice = rows_of(tiers_study(made_trace(pooling=80), asked, None, "a test"), "Latency added")[2]["Speed-up"]
     assert f"(20: {twice:.2f}x)" in last
     assert gains["Speed-up, least"] < twice < gains["Speed-up"] < gains["Speed-up, most"]  # type: ignore[operator]
 
@@ -488,14 +488,14 @@ def test_misses_are_counted_after_what_fills_the_cache() -> None:
     share = {each.name: each.value for each in study.parameters}["warm-up"]
     assert isinstance(share, float) and 0 < share <= 0.5 and "fill the caches" in " ".join(study.findings)
     keys, _, samples = (np.concatenate(each) for each in zip(*trace.in_order(), strict=True))
-    needs = rows_of(study, "What has to be read")
+    needs = rows_of(study, "Reads needed")
     assert needs[0]["Miss ratio"] == pytest.approx(rows_of(study, "Memory shared")[0]["Miss ratio"])
     for need in needs[1:]:
         missed = loop_lru(keys.tolist(), int(need["Cache rows"]))  # type: ignore[call-overload]
         assert need["From empty"] == pytest.approx(missed.mean())
         assert need["Miss ratio"] == pytest.approx(missed[samples >= share * trace.num_bags].mean())
         assert need["Miss ratio"] == pytest.approx(missed[samples >= trace.num_bags // 2].mean(), abs=0.005)
-    given = rows_of(tiers_study(trace, replace(asked, warm_up=0.0), None, "a test"), "What has to be read")
+    given = rows_of(tiers_study(trace, replace(asked, warm_up=0.0), None, "a test"), "Reads needed")
     assert all(need["Miss ratio"] == need["From empty"] for need in given)
     bare = tiers_study(trace, question("nand"), None, "a test")
     assert ("warm-up", 0.0) in [(each.name, each.value) for each in bare.parameters]
@@ -568,7 +568,7 @@ def test_caches_of_other_policies_are_shared_and_simulated_as_they_are_kept_over
     trace = made_trace(num_bags=60)
     asked = question("nand", caches=(0.05,), fit_bytes=128 * 300, policies=(name, "lru"))
     study = tiers_study(trace, asked, None, "a test")
-    needs, how = rows_of(study, "What has to be read"), POLICIES[name]
+    needs, how = rows_of(study, "Reads needed"), POLICIES[name]
     keys, _, samples = (np.concatenate(each) for each in zip(*trace.in_order(), strict=True))
     start = int(np.searchsorted(samples, trace.num_bags // 2))
     one = next(row for row in needs if row["Policy"] == how.title and row["Cache"] == 0.05)
@@ -582,14 +582,14 @@ def test_caches_of_other_policies_are_shared_and_simulated_as_they_are_kept_over
         missed = how.find_misses(own, [1] * max(trace.num_rows), int(row[2]), half)  # type: ignore[arg-type]
         assert row[3] == pytest.approx(missed[half:].mean())
     assert f"({how.title})" in study.title and "(simulated)" in study.findings[0]
-    assert {row["Policy"] for row in rows_of(study, "What a query")} == {how.title, "LRU"}
+    assert {row["Policy"] for row in rows_of(study, "Latency added")} == {how.title, "LRU"}
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
         ({"hit_rate": 0.5, "policies": ("lru", "lfu")}, "finds the smallest LRU cache"),
-        ({"caches": (0.1,), "policies": ("static",), "warm_up": 0.001}, "no sample of 400 is in it"),
+        ({"caches": (0.1,), "policies": ("static",), "warm_up": 0.001}, "none of 400 samples"),
     ],
 )
 def test_policies_of_which_nothing_can_be_said_are_refused(asked: dict[str, Any], said: str) -> None:

@@ -96,7 +96,7 @@ def test_a_benchmark_is_traced_and_its_study_kept(inside: Command, tmp_path: Pat
     assert "64,000 lookups touch" in study["findings"][0]
     assert "of 3 policies" in study["findings"][-1] and "simulated" in study["findings"][-1]
     assert "LRU is least at" in study["findings"][-1] and "measured" not in study["findings"][-1]
-    assert "Miss ratio against cache size" in (tmp_path / "t" / "report.html").read_text()
+    assert "Miss ratio by cache size" in (tmp_path / "t" / "report.html").read_text()
     manifest, trace = read_trace(tmp_path / "t")
     assert (manifest.benchmark, manifest.row_bytes, trace.num_bags) == ("rm1_deeprecsys", 128, 100)
     again = inside("trace", "rm1_deeprecsys", "-o", "t", "--lookups", 64_000)
@@ -253,7 +253,7 @@ def test_samples_of_a_file_are_joined_to_queries_that_look_the_user_up_once(insi
         ("name,rows,width,pooling\na,1099511627776,4,1\nb,9,4,1\n", (), 8, "x.csv: tables of 1,099,511,627,785 rows"),
         ("name,rows,width,pooling\na,3,4,0.000001\n", (), 9, "Ask for fewer"),
         ("name,rows,width,pooling\na,3,4,1000000\n", ("--items", 1_000_000), 9, "Ask for fewer"),
-        ("name,rows,width,pooling\na,3,4,1\n", ("--tables", "x.csv"), 2, "has tables itself"),
+        ("name,rows,width,pooling\na,3,4,1\n", ("--tables", "x.csv"), 2, "describes tables itself"),
     ],
 )
 def test_tables_that_cannot_be_drawn_are_refused(

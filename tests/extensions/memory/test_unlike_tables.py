@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.extensions.memory import pooling
-from harness.extensions.memory.caches import Cache, Lookups, count_misses, fit_caches
+from harness.extensions.memory.caches import Cache, RemoteLookups, count_misses, fit_caches
 from harness.extensions.memory.estimated import estimate_curve
 from harness.extensions.memory.pooling import count_reads, place_rows
 from harness.extensions.memory.setups import TierQuestion
@@ -76,9 +76,9 @@ def rows_of(study: StudyRecord, title: str) -> list[dict[str, Cell]]:
     return [dict(zip(names, row, strict=True)) for row in table.rows]
 
 
-def lookups_of(trace: AccessTrace) -> Lookups:
+def lookups_of(trace: AccessTrace) -> RemoteLookups:
     keys, tables, samples = (np.concatenate(each) for each in zip(*trace.in_order(), strict=True))
-    return Lookups(trace, keys, tables, samples, np.zeros(len(keys), np.int64))
+    return RemoteLookups(trace, keys, tables, samples, np.zeros(len(keys), np.int64))
 
 
 def test_a_row_is_hit_where_it_fits_with_those_that_were_looked_up_since() -> None:
@@ -132,15 +132,15 @@ def test_local_memory_is_of_bytes_and_hot_rows_are_those_of_most_lookups_a_byte(
 def test_links_carry_the_granules_of_each_table_and_sums_of_each_item() -> None:
     trace, items = made_trace(), 4
     study = tiers_study(trace, question(), None, "x")
-    host, switch = rows_of(study, "What a query")
+    host, switch = rows_of(study, "Latency added")
     rows = [len(trace.rows_of(table)) / 250 for table in range(3)]
     assert host["Host link"] == pytest.approx(sum(np.array(rows) * ROW_BYTES))
     assert switch["Host link"] == 64 + items * (192 + 128)
     assert host["Device links"] == switch["Device links"] == host["Host link"]
-    (need,) = rows_of(study, "What has to be read")
+    (need,) = rows_of(study, "Reads needed")
     assert need["Cache memory"] == 0 and need["Read amplification"] == pytest.approx(1.0, abs=0.01)
     nand = tiers_study(trace, question("nand"), None, "x")
-    amplification = rows_of(nand, "What has to be read")[0]["Read amplification"]
+    amplification = rows_of(nand, "Reads needed")[0]["Read amplification"]
     assert amplification == pytest.approx(4096 * sum(rows) / sum(np.array(rows) * ROW_BYTES), rel=0.01)
 
 
@@ -150,13 +150,13 @@ def test_tables_of_one_side_alone_are_below_dram() -> None:
     sides: dict[Side, float] = {"user": rows[0] * 64, "item": rows[1] * 192 + rows[2] * 128}
     for side, crossing in sides.items():
         study = tiers_study(trace, question(side=side), None, "x")
-        (host, _), (need,) = rows_of(study, "What a query"), rows_of(study, "What has to be read")
+        (host, _), (need,) = rows_of(study, "Latency added"), rows_of(study, "Reads needed")
         assert host["Host link"] == pytest.approx(crossing)
         assert need["Miss ratio"] == 1.0, "of the lookups below DRAM"
         told = {each.name: each.value for each in study.parameters}
         assert told["tables below DRAM"] == f"those of the {side}'s side" and told["queries of the trace"] == 250
     cached = tiers_study(trace, question(side="user", caches=(0.1,), hit_rate=0.5, fit_bytes=64 * 60), None, "x")
-    assert [row["Cache memory"] for row in rows_of(cached, "What has to be read")][-1] == 64 * 30
+    assert [row["Cache memory"] for row in rows_of(cached, "Reads needed")][-1] == 64 * 30
     assert [row["Table"] for row in rows_of(cached, "Memory shared")] == ["all", "a"]
     assert name_axis(cached) == "cache, as a share of the bytes below DRAM"
     assert any("of the user's side" in finding for finding in cached.findings)
@@ -175,7 +175,7 @@ def test_tables_that_are_alike_are_as_those_that_nobody_describes() -> None:
 @pytest.mark.slow
 def test_a_larger_cache_of_bytes_never_misses_more_and_findings_are_of_bytes() -> None:
     study = tiers_study(made_trace(), question(caches=(0.01, 0.1, 0.5, 1.0)), None, "x")
-    needs = rows_of(study, "What has to be read")
+    needs = rows_of(study, "Reads needed")
     ratios = [float(row["Miss ratio"]) for row in needs]  # type: ignore[arg-type]
     assert ratios == sorted(ratios, reverse=True) and ratios[-1] == needs[-1]["Cold misses"]
     assert [row["Cache memory"] for row in needs] == [64 * size for size in (11, 110, 550, 1100)]

@@ -1,0 +1,91 @@
+"""The memory to take after a study, with the bytes of rows that it holds, and the command to ask next."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.extensions.memory.setups import PoolResult, Setup, TierQuestion
+from harness.extensions.memory.trace import KeptTrace
+from reference_models.data.traces.trace import AccessTrace
+from reports.text.formatting import num_bytes, percent, plural
+
+_LOAD = 0.7
+"""Load of the busiest device or link at the rate that is suggested."""
+_CACHES = "1%,5%,20%"
+_NO_PRICES = "memories' files have no prices"
+_ROW_BYTES = 128
+"""Bytes of a row in the suggested command where a trace does not know its rows' size: 32 values of fp32."""
+
+
+def advise_tiers(
+    trace: AccessTrace,
+    question: TierQuestion,
+    results: Sequence[PoolResult],
+    kept_bytes: int,
+    folder: Path,
+    row_size: int | None,
+) -> str:
+    """Say which memory and cache to take, the bytes of rows in DRAM and on devices, and the command to ask next.
+
+    `results` are those of the study, the best first; `kept_bytes` is the size of tables that stay in DRAM whole, and
+    `row_size` what the command gave for all rows.
+    """
+    setup = results[0].setup
+    all_bytes = trace.num_units * question.row_bytes
+    in_dram = kept_bytes + question.local_bytes + setup.cache.num_rows * question.row_bytes
+    if not any(each.setup.reads.rows.any() for each in results) or in_dram >= all_bytes:
+        return f"DRAM holds all rows ({num_bytes(all_bytes)}): no slower memory is needed."
+    below = max(0, all_bytes - kept_bytes - question.local_bytes)
+    sizes = (
+        f"{num_bytes(in_dram)} of rows in DRAM and {num_bytes(below)} on "
+        f"{plural(question.num_devices, 'device')} of {setup.name}, instead of {num_bytes(all_bytes)} in DRAM "
+        f"(computed; {_NO_PRICES})"
+    )
+    is_possible = results[0].wait_s is not None
+    take = f"Take {setup.label}, rows added up by the {results[0].pool}: {sizes}." if is_possible else ""
+    return f"{take} {_ask_next(setup, results[0], folder, row_size)}".strip()
+
+
+def _ask_next(setup: Setup, best: PoolResult, folder: Path, row_size: int | None) -> str:
+    """Return the command to ask next, or the options that a next command needs of the user's machines."""
+    question, changed = setup.question, list[str]()
+    if not setup.cache.words:
+        changed = ["--cache", _CACHES]
+    elif setup.cache.share is not None and setup.cache.of_tables is None:
+        changed = ["--cache", f"{100 * setup.cache.share:.6g}%"]
+    rate = question.rate
+    if rate is None or best.wait_s is None:
+        busy_s = setup.busiest(best.pool).busy_s
+        rate = float(f"{_LOAD / busy_s:.2g}") if busy_s else None
+        why = "to see it at a load of 70 %" if best.wait_s is not None else "for a rate that is possible"
+    elif not setup.cache.words:
+        why = "to see caches"
+    else:
+        return "Next, for hosts and power: this command with --fleet, and --watts of your machines."
+    words = ["dlrmbench", "tiers", "--trace", str(folder), "--tier", setup.name, *changed]
+    words += [] if rate is None else ["--rate", f"{rate:g}"]
+    words += ["--devices", str(question.num_devices)] if question.num_devices > 1 else []
+    words += [] if question.pools == ("host",) else ["--pool", ",".join(question.pools)]
+    words += [] if question.side is None else ["--side", question.side]
+    words += [] if row_size is None else ["--row-size", str(row_size)]
+    return f"Next, {why}: {shlex.join(words)}"
+
+
+def advise_trace(kept: KeptTrace, folder: Path, ratio_at: tuple[float, float]) -> str:
+    """Say how many bytes all rows and the title's cache take, and the command that tries memories below DRAM.
+
+    `ratio_at` is the title's cache, as a share of the rows, and its miss ratio.
+    """
+    trace, (share, ratio) = kept.trace, ratio_at
+    unit_bytes = trace.unit_bytes or kept.about.get("row_bytes")
+    words = ["dlrmbench", "tiers", "--trace", str(folder), "--tier", "nand,3dxp,cxl", "--cache", _CACHES]
+    words += [] if unit_bytes is not None else ["--row-size", str(_ROW_BYTES)]
+    if unit_bytes is None:
+        sizes = "The size of rows is not known"
+    else:
+        all_bytes = trace.num_units * unit_bytes
+        sizes = (
+            f"All rows take {num_bytes(all_bytes)}, that cache {num_bytes(round(share * all_bytes))} of DRAM "
+            f"(computed; {_NO_PRICES})"
+        )
+    return f"{sizes}. Next, to see the latency of the other {percent(ratio)} of lookups: {shlex.join(words)}"
