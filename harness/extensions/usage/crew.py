@@ -24,6 +24,8 @@ from reference_models.serving import pagerank
 T = TypeVar("T")
 NUM_QUERY_NODES, NUM_TRIED = 200, 60
 """Nodes drawn for a retrieval, and nodes tried with several numbers of subgraphs."""
+MOST_FREED = 80
+"""Tables of freed dictionaries that Python keeps at most, of 120 bytes each (PyDict_MAXFREELIST, 3.11 to 3.13)."""
 REPEATING_S, TIMING_S, MIN_CALLS = 0.5, 1.0, 5
 """Time of repeated calls of a model, time of timing requests per model among those of others, and fewest calls."""
 Answer = Callable[[int], object]
@@ -145,17 +147,21 @@ def _find_in_stages(graph: pagerank.Graph, node: int, num_subgraphs: int | None,
 def _observe(call: Callable[[], T]) -> tuple[T, float, int]:
     """Return a call's result, its seconds, and its peak memory in bytes, which is traced in a second call.
 
-    numpy and scipy report every array to tracemalloc, temporary ones too.
+    numpy and scipy report every array to tracemalloc, temporary ones too. Python keeps tables of freed dictionaries,
+    of which numpy's calls make many, and does not count them when they are used again. All of them are in use before,
+    so that the peak is that of a process's first call.
     """
     began_s = time.perf_counter()
     found = call()
     took_s = time.perf_counter() - began_s
+    in_use = [{"number": number} for number in range(MOST_FREED)]
     tracemalloc.start()
     try:
         call()
         return found, took_s, tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+        in_use.clear()
 
 
 class Crew:
