@@ -29,8 +29,8 @@ class Details:
     page of this kind alone. `terms` are entries of the glossary. `chart` draws a table of a study, with the given id.
     `modelled` names the devices that a study models where they are not the host's; empty where the study does not
     name them. The first `num_leading` findings of a study stand before its first chart and table, the others below;
-    None: all before. With `is_answer`, the results beside a study were measured for it: its title is that of their page, and
-    its sections come first.
+    None: all before. With `is_answer`, the results beside a study were measured for it: its title is that of their
+    page, and its sections come first.
     """
 
     lines: Callable[[Result], Lines] | None = None

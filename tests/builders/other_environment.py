@@ -10,7 +10,10 @@ from pathlib import Path
 from harness.system.code import PACKAGES
 
 ROOT = Path(__file__).parents[2]
-SLOWED = ("        num_samples = train_steps(workload.train, job.num_steps)\n", "        __import__('time').sleep(0.5)\n")
+SLOWED = (
+    "        num_samples = train_steps(workload.train, job.num_steps)\n",
+    "        __import__('time').sleep(0.5)\n",
+)
 """The line of harness/measure/throughput.py that is timed, and what `slow_down` puts before it."""
 
 
