@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -84,6 +84,13 @@ class Candidates:
             **({"id_budget": workload.data.id_map.budget} if workload.data.id_map.is_active else {}),
             **({} if self.own is None else self.own.chosen_for),
         }
+
+    def on_threads(self, num_threads: int) -> "Candidates":
+        """Return the ways on so many threads alone; all of them where the number is given, or not this choice's."""
+        if self.own is not None or num_threads not in self.thread_counts or len(self.thread_counts) == 1:
+            return self
+        spin_counts = self.spin_counts if num_threads > 1 else self.spin_counts[:1]
+        return replace(self, thread_counts=(num_threads,), spin_counts=spin_counts)
 
     @property
     def compares_fp32(self) -> bool:

@@ -37,7 +37,7 @@ from harness.system.software import SPIN
 from reports.results.records import describe_times, describe_way
 from reports.text.formatting import plural
 from rules.records.codec import Damage, Document, decode
-from rules.records.run_set import TIE, ChoiceRecord, MatmulRecord, StepTimeRecord
+from rules.records.run_set import TIE, ChoiceRecord, MatmulRecord, PreflightCheck, StepTimeRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,8 +61,6 @@ class KeptChoice(Document, frozen=True, kw_only=True):
 
     chosen_for: dict[str, Any]
     choice: ChoiceRecord
-    was_busy: bool = False
-    """Whether other work disturbed the timing: on a quiet system it is then done again."""
 
 
 Measure = Callable[[Candidates, MatmulRecord | None], ChoiceRecord | str]
@@ -78,11 +76,13 @@ def autotune(
     installation: Installation | None = None,
     quiet: bool = False,
     measure: Measure | None = None,
+    num_threads: int | None = None,
 ) -> Preparation:
     """Return `prepared` with how its steps are computed: as `known` has it by its key, as kept, or as timed now.
 
     `known` gains what is chosen, so that all configurations of one command share it. Where timing fails nothing is
-    chosen, which is said: the first run meets the same failure, and says it in its own words.
+    chosen, which is said: the first run meets the same failure, and says it in its own words. Threads that nobody
+    gives are `num_threads`, unless `known` answers.
     """
     candidates = find_candidates(config, prepared.data_dir, given, installation)
     if candidates is None:
@@ -91,10 +91,10 @@ def autotune(
     choice = known.get(candidates.key)
     if choice is not None and candidates.fits(choice):
         return _with(prepared, choice)
+    candidates = candidates if num_threads is None else candidates.on_threads(num_threads)
     with _locked(candidates.path.parent) as why_not:
-        found, is_busy = _read_kept(candidates, line), is_system_busy()
-        kept = None if found is None else found.choice
-        if kept is not None and found is not None and (is_busy or not found.was_busy):
+        kept, is_busy = _read_kept(candidates, line), is_system_busy()
+        if kept is not None and (is_busy or not kept.was_busy):
             line.finish(f"{done} with {describe_choice(kept)}, as timed on {kept.chosen_utc[:10]}: {candidates.path}")
             known[candidates.key] = kept
             return _with(prepared, kept)
@@ -111,8 +111,8 @@ def autotune(
             return prepared
         if candidates.compares_fp32 and timed.in_fp32 is None:
             line.finish("note: steps in fp32 could not be timed, so that nothing says whether bf16 is faster.")
-        timed = timed if kept is None else prefer(kept, timed)
-        why_not = why_not or _keep(candidates, timed, was_busy=is_busy)
+        timed = change(timed if kept is None else prefer(kept, timed), was_busy=is_busy)
+        why_not = why_not or _keep(candidates, timed)
         where = f"not kept: {why_not}" if why_not else f"kept in {candidates.path}"
         where += ", and timed again when the machine is quiet" if is_busy and not why_not else ""
         line.finish(f"{done} with {describe_choice(timed)}, as timed now; {where}")
@@ -127,8 +127,7 @@ def _with(prepared: Preparation, choice: ChoiceRecord) -> Preparation:
 def find_choice(config: RunConfig, data_dir: Path) -> ChoiceRecord | None:
     """Return what a run of the configuration would find kept; None where it has nothing to choose, or would time."""
     candidates = find_candidates(config, data_dir)
-    kept = None if candidates is None else _read_kept(candidates, StatusLine(quiet=True))
-    return None if kept is None else kept.choice
+    return None if candidates is None else _read_kept(candidates, StatusLine(quiet=True))
 
 
 def to_be_timed(config: RunConfig, data_dir: Path) -> Candidates | None:
@@ -225,6 +224,19 @@ def _say_why(error: OSError | HarnessError) -> str:
     return "no writing there" if isinstance(error, OSError) else str(error).rstrip(".")
 
 
+def check_choice(choice: ChoiceRecord | None) -> PreflightCheck | None:
+    """Warn of ways that were chosen by timing while other processes took processor time; None of all others."""
+    if choice is None or not choice.was_busy:
+        return None
+    return PreflightCheck(
+        name="choice by timing",
+        value=f"made on a noisy machine, {choice.chosen_utc[:10]}",
+        status="warning",
+        why="A way that other processes delayed seems slower than it is: sides of a comparison may differ by that.",
+        remedy="Begin a new set on a quiet machine, which times them again.",
+    )
+
+
 def is_system_busy() -> bool:
     """Return whether other work disturbs timing now, as the environment check says."""
     return check_load(os.getloadavg()[0], os.cpu_count() or 1).status == "warning"
@@ -243,7 +255,7 @@ def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:
     return change(timed, spin_count=kept.spin_count) if kept.num_threads == timed.num_threads else kept
 
 
-def _read_kept(candidates: Candidates, line: StatusLine) -> KeptChoice | None:
+def _read_kept(candidates: Candidates, line: StatusLine) -> ChoiceRecord | None:
     """Read the file of an earlier set; one that is damaged is passed over, and said."""
     kept = decode(candidates.path, KeptChoice)
     if isinstance(kept, Damage):
@@ -257,7 +269,7 @@ def _read_kept(candidates: Candidates, line: StatusLine) -> KeptChoice | None:
         line.finish(f"note: {error} Not used, and made anew.")
         return None
     is_whole = kept.choice.in_fp32 is not None or not candidates.compares_fp32
-    return kept if candidates.fits(kept.choice) and is_whole else None
+    return kept.choice if candidates.fits(kept.choice) and is_whole else None
 
 
 def _earlier(candidates: Candidates) -> MatmulRecord | None:
@@ -276,11 +288,11 @@ def _earlier(candidates: Candidates) -> MatmulRecord | None:
     return None
 
 
-def _keep(candidates: Candidates, choice: ChoiceRecord, *, was_busy: bool) -> str | None:
+def _keep(candidates: Candidates, choice: ChoiceRecord) -> str | None:
     """Keep it for other sets; return why it could not be."""
     chosen_for = {**candidates.chosen_for, "torch": candidates.torch_version}
     try:
-        write_record(candidates.path, KeptChoice(chosen_for=chosen_for, choice=choice, was_busy=was_busy))
+        write_record(candidates.path, KeptChoice(chosen_for=chosen_for, choice=choice))
     except (OSError, HarnessError) as error:
         return _say_why(error)
     return None

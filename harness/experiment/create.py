@@ -13,6 +13,7 @@ import tomli_w
 from msgspec import structs
 
 from harness.autotune.precision import check_precision
+from harness.autotune.tuning import check_choice
 from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import default_division
 from harness.experiment.experiment import Configuration, Experiment
@@ -149,7 +150,7 @@ def create_set(
     if base_seed is None:
         base_seed = draw_base_seed() if request.seed is None else request.seed
     num_runs = experiment.repetitions
-    own = [check_precision(prepared, config.workload.runtime)]
+    own = [check_precision(prepared, config.workload.runtime), check_choice(prepared.choice)]
     own += [] if installation else [check_kernels(config.workload)]
     checks = (*run_checks(prepared.data_dir, output), *(check for check in own if check is not None))
     content = {

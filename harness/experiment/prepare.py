@@ -11,7 +11,7 @@ from msgspec.structs import replace as change
 
 from harness.autotune.choices import find_candidates
 from harness.autotune.id_maps import ensure_id_map
-from harness.autotune.precision import settle_precision
+from harness.autotune.precision import settle_precision, tell_of_bf16
 from harness.autotune.tuning import Preparation, autotune
 from harness.config.matmul import GivenMatmul, as_choice
 from harness.config.run_config import RunConfig, command_name
@@ -94,12 +94,14 @@ def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:
     request, kind, relation = experiment.request, experiment.kind, find_relation(experiment.relation)
     known: MutableMapping[str, ChoiceRecord] = {}
     found: list[Configuration] = []
+    hints: dict[str | None, None] = {}
     for each in experiment.configurations:
         try:
             prepared = prepare_data(kind, each.config, request.data, quiet=request.quiet)
             config, prepared = _settle(experiment, each.config, prepared, known)
             if experiment.is_autotuned:
                 prepared = autotune(config, prepared, known=known, given=experiment.matmul, quiet=request.quiet)
+                hints[tell_of_bf16(each.config, prepared.data_dir)] = None
         except HarnessError as error:
             if relation.on_failure == "stop" or (relation.needs_first and not found):
                 raise
@@ -107,6 +109,8 @@ def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:
             found.append(replace(each, failure=failure))
         else:
             found.append(replace(each, config=config, prepared=prepared))
+    for hint in filter(None, hints):
+        StatusLine(quiet=request.quiet).finish(f"hint: {hint}")
     return tuple(found)
 
 
@@ -162,7 +166,10 @@ def _prepare_side(experiment: Experiment, source: Source, config: RunConfig) -> 
 def _autotune_sides(
     source: Source, base: Configuration, new: Configuration, given: GivenMatmul | None, *, quiet: bool
 ) -> tuple[Configuration, Configuration]:
-    """Autotune both sides: the base as its set was where that still fits, both alike where they have one shape."""
+    """Autotune both sides: the base as its set was where that still fits, both alike where they have one shape.
+
+    Threads that nobody gives the new side are as many as the base's, so that no side gains by a core alone.
+    """
     assert base.prepared is not None and new.prepared is not None
     recorded, of_set = source.record.choice, None
     if recorded is not None and recorded.matmul is not None:
@@ -176,8 +183,12 @@ def _autotune_sides(
         if given is None and len({candidates and candidates.key for candidates in asked}) == 1:
             given = of_set
     known = {} if recorded is None else {recorded.key: recorded}
-    of_new = autotune(new.config, new.prepared, known=known, given=given, quiet=quiet)
     is_able = base.installation is None or base.installation.about.chooses
+
+    def tune_new(num_threads: int | None) -> Preparation:
+        return autotune(new.config, new.prepared, known=known, given=given, quiet=quiet, num_threads=num_threads)
+
+    of_new = None if is_able else tune_new(None)  # what it chooses is the base's, too, which cannot choose
     of_base = autotune(
         base.config,
         base.prepared,
@@ -187,6 +198,8 @@ def _autotune_sides(
         quiet=quiet,
         measure=None if is_able else lambda *asked: "its dlrmbench is too old for that",
     )
+    if of_new is None or of_new.num_threads != of_base.num_threads:
+        of_new = tune_new(of_base.num_threads)
     if not is_able and of_base.choice is not None:
         of_base = replace(of_base, choice=change(of_base.choice, matmul=None, matmul_source=None))
     return replace(base, prepared=of_base), replace(new, prepared=of_new)

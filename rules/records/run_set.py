@@ -241,6 +241,9 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
     """Way in which the set's processes answer queries; None for a set that trains."""
     in_fp32: StepTimeRecord | None = None
     """Fastest way to compute steps in fp32, timed in the same manner; only for a set in bf16 on a CPU."""
+    was_busy: bool = False
+    """Whether other processes took processor time while the ways were timed; a set that begins on a quiet system has
+    them timed again."""
 
     @property
     def bf16_is(self) -> Literal["slower than", "about as fast as", "faster than"] | None:

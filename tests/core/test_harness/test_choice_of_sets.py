@@ -47,11 +47,11 @@ def matmul_content(form: str = "onednn", num_samples: int = 512) -> dict[str, An
 
 
 class Timing:
-    """In place of timing: two threads that spin, and one form; what it was asked is noted."""
+    """In place of timing: the most threads, up to `most`, and one form; what it was asked is noted."""
 
     def __init__(self) -> None:
         self.asked: list[Candidates] = []
-        self.form = "onednn"
+        self.form, self.most = "onednn", 2
         self.workers = FastWorkers()
 
     def __call__(self, installation: Any) -> Any:
@@ -63,7 +63,7 @@ class Timing:
         timed = msgspec.convert(matmul_content(self.form), MatmulRecord) if candidates.chooses_matmul else None
         return ChoiceRecord(
             key=candidates.key,
-            num_threads=candidates.thread_counts[-1],
+            num_threads=min(candidates.thread_counts[-1], self.most),
             spin_count=candidates.spin_counts[-1],
             tried=(),
             matmul=given or timed,
@@ -198,6 +198,35 @@ def test_beside_a_set_both_sides_compute_as_it_did(timing: Timing, tmp_path: Pat
     assert chosen == record_of(pair / "base").choice == record_of(pair / "new").choice and len(timing.asked) == 1
     other = api.run(beside=base, settings={"train.global_batch_size": 256}, output=tmp_path / "pairs")
     assert record_of(other / "base").choice == chosen != record_of(other / "new").choice
+
+
+@pytest.mark.slow
+def test_sides_have_equal_threads_unless_others_are_asked_for(timing: Timing, tmp_path: Path) -> None:
+    base = api.run("dlrm_tiny", throughput=4, settings={"runtime.threads": 1}, output=tmp_path / "results")
+    given = api.run(beside=base, settings={"runtime.threads": 2}, output=tmp_path / "pairs")
+    assert [record_of(given / side).num_threads for side in ("base", "new")] == [1, 2]
+    timing.most = 1
+    base = api.run("dlrm_tiny", throughput=4, settings=OPTIMIZED, output=tmp_path / "results")
+    timing.most = 2
+    pair = api.run(beside=base, settings={"train.global_batch_size": 256}, output=tmp_path / "pairs")
+    assert [record_of(pair / side).num_threads for side in ("base", "new")] == [1, 1]
+    assert timing.asked[-1].thread_counts == (1,)
+
+
+@pytest.mark.slow
+def test_a_choice_made_on_a_busy_system_is_warned_of_until_it_is_made_again(
+    timing: Timing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choosing, "is_system_busy", lambda: True)
+    base = api.run("dlrm_tiny", throughput=4, settings=OPTIMIZED, output=tmp_path / "results")
+    monkeypatch.setattr(choosing, "is_system_busy", lambda: False)
+    pair = api.run(beside=base, settings={"train.opt_base_learning_rate": 0.2}, output=tmp_path / "pairs")
+    fresh = api.run("dlrm_tiny", throughput=4, settings=OPTIMIZED, output=tmp_path / "results")
+    told = [
+        [check.value for check in record_of(folder).preflight if check.name == "choice by timing"]
+        for folder in (base, pair / "base", pair / "new", fresh)
+    ]
+    assert told == [["made on a noisy machine, 2026-11-22"]] * 3 + [[]]
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What a process does that times ways to compute a step: with times that are made up, and once with real ones."""
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +61,43 @@ def test_counts_whose_order_hangs_by_a_little_are_timed_longer(seconds: dict[int
     steps = FakeSteps(seconds)
     time_threads((1, 2), steps, lambda: 0.0)
     assert len([each for each in steps.made if each[0] == 2]) == 1 + 4 + num_rounds
+
+
+@dataclass
+class StalledSteps:
+    """Steps of two counts of threads on a system whose other processes come and go, and stall steps meanwhile."""
+
+    step_s: Mapping[int, float]
+    generator: random.Random
+    now_s: float = 0.0
+    is_busy: bool = False
+
+    def __call__(self, num_threads: int, num_steps: int) -> float:
+        began_s = self.now_s
+        for _ in range(num_steps):
+            if self.generator.random() < (0.05 if self.is_busy else 0.02):
+                self.is_busy = not self.is_busy
+            # One thread finds a free core more often than two do.
+            is_stalled = self.is_busy and self.generator.random() < 0.4 * num_threads
+            slower = self.generator.uniform(1.5, 4.0) if is_stalled else self.generator.uniform(1.0, 1.01)
+            self.now_s += self.step_s[num_threads] * slower
+        return (self.now_s - began_s) / num_steps
+
+    def clock_s(self) -> float:
+        return self.now_s
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("two_s", (0.006, 0.009, 0.0098, 0.0102, 0.0112, 0.013))
+def test_stalls_choose_wrongly_in_at_most_2_percent(two_s: float) -> None:
+    """Wrong is a choice that is slower by more than 5 % than the other, which is what a choice may cost."""
+    num_wrong, num_tried = 0, 400
+    for seed in range(num_tried):
+        steps = StalledSteps({1: 0.01, 2: two_s}, random.Random(seed))
+        found = time_threads((1, 2), steps, steps.clock_s)
+        tried = [StepTimeRecord(num_threads=n, spin_count=None, step_s=step_s) for n, step_s in found.items()]
+        num_wrong += steps.step_s[fewest_changes(tried).num_threads] > 1.05 * min(0.01, two_s)
+    assert num_wrong <= 0.02 * num_tried, num_wrong
 
 
 def test_threads_are_compared_with_the_products_chosen_for_each() -> None:
