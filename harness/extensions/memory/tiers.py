@@ -392,12 +392,12 @@ _NEEDS: Columns = (
 )
 _WAITS: Columns = (
     ("Tier", None, "given"), ("Cache", "share", "given"), ("Pool", None, "given"),
+    ("Mean added", "s", "simulated"), ("p99 added", "s", "simulated"), ("Speed-up", None, "simulated"),
+    ("Speed-up, least", None, "simulated"), ("Speed-up, most", None, "simulated"),
     ("Device links", "B", "computed"), ("Host link", "B", "computed"), ("Busiest", None, "computed"),
     ("Busy", "share", "computed"), ("Reads in flight", None, "simulated"),
     ("Queue", "s", "simulated"), ("Device", "s", "simulated"), ("Link queue", "s", "simulated"),
     ("Link", "s", "simulated"), ("Adds", "s", "simulated"),
-    ("Mean added", "s", "simulated"), ("p99 added", "s", "simulated"), ("Speed-up", None, "simulated"),
-    ("Speed-up, least", None, "simulated"), ("Speed-up, most", None, "simulated"),
 )  # fmt: skip
 
 
@@ -428,11 +428,12 @@ def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
     sizes = [float(each.sum()) / len(each) for each in link_bytes(setup.reads, tier, pool, setup.row_bytes)]
     label = f"{setup.label}, rows added up by the {pool}"
     busy = (most.name if most.busy_s else None, None if question.rate is None else load)
-    head = (setup.name, setup.cache.share, *setup.policy, pool, *sizes, *busy)
+    head = (setup.name, setup.cache.share, *setup.policy, pool)
     if question.rate is not None and load >= 1:
         asked = f"{si(most.amount * question.rate)}{most.unit} of {si(most.per_s)}{most.unit}, computed"
         why = f"impossible, not simulated: they would take {say_busy(most.name, load)} ({asked})"
-        row = (*head, *[None] * (len(_WAITS) + len(setup.policy) - len(head)))
+        answers = (None,) * 5
+        row = (*head, *answers, *sizes, *busy, *[None] * (len(_WAITS) - 3 - len((*answers, *sizes, *busy))))
         return PoolResult(
             setup, pool, row, f"{label}: {say_rate(question.rate)} queries/s are {why}.", None, None, None
         )
@@ -453,7 +454,7 @@ def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
     parts: list[float | None] = [float(part.mean()) for part in waits.parts]
     if tier.shared_link(pool) is None and not tier.has_switch:
         parts[2:4] = None, None
-    row = (*head, depth, *parts, wait_s, p99, gain, *(gains or (None, None)))
+    row = (*head, wait_s, p99, gain, *(gains or (None, None)), *sizes, *busy, depth, *parts)
     return PoolResult(setup, pool, row, f"{label}: {wait}.", wait_s, gain, gains)
 
 
