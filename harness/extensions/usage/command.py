@@ -54,6 +54,13 @@ def _usages() -> Iterable[str]:
     show_default=True,
     help="XRBench's score as in its released code, where dropped requests count twice; or once.",
 )
+@click.option(
+    "--train",
+    "num_trained",
+    type=click.IntRange(min=1),
+    metavar="SAMPLES",
+    help="Train models that filter and rank; judge their lists end to end.",
+)
 @DATA
 @output_option("Make the study's folder in it.")
 @click.option("--seed", type=click.IntRange(min=0), help="Base seed of arrivals and weights.  [default: drawn]")

@@ -1,7 +1,7 @@
 """Usage files: models with requests at a rate or one after another, each with a deadline."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -48,6 +48,8 @@ class AskedModel:
     """Items of a request. Left out: those handed on by `after`, else 1."""
     top_k: PositiveCount | None = None
     """Items handed on. Left out: all; of a retrieval, 100."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Values of the benchmark's definition that this model has instead, by key, such as "model.top_mlp"."""
     widths: Counts | None = None
     graph: str = "small_world"
     """`small_world`, `power_law` or `communities`, generated from the seed; or a file of edges, two nodes a line."""
@@ -157,6 +159,8 @@ def _complete(name: str, model: AskedModel, before: AskedModel | None) -> AskedM
     for key, source in _OF_ONE.items():
         if source != model.source and getattr(model, key) != AskedModel.__dataclass_fields__[key].default:
             raise ConfigError(f"{name}.{key} is for source = {source!r} alone. Leave it out.")
+    if model.settings and model.source in (RETRIEVAL, STAND_IN):
+        raise ConfigError(f"{name}.settings is for benchmarks, source is {model.source!r}. Leave it out.")
     if (model.rate is None) == (before is None):
         raise ConfigError(f"{name}: expected one of rate and after: a model after another has the rate of the other.")
     rate, arrivals, items = model.rate, model.arrivals, model.items or 1

@@ -11,6 +11,7 @@ from harness.config.run_config import Override, RunConfig
 from harness.experiment.prepare import prepare_data
 from harness.extensions.serving.job import resolve_served
 from harness.extensions.serving.queue_job import KIND
+from harness.extensions.usage.cascade import find_cascades, measure_cascade, with_cascade
 from harness.extensions.usage.crew import Crew, open_retrieval
 from harness.extensions.usage.definition import RETRIEVAL, STAND_IN, Usage, parse_usage
 from harness.extensions.usage.measuring import MeasuredUsage, Share, UsageSeeds, measure_usage
@@ -34,14 +35,15 @@ from rules.records.study import StudyRecord
 def study_usage(
     path: str, points: Sequence[tuple[str, Mapping[str, Any]]], axis: str | None, *, data: Path | None, output: Path,
     num_processes: int, num_threads: int | None, quiet: bool, seed: int, is_simulated: bool, counting: Counting,
-    again: str,
+    again: str, num_trained: int | None = None,
 ) -> tuple[StudyRecord, str]:  # fmt: skip
     """Check every point of an axis, (text, tables), before anything is made; then measure all points.
 
     Return the study, and the reason why no rate meets all deadlines, empty where one does. All points are measured
     `num_processes` times, each time by workers that are started anew and with other arrivals. The study has the
     environment check, which warns on standard error, and the load of each time. `again` is the command that measures
-    the usage without an axis, for the study's advice.
+    the usage without an axis, for the study's advice. With `num_trained`, models that filter and rank the same data
+    are trained on that many samples in each process, and judged end to end, for the first point.
 
     Raises ConfigError, DefinitionError, DatasetError, OSError, HarnessError.
     """
@@ -52,6 +54,7 @@ def study_usage(
     most = max(usage.workers for usage in usages)
     threads = max(1, (num_threads or read_resources().num_cores) // most)
     configs = [_resolve(path, usage, threads) for usage in usages]
+    cascades = [] if num_trained is None else find_cascades(usages[0], configs[0])
     for model in (model for usage in usages for model in usage.models.values() if model.source == RETRIEVAL):
         open_retrieval(model, seed)
     served = [
@@ -83,8 +86,13 @@ def study_usage(
                     measure_usage(crew, text, usage, its, drawn, share, axis=axis, is_simulated=is_simulated)
                 )
                 watch.look()
-    line.finish()
     study = make_usage_study(found, axis, counting, seed, environment.loads, num_threads=threads, again=again)
+    for cascade in cascades:
+        assert num_trained is not None
+        line.show(f"training {cascade.filter} and {cascade.ranker}, {num_processes} times each", now=True)
+        measured_cascade = measure_cascade(cascade, configs[0], served[0], seeds, num_trained, threads * most)
+        study = with_cascade(study, cascade, measured_cascade, num_trained)
+    line.finish()
     return environment.put_on(study), find_hopeless(found)
 
 
@@ -113,7 +121,8 @@ def _resolve(path: str, usage: Usage, num_threads: int) -> dict[str, RunConfig]:
             "serve.threads": 1,
             "runtime.threads": num_threads,
         }
-        overrides = [Override(key=key, value=value, source=f"{path}: {name}") for key, value in asked.items()]
+        settings = {**model.settings, **asked}
+        overrides = [Override(key=key, value=value, source=f"{path}: {name}") for key, value in settings.items()]
         try:
             found[name] = resolve_served(model.source, overrides, None)
             refuse_unservable(found[name].workload)
