@@ -71,7 +71,8 @@ def _after_two(results: Sequence[Result]) -> tuple[str, str] | None:
     whole = found.whole
     if found.refusal is not None or whole is None or base.place is None or new.place is None:
         return None
-    if refused := [str(_from_here(each.place)) for each in (base, new) if each.outcome == "invalid"]:
+    sides = ((base, base.place), (new, new.place))
+    if refused := [str(_from_here(place)) for side, place in sides if side.outcome == "invalid"]:
         return shlex.join(["dlrmbench", "check", *refused]), _TO_REPAIR
     if found.disturbed_sides:
         return "dlrmbench doctor", _TO_QUIET
