@@ -53,6 +53,6 @@ def parse_checkpoint(table: Mapping[str, Any]) -> CheckpointConfig | None:
         raise ConfigError(f"checkpoint.keep is {config.keep!r}, expected {_KEEP}.")
     if config.rounding == "adaptive" and config.bits > 4:
         raise ConfigError(
-            f"checkpoint.rounding is 'adaptive', expected 'plain' with {config.bits} bits. Give it, or 4 or 2 bits."
+            f"checkpoint.rounding is 'adaptive', expected 'plain' with {config.bits} bits. Give 4 or 2 bits."
         )
     return config if table and every != NEVER else None
