@@ -178,7 +178,7 @@ def test_the_map_is_of_no_concern_to_where_data_lies() -> None:
 def test_without_its_map_a_split_has_sizes_and_cannot_be_read(folder: Path) -> None:
     opened = open_dataset(folder, QUOTIENT)
     assert opened.train.num_embeddings == (60, 150, 100)
-    with pytest.raises(DatasetError, match="map of ids to rows was not made"):
+    with pytest.raises(DatasetError, match="map of ids to rows is not made yet"):
         opened.train.read(0, 8)
 
 
