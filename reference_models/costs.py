@@ -81,7 +81,7 @@ def table_sizes(data: DataConfig, num_embeddings: Sequence[int] | None) -> Seque
     sizes = data.num_embeddings if num_embeddings is None else num_embeddings
     if sizes is None:
         raise ConfigError(
-            f"data {data.name!r}: the sizes of its tables are known only after it is prepared. "
+            f"data {data.name!r}: the sizes of its tables are only known once it is prepared. "
             "Prepare it with 'dlrmbench data prepare', or name it with --data."
         )
     return sizes
