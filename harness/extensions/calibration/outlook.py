@@ -18,7 +18,7 @@ from reports.text.formatting import rough_duration
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outlook:
+class EpochTimes:
     """How long an epoch of the reference takes on one thread at each batch size, and what stands in the way."""
 
     epochs: Mapping[int, TimeEstimate | None]
@@ -35,7 +35,7 @@ class Outlook:
         return total_s / num_workers
 
 
-def look_ahead(entry: Entry, plan: CalibrationPlan, data_root: Path | None) -> Outlook:
+def look_ahead(entry: Entry, plan: CalibrationPlan, data_root: Path | None) -> EpochTimes:
     """Time ten steps and an evaluation of the reference at each batch size, on one thread; keep nothing."""
     config = entry.workload
     data_dir = locate_dataset(config.data, data_root)
@@ -55,7 +55,7 @@ def look_ahead(entry: Entry, plan: CalibrationPlan, data_root: Path | None) -> O
             if not lacking:
                 work = Work(num_steps=sum(steps), num_evals=len(steps), eval_samples=eval_samples)
                 epochs[size] = estimate_work(workload, num_embeddings, work, data_dir, 1)
-    return Outlook(epochs=epochs, problems=tuple(dict.fromkeys(problems)))
+    return EpochTimes(epochs=epochs, problems=tuple(dict.fromkeys(problems)))
 
 
 def _of_calibration(config: WorkloadConfig, global_batch_size: int) -> WorkloadConfig:
@@ -64,16 +64,16 @@ def _of_calibration(config: WorkloadConfig, global_batch_size: int) -> WorkloadC
     return replace(config, train=train, runtime=replace(config.runtime, implementation=REFERENCE, threads=1))
 
 
-def outlook_blocks(entry: Entry, plan: CalibrationPlan, outlook: Outlook) -> tuple[Block, ...]:
+def outlook_blocks(entry: Entry, plan: CalibrationPlan, times: EpochTimes) -> tuple[Block, ...]:
     """One row per batch size, then the whole: epochs at most, computed, and their time, modelled."""
     benchmark, counts = entry.benchmark, count_epochs(entry, plan)
     rows = []
-    for size, estimate in outlook.epochs.items():
+    for size, estimate in times.epochs.items():
         shown = None if estimate is None else f"{estimate.run_s:.1f} s"
         rows.append((size, *counts[size], sum(counts[size]), shown))
     columns = ("batch size", "tuning", "seeds", "simpler models", "epochs", "an epoch, 1 thread, modelled")
-    total_s = outlook.total_s({size: sum(each) for size, each in counts.items()}, plan.num_workers)
-    methods = sorted({estimate.method for estimate in outlook.epochs.values() if estimate is not None})
+    total_s = times.total_s({size: sum(each) for size, each in counts.items()}, plan.num_workers)
+    methods = sorted({estimate.method for estimate in times.epochs.values() if estimate is not None})
     time = (
         "How long that takes cannot be modelled here."
         if total_s is None
@@ -91,5 +91,5 @@ def outlook_blocks(entry: Entry, plan: CalibrationPlan, outlook: Outlook) -> tup
             "runs.jsonl of --output are not trained again."
         ),
         Prose(text=time),
-        *(Prose(text=f"Note: {problem}") for problem in outlook.problems),
+        *(Prose(text=f"Note: {problem}") for problem in times.problems),
     )

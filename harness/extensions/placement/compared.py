@@ -37,7 +37,7 @@ _BEAM = "beam over columns"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Costs:
+class PlacementCosts:
     """What searches minimise, what plans are judged by, and what is shown beside that."""
 
     make_search: Callable[[], SetCost]
@@ -85,7 +85,9 @@ class FoundPlan:
     """What must be known of the plan beside its cost."""
 
 
-def judge_plans(costs: Costs, tasks: Sequence[Task], found: dict[str, list[FoundPlan]]) -> dict[str, list[FoundPlan]]:
+def judge_plans(
+    costs: PlacementCosts, tasks: Sequence[Task], found: dict[str, list[FoundPlan]]
+) -> dict[str, list[FoundPlan]]:
     """Say what each plan costs. What is measured is measured anew, of all plans in turns. A plan of which a table has
     no cost has the reason in its place."""
     sets = {
@@ -122,7 +124,7 @@ def judge_plans(costs: Costs, tasks: Sequence[Task], found: dict[str, list[Found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
+class SearchComparison:
     """Searches over all tasks: a table, and the sentences with which a study begins and ends."""
 
     table: StudyTable
@@ -131,12 +133,12 @@ class Comparison:
 
 
 def compare_searches(
-    costs: Costs,
+    costs: PlacementCosts,
     found: Mapping[str, Sequence[FoundPlan]],
     bounds: Sequence[float | None],
     *,
     is_small: bool,
-) -> Comparison:
+) -> SearchComparison:
     """Compare the searches over all tasks; `bounds` are optima of whole tables where `is_small`, else lower
     bounds."""
     least, origin = np.array(bounds, np.float64), costs.origin
@@ -198,7 +200,7 @@ def compare_searches(
     first = _close(costs, found, whole, base, dict.fromkeys(reached, "optimum" if is_small else "bound"))
     learnt = [f"{name_row(name, costs)} {said}" for name, said in verdicts.items() if _is_learnt(name, costs)]
     closing = "; ".join([first.removesuffix("."), *learnt]) + f".{_rank(found, origin)}"
-    return Comparison(table=table, closing=closing, claim=say_claim(costs, found, verdicts))
+    return SearchComparison(table=table, closing=closing, claim=say_claim(costs, found, verdicts))
 
 
 def _balances(found: Mapping[str, Sequence[FoundPlan]]) -> dict[str, float | None]:
@@ -261,16 +263,16 @@ def _verdict(gain: _Gain, base: str, noise: float) -> str:
     return f"shows no gain over {base}"
 
 
-def name_row(name: str, costs: Costs) -> str:
+def name_row(name: str, costs: PlacementCosts) -> str:
     """Return what a row is called: without a cost net, NeuroShard's search is a beam over cuts of columns."""
     return _BEAM if name == _NEUROSHARD and not costs.has_net else name
 
 
-def _is_learnt(name: str, costs: Costs) -> bool:
+def _is_learnt(name: str, costs: PlacementCosts) -> bool:
     return name == _AUTOSHARD or (name == _NEUROSHARD and costs.has_net)
 
 
-def say_claim(costs: Costs, found: Collection[str], verdicts: Mapping[str, str]) -> str:
+def say_claim(costs: PlacementCosts, found: Collection[str], verdicts: Mapping[str, str]) -> str:
     """Hold what was found against what is published of learned searches, in one sentence."""
     said = []
     if _AUTOSHARD in found:
@@ -328,7 +330,7 @@ def _rank(found: Mapping[str, Sequence[FoundPlan]], origin: str) -> str:
 def list_cheapest(
     task: Task,
     found: Mapping[str, Sequence[FoundPlan]],
-    costs: Costs,
+    costs: PlacementCosts,
     estimate: PlannerEstimate | None,
     names: Sequence[str] = (),
 ) -> list[StudyTable]:
@@ -411,7 +413,7 @@ def _mean(values: Sequence[float | None] | NDArray[np.float64]) -> float | None:
 
 
 def _close(
-    costs: Costs,
+    costs: PlacementCosts,
     found: Mapping[str, Sequence[FoundPlan]],
     whole: Mapping[str, float],
     base: str | None,

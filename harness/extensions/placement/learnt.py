@@ -29,7 +29,7 @@ Accuracy = Mapping[str, float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Keeper:
+class LearntStore:
     """Where what is learnt is kept, by which seed it is learnt, and whether it is learnt anew."""
 
     data_root: Path | None
@@ -78,7 +78,7 @@ class Keeper:
 
 
 def learn_costs(
-    keeper: Keeper,
+    learnt: LearntStore,
     bandwidth: Bandwidth,
     tables: Sequence[EmbeddingTable],
     known: Callable[[], KnownSets] | None,
@@ -94,10 +94,10 @@ def learn_costs(
     from reference_models.distributed.search.net import NUM_RESAMPLED, NUM_SETS, fit_net, net_of
 
     def learn(known: Callable[[], KnownSets], start: Any, *of: object) -> tuple[Any, str]:
-        digest = _digest(*of, bandwidth.batch_size, keeper.seed, _FORM, NUM_RESAMPLED)
+        digest = _digest(*of, bandwidth.batch_size, learnt.seed, _FORM, NUM_RESAMPLED)
 
         def train() -> tuple[Arrays, Accuracy]:
-            net = fit_net(known(), bandwidth.batch_size, seed=keeper.seed, start=start)
+            net = fit_net(known(), bandwidth.batch_size, seed=learnt.seed, start=start)
             return net.arrays(), {
                 "tau": net.tau,
                 "additive_tau": net.additive_tau,
@@ -106,16 +106,16 @@ def learn_costs(
                 "repeat_error": net.repeat_error,
             }
 
-        return keeper.keep("cost_net", digest, train, net_of), digest
+        return learnt.keep("cost_net", digest, train, net_of), digest
 
     def model() -> KnownSets:
-        return ask_sets(bandwidth, draw_sets(list_parts(tables), NUM_SETS, keeper.seed))
+        return ask_sets(bandwidth, draw_sets(list_parts(tables), NUM_SETS, learnt.seed))
 
     net, digest = learn(model, None, kept_by, *tables, NUM_SETS)
     return net if known is None else learn(known, net, known_by, digest)[0]
 
 
-def learn_policy(keeper: Keeper, cost: SetCost, tasks: Sequence[Task], *, kept_by: object) -> Any:
+def learn_policy(learnt: LearntStore, cost: SetCost, tasks: Sequence[Task], *, kept_by: object) -> Any:
     """Return AutoShard's policy, trained by the cost on generated tables: on small tasks, then on such as are asked
     for, where these are larger.
 
@@ -133,13 +133,13 @@ def learn_policy(keeper: Keeper, cost: SetCost, tasks: Sequence[Task], *, kept_b
     batch_size = tasks[0].batch_size
 
     def learn(sizes: Any, num_updates: int, start: Any, *begun: str) -> tuple[Any, str]:
-        digest = _digest(kept_by, batch_size, keeper.seed, num_updates, sizes, *begun)
+        digest = _digest(kept_by, batch_size, learnt.seed, num_updates, sizes, *begun)
 
         def train() -> tuple[Arrays, Accuracy]:
-            policy = train_policy(cost, batch_size, keeper.seed, num_updates, sizes, start)
+            policy = train_policy(cost, batch_size, learnt.seed, num_updates, sizes, start)
             return policy.arrays(), {"reward": policy.reward}
 
-        return keeper.keep("policy", digest, train, policy_of), digest
+        return learnt.keep("policy", digest, train, policy_of), digest
 
     policy, digest = learn(SMALL, NUM_UPDATES, None)
     asked = sizes_of(tasks)

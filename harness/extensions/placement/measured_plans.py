@@ -32,7 +32,7 @@ def list_plans(placement: Placement, question: PlacementQuestion) -> Plans:
     Raises HarnessError (exit 7) where there is none.
     """
     (task,) = placement.tasks
-    draw, cost, first = find_search("random"), placement.costs.make_search(), question.keeper.seed + 1
+    draw, cost, first = find_search("random"), placement.costs.make_search(), question.learnt.seed + 1
     plans: dict[str, tuple[str, float]] = {}
 
     def take(name: str, found: FoundPlan) -> None:

@@ -138,7 +138,7 @@ def read_question(given: dict[str, Any], **asked: Any) -> "PlacementQuestion":
 
     Raises UsageError for options that do not go together.
     """
-    from harness.extensions.placement.learnt import Keeper
+    from harness.extensions.placement.learnt import LearntStore
     from harness.extensions.placement.plans import PlacementQuestion
     from reference_models.distributed.placement import Devices
 
@@ -154,7 +154,7 @@ def read_question(given: dict[str, Any], **asked: Any) -> "PlacementQuestion":
         given=[each for each in _MEMBERS if context.get_parameter_source(each) is ParameterSource.COMMANDLINE],
         num_measured=values.get("num_measured"),
         has_baselines=values.get("has_baselines", True),
-        keeper=Keeper(
+        learnt=LearntStore(
             data_root=given["data_root"], seed=values.get("seed", 0), retrain=values.get("retrain", False), say=say
         ),
         on_progress=_show_progress,

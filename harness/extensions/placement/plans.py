@@ -15,8 +15,8 @@ from harness.extensions.placement.compared import (
     BASELINES,
     TIMED,
     TODAY,
-    Costs,
     FoundPlan,
+    PlacementCosts,
     as_clause,
     compare_searches,
     judge_plans,
@@ -33,7 +33,7 @@ from harness.extensions.placement.devices import (
     torchrec_tables,
 )
 from harness.extensions.placement.kept_costs import KeptCosts
-from harness.extensions.placement.learnt import Keeper, learn_costs, learn_policy
+from harness.extensions.placement.learnt import LearntStore, learn_costs, learn_policy
 from harness.extensions.placement.net_verdict import say_verdict, tabulate_verdict
 from harness.extensions.placement.shown import find_cheapest
 from harness.extensions.placement.today import IMPROVED, count_moved, improve_today, name_devices_as_today
@@ -76,7 +76,7 @@ class PlacementQuestion:
     devices: Devices
     given: Collection[str]
     """Members of `devices` that the user gave."""
-    keeper: Keeper
+    learnt: LearntStore
     cost: Literal["bandwidth", "torchrec", "measured", "net"] = "bandwidth"
     kept_costs: KeptCosts | None = None
     """Costs of tables that a file has, in place of measuring them."""
@@ -110,7 +110,7 @@ UNBOUNDED = PlacementQuestion(
         inter_host_bandwidth=1.0,
     ),
     given=(),
-    keeper=Keeper(data_root=None, seed=0, retrain=False, say=lambda text: None),
+    learnt=LearntStore(data_root=None, seed=0, retrain=False, say=lambda text: None),
 )
 """A question about tables alone: of one device that has room for any."""
 
@@ -121,7 +121,7 @@ class Placement:
 
     tasks: tuple[Task, ...]
     found: dict[str, list[FoundPlan]]
-    costs: Costs
+    costs: PlacementCosts
     study: StudyRecord
 
 
@@ -129,7 +129,7 @@ def task_of_benchmark(config: RunConfig, question: PlacementQuestion, trace: Acc
     """Return the task that the tables of a benchmark are on so many devices. Raises ConfigError or DatasetError."""
     workload, devices = config.workload, question.devices
     refuse_without_bags(workload, "place")
-    rows = require_table_rows(config, question.keeper.data_root)
+    rows = require_table_rows(config, question.learnt.data_root)
     empty = Task(
         name=config.benchmark.name,
         tables=(),
@@ -162,7 +162,7 @@ def make_tasks(question: PlacementQuestion, number: int | None, files: tuple[Pat
     devices = question.devices
     empty = replace(NEUROSHARD, num_devices=devices.num_devices, memory_bytes=devices.usable_bytes)
     if files is None:
-        return generate_tasks(NUM_GENERATED if number is None else number, question.keeper.seed, empty)
+        return generate_tasks(NUM_GENERATED if number is None else number, question.learnt.seed, empty)
     return read_tasks(*files, empty)[:number]
 
 
@@ -212,10 +212,10 @@ def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Run
     is_cpu = question.devices.device_type == CPU
     if not (question.is_measured or is_cpu):
         return _search_plans(question, tasks, config)
-    environment = Environment.check(question.keeper.data_root)
+    environment = Environment.check(question.learnt.data_root)
     with environment.measuring():
         if is_cpu:
-            devices, measured, fixed = rate_cpu(question.devices, question.given, question.keeper.seed)
+            devices, measured, fixed = rate_cpu(question.devices, question.given, question.learnt.seed)
             question = replace(question, devices=devices, measured=measured, fixed=fixed)
         placement = _search_plans(question, tasks, config)
     return replace(placement, study=environment.put_on(placement.study))
@@ -258,7 +258,7 @@ def _search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Ru
             *_list_parameters(question, tasks[0], config),
         ],
         checks=checks,
-        seed=question.keeper.seed,
+        seed=question.learnt.seed,
     )
     return Placement(tasks=tuple(tasks), found=found, costs=costs, study=study)
 
@@ -269,7 +269,7 @@ def _name_tasks(question: PlacementQuestion, tasks: Sequence[Task]) -> str:
 
 
 def _find_plans(
-    question: PlacementQuestion, costs: Costs, tasks: Sequence[Task], config: RunConfig | None
+    question: PlacementQuestion, costs: PlacementCosts, tasks: Sequence[Task], config: RunConfig | None
 ) -> tuple[dict[str, list[FoundPlan]], PlannerEstimate | None]:
     """Find plans by what is asked and by the baselines, with what TorchRec estimates of its own.
 
@@ -278,7 +278,7 @@ def _find_plans(
     policy = None
     if "autoshard" in question.by:
         _, kept_by = _find_kept_by(question, tasks[0].batch_size)
-        policy = learn_policy(question.keeper, costs.modelled, tasks, kept_by=kept_by)
+        policy = learn_policy(question.learnt, costs.modelled, tasks, kept_by=kept_by)
     estimate: PlannerEstimate | None = None
     found: dict[str, list[FoundPlan]] = {}
     for name in dict.fromkeys((*question.by, *(BASELINES if question.has_baselines else ()))):
@@ -300,7 +300,7 @@ def _find_plans(
 
 
 def _add_today(
-    today: PlacementPlan, costs: Costs, task: Task, found: dict[str, list[FoundPlan]]
+    today: PlacementPlan, costs: PlacementCosts, task: Task, found: dict[str, list[FoundPlan]]
 ) -> dict[str, list[FoundPlan]]:
     """Return what was found with devices named as today, behind today's plan and what moves and swaps make of it."""
     fault = find_fault(task, today)
@@ -340,24 +340,28 @@ def _name_as_today(task: Task, found: FoundPlan, today: PlacementPlan) -> FoundP
     return replace(found, plan=plan, moved=count_moved(task, plan, today))
 
 
-def _find_bound(costs: Costs, found: dict[str, list[FoundPlan]], tasks: Sequence[Task], number: int) -> float | None:
+def _find_bound(
+    costs: PlacementCosts, found: dict[str, list[FoundPlan]], tasks: Sequence[Task], number: int
+) -> float | None:
     """Return the highest bound that is known of plans of whole tables for one of the tasks."""
     proved = [of[number].bound_s for of in found.values()]
     known = [bound for bound in (lower_bound(tasks[number], costs.judge), *proved) if bound is not None]
     return max(known, default=None)
 
 
-def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
+def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> PlacementCosts:
     batch_size = tasks[0].batch_size
     memory, exchange = _model(question.devices, question.fixed, batch_size)
     bandwidth = Sum((memory, exchange))
     if question.cost == "bandwidth":
-        return Costs(make_search=lambda: bandwidth, make_plain=lambda: bandwidth, judge=bandwidth, modelled=bandwidth)
+        return PlacementCosts(
+            make_search=lambda: bandwidth, make_plain=lambda: bandwidth, judge=bandwidth, modelled=bandwidth
+        )
     if question.cost == TORCHREC:
         make = find_model("dlrm").table_cost
         assert make is not None
         estimate = partial(make, batch_size=batch_size, devices=question.devices)
-        return Costs(
+        return PlacementCosts(
             make_search=lambda: Additive(estimate()),
             make_plain=lambda: Additive(estimate()),
             judge=Additive(estimate()),
@@ -370,7 +374,7 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
     def make_true() -> SetCost:
         return _measure_sets(question, batch_size) if question.is_measured else memory
 
-    judged = partial(Costs, judge=Sum((make_true(), exchange)), modelled=bandwidth)
+    judged = partial(PlacementCosts, judge=Sum((make_true(), exchange)), modelled=bandwidth)
     if question.is_measured:
         true = _measure_sets(question, batch_size)
         judged = partial(judged, judge=Sum((true, exchange)), origin="measured", spread_of=true.spread_of)
@@ -400,12 +404,14 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
     )
 
 
-def _take_kept(question: PlacementQuestion, kept: KeptCosts, tasks: Sequence[Task], modelled: SetCost) -> Costs:
+def _take_kept(
+    question: PlacementQuestion, kept: KeptCosts, tasks: Sequence[Task], modelled: SetCost
+) -> PlacementCosts:
     """Return costs of a file: single tables added up, or a net of its sets where that is asked for and shown to
     predict them better."""
     exchange = _model(question.devices, question.fixed, tasks[0].batch_size)[1]
     added = Sum((Additive(kept), exchange))
-    costs = Costs(
+    costs = PlacementCosts(
         make_search=lambda: added,
         make_plain=lambda: added,
         judge=added,
@@ -461,10 +467,10 @@ def _learn_net(
         known_by = (measured, num_sets, platform.node())
 
         def known() -> KnownSets:
-            return ask_sets(measured, draw_sets(list_parts(tables), num_sets, question.keeper.seed))
+            return ask_sets(measured, draw_sets(list_parts(tables), num_sets, question.learnt.seed))
 
     memory, _ = _model(question.devices, question.fixed, batch_size)
-    net = learn_costs(question.keeper, memory, tables, known, kept_by=kept_by, known_by=known_by)
+    net = learn_costs(question.learnt, memory, tables, known, kept_by=kept_by, known_by=known_by)
     is_measured = known is not None
     findings = (say_verdict(net, is_measured=is_measured),)
     return net, findings, (tabulate_verdict(net, is_measured=is_measured),)
@@ -500,15 +506,15 @@ def _measure_sets(question: PlacementQuestion, batch_size: int) -> "MeasuredCost
     from reference_models.distributed.search.measured import MeasuredCost
 
     free = read_resources().available_memory_bytes
-    return MeasuredCost(batch_size=batch_size, available_bytes=free, seed=question.keeper.seed)
+    return MeasuredCost(batch_size=batch_size, available_bytes=free, seed=question.learnt.seed)
 
 
-def _search(question: PlacementQuestion, costs: Costs, name: str, task: Task, policy: object) -> FoundPlan:
+def _search(question: PlacementQuestion, costs: PlacementCosts, name: str, task: Task, policy: object) -> FoundPlan:
     search, start_s = find_search(name), time.perf_counter()
     more = {} if name != "autoshard" else {"policy": policy}
     try:
         make = costs.make_plain if name in BASELINES else costs.make_search
-        plan = search(task, make(), question.keeper.seed, **more)
+        plan = search(task, make(), question.learnt.seed, **more)
     except ConfigError as error:
         return FoundPlan(search=name, fault=error)
     is_of_row = costs.predicted is None or question.kept_costs is not None  # else it is of another cost
@@ -517,7 +523,7 @@ def _search(question: PlacementQuestion, costs: Costs, name: str, task: Task, po
 
 
 def _ask_torchrec(
-    question: PlacementQuestion, costs: Costs, task: Task, config: RunConfig | None
+    question: PlacementQuestion, costs: PlacementCosts, task: Task, config: RunConfig | None
 ) -> tuple[FoundPlan, PlannerEstimate | None]:
     try:
         if config is None:
@@ -525,7 +531,7 @@ def _ask_torchrec(
         if (make := config.workload.model_spec.table_cost) is not None:
             make(batch_size=task.batch_size, devices=question.devices)  # imports TorchRec, which is no search
         start_s = time.perf_counter()
-        estimate = make_devices_plan(config, question.devices, question.keeper.data_root, question.on_progress)
+        estimate = make_devices_plan(config, question.devices, question.learnt.data_root, question.on_progress)
     except ConfigError as error:
         return FoundPlan(search=TORCHREC, fault=error), None
     found = FoundPlan(search=TORCHREC, plan=plan_of_estimate(estimate), took_s=time.perf_counter() - start_s)
@@ -550,7 +556,7 @@ def _ask_for_whole_tables(question: PlacementQuestion, config: RunConfig, estima
     start_s = time.perf_counter()
     try:
         whole = make_devices_plan(
-            config, question.devices, question.keeper.data_root, question.on_progress, sharding="table_wise"
+            config, question.devices, question.learnt.data_root, question.on_progress, sharding="table_wise"
         )
     except ConfigError as error:
         return FoundPlan(search=TORCHREC, fault=ConfigError(f"{own}, and it has none of whole tables: {error}"))

@@ -57,7 +57,7 @@ _MOST_AGAIN = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Search:
+class _FinishedSearch:
     """A complete search as its folder has it."""
 
     folder: Path
@@ -66,7 +66,7 @@ class _Search:
     trials: tuple[Trial, ...]
 
     @classmethod
-    def read(cls, folder: Path) -> "_Search":
+    def read(cls, folder: Path) -> "_FinishedSearch":
         record = read(folder)
         return cls(folder=folder, record=record, asked=search_of(record), trials=read_trials(folder, record))
 
@@ -94,7 +94,7 @@ def measure_again(folder: Path, context: Context) -> None:
     """Measure the default of a complete search and its best feasible trial again, as a pair in its folder, with seeds
     that no trial had; the trial alone where the default measured nothing. Where it misses a bound this time, the
     second best follows. Goes on with what is there."""
-    search = _Search.read(folder)
+    search = _FinishedSearch.read(folder)
     for trial in search.candidates:
         again = search.find(trial) or _begin_again(search, trial, context)
         complete(again, replace(context, python=None))
@@ -104,7 +104,7 @@ def measure_again(folder: Path, context: Context) -> None:
                 return
 
 
-def _begin_again(search: _Search, trial: Trial, context: Context) -> Path:
+def _begin_again(search: _FinishedSearch, trial: Trial, context: Context) -> Path:
     """Make the pair of a trial beside the default, or its set alone, with seeds that no trial had."""
     for begun, file in [("beside-*", EXPERIMENT_FILE), (f"{AGAIN}*", f"extra/{RUN_SET_FILE}")]:
         for path in search.folder.glob(begun):
@@ -157,7 +157,7 @@ def _find(folder: Path, places: Sequence[int], found: Sequence[Path]) -> Path | 
 def finish_search(folder: Path, problem: str = "") -> FinishedStudy:
     """Compare the best trial with the default where both were measured again, write the study and its page; `problem`
     is why they were not."""
-    search, source = _Search.read(folder), read_source(parts_of(folder)[0])
+    search, source = _FinishedSearch.read(folder), read_source(parts_of(folder)[0])
     code = ExitCode.INCONCLUSIVE if best_of(search.asked, search.trials) is None else ExitCode.DONE
     again = Again(problem=problem)
     try:
@@ -186,7 +186,7 @@ def _leave_out(content: ReportContent, others: Sequence[Path | None]) -> ReportC
     return replace(content, results=tuple(replace(result, index=at) for at, result in enumerate(kept)))
 
 
-def _read_again(search: _Search) -> tuple[Again, ExitCode] | None:
+def _read_again(search: _FinishedSearch) -> tuple[Again, ExitCode] | None:
     """Return what came of the first trial that kept all bounds when measured again, else of the best; and its exit
     code. None where nothing was measured again."""
     missed, first = list[tuple[Trial, str]](), None
@@ -201,7 +201,7 @@ def _read_again(search: _Search) -> tuple[Again, ExitCode] | None:
     return first
 
 
-def _read_one(search: _Search, trial: Trial, place: Path) -> tuple[Again, ExitCode]:
+def _read_one(search: _FinishedSearch, trial: Trial, place: Path) -> tuple[Again, ExitCode]:
     """Return what came of one trial when it was measured again, and its exit code."""
     asked, code, comparison = search.asked, ExitCode.DONE, None
     if search.is_alone:

@@ -16,9 +16,16 @@ from hypothesis import strategies as st
 
 from harness.config.run_config import Override, resolve
 from harness.config.sharding_plan import read_plan, record_plan, write_sharding
-from harness.extensions.placement.compared import ALIKE, BASELINES, Costs, FoundPlan, as_clause, compare_searches
+from harness.extensions.placement.compared import (
+    ALIKE,
+    BASELINES,
+    FoundPlan,
+    PlacementCosts,
+    as_clause,
+    compare_searches,
+)
 from harness.extensions.placement.cpu_rates import FixedTimes
-from harness.extensions.placement.learnt import Keeper, learn_policy
+from harness.extensions.placement.learnt import LearntStore, learn_policy
 from harness.extensions.placement.measured_plans import MAX_PLANS, add_measured, list_plans
 from harness.extensions.placement.plans import (
     Placement,
@@ -53,13 +60,13 @@ DEVICES = Devices(
     inter_host_bandwidth=50e9,
 )
 FOUND = {"benchmark": None, "definition_sha256": None, "search": "dim", "cost": "bandwidth", "seed": 3}
-NO_COSTS = Costs(make_search=lambda: Sum(()), make_plain=lambda: Sum(()), judge=Sum(()), modelled=Sum(()))
+NO_COSTS = PlacementCosts(make_search=lambda: Sum(()), make_plain=lambda: Sum(()), judge=Sum(()), modelled=Sum(()))
 EQUAL = "0,1,0,1,0,1,0,1"
 
 
 def question(data: Path, *by: str, **given: Any) -> PlacementQuestion:
-    keeper = Keeper(data_root=data, seed=0, retrain=False, say=lambda text: None)
-    return PlacementQuestion(by=by, devices=DEVICES, given=(), keeper=keeper, **given)
+    learnt = LearntStore(data_root=data, seed=0, retrain=False, say=lambda text: None)
+    return PlacementQuestion(by=by, devices=DEVICES, given=(), learnt=learnt, **given)
 
 
 def search_tiny(data: Path, *by: str) -> tuple[PlacementQuestion, Placement]:
@@ -472,14 +479,14 @@ def test_what_is_learnt_is_kept_and_learnt_anew_when_asked(tmp_path: Path) -> No
         done.append(1)
         return {"a": np.array([1.0, len(done)])}, {"tau": 0.9, "additive_tau": float("nan")}
 
-    keeper, digest = question(tmp_path).keeper, "ab" * 32
-    first = keeper.keep("cost_net", digest, train, dict)
-    assert np.array_equal(keeper.keep("cost_net", digest, train, dict)["a"], first["a"]) and len(done) == 1
+    learnt, digest = question(tmp_path).learnt, "ab" * 32
+    first = learnt.keep("cost_net", digest, train, dict)
+    assert np.array_equal(learnt.keep("cost_net", digest, train, dict)["a"], first["a"]) and len(done) == 1
     (folder,) = (tmp_path / "place").glob("cost_net-*")
     manifest = json.loads((folder / "manifest.json").read_text())
     assert (manifest["digest"], manifest["seed"], manifest["accuracy"]) == (digest, 0, {"tau": 0.9})
-    keeper.keep("cost_net", "cd" * 32, train, dict)
-    assert replace(keeper, retrain=True).keep("cost_net", digest, train, dict)["a"].tolist() == [1.0, 3.0]
+    learnt.keep("cost_net", "cd" * 32, train, dict)
+    assert replace(learnt, retrain=True).keep("cost_net", digest, train, dict)["a"].tolist() == [1.0, 3.0]
     damage: list[tuple[Callable[[], object], Callable[[Any], Any]]] = [
         (lambda: None, net_of),
         (lambda: (folder / "a.npy").write_bytes(b"x"), dict),
@@ -488,7 +495,7 @@ def test_what_is_learnt_is_kept_and_learnt_anew_when_asked(tmp_path: Path) -> No
     for make, load in damage:
         make()
         with pytest.raises(HarnessError, match=rf"{folder.name}.* Make it anew with --retrain") as refused:
-            keeper.keep("cost_net", digest, train, load)
+            learnt.keep("cost_net", digest, train, load)
         assert refused.value.exit_code == ExitCode.INPUT
 
 
@@ -499,7 +506,7 @@ def test_what_is_learnt_of_rates_that_were_measured_is_found_again(
     """No two measurements agree: what was given, and the machine, tell what is learnt apart, and no measured rate."""
     digests: list[str] = []
 
-    def keep(keeper: Keeper, what: str, digest: str, *of: Any) -> None:
+    def keep(learnt: LearntStore, what: str, digest: str, *of: Any) -> None:
         digests.append(digest)
         raise ConfigError("enough is known")
 
@@ -513,7 +520,7 @@ def test_what_is_learnt_of_rates_that_were_measured_is_found_again(
 
     (task,) = generate_tasks(1, 3)
     devices = replace(DEVICES, num_devices=task.num_devices, device_type="cpu")
-    monkeypatch.setattr(Keeper, "keep", keep)
+    monkeypatch.setattr(LearntStore, "keep", keep)
     for seconds in (1e-9, 2e-9):
         ask(seconds)
         ask(seconds, memory_bandwidth=3e9)
@@ -535,7 +542,7 @@ def test_policies_of_larger_tasks_begin_with_the_kept_one_of_small_tasks(
     table = EmbeddingTable(num_embeddings=9, dim=4, pooling=1.0, reuse=(1.0,) + (0.0,) * 16)
     tasks = [replace(NEUROSHARD, num_devices=num_devices, tables=(table,) * num_tables)] * 2
     for _ in range(2):
-        learn_policy(question(tmp_path).keeper, Sum(()), tasks, kept_by="a test")
+        learn_policy(question(tmp_path).learnt, Sum(()), tasks, kept_by="a test")
     assert seen == [((6, 10), (2, 4)), *asked], "each once"
 
 
@@ -545,7 +552,7 @@ def test_two_processes_that_learn_the_same_train_once(tmp_path: Path) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return {"a": np.array([1.0])}, {}
 
-    assert question(tmp_path).keeper.keep("policy", "ab" * 32, train, dict) == {"a": 1}
+    assert question(tmp_path).learnt.keep("policy", "ab" * 32, train, dict) == {"a": 1}
 
 
 def test_plans_to_run_are_distinct_and_filled_up(tmp_path: Path) -> None:
