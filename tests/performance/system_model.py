@@ -31,7 +31,7 @@ from harness.extensions.system_model.rates import measure_rates
 from harness.foundation.files import write_record, write_text
 from harness.foundation.study import make_check, make_study, make_table
 from harness.measure.profile import measure_ceilings
-from harness.planning.hardware.system import System, read_system, write_system
+from harness.planning.hardware.system import ModelledSystem, read_system, write_system
 from harness.run_sets.dataset import ensure_dataset
 from reference_models.data.registry import DATA_KINDS, find_data
 from reference_models.process.world import SingleProcess
@@ -71,7 +71,9 @@ def time_step(config: RunConfig, data_root: Path, num_threads: int, now_s: Calla
     return statistics.median(took_s)
 
 
-def measure_round(options: argparse.Namespace, names: list[str]) -> tuple[System, dict[tuple[str, str], float]]:
+def measure_round(
+    options: argparse.Namespace, names: list[str]
+) -> tuple[ModelledSystem, dict[tuple[str, str], float]]:
     """Measure the rates, then every step, each in a process of its own."""
 
     def ask(*words: str) -> str:
@@ -85,14 +87,14 @@ def measure_round(options: argparse.Namespace, names: list[str]) -> tuple[System
     return read_system(file), steps
 
 
-def merge(systems: list[System]) -> System:
+def merge(systems: list[ModelledSystem]) -> ModelledSystem:
     """Take the median over rounds of each number."""
     alike = zip(*(system.numbers for system in systems), strict=True)
     numbers = tuple(change(each[0], value=statistics.median(number.value for number in each)) for each in alike)
     return change(systems[0], numbers=numbers)
 
 
-def model(name: str, implementation: str, system: System) -> float:
+def model(name: str, implementation: str, system: ModelledSystem) -> float:
     workload = configure(name, implementation).workload
     num_embeddings = workload.data.num_embeddings
     assert num_embeddings is not None

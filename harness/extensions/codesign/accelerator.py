@@ -11,7 +11,7 @@ from msgspec import Meta
 from msgspec.structs import asdict
 from numpy.typing import NDArray
 
-from harness.planning.hardware.system import System, SystemNumber, read_hardware
+from harness.planning.hardware.system import ModelledSystem, SystemNumber, read_hardware
 from reference_models.costs import FLOAT_BYTES, ID_BYTES, Step
 from reference_models.process.errors import ConfigError
 from rules.records.codec import Record
@@ -57,7 +57,7 @@ class Space(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tile_n: Values
 
 
-class PEArray(System, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PEArray(ModelledSystem, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An accelerator of PEs (a multiply-add a cycle each), scratchpad and DRAM: numbers and space of choices."""
 
     numbers: Annotated[tuple[ArrayNumber, ...], Meta(max_length=1000)]

@@ -13,7 +13,7 @@ from harness.extensions.serving.config import ServeConfig
 from harness.extensions.serving.loadgen import LoadGenVerdict, Scenario, ScheduledRun, Seeds, judge
 from harness.extensions.serving.records import WIDEST_BRACKET, LoadGenRun, LongRunEnd, ServiceTime
 from harness.extensions.serving.schedule import MIN_QUERIES, QueueModel, draw_arrivals
-from harness.extensions.serving.search import RESOLUTION, Attempt, Bracket, bracket_of, search_highest
+from harness.extensions.serving.search import RESOLUTION, Bracket, RateAttempt, bracket_of, search_highest
 from harness.extensions.serving.spread import SearchCase, SearchSpread, simulate_spread
 from harness.extensions.serving.stalls import Call, Stalls, find_stalls
 from harness.extensions.serving.timing import TimedSize, choose_calls, fit_service, time_calls
@@ -236,10 +236,10 @@ class Bench:
     ) -> tuple[list[LoadGenRun], Bracket]:
         """Let LoadGen judge rates around the start, or one rate where no limit is; equal on every rank."""
         done: list[LoadGenRun] = []
-        attempts: list[Attempt] = []
+        attempts: list[RateAttempt] = []
         min_duration_s = self.serve.min_duration_s or 0.0
 
-        def try_rate(rate: float) -> Attempt:
+        def try_rate(rate: float) -> RateAttempt:
             number = f"{name}_{len(done) + 1}"
             # At twice the rate twice the queries: a run that ends before a queue can grow is VALID at any rate. Below
             # that they are the same ones, by which the border was found on the clock.
@@ -255,7 +255,7 @@ class Bench:
             run = world.broadcast(None if whole is None else self._describe_run(whole, number, rate))
             assert run is not None
             done.append(run)
-            attempts.append(Attempt(rate=rate, is_valid=run.is_valid, is_held_up=run.is_held_up))
+            attempts.append(RateAttempt(rate=rate, is_valid=run.is_valid, is_held_up=run.is_held_up))
             return attempts[-1]
 
         def may_go_on() -> bool:

@@ -50,7 +50,7 @@ it does there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Round:
+class InferenceRound:
     """A round of MLPerf Inference: which recommender it has, and what LoadGen draws from."""
 
     model: str
@@ -62,17 +62,17 @@ class Round:
     """Its schedule_rng_seed."""
 
 
-ROUNDS: Mapping[str, Round] = {
-    "5.0": Round(  # loadgen/mlperf.conf at v5.0
+ROUNDS: Mapping[str, InferenceRound] = {
+    "5.0": InferenceRound(  # loadgen/mlperf.conf at v5.0
         model="dlrm-v2", library=6023615788873153749, samples=15036839855038426416, schedule=9933818062894767841
     ),
-    "5.1": Round(  # loadgen/mlperf.conf at v5.1
+    "5.1": InferenceRound(  # loadgen/mlperf.conf at v5.1
         model="dlrm-v2", library=1780908523862526354, samples=14771362308971278857, schedule=18209322760996052031
     ),
-    "6.0": Round(  # loadgen/mlperf.conf at 80aaa82a, of February 2026; constants.py, v6.0
+    "6.0": InferenceRound(  # loadgen/mlperf.conf at 80aaa82a, of February 2026; constants.py, v6.0
         model="dlrm-v3", library=2465351861681999779, samples=14276810075590677512, schedule=3936089224930324775
     ),
-    "6.1": Round(  # loadgen/mlperf.conf at b0662794, of July 2026; constants.py, v6.1
+    "6.1": InferenceRound(  # loadgen/mlperf.conf at b0662794, of July 2026; constants.py, v6.1
         model="dlrm-v3", library=2085463073848966840, samples=2747215439041700203, schedule=16159082839903944936
     ),
 }

@@ -23,7 +23,7 @@ far the border is, and each such rate takes MAX_HELD_UP of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Attempt:
+class RateAttempt:
     """One run at one rate."""
 
     rate: float
@@ -66,7 +66,7 @@ class Bracket:
     """The lowest rate above it that was INVALID in a run that was not held up; None where there was none."""
 
 
-def count_votes(attempts: Sequence[Attempt]) -> dict[float, Votes]:
+def count_votes(attempts: Sequence[RateAttempt]) -> dict[float, Votes]:
     """Count the verdicts of each rate."""
     votes: dict[float, Votes] = {}
     for each in attempts:
@@ -81,13 +81,13 @@ def count_votes(attempts: Sequence[Attempt]) -> dict[float, Votes]:
 
 
 def search_highest(
-    try_rate: Callable[[float], Attempt],
+    try_rate: Callable[[float], RateAttempt],
     start: float,
     *,
     least: float = 0.0,
     most: float = math.inf,
     may_go_on: Callable[[], bool] = lambda: True,
-) -> list[Attempt]:
+) -> list[RateAttempt]:
     """Try rates from `start` on, at most `MAX_RATES`, from `least` to `most`, as long as `may_go_on`; at least one.
 
     The first step is `RESOLUTION`, and each is twice as long, in powers of it, as the one before, as long as all
@@ -95,7 +95,7 @@ def search_highest(
     were held up it is at least `FAR`. The highest VALID rate below
     every INVALID one is then known to `RESOLUTION`, as far as the attempts go.
     """
-    attempts: list[Attempt] = []
+    attempts: list[RateAttempt] = []
     rate: float | None = start
     power = 1
     while rate is not None:
@@ -132,7 +132,7 @@ def _ends(votes: dict[float, Votes]) -> tuple[float | None, float | None]:
     return max(valid, default=None), high
 
 
-def bracket_of(attempts: Sequence[Attempt]) -> Bracket:
+def bracket_of(attempts: Sequence[RateAttempt]) -> Bracket:
     """Return what is known after so many attempts; most runs of a rate decide."""
     votes = count_votes(attempts)
     low, _ = _ends(votes)

@@ -14,7 +14,7 @@ import numpy as np
 
 from harness.extensions.serving.rule import most_late
 from harness.extensions.serving.schedule import QueueModel, draw_arrivals
-from harness.extensions.serving.search import Attempt, Bracket, bracket_of, search_highest
+from harness.extensions.serving.search import Bracket, RateAttempt, bracket_of, search_highest
 from harness.foundation.virtual_clock import Traffic
 
 CONFIDENCE = 0.95
@@ -69,7 +69,7 @@ def simulate_spread(model: QueueModel, case: SearchCase, seed: int) -> SearchSpr
     if number * of_search_s > _MOST_S or most_late(case.num_queries, model.limit.share) is None:
         return None
     random = np.random.default_rng((seed, 7))
-    searches = [_Search(model, case, random) for _ in range(number)]
+    searches = [_SimulatedSearch(model, case, random) for _ in range(number)]
     truth = float(np.median([search.first_bound for search in searches]))
     lows, highs = [], []
     for search in searches:
@@ -81,7 +81,7 @@ def simulate_spread(model: QueueModel, case: SearchCase, seed: int) -> SearchSpr
     return SearchSpread(low=float(low), high=float(high)) if 0 < low < np.inf and high > 0 else None
 
 
-class _Search:
+class _SimulatedSearch:
     """One search on the virtual clock: arrivals and items of its own, service times of each run."""
 
     def __init__(self, model: QueueModel, case: SearchCase, random: np.random.Generator) -> None:
@@ -102,16 +102,18 @@ class _Search:
             arrivals_s=arrivals_s, items=np.take(traffic.items, places), factors=np.take(traffic.factors, places)
         )
 
-    def _judge(self, rate: float) -> Attempt:
+    def _judge(self, rate: float) -> RateAttempt:
         factors = self._model.traffic.factors
         again = [replace(run, factors=np.take(factors, self._places())) for run in self._runs]
-        return Attempt(rate=rate, is_valid=all(self._model.count_late(run, rate) <= self._allowed for run in again))
+        return RateAttempt(
+            rate=rate, is_valid=all(self._model.count_late(run, rate) <= self._allowed for run in again)
+        )
 
     def run(self) -> Bracket:
-        done: list[Attempt] = []
+        done: list[RateAttempt] = []
         start = (self.first_bound or self._case.near) * float(np.exp(self._random.normal() * self._case.start_error))
 
-        def attempt(rate: float) -> Attempt:
+        def attempt(rate: float) -> RateAttempt:
             done.append(self._judge(rate))
             return done[-1]
 

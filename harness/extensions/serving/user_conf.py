@@ -75,7 +75,7 @@ _KEYS: Mapping[str, Mapping[str, Reading]] = {
 is what it expects of a query."""
 
 
-class _Line(NamedTuple):
+class _ConfLine(NamedTuple):
     number: int
     model: str
     scenario: str
@@ -143,8 +143,8 @@ def _read(path: Path) -> bytes:
         raise ConfigError(f"{error} Give the path of a user.conf.") from None
 
 
-def _parse(path: Path, content: bytes) -> list[_Line]:
-    found: dict[str, _Line] = {}
+def _parse(path: Path, content: bytes) -> list[_ConfLine]:
+    found: dict[str, _ConfLine] = {}
     for number, text in enumerate(content.decode(errors="replace").split("\n"), 1):
         words = text.split()
         if not words or words[0].startswith("#"):
@@ -156,7 +156,7 @@ def _parse(path: Path, content: bytes) -> list[_Line]:
                 "'=' and nothing behind the value."
             )
         model, scenario, key = parts
-        line = _Line(number, model, scenario, key, words[2])
+        line = _ConfLine(number, model, scenario, key, words[2])
         if scenario not in (known := ("*", "MultiStream", *_KEYS)):
             raise ConfigError(f"{path}:{number}: scenario {scenario!r:.80}.{did_you_mean(scenario, [*known])}")
         if (first := found.get(line.name)) is not None:
@@ -165,10 +165,10 @@ def _parse(path: Path, content: bytes) -> list[_Line]:
     return list(found.values())
 
 
-def _choose(path: Path, lines: list[_Line], model: str | None, scenario: str) -> list[_Line]:
+def _choose(path: Path, lines: list[_ConfLine], model: str | None, scenario: str) -> list[_ConfLine]:
     """Return the line that LoadGen takes of each key: that of the model before any model's, then of the scenario."""
     ranks = [(model, scenario), ("*", scenario), (model, "*"), ("*", "*")]
-    chosen: dict[str, _Line] = {}
+    chosen: dict[str, _ConfLine] = {}
     for rank in reversed(ranks):
         chosen |= {line.key: line for line in lines if (line.model, line.scenario) == rank}
     if not chosen:
@@ -176,7 +176,7 @@ def _choose(path: Path, lines: list[_Line], model: str | None, scenario: str) ->
     return sorted(chosen.values())
 
 
-def _find_key(place: str, line: _Line, scenario: str) -> Reading:
+def _find_key(place: str, line: _ConfLine, scenario: str) -> Reading:
     if (reading := _KEYS[scenario].get(line.key)) is not None:
         return reading
     why = _REFUSED.get(line.key)

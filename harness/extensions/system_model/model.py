@@ -13,7 +13,7 @@ from harness.config.run_config import RunConfig
 from harness.extensions.system_model.ranking import describe_error, describe_ranking
 from harness.foundation.study import Columns, make_study, make_table
 from harness.measure.kinds import Work
-from harness.planning.hardware.system import System
+from harness.planning.hardware.system import ModelledSystem
 from harness.planning.memory import model_memory
 from harness.planning.plan import Schedule, estimate_time, make_schedule, require_sizes, source_of
 from harness.run_sets.environment import Environment
@@ -134,7 +134,7 @@ def expect_unique_rows(workload: WorkloadConfig, num_embeddings: Sequence[int]) 
     return round(sum(expect_touched(num_embeddings[table], exponent, num)[0] for table, num in draws.items()))
 
 
-def model_step(costs: StepCosts, system: System) -> dict[str, PhaseTime]:
+def model_step(costs: StepCosts, system: ModelledSystem) -> dict[str, PhaseTime]:
     """Model the time of each phase. Raises ConfigError for a number that the system does not have.
 
     Where all rates are twice as high and the overhead is half as long, all takes exactly half of the time.
@@ -168,7 +168,7 @@ def find_epochs(benchmark: Benchmark, schedule: Schedule) -> tuple[float | None,
 
 def system_study(
     config: RunConfig,
-    systems: Mapping[str, System],
+    systems: Mapping[str, ModelledSystem],
     prices: Mapping[str, float],
     data_root: Path | None,
     environment: Environment | None = None,
@@ -279,7 +279,7 @@ def _as_number(cell: Cell) -> float:
     return float(cell)
 
 
-def _describe_noise(systems: Mapping[str, System]) -> Iterator[str]:
+def _describe_noise(systems: Mapping[str, ModelledSystem]) -> Iterator[str]:
     """Say what could disturb the rates of each system, and how far apart their repetitions lay."""
     for name, system in systems.items():
         spreads = [number.spread for number in system.numbers if number.spread is not None]
@@ -300,7 +300,7 @@ def _list_parameters(
     costs: StepCosts,
     epochs: tuple[float | None, str],
     unique_rows: int,
-    systems: Mapping[str, System],
+    systems: Mapping[str, ModelledSystem],
 ) -> list[Parameter]:
     """List what a step is modelled from, and every number of the systems, each with where it comes from."""
     operators, expected = sum(costs.operators.values()), "expected of ids that follow their power law"

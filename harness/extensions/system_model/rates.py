@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from harness.config.catalog import load_entry
-from harness.planning.hardware.system import System, SystemNumber
+from harness.planning.hardware.system import ModelledSystem, SystemNumber
 from harness.run_sets.environment import Environment, describe_warnings
 from harness.system.hardware import read_processors
 from harness.system.resources import read_resources
@@ -29,7 +29,7 @@ _IDLE = "dlrm_tiny"
 """A benchmark whose reference has next to nothing to do on two samples but to launch its operators."""
 
 
-def measure_here(say: Callable[[str], None], environment: Environment) -> System:
+def measure_here(say: Callable[[str], None], environment: Environment) -> ModelledSystem:
     """Measure the rates, and have with them what the environment check warned of and what the load was meanwhile."""
     with environment.measuring():
         system = measure_rates(say)
@@ -37,7 +37,7 @@ def measure_here(say: Callable[[str], None], environment: Environment) -> System
     return msgspec.structs.replace(system, warnings=warned, loads=tuple(environment.loads))
 
 
-def measure_rates(say: Callable[[str], None]) -> System:
+def measure_rates(say: Callable[[str], None]) -> ModelledSystem:
     """Measure this system's CPU on all of its cores, in about 20 s. Each rate is the median of its repetitions."""
     os.environ.update({**WORKER_VARIABLES, **os.environ})  # as in a run, and before torch is imported
     import torch
@@ -88,7 +88,7 @@ def measure_rates(say: Callable[[str], None]) -> System:
     what = f"a step of {_IDLE}'s reference on 2 samples, by its {num_operators} operators"
     add("operator", 1, statistics.median(took_s) / num_operators, what, ceilings.spread_of(took_s))
     model = read_processors().model_name or "unknown processor"
-    return System(title=f"{model}, cores: {resources.num_cores}", numbers=tuple(numbers))
+    return ModelledSystem(title=f"{model}, cores: {resources.num_cores}", numbers=tuple(numbers))
 
 
 def _make_layers(width: int, depth: int, dtype: Any) -> Callable[[], object]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from harness.cli.shared.values import amount
-from harness.planning.hardware.system import System, read_system
+from harness.planning.hardware.system import ModelledSystem, read_system
 from reports.results.bundles import RATES_FILE
 from reports.results.reference_systems import known_bundles, open_system
 from reports.text.formatting import printable
@@ -14,13 +14,13 @@ from rules.errors import InputError
 from rules.tree.result_set import real_path
 
 
-def read_rates(references: Iterable[str]) -> dict[str, System]:
+def read_rates(references: Iterable[str]) -> dict[str, ModelledSystem]:
     """Read the rates of reference systems, given by name or by their bundle's file, by the systems' names.
 
     Raises ReferenceSystemError, InputError, ConfigError and DefinitionError for what is no system or has no rates,
     and InputError for two of one name.
     """
-    found = dict[str, System]()
+    found = dict[str, ModelledSystem]()
     for given in references:
         opened = open_system(given)
         name, path = opened.record.name, opened.folder / RATES_FILE

@@ -34,7 +34,7 @@ class SystemNumber(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     it. None where it was not repeated, or nobody says."""
 
 
-class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelledSystem(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What trains: all of its cores together, or one accelerator."""
 
     title: Annotated[str, Meta(min_length=1, max_length=200)]
@@ -56,10 +56,10 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return float(np.interp(sizes[0], sizes[1:], [each.value for each in found]))
 
 
-def read_system(path: Path) -> System:
+def read_system(path: Path) -> ModelledSystem:
     """Read a system's file. Raises ConfigError for a number without its source, DefinitionError for no TOML."""
     try:
-        return convert(read_toml(path), System)
+        return convert(read_toml(path), ModelledSystem)
     except DamageError as error:
         like = '{ of = "copy", size = 1e6, value = 2e10, source = "where it comes from" }'
         raise ConfigError(f"{path}: {error}. A number is written {like}.") from None
@@ -76,7 +76,7 @@ def read_hardware(what: str, name: str, shipped: Mapping[str, Path], record: typ
         raise ConfigError(f"{path}: {error}.") from None
 
 
-def write_system(system: System) -> str:
+def write_system(system: ModelledSystem) -> str:
     """Write a system as the file that `read_system` reads."""
     lines = [f"title = {json.dumps(system.title)}"]
     if system.warnings:

@@ -21,7 +21,7 @@ from harness.extensions.serving.loadgen import Seeds
 from harness.extensions.serving.records import LoadGenRun
 from harness.extensions.serving.rule import MOST_QUERIES, fewest_queries, most_late
 from harness.extensions.serving.schedule import MIN_QUERIES, QueueModel, draw_arrivals
-from harness.extensions.serving.search import MAX_RATES, RESOLUTION, Attempt, Bracket, bracket_of, search_highest
+from harness.extensions.serving.search import MAX_RATES, RESOLUTION, Bracket, RateAttempt, bracket_of, search_highest
 from harness.extensions.serving.stalls import Stalls, find_stalls
 from harness.extensions.serving.timing import TimedSize
 from harness.foundation.virtual_clock import ServiceTimes, Traffic, Workers, draw_traffic, simulate
@@ -48,8 +48,8 @@ def test_so_many_may_be_late_that_chance_would_do_as_well_in_less_than_a_hundred
 # the search
 
 
-def judged(is_valid: Callable[[float], bool]) -> Callable[[float], Attempt]:
-    return lambda rate: Attempt(rate=rate, is_valid=is_valid(rate))
+def judged(is_valid: Callable[[float], bool]) -> Callable[[float], RateAttempt]:
+    return lambda rate: RateAttempt(rate=rate, is_valid=is_valid(rate))
 
 
 def valid_below(bound: float) -> Any:
@@ -89,14 +89,14 @@ def tries(*verdicts: bool, held_up: Sequence[int] = ()) -> Any:
     """Runs that end so, one after the other, whatever the rate; those of these numbers are held up."""
     left = iter(enumerate(verdicts))
 
-    def attempt(rate: float) -> Attempt:
+    def attempt(rate: float) -> RateAttempt:
         number, is_valid = next(left)
-        return Attempt(rate=rate, is_valid=is_valid, is_held_up=number in held_up)
+        return RateAttempt(rate=rate, is_valid=is_valid, is_held_up=number in held_up)
 
     return attempt
 
 
-def of(tried: Sequence[Attempt]) -> list[tuple[float, bool]]:
+def of(tried: Sequence[RateAttempt]) -> list[tuple[float, bool]]:
     return [(pytest.approx(each.rate), each.is_valid) for each in tried]
 
 
@@ -126,8 +126,8 @@ def test_whatever_runs_say_the_answer_was_asked_and_valid_in_most_runs_below_eve
 ) -> None:
     random = np.random.default_rng(seed)
 
-    def attempt(rate: float) -> Attempt:
-        return Attempt(rate=rate, is_valid=random.random() < valid, is_held_up=random.random() < held_up)
+    def attempt(rate: float) -> RateAttempt:
+        return RateAttempt(rate=rate, is_valid=random.random() < valid, is_held_up=random.random() < held_up)
 
     tried = search_highest(attempt, 100.0, least=1)
     found = bracket_of(tried)
@@ -206,12 +206,12 @@ def found_on_the_clock(
         assert start is not None
         arrivals_s, random = draw_arrivals(SEED + index, number), np.random.default_rng(index)
 
-        def attempt(rate: float, arrivals_s: Any = arrivals_s, random: Any = random) -> Attempt:
+        def attempt(rate: float, arrivals_s: Any = arrivals_s, random: Any = random) -> RateAttempt:
             factors = draw(random, len(arrivals_s))
             asked = Traffic(arrivals_s=arrivals_s, items=np.ones(len(arrivals_s), dtype=np.int64), factors=factors)
             latencies_s = simulate(asked, rate, service, Workers())
             late = int((latencies_s > limit.seconds).sum())
-            return Attempt(rate=rate, is_valid=late <= (most_late(len(asked.items), limit.share) or 0))
+            return RateAttempt(rate=rate, is_valid=late <= (most_late(len(asked.items), limit.share) or 0))
 
         low = bracket_of(search_highest(attempt, start, least=start / 2)).low
         assert low is not None

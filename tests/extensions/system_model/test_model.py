@@ -27,7 +27,7 @@ from harness.extensions.system_model.model import (
 )
 from harness.measure.profile import measure_ceilings
 from harness.measure.profile.worker import count_unique_rows, read_ids
-from harness.planning.hardware.system import System, SystemNumber, read_system, write_system
+from harness.planning.hardware.system import ModelledSystem, SystemNumber, read_system, write_system
 from harness.planning.plan import make_schedule
 from reference_models.costs import Matmul, PhaseCosts
 from reference_models.count_step import count_operators
@@ -41,7 +41,7 @@ KINDS = ("memory", "fp32", "other", "copy", "rows", "operator")
 GENERATED = ("dlrm_tiny", "dlrm_small", "dlrm_dcnv2_small", "wukong_small", "dlrmv4_small", "d2nn_small")
 
 
-def made_system(title: str = "made", **values: float | Mapping[float, float]) -> System:
+def made_system(title: str = "made", **values: float | Mapping[float, float]) -> ModelledSystem:
     """A system whose every rate is 1 where nothing else is given: a number, or one for each size."""
     given = {**dict.fromkeys(KINDS, 1.0), **values}
     numbers = (
@@ -49,7 +49,7 @@ def made_system(title: str = "made", **values: float | Mapping[float, float]) ->
         for of, each in given.items()
         for size, value in (each.items() if isinstance(each, Mapping) else ((1.0, each),))
     )
-    return System(title=title, numbers=tuple(numbers))
+    return ModelledSystem(title=title, numbers=tuple(numbers))
 
 
 COSTS = StepCosts(

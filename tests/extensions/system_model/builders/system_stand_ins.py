@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from harness.planning.hardware.system import System, SystemNumber
+from harness.planning.hardware.system import ModelledSystem, SystemNumber
 
 
-def give_system(say: Callable[[str], None]) -> System:
+def give_system(say: Callable[[str], None]) -> ModelledSystem:
     """Say that something is measured, and return a system whose numbers are all the same."""
     say("measuring matrix products")
     kinds = ("cores", "memory", "fp32", "copy", "rows", "other", "operator")
     numbers = tuple(SystemNumber(of=kind, value=1e9, source="a test", spread=0.1) for kind in kinds)  # type: ignore[arg-type]
-    return System(title="a test's", numbers=numbers)
+    return ModelledSystem(title="a test's", numbers=numbers)
