@@ -1,1 +1,1 @@
-"""What one fresh process does: a run, a measurement of throughput, a profile."""
+"""The work of one fresh process: a run, a measurement of throughput, a profile."""

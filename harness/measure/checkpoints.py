@@ -1,4 +1,4 @@
-"""Checkpoints of a process that trains: where they are, what is recorded of them, and reading one back."""
+"""Checkpoints of a process that trains: their folder, their record, and reading one back."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,11 +32,11 @@ _AGAIN = "Take checkpoints anew with --set checkpoint.every=5%, or give another 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointFolder:
-    """A folder of checkpoints, one below the other; what keeps those of a process, as a `CheckpointStore`."""
+    """A process's folder of checkpoints, each in a folder of its own: a `CheckpointStore`."""
 
     root: Path
     about: Mapping[str, Any]
-    """What all their manifests say."""
+    """Members that the manifests of all checkpoints have."""
 
     def write(
         self, chain: Sequence[int], samples_count: int, tensors: Mapping[str, "torch.Tensor"]
@@ -66,11 +66,11 @@ class CheckpointFolder:
 def read_checkpoint(
     folder: Path, definition_sha256: str, id_map_sha256: str | None = None
 ) -> Mapping[str, "torch.Tensor"]:
-    """Read the state that the checkpoint in `folder` restores, with those beside it that it rests on.
+    """Read the state that the checkpoint in `folder` restores, with the earlier checkpoints that it builds on.
 
-    Every byte is verified. Raises HarnessError: exit 2 where it is of another definition, 8 where anything is damaged
-    or not as the manifests say, or it was trained through another map of ids to rows than the one of that digest, 9
-    where it does not fit into memory.
+    Every byte is verified. Raises HarnessError: exit 2 for a checkpoint of another definition, 8 where anything is
+    damaged or not as the manifests say, or where training used another map of ids to rows than that of
+    `id_map_sha256`, 9 where the state does not fit into memory.
     """
     import torch
 
@@ -85,7 +85,9 @@ def read_checkpoint(
             (each.bits, each.seed, each.definition_sha256, each.id_map_sha256) for each in (found, last)
         )
         if (found.chain, whose) != (chain, expected) or place.name != str(chain[-1]):
-            raise HarnessError(f"{place}: not what {folder} rests on, but of another run. {_AGAIN}", ExitCode.INPUT)
+            raise HarnessError(
+                f"{place}: a checkpoint of another run, not the one that {folder} builds on. {_AGAIN}", ExitCode.INPUT
+            )
         available = read_resources().available_memory_bytes
         arrays = read_kept(place, found.tensors, available_bytes=available, remedy=_AGAIN)
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
@@ -98,16 +100,19 @@ def read_checkpoint(
 
 
 class CheckpointsCompanion(Companion):
-    """Lets a workload make the checkpoints that its configuration asks for, below a folder that is a run's to keep,
-    and that goes with a measurement.
+    """Lets a workload make the checkpoints that its configuration asks for. A run keeps their folder; after a
+    measurement it is removed.
 
-    Training goes on from restored checkpoints evenly over the process's `num_samples`.
+    Restores are spread evenly over the process's `num_samples`; training continues from each restored checkpoint.
     """
 
     _made: "Checkpoints | None" = None
 
     def before_build(self) -> None:
-        """Raise ConfigError where the workload cannot make them, or too few; what is in their place gives way."""
+        """Prepare the checkpoints, and remove what lies in their folder.
+
+        Raises ConfigError for a workload that cannot make checkpoints, or makes fewer than are restored.
+        """
         workload, config = self.process.workload, self.process.config
         checkpoint = config.checkpoint
         if checkpoint is None:
@@ -156,7 +161,7 @@ class CheckpointsCompanion(Companion):
         return (folder.parent if self.process.is_run else folder) / CHECKPOINTS_FOLDER
 
     def _describe(self, checkpoint: CheckpointConfig) -> Mapping[str, Any]:
-        """Describe whose checkpoints they are, as all their manifests do."""
+        """Describe the process and policy that checkpoints come from, as all their manifests do."""
         process = self.process
         return {
             "benchmark": process.benchmark.name,

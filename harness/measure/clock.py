@@ -11,9 +11,9 @@ def _no_device() -> None:
 
 @dataclass(slots=True)
 class Clock:
-    """Wall time at start plus monotonic elapsed, so that a step of the system's clock cannot bend a run.
+    """Wall time at the start plus monotonic time since, so that adjusting the system's clock changes no duration.
 
-    `synchronize` waits for the device, so that a stamp never precedes the work it closes.
+    `synchronize` waits for the device, so that no stamp precedes the end of the work that it closes.
     """
 
     synchronize: Callable[[], None] = _no_device

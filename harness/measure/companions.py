@@ -1,7 +1,7 @@
-"""Companions of a process that trains: what is observed or kept beside what it measures, such as energy and weights.
+"""Companions of a process that trains observe or keep what is not measured itself, such as energy and weights.
 
-A companion is a class and a line of `COMPANIONS`. What it returns becomes members of the process's record, whose type
-says what they are: of a run `RunRecord`, of a measurement the type of an entry of its `processes`.
+A companion is a class and a line of `COMPANIONS`. The values that it returns become members of the process's record:
+`RunRecord` for a run, an entry of `processes` for a measurement.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,52 +30,56 @@ COMPANIONS: Mapping[str, str] = {
     "checkpoints": "harness.measure.checkpoints:CheckpointsCompanion",
     "traffic": "harness.measure.traffic:TrafficCompanion",
 }
-"""Every companion's class, in the order in which each moment comes to them. Weights come before traffic, whose steps
-train on; peaks before checkpoints, since reading one back takes memory."""
+"""Class of every companion, in the order in which companions are called. Weights come before traffic, whose steps
+train further; peaks before checkpoints, since reading a checkpoint back takes memory."""
 
 
 class Companion:
-    """One companion of one process; a class says only what it does at which moment. Every rank has one of each."""
+    """One companion of one process; a subclass overrides the moments at which it acts. Every rank has one of each
+    class."""
 
     def __init__(self, process: "Process") -> None:
         self.process = process
 
     def before_build(self) -> None:
-        """Prepare, where nothing is built and no clock runs. Raises ConfigError for what the workload cannot do."""
+        """Prepare before the model is built and before any clock runs.
+
+        Raises ConfigError for what the workload cannot do.
+        """
 
     def start(self) -> None:
-        """Begin, with the timed region: of a run this is inside it, right after run_start."""
+        """Begin with the timed region; in a run this is inside the region, right after run_start."""
 
     def stop(self) -> None:
-        """End, right after the timed region, while the log is still open."""
+        """End right after the timed region, while the log is still open."""
 
     def after(self) -> Mapping[str, Any]:
-        """Return members of the record by their names in its file; rank 0's are recorded. The log is closed.
+        """Return members of the record by their names in its file, once the log is closed; rank 0's are recorded.
 
-        What fails here is recorded of a run, which is complete without it, and raised of a measurement.
+        An error here is recorded in a run, which is complete without the companion, and raised in a measurement.
         """
         return {}
 
 
 @dataclass(kw_only=True, slots=True)
 class Process:
-    """One process that trains, of those of its job: what companions look at."""
+    """One rank of a job that trains, as its companions see it."""
 
     job: Job
     world: World
     on_event: OnEvent
     record: type[Record]
-    """The type of which the companions' members are."""
+    """Type of the record that takes the companions' members."""
     benchmark: Benchmark
     config: WorkloadConfig
     dataset: OpenedDataset
     workload: Workload
     num_samples: int
-    """How many are trained, where that is known before; else 0."""
+    """Samples that are trained, where the number is known beforehand; else 0."""
     trained: Mapping[str, Any] = field(default_factory=dict)
-    """Which run it is and how it ended, as the manifest of its weights says it; set before `after`."""
+    """The run and how it ended, as members of its weights' manifest; set before companions' `after`."""
     members: dict[str, Any] = field(default_factory=dict)
-    """What the companions returned, once all is over."""
+    """Members of the record that the companions returned in `after`."""
     companions: tuple[Companion, ...] = ()
 
     @property
@@ -84,7 +88,7 @@ class Process:
 
     @property
     def is_run(self) -> bool:
-        """Return whether it is a run, which is kept, and not a measurement."""
+        """Return whether the process makes a run, whose folder is kept, and not a measurement."""
         return self.record is RunRecord
 
     def start(self) -> None:
@@ -108,10 +112,10 @@ def measuring(
     num_samples: int = 0,
     reshape: Callable[[WorkloadConfig], WorkloadConfig] = lambda config: config,
 ) -> Iterator[Process]:
-    """Load the job's workload, for the body to build, train, start and stop; then `members` has what companions say.
+    """Load the job's workload for the body to build, train, start and stop; `members` then has companions' values.
 
-    `reshape` changes the configuration that the definition has. Raises what loading raises, and what a companion
-    raises; after an error in the body no companion is asked any more.
+    `reshape` changes the definition's configuration. Raises the errors of loading and of companions; after an error
+    in the body no companion is called any more.
     """
     started = datetime.now(UTC)
     benchmark, config = job.parse()

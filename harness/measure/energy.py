@@ -8,7 +8,7 @@ from harness.system.energy import EnergyMeter, join_ranks
 
 
 class EnergyCompanion(Companion):
-    """Reads the counters of all ranks, or the power command, from the start to the stop."""
+    """Reads the energy counters of all ranks, or the power command, from start to stop of the timed region."""
 
     def before_build(self) -> None:
         process = self.process

@@ -1,7 +1,7 @@
-"""Whether an implementation's kernels can be used on the GPU that is asked for, found out by a process of its own.
+"""Check in a separate process whether an implementation's kernels can be used on the requested GPU.
 
-What asks keeps no memory of the GPU for itself. Run as `python -P -m harness.measure.gpu_kernels DEVICE DIM SUMS
-PRECISION`, which prints why not, or an empty line.
+The calling process then holds no memory of the GPU. Run as `python -P -m harness.measure.gpu_kernels DEVICE DIM SUMS
+PRECISION`, which prints the reason why kernels cannot be used, or an empty line.
 """
 
 import sys
@@ -14,11 +14,11 @@ from rules.records.run_set import PreflightCheck as Check
 
 _MODULE = "harness.measure.gpu_kernels"
 _ANSWERS_WITHIN_S = 300.0
-"""Kernels are compiled at the first time."""
+"""Seconds to wait for the check: kernels are compiled when they are first used."""
 
 
 def check_kernels(workload: WorkloadConfig) -> Check | None:
-    """Try the kernels that runs would use; None where runs use none, or are not on a GPU."""
+    """Try the kernels that runs would use; return None where runs use no kernels, or are not on a GPU."""
     runtime, train = workload.runtime, workload.train
     if runtime.device == "cpu" or runtime.kernels == "off" or "kernels" not in workload.implementation.switches:
         return None
@@ -51,7 +51,7 @@ def _answer(device: str, dim: int, sums: int, precision: str) -> str:
 
 
 def main(device: str, dim: str, sums: str, precision: str) -> int:
-    """Print, as the last line, why kernels cannot be used, or nothing."""
+    """Print, as the last line, the reason why kernels cannot be used, or nothing where they can."""
     sys.stdout.write("\n" + _answer(device, int(dim), int(sums), precision))
     return 0
 

@@ -1,4 +1,4 @@
-"""The map of ids to rows that a configuration reads its data through: where it is, and reading it on no trust."""
+"""Locate the map of ids to embedding rows that a configuration uses, and read it with every byte verified."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -20,12 +20,12 @@ from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.id_maps import ID_MAPS_FOLDER, IdMapManifest
 
 _VERSION = 1
-"""Raised whenever a kind of map is made in another way."""
+"""Version of the ways to make maps, increased whenever a kind of map is made in another way."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdMapPlace:
-    """Where a map is, and of what it must be: ids, rows and rows per id of each table with fewer rows than ids."""
+    """Folder of a map, and its sizes: ids, rows and rows per id of each table with fewer rows than ids."""
 
     folder: Path
     sizes: Mapping[int, tuple[int, int, int]]
@@ -33,16 +33,16 @@ class IdMapPlace:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdMaps:
-    """A map that was read: by table int32 [ids, k], and its digest."""
+    """A map of ids to rows as read: for each table int32 [ids, rows per id], and the map's digest."""
 
     sha256: str
     tables: Mapping[int, NDArray[np.int32]]
 
 
 def locate_id_map(config: WorkloadConfig, data_dir: Path) -> IdMapPlace | None:
-    """Return where the map is that the configuration asks for; None where each id has a row of its own.
+    """Return the place of the map that the configuration asks for; None where each id has a row of its own.
 
-    Raises ConfigError for a budget that leaves a table no row, DatasetError where its data is not there.
+    Raises ConfigError for a budget that leaves a table no row, DatasetError where the map's data is missing.
     """
     id_map = config.data.id_map
     if not id_map.is_active:
@@ -63,13 +63,14 @@ def locate_id_map(config: WorkloadConfig, data_dir: Path) -> IdMapPlace | None:
 
 
 def read_id_maps(config: WorkloadConfig, data_dir: Path, sha256: str | None = None) -> IdMaps | None:
-    """Read the configuration's map, every byte of it verified; None where there is nothing to map.
+    """Read the configuration's map with every byte verified; return None where each id has a row of its own.
 
-    Raises HarnessError (exit 8) where it is damaged, leads outside of its tables, or its digest is not `sha256`.
+    Raises HarnessError (exit 8) for a map that is damaged, names rows outside of its tables, or has another digest
+    than `sha256`.
     """
     if (place := locate_id_map(config, data_dir)) is None:
         return None
-    again = f"Remove {place.folder}: whatever needs it makes it anew, for sets that begin then."
+    again = f"Remove {place.folder}: the next set that needs the map makes it anew."
     manifest = read_record(place.folder / MANIFEST_FILE, IdMapManifest)
     found = {name: (array.dtype, array.shape) for name, array in manifest.tables.items()}
     expected = {f"table_{table}": ("int32", (ids, width)) for table, (ids, _, width) in place.sizes.items()}

@@ -1,7 +1,7 @@
-"""The child: one job of any kind, from its file to its record; the one main and error boundary of all kinds.
+"""The child process: does one job of any kind, from the job's file to its record, and handles errors of all kinds.
 
 Started as `python -m harness.measure.job SPEC.json`. Progress goes to stdout as JSON lines; standard input is a
-pipe whose end means that the parent is gone.
+pipe whose end means that the parent process has ended.
 """
 
 import json
@@ -30,14 +30,14 @@ from rules.records.measure import Measurement
 
 SPEC_FILE = "spec.json"
 JOB_VERSION = 1
-"""Version of the job's file. A child may be of another installation than its parent, where two are measured beside
-each other."""
+"""Version of the job's file. Parent and child may belong to different installations, where two installations are
+measured alternately."""
 
 
 def write_job(kind: Kind, job: Job) -> Path:
     """Write the file that a child is started with, in the job's folder."""
     path = Path(job.folder) / SPEC_FILE
-    # What asks for nothing, by default, is left out, so that an installation of before that member can do the job.
+    # Members at their empty default are left out, so that an older installation without such a member can do the job.
     optional = {member.name for member in fields(job) if member.default is None or member.default is False}
     content = {key: value for key, value in asdict(job).items() if key != "folder" and (value or key not in optional)}
     write_json(path, {"job_version": JOB_VERSION, "kind": kind.name, **content})
@@ -45,19 +45,21 @@ def write_job(kind: Kind, job: Job) -> Path:
 
 
 def read_job(path: Path) -> tuple[Kind, Any]:
-    """Read the kind and the job from a file that `write_job` made. Raises HarnessError for another version's."""
+    """Read the kind and the job from a file that `write_job` made. Raises HarnessError for another job_version."""
     content = read_json(path)
     version = content.pop("job_version", None)
     if version != JOB_VERSION:
         raise HarnessError(
-            f"{path}: job_version is {version!r}, this version does jobs of {JOB_VERSION}.", ExitCode.INPUT
+            f"{path}: job_version is {version!r}, this version of dlrmbench does jobs of version {JOB_VERSION}.",
+            ExitCode.INPUT,
         )
     kind = find_job_kind(content.pop("kind"))
     return kind, kind.job(**content, folder=str(path.parent))
 
 
 def measure(kind: Kind, job: Job, world: World, on_event: OnEvent) -> Document | None:
-    """Do the job, with the other ranks of `world`; rank 0 writes the record, with the code, into the job's folder."""
+    """Do the job together with the other ranks of `world`; rank 0 writes the record, which describes the code too,
+    into the job's folder."""
     code = describe_code()
     try:
         record = kind.run(job, world, on_event)
@@ -71,13 +73,13 @@ def measure(kind: Kind, job: Job, world: World, on_event: OnEvent) -> Document |
 
 
 def send_to_parent(event: Mapping[str, Any]) -> None:
-    """Send one line of progress, marked, since own code may have printed on that line before."""
+    """Send one line of progress to the parent, marked, since the user's code may have printed on the same line."""
     sys.stdout.write(f"{EVENT_MARK}{json.dumps(event)}\n")
     sys.stdout.flush()
 
 
 def watch_parent() -> None:
-    """End this process when the parent's end of standard input closes, even by kill -9."""
+    """End this process when standard input closes: the parent has ended, if only by kill -9."""
 
     def wait() -> None:
         while os.read(0, 4096):
@@ -88,7 +90,7 @@ def watch_parent() -> None:
 
 
 def explain_and_end(attempt: Callable[[], object]) -> int:
-    """Return the exit code of an attempt; an error that users can do something about goes to stderr in one line."""
+    """Call `attempt` and return its exit code; an error that users can act on goes to stderr in one line."""
     try:
         attempt()
     except KeyboardInterrupt:
@@ -110,7 +112,7 @@ def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
 
 
 def main(spec_path: str) -> int:
-    """Do one job alone; the exit code says to the parent how it ended, and stderr why."""
+    """Do one job without other ranks; return the exit code for the parent, with the reason on stderr."""
     signal.signal(signal.SIGTERM, _interrupt)
     watch_parent()
     return explain_and_end(lambda: measure(*read_job(Path(spec_path)), SingleProcess(), send_to_parent))

@@ -1,8 +1,8 @@
-"""The kinds of measurement: what one fresh process may be asked to do, and all that is particular to it.
+"""The kinds of measurement: each describes one task of a fresh process, and all that is particular to the task.
 
 A new kind is a module with a `KIND`, its record, and one line in `rules.records.kinds` or its `extension.py`. No
-other module asks which kind it has: it asks the kind. Importing a kind imports no torch, so that `--help` can list
-what each is asked.
+other module branches on the kind: it calls the kind's methods. Importing a kind imports no torch, so that `--help`
+can list its options.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from reference_models.config.sections import RuntimeConfig
 
 EVENT_MARK = "\x1e"
-"""What a line of standard output has before an event: a record separator, as in RFC 7464."""
+"""Prefix of an event on a line of standard output: a record separator, as in RFC 7464."""
 OnEvent = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """What every process is asked; a kind adds its own. Travels as JSON, `folder` is where that file is."""
+    """Task of one process; each kind adds members of its own. Passed as a JSON file in `folder`."""
 
     tables: dict[str, Any]
     definition_path: str
@@ -46,11 +46,11 @@ class Job:
     seed: int
     folder: str
     matmul: dict[str, Any] | None = None
-    """The forms of the step's matrix products, where they were chosen."""
+    """Forms of the step's matrix products, where they were chosen by timing; else None."""
     id_map_sha256: str | None = None
-    """The digest of the map of ids to rows that its set began with, where it has one."""
+    """Digest of the map of ids to rows with which the set began; None without such a map."""
     power_command: str | None = None
-    """A command that prints watts, from the command line that makes the repetition."""
+    """Command that prints watts, as given on the command line that makes the repetition."""
 
     def parse(self) -> tuple[Benchmark, WorkloadConfig]:
         """Parse the definition. Raises DefinitionError or ConfigError."""
@@ -58,9 +58,9 @@ class Job:
         return benchmark, parse_recorded(benchmark)
 
     def spec(self, config: WorkloadConfig) -> WorkloadSpec:
-        """Return what an implementation builds the job's workload from.
+        """Return the specification from which an implementation builds the job's workload.
 
-        Raises ConfigError, or HarnessError (exit 8) where its id map is damaged or another one.
+        Raises ConfigError, or HarnessError (exit 8) for an id map that is damaged or has another digest.
         """
         matmul = None if self.matmul is None else convert_choice(self.matmul, self.definition_path)
         read = read_id_maps(config, Path(self.data_dir), self.id_map_sha256)
@@ -68,19 +68,19 @@ class Job:
 
 
 class Option(NamedTuple):
-    """How a command line asks for a kind: by `--NAME VALUE`, where NAME is the kind's name."""
+    """Option of a command line that asks for a kind: `--NAME VALUE`, where NAME is the kind's name."""
 
     verbs: tuple[str, ...]
     """Commands that have the option."""
     help: str
     member: str | None = None
-    """The member of the kind's job that takes the value, a whole number of at least 1; None for an option without
-    a value."""
+    """Member of the kind's job that takes the option's value, a whole number of at least 1; None for an option
+    without a value."""
     unit: str = ""
 
 
 class Work(NamedTuple):
-    """What one process of a kind trains and evaluates, for an estimate of its time."""
+    """Steps and evaluations of one process of a kind, from which its time is estimated."""
 
     num_steps: int
     num_evals: int
@@ -89,44 +89,44 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind of measurement. Methods say what holds for most; a kind that differs is a subclass."""
+    """One kind of measurement. Methods do what holds for most kinds; a kind that differs is a subclass."""
 
     name: str
-    """As run_set.json says it, and as options and folders are called."""
+    """Name of the kind in run_set.json, in options and in folders."""
     job: type[Job]
     record: type[Document]
     run: Callable[[Any, World, OnEvent], Document | None]
-    """What a process does: called on every rank; returns the record on rank 0, None elsewhere."""
+    """Function that does the job: called on every rank; returns the record on rank 0, None elsewhere."""
     file: str = "measured.json"
-    """The file in the job's folder that holds the record."""
+    """Name of the record's file in the job's folder."""
     option: Option | None = None
     keeper: Literal["logs", "records", "record"] = "records"
-    """How a repetition becomes permanent: `harness.run_sets.keepers` has all ways."""
+    """Way in which a repetition's record is stored in its set: a key of `harness.run_sets.keepers`."""
     min_repetitions: int = 1
     usual_repetitions: int | None = None
-    """How many are made where nobody says, if more than the fewest."""
+    """Repetitions of a set for which no number is given; None: `min_repetitions`."""
     max_repetitions: int | None = None
     ends_early: bool = False
-    """Whether a repetition may be done before its work is, by meeting a target."""
+    """Whether a repetition may end early, by meeting a target."""
     is_autotuned: bool = True
-    """Whether how its steps are computed, or its queries answered, is chosen by timing."""
+    """Whether the way to compute steps, or to answer queries, is chosen by timing."""
     takes: frozenset[str] = frozenset()
-    """Requests that only some kinds take: timeout_s, until, keep_weights, run_index, with_fit; and a key of
+    """Requests of those that only some kinds take: timeout_s, until, keep_weights, run_index, with_fit; and a key of
     [checkpoint]: restores."""
     weights_key: str | None = None
-    """The key of a definition that takes weights that were kept; None where the kind takes none."""
+    """Key of a definition that names kept weights; None for a kind that takes none."""
     sections: tuple[str, ...] = ()
-    """Sections of a definition that it reads, of those that not every kind does: `harness.config.sections`."""
+    """Optional sections of a definition that the kind reads: keys of `harness.config.sections`."""
     takes_id_maps: TakenIdMaps = "fixed"
-    """Which maps of ids to rows its data may be read through."""
+    """Maps of ids to rows that the kind allows for its data."""
 
     @property
     def derived_suffix(self) -> str | None:
-        """Return what ends the name of a benchmark that changed keys make; None where the user names it."""
+        """Return the suffix for the name of a benchmark with changed keys; None where the user names it."""
         return f"_{self.name}"
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
-        """Resolve a benchmark as the kind may change it: any key may vary, and data of another shape is synthetic.
+        """Resolve a benchmark with its overrides: any key may vary, and data of another shape is synthetic.
 
         Raises ConfigError or DefinitionError.
         """
@@ -134,7 +134,7 @@ class Kind:
 
     @property
     def option_members(self) -> set[str]:
-        """Return what the kind is asked besides, as run_set.json has it."""
+        """Return the names of the option's value in run_set.json; empty for a kind without such a value."""
         return set() if self.option is None or self.option.member is None else {self.option.member}
 
     def check(self, workload: WorkloadConfig) -> None:
@@ -143,45 +143,45 @@ class Kind:
         refuse_checkpoint(workload, has_restores="restores" in self.takes)
 
     def check_axes(self, axes: Sequence[Axis], benchmark: Benchmark) -> None:
-        """Raise ConfigError for an axis of a sweep that the kind may not vary."""
+        """Raise ConfigError for an axis of a sweep that this kind may not vary."""
 
     def is_comparable(self, base: Benchmark, new: Benchmark) -> bool:
-        """Return whether measurements of two definitions may be two sides of one comparison."""
+        """Return whether measurements of two definitions may be compared."""
         return True
 
     def fit(self, options: Mapping[str, int], sizes: Sequence[tuple[int, int]]) -> Mapping[str, int]:
-        """Return what is asked, made to fit configurations of these global batch sizes and training samples.
+        """Return `options` adjusted to configurations of these `sizes`: global batch size and training samples.
 
-        Raises ConfigError where it does not.
+        Raises ConfigError where the options cannot be adjusted.
         """
         return options
 
     def repetitions(self, config: RunConfig, asked: int | None) -> int:
-        """Return how many repetitions a set has. Raises HarnessError (exit 2) for too few, or too many."""
+        """Return the number of a set's repetitions. Raises HarnessError (exit 2) where `asked` is too low or high."""
         if asked is not None and asked < self.min_repetitions:
             raise HarnessError(
-                f"-n is {asked}, but --{self.name} measures in at least {self.min_repetitions} processes, to tell "
-                "what they differ by. Leave -n out, or give more."
+                f"-n is {asked}, but --{self.name} measures in at least {self.min_repetitions} processes, to know "
+                "how much processes differ. Leave -n out, or give more."
             )
         return asked or self.usual_repetitions or self.min_repetitions
 
     def refuse_growth(self, folder: Path, record: RunSetRecord, definition: Path, num_runs: int) -> None:
-        """Raise HarnessError (exit 2) where a set in `folder` may not hold so many repetitions."""
+        """Raise HarnessError (exit 2) where a set in `folder` may not hold `num_runs` repetitions."""
 
     def num_processes(self, config: RunConfig) -> int:
-        """Return how many processes share the cores in one repetition."""
+        """Return the number of processes that share the cores in one repetition."""
         return config.workload.runtime.ranks
 
     def make_job(self, record: RunSetRecord, index: int, members: Mapping[str, Any], more: Mapping[str, Any]) -> Job:
-        """Make the job of repetition `index` of a set, of what jobs of all kinds have and what this one was asked."""
+        """Make the job of repetition `index` of a set: `members` are common to all kinds, `more` are of this kind."""
         return self.job(**members, **more)
 
     def with_choice(self, tables: Mapping[str, Any], choice: ChoiceRecord) -> dict[str, Any]:
-        """Return a definition's tables with what was chosen by timing for this kind alone."""
+        """Return a definition's tables with the values that were chosen by timing for this kind alone."""
         return dict(tables)
 
     def num_ranks(self, job: Job) -> int:
-        """Return how many processes do a job together."""
+        """Return the number of processes that do a job together."""
         return int(job.tables.get("runtime", {}).get("ranks", 1))
 
     def rank_device(self, runtime: "RuntimeConfig", num_ranks: int) -> "torch.device":
@@ -191,26 +191,26 @@ class Kind:
         return local_device(runtime.device, num_ranks)
 
     def remarks(self, config: RunConfig) -> list[str]:
-        """Return what is said to whoever begins a set, before its first repetition."""
+        """Return the lines to print before a set's first repetition."""
         return []
 
     def work(self, options: Mapping[str, int], config: RunConfig, sizes: tuple[int, int] | None) -> Work | None:
-        """Return what one process does, of `sizes` training and evaluation samples; None where that is not known."""
+        """Return the work of one process with `sizes`: training and evaluation samples; None where it is unknown."""
         return None
 
 
 def find_kind(name: str) -> Kind:
-    """Find a kind of which there are sets. Raises HarnessError (exit 8) where this version has none of that name."""
+    """Find a kind of sets by its name. Raises HarnessError (exit 8) for a name that this version does not have."""
     return _find(name, KIND_MODULES)
 
 
 def find_job_kind(name: str) -> Kind:
-    """Find the kind of a job, which may be one that no set is of. Raises HarnessError as `find_kind` does."""
+    """Find the kind of a job by its name, also a kind without sets. Raises HarnessError as `find_kind` does."""
     return _find(name, {**KIND_MODULES, **with_extensions(AUXILIARY_KINDS, "jobs")})
 
 
 def kinds_asked_by(verb: str) -> list[tuple[Kind, Option]]:
-    """List the kinds that a command has an option for, with it."""
+    """List the kinds for which a command has an option, each with that option."""
     found = (find_kind(name) for name in KIND_MODULES)
     return [(kind, kind.option) for kind in found if kind.option is not None and verb in kind.option.verbs]
 
@@ -220,11 +220,11 @@ AUXILIARY_KINDS: Mapping[str, str] = {
     "id_map": "harness.autotune.id_maps",
     "forward": "harness.measure.profile.forward",
 }
-"""What a process may be asked besides, of which no set is made; extensions have theirs."""
+"""Module of each kind of job without sets; extensions add their own."""
 
 
 def _find(name: str, known: Mapping[str, str]) -> Kind:
     if name not in known:
-        raise HarnessError(why_absent(name) or f"{name}: no set is made of this kind of job.", ExitCode.INPUT)
+        raise HarnessError(why_absent(name) or f"{name}: this kind of job makes no set.", ExitCode.INPUT)
     kind: Kind = import_module(known[name]).KIND
     return kind

@@ -1,4 +1,4 @@
-"""The most memory that a process has taken, by rank, and where each rank was."""
+"""Peak memory of each rank of a process, with the host of each rank."""
 
 import socket
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from reference_models.training.workload import peak_reserved_bytes
 
 
 class PeaksCompanion(Companion):
-    """Asks for the peaks so far, when what was measured is over: of all ranks' processes, of rank 0's device."""
+    """Reads peak memory once the measurement is over: of the processes of all ranks, and of rank 0's device."""
 
     def after(self) -> Mapping[str, Any]:
         world, workload = self.process.world, self.process.workload

@@ -1,4 +1,4 @@
-"""What kept weights predict of a prepared split, or of a file: a logit for each sample, written as Parquet."""
+"""Predict the samples of a prepared split, or of a file, with kept weights: a logit for each, written as Parquet."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,16 +23,16 @@ from reference_models.training.workload import WorkloadSpec
 from rules.records.kept.checkpoint import CHECKPOINTS_FOLDER
 
 _MODEL = "model."
-"""What the names of a model's weights begin with in a checkpoint."""
+"""Prefix of the names of a model's weights in a checkpoint."""
 
 
 class PredictionSummary(NamedTuple):
-    """What was written: samples, and the mean of their probabilities beside that of their labels."""
+    """Summary of written predictions: samples, and the means of their probabilities and of their labels."""
 
     num_samples: int
     mean_probability: float
     mean_label: float | None
-    """None of a file, whose labels are not read."""
+    """Mean of the labels; None for the rows of a file, whose labels are not read."""
     has_soft_labels: bool = False
 
 
@@ -45,12 +45,12 @@ def write_predictions(
     *,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> PredictionSummary:
-    """Write the logits that the weights in a folder give of a split, row by row; `output` is whole or not there.
+    """Write the logits of a split's samples by the weights in a folder, row by row; `output` is complete or absent.
 
-    Its columns: `row` int64, the sample's number in the split from 0; `label` uint8, float32 of soft labels; `logit`
-    float32, before the sigmoid. Raises ConfigError for a model of other answers than one logit, HarnessError and
-    DatasetError for weights or data that are damaged or another definition's, NotFiniteError for a logit that is no
-    number.
+    Columns: `row` int64, the sample's number in the split from 0; `label` uint8, or float32 for soft labels; `logit`
+    float32, before the sigmoid. Raises ConfigError for a model whose answer is not one logit, HarnessError and
+    DatasetError for weights or data that are damaged or of another definition, NotFiniteError for a logit that is
+    not finite.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -85,12 +85,12 @@ def write_file_predictions(
     *,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> PredictionSummary:
-    """Write the logits that the weights in a folder give of the rows of a file, which need no label.
+    """Write the logits of the rows of a file, which need no label, by the weights in a folder.
 
-    Values become ids by the dictionaries that are kept beside the prepared data in `data_dir`, on which the weights
-    were trained. Columns: `row` int64, the row's number in the file from 1, below a header; `logit` float32. Rows
-    that are malformed have none. Raises as `write_predictions` and `encode_file` do, ConfigError for other kinds of
-    data than columns, and for an `output` that is the file itself.
+    Values become ids by the dictionaries beside the prepared data in `data_dir`, on which the weights were trained.
+    Columns: `row` int64, the row's number in the file from 1, not counting a header; `logit` float32. Malformed rows
+    are left out. Raises the errors of `write_predictions` and `encode_file`, and ConfigError for other kinds of data
+    than columns and for an `output` that is the file itself.
     """
     import pyarrow as pa
     import torch
@@ -136,10 +136,10 @@ def write_file_predictions(
 
 
 def _refuse_same_file(path: Path, output: Path) -> None:
-    """Raise ConfigError where both names, or what links of these names lead to, are one file."""
-    with suppress(OSError):  # nothing is there yet, mostly; what cannot be read is said by who reads it
+    """Raise ConfigError where both paths, links followed, are one file."""
+    with suppress(OSError):  # mostly the output is not there yet; reading reports what cannot be read
         if path.samefile(output):
-            raise ConfigError(f"{output}: is the file that is predicted, {path}. Give another name with -o.")
+            raise ConfigError(f"{output}: is the file whose rows are predicted, {path}. Give another name with -o.")
 
 
 def _open_model(entry: Entry, weights: Path, data_dir: Path) -> tuple[Servable, WorkloadSpec]:
@@ -159,10 +159,10 @@ def _open_model(entry: Entry, weights: Path, data_dir: Path) -> tuple[Servable, 
 
 
 def _answer(servable: Servable, batch: Any, name: str, what: str, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the logits [B] of a batch, whose rows [B] messages count as `what`."""
+    """Return the logits [B] of a batch; messages name a sample as `what` and its number in `rows` [B]."""
     logits: NDArray[np.float32] = servable.answer(batch).numpy()
     if logits.ndim != 1 or not hasattr(batch, "labels"):
-        raise ConfigError(f"{name}: its model gives no single logit of a sample to write.")
+        raise ConfigError(f"{name}: its model does not give one logit for each sample, which is what is written.")
     if not np.isfinite(logits).all():
         row = rows[int(np.flatnonzero(~np.isfinite(logits))[0])]
         raise NotFiniteError(f"the logit of {what} {row} is not finite: the weights diverged.")
@@ -174,7 +174,7 @@ def _sum_probabilities(logits: NDArray[np.float32]) -> float:
 
 
 def _refuse_other_data(weights: Path, trained: str | None, found: str | None) -> None:
-    """Raise HarnessError where weights were trained on other data: its ids stand for other values."""
+    """Raise HarnessError for weights that were trained on other data, whose ids stand for other values."""
     if None not in (trained, found) and trained != found:
         raise HarnessError(
             f"{weights}: trained on other data ({str(trained)[:12]}) than that which is here ({str(found)[:12]}): "

@@ -26,13 +26,14 @@ SHARES = (1 / 4, 1 / 2, 1)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QualityJob(Job):
-    """One process's measurement: of whole batches, as `fit_samples` makes them."""
+    """Measurement of quality in one process."""
 
     num_samples: int
+    """Samples to train: whole batches, as `fit_samples` rounds them."""
 
 
 def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> QualityRecord | None:
-    """Train the samples once through, evaluate after each share of them; the record on rank 0.
+    """Train each sample once, evaluate after each share of `SHARES`; return the record on rank 0, None elsewhere.
 
     Raises NotFiniteError when training diverges.
     """
@@ -93,7 +94,7 @@ def fit_samples(options: Mapping[str, int], sizes: Sequence[tuple[int, int]]) ->
 
 
 class QualityKind(Kind):
-    """Quality after a number of samples, which are learnt from: synthetic data does not do."""
+    """Quality after training on a number of samples; refuses synthetic data, from which nothing can be learnt."""
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
         return resolve(

@@ -1,4 +1,4 @@
-"""What a process was given to read: hashed after the clock, through the files that its workload had open."""
+"""Hash the data that a process has read, after the clock stopped, through the files that its workload had open."""
 
 import socket
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,10 @@ _PROGRESS_EVERY_BYTES = 1 << 28
 
 
 class ReadDataCompanion(Companion):
-    """Records which data a run was given, for its rules to judge, and refuses a measurement on other data."""
+    """Records the data that a run has read, for rules to check, and refuses a measurement on other data."""
 
     def before_build(self) -> None:
-        self.process.dataset.read_files.look()  # for a workload that does not say what it reads
+        self.process.dataset.read_files.look()  # for a workload that does not name its dataset
 
     def after(self) -> Mapping[str, Any]:
         process = self.process
@@ -36,10 +36,10 @@ class ReadDataCompanion(Companion):
 def hash_read_data(
     workload: Workload, opened: OpenedDataset, world: World, on_event: OnEvent
 ) -> tuple[Mapping[str, Any], ...] | None:
-    """Hash what the ranks had open, each copy once: on rank 0 members of ReadDatasetRecord for each, else None.
+    """Hash the files that the ranks had open, each copy once; return members of ReadDatasetRecord for each on rank 0.
 
-    None for data that is in no files. A workload that does not name its dataset is taken to have read the files of
-    `opened`, which this process opened before the run.
+    None on other ranks, and an empty tuple for data that is not in files. A workload that does not name its dataset
+    is taken to have read the files of `opened`, which this process opened before the run.
     """
     files = (workload.dataset() if isinstance(workload, NamesDataset) else opened).read_files
     host = socket.gethostname()
@@ -51,11 +51,11 @@ def hash_read_data(
 
 
 def _ignore(event: Mapping[str, Any]) -> None:
-    """Progress is rank 0's to report."""
+    """Ignore an event: only rank 0 reports progress."""
 
 
 def _copies(looked: Sequence[tuple[str, tuple[ReadFile, ...]]] | None) -> tuple[tuple[int, ...], ...]:
-    """Return, on rank 0, the ranks that had the same files of the same host open."""
+    """Return, on rank 0, groups of ranks that had the same files of the same host open."""
     copies: dict[tuple[str, tuple[ReadFile, ...]], list[int]] = {}
     for rank, (host, files) in enumerate(looked or ()):
         if files:
@@ -89,14 +89,14 @@ def _hash(files: ReadFiles, on_event: OnEvent) -> dict[str, Any]:
 
 
 def _state(state: FileState | None) -> dict[str, Any] | None:
-    """Device and inode are numbers of up to 64 bits, which not every reader of JSON keeps."""
+    """Return a file's state with device and inode in hexadecimal: not every reader of JSON keeps 64 bits."""
     return None if state is None else {**asdict(state), "device": f"{state.device:x}", "inode": f"{state.inode:x}"}
 
 
 def refuse_other_data(workload: Workload, opened: OpenedDataset, world: World, on_event: OnEvent) -> None:
-    """Raise DatasetError on every rank where what was read is not the dataset that it says it is.
+    """Raise DatasetError on every rank where the data that was read does not match its manifest.
 
-    For kinds that are not judged: they then have measured nothing.
+    For kinds without rules that check the data: their measurement is then worthless.
     """
     read = hash_read_data(workload, opened, world, on_event)
     if (reason := world.broadcast(_why_other(read or (), opened.dataset_sha256))) is not None:
@@ -107,7 +107,7 @@ def _why_other(read: Sequence[Mapping[str, Any]], dataset_sha256: str | None) ->
     for copy in read:
         for file in copy["files"]:
             if file["opened"] != file["hashed"]:
-                return f"{file['name']}: was changed while it was measured. Measure again."
+                return f"{file['name']}: the file changed during the measurement. Measure again."
         if copy["scope"] == "whole" and dataset_sha256 not in (None, copy["sha256"]):
             return (
                 f"the data that was read has sha256 {copy['sha256']}, its manifest says {dataset_sha256}. Compare it "

@@ -1,4 +1,4 @@
-"""What cannot be run on this system is refused before anything is written."""
+"""Refuse what cannot run on this system, before anything is written."""
 
 import os
 from collections.abc import Sequence
@@ -14,13 +14,14 @@ from reference_models.process.errors import ConfigError
 from reference_models.registry import label_of, refuse_impossible_runtime, refuse_impossible_serving
 
 TakenIdMaps = Literal["fixed", "made", "any"]
-"""Which maps of ids to rows are taken: what follows from ids alone, also what is made of training data, or any."""
+"""Maps of ids to rows that a kind allows: fixed ones, which follow from ids alone; also those made of training data;
+or any."""
 
 
 def refuse_untrainable(workload: WorkloadConfig) -> None:
-    """Refuse to train with a device, an implementation, a precision or CPUs that are not there.
+    """Refuse to train with a device, an implementation, a precision or CPUs that this system does not have.
 
-    Raises ConfigError, HarnessError or DeviceError. Imports torch only to look at a GPU that is asked for.
+    Raises ConfigError, HarnessError or DeviceError. Imports torch only to look at a requested GPU.
     """
     runtime = workload.runtime
     workload.implementation.require_installed()
@@ -30,14 +31,14 @@ def refuse_untrainable(workload: WorkloadConfig) -> None:
 
 
 def refuse_checkpoint(workload: WorkloadConfig, *, has_restores: bool) -> None:
-    """Raise ConfigError for checkpoints of a model, an implementation or a measurement that has none."""
+    """Raise ConfigError for [checkpoint] with a model, an implementation or a kind that makes no checkpoints."""
     if workload.checkpoint is None:
         return
     refuse_without_bags(workload, "checkpoint")
     if workload.implementation.refuse_ranks is not None:
         raise ConfigError(
-            f"checkpoint: implementation {label_of(workload.runtime.implementation)!r} lays rows of tables over "
-            "ranks, none of which has all that changed. Take one that trains in one process."
+            f"checkpoint: implementation {label_of(workload.runtime.implementation)!r} spreads rows of tables over "
+            "ranks, none of which has all changed rows. Take an implementation that trains in one process."
         )
     samples, every = workload.data.train_samples, workload.checkpoint.every
     if samples is not None or isinstance(every, int):
@@ -50,12 +51,12 @@ def refuse_checkpoint(workload: WorkloadConfig, *, has_restores: bool) -> None:
     if workload.checkpoint.restores and not has_restores:
         raise ConfigError(
             "checkpoint.restores is for --quality SAMPLES alone: after a failure, MLPerf's rules ask for a fresh "
-            "start. Give that, or leave it out."
+            "start. Give --quality SAMPLES, or leave checkpoint.restores out."
         )
 
 
 def refuse_restores(checkpoint: CheckpointConfig | None, num_samples: int, train_samples: int) -> None:
-    """Raise ConfigError where training `num_samples` makes fewer checkpoints than are to be restored."""
+    """Raise ConfigError where training `num_samples` makes fewer checkpoints than [checkpoint] asks to restore."""
     if checkpoint is None:
         return
     num_taken = num_samples // checkpoint.interval(train_samples)
@@ -68,7 +69,7 @@ def refuse_restores(checkpoint: CheckpointConfig | None, num_samples: int, train
 
 
 def refuse_unservable(workload: WorkloadConfig) -> None:
-    """Refuse to serve a model, or with a device or CPUs, that cannot; as `refuse_untrainable`."""
+    """Refuse a model that cannot be served here, on the device and CPUs asked for. Raises as `refuse_untrainable`."""
     workload.implementation.require_installed()
     refuse_impossible_serving(workload.model_name, workload.runtime)
     refuse_threads(workload.runtime.threads)
@@ -76,15 +77,15 @@ def refuse_unservable(workload: WorkloadConfig) -> None:
 
 
 def refuse_id_map(data: DataConfig, taken: TakenIdMaps) -> None:
-    """Raise ConfigError for an id map that is not among those that are taken."""
+    """Raise ConfigError for an id map that `taken` does not allow."""
     id_map = data.id_map
     if not id_map.looks_at_data or taken == "any" or (taken == "made" and id_map.kind != "classes"):
         return
     where, known = "--quality SAMPLES", "none, hash, quotient_remainder"
     if id_map.kind == "classes":
-        why = "knows what no map made of data can, as a control"
+        why = "is a control that knows more than a map made of data can"
     else:
-        why, where = "is made of the training split, off the clock", f"{where}, 'serve' and 'trace'"
+        why, where = "is made of the training split outside the timed region", f"{where}, 'serve' and 'trace'"
     known += ", frequency, learned" if taken == "made" else ""
     raise ConfigError(
         f"id_map.kind is {id_map.kind!r}, which {why}: it is for {where} alone. Expected here: {known}."
@@ -92,9 +93,9 @@ def refuse_id_map(data: DataConfig, taken: TakenIdMaps) -> None:
 
 
 def refuse_device(runtime: RuntimeConfig) -> None:
-    """Raise DeviceError for a device that is not here, and for more ranks on this machine than it has GPUs.
+    """Raise DeviceError for a device that this machine lacks, and for more ranks on this machine than GPUs.
 
-    Ranks that a launcher has started look for themselves when they begin: they may be on several machines.
+    Ranks that a launcher has started are checked when they begin: they may be on several machines.
     """
     if runtime.device != "cpu":
         from reference_models.training.devices import refuse_shared_gpus  # imports torch
@@ -103,17 +104,17 @@ def refuse_device(runtime: RuntimeConfig) -> None:
 
 
 def refuse_threads(num_threads: int | None) -> None:
-    """Raise HarnessError for more threads than this process may have CPUs for."""
+    """Raise HarnessError for more threads than the CPUs that this process may use."""
     num_cpus = read_resources().num_affinity_cpus
     if num_threads is not None and num_threads > num_cpus:
         raise HarnessError(
             f"runtime.threads is {num_threads}, but this process may use {num_cpus} CPUs. "
-            "More threads than CPUs wait for one another; give at most that many."
+            f"More threads than CPUs wait for one another; give at most {num_cpus}."
         )
 
 
 def refuse_unprofilable(workload: WorkloadConfig) -> None:
-    """Raise HarnessError for an implementation whose step has no phases to time."""
+    """Raise HarnessError for an implementation that does not report the phases of its step."""
     if workload.implementation.reports_phases:
         return
     others = [repr(name) for name, other in workload.model_spec.implementations.items() if other.reports_phases]
@@ -125,11 +126,11 @@ def refuse_unprofilable(workload: WorkloadConfig) -> None:
 
 
 def refuse_unfittable(workloads: Sequence[WorkloadConfig]) -> None:
-    """Raise HarnessError (exit 7) where too few sizes, or sizes too near to one another, are to be trained.
+    """Raise HarnessError (exit 7) for too few sizes of a model, or sizes too near to one another, to fit a law to.
 
-    All of them train as many samples, so their training FLOP are as those of one sample.
+    All sizes train equally many samples, so that their training FLOP compare as the FLOP of one sample.
     """
-    from reports.statistics.power_law import why_no_law  # what trains has no use for it
+    from reports.statistics.power_law import why_no_law  # processes that train do not need it
 
     # FLOP do not depend on the tables' rows, which may be known to prepared data alone.
     flop = [each.costs([1] * each.data.num_sparse).training_flop_per_sample for each in workloads]

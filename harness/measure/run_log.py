@@ -22,7 +22,7 @@ _START, _END, _POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
 
 
 def _plain(value: object) -> Any:
-    """Make a JSON value of a number or an array of numpy's or torch's."""
+    """Return a number or an array of NumPy or torch as a JSON value. Raises ConfigError for any other object."""
     if callable(to_plain := getattr(value, "tolist", None)):
         return to_plain()
     raise ConfigError(f"the log: found {type(value).__name__} {value!r}, expected text or a number.")
@@ -54,7 +54,8 @@ class TrainingBlock:
 
 @dataclass(slots=True)
 class RunOutcome:
-    """How far the run has come, in samples since its start and in epochs, and how it ends: aborted, with a reason."""
+    """Progress of a run, in samples since its start and in epochs, and its end: aborted with a reason, until it
+    succeeds."""
 
     status: str = keys.ABORTED
     reason: str | None = "interrupted"
@@ -62,15 +63,15 @@ class RunOutcome:
     epoch_num: float = 0.0
 
     def succeed(self) -> None:
-        """End the run with the target met."""
+        """Mark the run as successful: the target is met."""
         self.status, self.reason = keys.SUCCESS, None
 
 
 class RunLogWriter:
-    """One log file. Rank 0 writes it, every line at once and in one piece, and syncs the whole when it closes it.
+    """Writer of a run's log file, on rank 0: each line is written at once and in one piece; `close` syncs the file.
 
-    Without a path nothing is written, as on the other ranks. `on_stamped` is called with run_start and run_stop as
-    soon as that line has its stamp, before it is written: a disk may be slow.
+    Without a path, as on other ranks, nothing is written. `on_stamped` is called with run_start and run_stop as soon
+    as the line has its time stamp, before it is written, since a disk may be slow.
     """
 
     def __init__(self, path: Path | None, clock: Clock, on_stamped: Callable[[str], None] = lambda key: None) -> None:
@@ -78,7 +79,7 @@ class RunLogWriter:
         self._file = path.open("xb", buffering=0) if path is not None else None
 
     def _write(self, event_type: str, key: str, value: Any, metadata: Mapping[str, Any]) -> None:
-        """Write a line as mllog.MLLogger does, in a fifth of its time; a failed write (disk full) raises."""
+        """Write a line in the form of mllog.MLLogger; a failed write (disk full) raises OSError."""
         time_ms = self._clock.time_ms()  # synchronises the device of every rank
         if key in (keys.RUN_START, keys.RUN_STOP):
             self._on_stamped(key)
@@ -117,7 +118,10 @@ class RunLogWriter:
 
     @contextmanager
     def run(self) -> Iterator[RunOutcome]:
-        """Write run_start … run_stop. Status aborted unless the body calls `succeed`; errors close the log too."""
+        """Write run_start and run_stop around the body, run_stop also after an error in the body.
+
+        The status is aborted unless the body calls `succeed`.
+        """
         self._start(keys.RUN_START)
         outcome = RunOutcome()
         try:
@@ -134,7 +138,7 @@ class RunLogWriter:
 
     @contextmanager
     def block(self, block: TrainingBlock, run: RunOutcome) -> Iterator[None]:
-        """Write block_start … block_stop, the latter with the samples that the run really reached."""
+        """Write block_start and block_stop around the body, block_stop with the samples that the run reached."""
         run.samples_count = block.first_sample
         self._start(keys.BLOCK_START, block.metadata(run.samples_count))
         try:
@@ -161,14 +165,14 @@ class RunLogWriter:
         return {keys.EPOCH_NUM: block.epoch_num(block.last_sample), keys.SAMPLES_COUNT: block.last_sample}
 
     def close(self) -> None:
-        """Bring what was written to the disk, and close the file."""
+        """Sync the log to the disk and close it."""
         if self._file is not None:
             os.fsync(self._file.fileno())
             self._file.close()
 
 
 def _caller() -> dict[str, str | int]:
-    """Name the line of code that had something to say: the first one outside this file."""
+    """Return file and line number of the code that logs: the first caller outside this file."""
     frame = sys._getframe(1)
     while frame.f_code.co_filename in _NOT_CALLERS and frame.f_back is not None:
         frame = frame.f_back
@@ -176,10 +180,10 @@ def _caller() -> dict[str, str | int]:
 
 
 def log_built(workload: Workload, log: RunLogWriter) -> None:
-    """Write what a workload has built.
+    """Log the hyperparameters of a workload that is built.
 
-    The optimizer's name is that of the optimizers which are there; where the workload shows none, it is what the
-    workload claims, and marked so.
+    The optimizer's name is read off the built optimizers; for a workload that shows none, the name that the workload
+    claims is logged, and marked as claimed.
     """
     shown = workload.optimizers if isinstance(workload, ShowsOptimizers) else []
     for key, value in workload.hyperparameters().items():
@@ -196,7 +200,7 @@ def log_built(workload: Workload, log: RunLogWriter) -> None:
 def make_schedule(benchmark: Benchmark, train_samples: int, global_batch_size: int) -> list[TrainingBlock]:
     """Make blocks of FLOOR(train_samples / (GBS * evals_per_epoch)) steps until max_epochs (training_rules.adoc).
 
-    Where the definition says when quality is looked at first, the first block lasts until then.
+    The first block lasts until the first evaluation, where the definition says when that is.
     """
     num_steps = benchmark.steps_between_evals(train_samples, global_batch_size)
     max_steps = int(benchmark.quality.max_epochs * (train_samples // global_batch_size))

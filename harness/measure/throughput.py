@@ -24,17 +24,17 @@ WARM_UP_STEPS = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThroughputJob(Job):
-    """One process's measurement."""
+    """Measurement of throughput in one process."""
 
     num_steps: int
     warm_up_steps: int = WARM_UP_STEPS
 
 
 def measure_throughput(job: ThroughputJob, world: World, on_event: OnEvent) -> ThroughputRecord | None:
-    """Warm up, train `num_steps`, return what was measured on rank 0.
+    """Warm up, train `num_steps`, and return the record on rank 0, None elsewhere.
 
-    Reading the dataset is part of the time; synthetic data is in memory once the warm-up has touched it. Of several
-    ranks the samples are those of all, and the time lasts until the last one is done.
+    Reading the dataset is part of the time; synthetic data is in memory once the warm-up has touched it. With several
+    ranks the samples of all are counted, and the time lasts until the last rank is done.
     """
 
     def reshape(config: WorkloadConfig) -> WorkloadConfig:
@@ -75,23 +75,25 @@ def measure_throughput(job: ThroughputJob, world: World, on_event: OnEvent) -> T
 
 
 def describe_costs(costs: ComputedCosts) -> dict[str, int]:
-    """Describe what the model holds and does per sample, as the records of measurements have it."""
+    """Return the model's size and its work per sample, in the members of measurement records."""
     return {member: getattr(costs, member) for member in ModelCosts.__struct_fields__}
 
 
 def train_steps(train: Callable[[int], Any], num_steps: int) -> int:
-    """Train exactly `num_steps`, over the end of an epoch where need be; returns the samples."""
+    """Train exactly `num_steps`, across the end of an epoch where needed; return the number of samples."""
     done, num_samples = 0, 0
     while done < num_steps:
         counts = train(num_steps - done)
         if counts.num_steps == 0:
-            raise ConfigError("the dataset holds less than one batch.")
+            raise ConfigError(
+                "the training split holds less than one batch. Give more data, or a smaller train.global_batch_size."
+            )
         done, num_samples = done + counts.num_steps, num_samples + counts.num_samples
     return num_samples
 
 
 class ThroughputKind(Kind):
-    """Samples per second of a number of steps."""
+    """Samples per second over a fixed number of steps."""
 
     def work(self, options: Mapping[str, int], config: RunConfig, sizes: tuple[int, int] | None) -> Work:
         return Work(num_steps=WARM_UP_STEPS + options["num_steps"], num_evals=0, eval_samples=0)

@@ -1,4 +1,4 @@
-"""What the ranks of a process send to each other, counted and timed in steps of their own, after all else."""
+"""Count and time the traffic between ranks, in extra steps after the measurement."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,11 +7,12 @@ from harness.measure.companions import Companion
 from reference_models.training.workload import MeasuresTraffic
 
 NUM_STEP_PAIRS = 5
-"""Pairs of steps that are trained for it."""
+"""Pairs of extra steps in which traffic is counted and timed."""
 
 
 class TrafficCompanion(Companion):
-    """Counts the traffic of several ranks where the record has a member for it; of a run an evaluation's too."""
+    """Counts the traffic between several ranks where the record has a member for it; for a run, that of an evaluation
+    as well."""
 
     def after(self) -> Mapping[str, Any]:
         process, workload = self.process, self.process.workload

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingJob(Job):
-    """One run as the parent resolved it."""
+    """One run to the quality target, with all values resolved by the parent process."""
 
     run_index: int
     attempt: int
@@ -54,7 +54,7 @@ class _GiveUp(Exception):  # noqa: N818 (an outcome, not an error)
 
 
 class Monitor:
-    """Sends progress to the parent, keeps the run's deadline, and remembers what blocks and evaluations took."""
+    """Sends progress to the parent, enforces the run's deadline, and records the time of blocks and evaluations."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Monitor:
         self._on_start()
 
     def decide(self, value: T) -> T:
-        """Return rank 0's value: what depends on the time must be the same on every rank."""
+        """Return rank 0's value on every rank: decisions that depend on time must agree."""
         return self._world.broadcast(value)
 
     def check_deadline(self) -> None:
@@ -99,7 +99,8 @@ def run_once(
     clock: Clock,
     monitor: Monitor,
 ) -> RunOutcome:
-    """Do init -> run_start -> train and evaluate -> target met? -> run_stop (training_rules.adoc, "Run Results")."""
+    """Make one run: init, run_start, train and evaluate until the target is met, run_stop (training_rules.adoc, "Run
+    Results")."""
     with log.init():
         log.events(describe)
         workload.build()  # off the clock: may not touch the dataset
@@ -133,7 +134,7 @@ def run_once(
 
 
 def initialized_tensors(benchmark: Benchmark) -> Sequence[str]:
-    """Name the weights that the official log wants to see initialised."""
+    """Return the names of the weights whose initialisation an official log must state; empty for other benchmarks."""
     if benchmark.status != "official" or not has_implementation(benchmark):
         return ()
     model = find_model(benchmark.model)
@@ -143,7 +144,7 @@ def initialized_tensors(benchmark: Benchmark) -> Sequence[str]:
 def _train_block(
     workload: Workload, block: TrainingBlock, log: RunLogWriter, clock: Clock, monitor: Monitor, run: RunOutcome
 ) -> None:
-    """Train one block in chunks of about half a second, so that progress shows and a deadline holds."""
+    """Train one block in chunks of about half a second, to report progress and to check the deadline."""
     with log.block(block, run):
         started_s = clock.elapsed_s()
         remaining, chunk = block.num_steps, max(1, min(block.num_steps, 4))
@@ -180,7 +181,8 @@ def _evaluate(workload: Workload, block: TrainingBlock, log: RunLogWriter, clock
 
 
 def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord | None:
-    """Make one attempt: clear the cache, build, train to the target; of several ranks, rank 0 writes log.txt."""
+    """Make one attempt at a run: clear the page cache, build, train to the target. Rank 0 writes log.txt and returns
+    the record; other ranks return None."""
     with measuring(spec, world, on_event, RunRecord) as process:
         clock = Clock()
         benchmark, dataset, label = process.benchmark, process.dataset, process.config.code_label
@@ -229,7 +231,7 @@ def describe_end(
     outcome: RunOutcome,
     monitor: Monitor,
 ) -> dict[str, Any]:
-    """Describe whose weights they are that the run ended with, as their manifest does; its log is closed."""
+    """Describe the run that ended, as members of its weights' manifest; the log must be closed."""
     log, trained = Path(spec.folder) / "log.txt", outcome.samples_count
     return {
         "benchmark": benchmark.name,
@@ -252,7 +254,7 @@ def describe_end(
 def describe_run(
     spec: TrainingJob, benchmark: Benchmark, dataset_sha256: str | None, implementation: str
 ) -> dict[str, Any]:
-    """Describe what the log says of a run before its model is built, by key."""
+    """Return the values that a run's log states before the model is built, by log key."""
     lines: dict[str, Any] = {
         keys.SUBMISSION_BENCHMARK: benchmark.name,
         keys.SUBMISSION_DIVISION: spec.division,
@@ -271,7 +273,7 @@ def describe_run(
 
 
 class TrainingKind(Kind):
-    """Training to the quality target: what is scored, of one problem that a definition poses."""
+    """Training to the quality target, which is scored; only keys outside of the training problem may vary."""
 
     @property
     def derived_suffix(self) -> None:
@@ -279,7 +281,7 @@ class TrainingKind(Kind):
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
         config = resolve(benchmark, overrides, label, sections=self.sections)
-        _ = config.benchmark.quality  # raises for a workload
+        _ = config.benchmark.quality  # raises for a definition without a quality target
         refuse_synthetic_target(config.workload.data)
         return config
 

@@ -1,4 +1,4 @@
-"""The weights that a run ended with: written after its clock, beside its attempts, and read back to be served."""
+"""Weights at the end of a run: written after the clock stopped, beside the run's attempts, and read back later."""
 
 import time
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class ReadWeights:
 
 
 class WeightsCompanion(Companion):
-    """Keeps the weights of a run that is asked to, before anything trains on."""
+    """Keeps the weights of a run with --keep-weights, before any companion trains further."""
 
     @property
     def _is_asked(self) -> bool:
@@ -48,7 +48,7 @@ class WeightsCompanion(Companion):
         if self._is_asked and not isinstance(self.process.workload, HoldsWeights):
             raise ConfigError(
                 f"implementation {self.process.config.code_label!r} does not hand out its weights (it has no method "
-                "`weights`), so --keep-weights cannot keep them. Leave it out."
+                "`weights`), so --keep-weights cannot keep them. Leave --keep-weights out."
             )
 
     def after(self) -> Mapping[str, Any]:
@@ -60,9 +60,9 @@ class WeightsCompanion(Companion):
 
 
 def keep_weights(run_folder: Path, tensors: Mapping[str, "torch.Tensor"], about: Mapping[str, Any]) -> KeptWeights:
-    """Write weights to `run_folder`/weights, whole or not at all; an error is part of what is returned.
+    """Write weights to `run_folder`/weights, completely or not at all; return sizes and time, or the error.
 
-    `about` has the other members of the manifest. What another attempt left in that place gives way.
+    `about` has the other members of the manifest. Weights of an earlier attempt are replaced.
     """
     started_s = time.perf_counter()
     try:
@@ -76,11 +76,11 @@ def keep_weights(run_folder: Path, tensors: Mapping[str, "torch.Tensor"], about:
 
 
 def read_weights(folder: Path, definition_sha256: str, id_map_sha256: str | None = None) -> ReadWeights:
-    """Read the weights in `folder`, every byte of them verified.
+    """Read the weights in `folder` with every byte verified.
 
-    Raises HarnessError: exit 2 where they are of another definition, 8 where anything is damaged or not as the
-    manifest says, or they were trained through another map of ids to rows than the one of that digest, 9 where they
-    do not fit into memory.
+    Raises HarnessError: exit 2 for weights of another definition, 8 where anything is damaged or not as the manifest
+    says, or where training used another map of ids to rows than that of `id_map_sha256`, 9 where the weights do not
+    fit into memory.
     """
     import torch
 
@@ -94,7 +94,7 @@ def read_weights(folder: Path, definition_sha256: str, id_map_sha256: str | None
 def refuse_foreign(
     folder: Path, kept: WeightsManifest | CheckpointManifest, definition_sha256: str, id_map_sha256: str | None
 ) -> None:
-    """Raise HarnessError for what was kept of another definition's run (exit 2), or through another id map (8)."""
+    """Raise HarnessError for weights or checkpoints of another definition (exit 2) or another id map (exit 8)."""
     if kept.definition_sha256 != definition_sha256:
         raise HarnessError(
             f"{folder}: weights of another definition ({kept.benchmark}, {kept.definition_sha256[:12]}) than "
@@ -103,14 +103,14 @@ def refuse_foreign(
     if kept.id_map_sha256 != id_map_sha256:
         trained, here = (digest and digest[:12] for digest in (kept.id_map_sha256, id_map_sha256))
         raise HarnessError(
-            f"{folder}: trained through the id map {trained}, the one that is beside the data is {here}. Put the "
-            f"folder {ID_MAPS_FOLDER} there that the run had.",
+            f"{folder}: trained with the id map {trained}, but the id map beside the data is {here}. Put the folder "
+            f"{ID_MAPS_FOLDER} of the run beside the data.",
             ExitCode.INPUT,
         )
 
 
 def as_array(tensor: "torch.Tensor") -> NDArray[Any]:
-    """Give a tensor's values on the CPU, in a type that NumPy has."""
+    """Return a tensor's values as an array on the CPU; bfloat16, which NumPy lacks, becomes float32."""
     import torch
 
     values = tensor.detach().cpu()

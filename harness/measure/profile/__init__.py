@@ -1,1 +1,1 @@
-"""`dlrmbench profile`: this system's ceilings, a step's phases, and what separates the two."""
+"""`dlrmbench profile`: this system's ceilings, the phases of a training step, and the gap between them."""

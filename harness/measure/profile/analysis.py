@@ -1,4 +1,4 @@
-"""From measured times, computed costs and measured ceilings to what bounds each phase and the step; no torch."""
+"""Find the bound of each phase and of the step from measured times, computed costs, measured ceilings; no torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,11 +20,11 @@ from rules.records.profile import (
 )
 
 OVERHEAD_BELOW = 0.5
-"""Share of the limit under which a phase is bound by neither: most of its time is something else."""
+"""Share of its time that a phase would take at its ceiling, below which it counts as bound by overhead."""
 
 
 def compute_ceilings(measured: MeasuredCeilings) -> CeilingsRecord:
-    """Add what the roofline takes from the measured ceilings."""
+    """Return measured ceilings with the roofline's values computed from them."""
     best = max(product.flop_per_s.best for product in (*measured.matmul, *measured.square))
     memory = measured.copies[-1].bytes_per_s.best  # between the largest buffers, which no cache holds
     return CeilingsRecord(
@@ -40,7 +40,7 @@ def compute_ceilings(measured: MeasuredCeilings) -> CeilingsRecord:
 
 
 def matmul_s(products: Sequence[Matmul], ceilings: CeilingsRecord, *, at_median: bool = False) -> float:
-    """Return the seconds of all products, each in the fastest layout that was found for its shape."""
+    """Return the seconds of all matrix products, each at the best (or median) rate measured for its shape."""
     rates = {(each.num, each.m, each.k, each.n): each.flop_per_s for each in ceilings.measured.matmul}
     return sum(
         product.flop / (rates[product.shape].median if at_median else rates[product.shape].best)
@@ -49,15 +49,16 @@ def matmul_s(products: Sequence[Matmul], ceilings: CeilingsRecord, *, at_median:
 
 
 def move_s(num_bytes: float, copies: Sequence[CopyRate]) -> float:
-    """Return the seconds to move so many bytes, at the best rate of any copy that is not smaller."""
+    """Return the seconds to move `num_bytes`, at the best rate of all measured copies of at least that size."""
     large_enough = [copy for copy in copies if copy.bytes >= num_bytes] or [copies[-1]]
     return num_bytes / max(copy.bytes_per_s.best for copy in large_enough)
 
 
 def find_bound(time_s: float | None, limits_s: Mapping[Bound, float]) -> tuple[float | None, Bound | None]:
-    """Return which share of its time a phase would take at its largest limit, and what bounds it.
+    """Return the largest of a phase's limits as a share of its time, and the phase's bound.
 
-    That is the resource at its ceiling, or overhead; None for both where the phase has no time of its own.
+    The bound is the resource with the largest limit, or overhead below `OVERHEAD_BELOW`; None for both where the
+    phase has no time of its own.
     """
     if not time_s:
         return None, None
@@ -69,7 +70,8 @@ def find_bound(time_s: float | None, limits_s: Mapping[Bound, float]) -> tuple[f
 def join_replayed(
     times_s: Mapping[str, float], costs: dict[str, PhaseCosts], products: tuple[Matmul, ...]
 ) -> tuple[dict[str, PhaseCosts], tuple[Matmul, ...]]:
-    """Count as REPLAY all that a step does after DATA, where it was replayed as one graph; else change nothing."""
+    """Assign to REPLAY the costs and products of phases that were replayed as one graph; without a replay, change
+    nothing."""
     if Phase.REPLAY not in times_s:
         return costs, products
     inside = [phase for phase in costs if phase not in times_s]
@@ -85,7 +87,7 @@ def analyse_phases(
     ceilings: CeilingsRecord,
     labels: Mapping[str, str],
 ) -> tuple[PhaseRecord, ...]:
-    """Describe every phase that has a time or something to do, in the model's order, which is that of `labels`."""
+    """Describe every phase that has a time or costs, in the model's order, which is that of `labels`."""
     return tuple(
         PhaseRecord(
             phase=str(phase),
@@ -107,9 +109,10 @@ def analyse_phases(
 def _analyse_phase(
     time_s: float | None, step_s: float, costs: PhaseCosts, products: Sequence[Matmul], ceilings: CeilingsRecord
 ) -> ComputedPhase:
-    """Limit matrix products by their shapes, bytes by copies of that size, rows by the batches' gather rate.
+    """Compute a phase's limits: products at the rates of their shapes, bytes at copies of that size, rows at the
+    gather rate of real batches.
 
-    A product's own operands are part of its measured time, so that they cannot be what bounds it.
+    The bytes of a product's operands are left out of the memory limit: they are part of the product's measured time.
     """
     beside = costs.bytes - sum(product.bytes for product in products)
     limits_s: dict[Bound, float] = {
@@ -145,7 +148,7 @@ def analyse_step(
     ceilings: CeilingsRecord,
     batch_size: int,
 ) -> ComputedStep:
-    """Say what a step of `step_s` does, what bounds it, and what it would take at the ceilings."""
+    """Summarise a step of `step_s` seconds: its work, its bounds, and its least time at the ceilings."""
     flop = sum(phase.matmul_flop for phase in costs.values())
     num_bytes = sum(phase.bytes for phase in costs.values())
     intensity = sum(phase.flop for phase in costs.values()) / num_bytes
@@ -176,5 +179,5 @@ def analyse_step(
 
 
 def phase_limit_s(phase: ComputedPhase) -> float:
-    """Return the least time of a phase: the largest of what its parts take, each at its own ceiling."""
+    """Return the least time of a phase in seconds: the largest of its limits, each at its own ceiling."""
     return max(phase.compute_limit_s, phase.memory_limit_s, phase.gather_limit_s)

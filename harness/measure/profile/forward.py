@@ -1,4 +1,4 @@
-"""Where the time of answering a batch goes, and how far from this system's ceilings it is: a study."""
+"""Time of each part of the forward pass by batch size, against this system's ceilings: a study."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,34 +35,34 @@ COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
     ("Bound by", None, "computed"),
 )
 _REMARK = (
-    "Weights are random, which costs what learnt ones cost. The roof of a part is the larger of its matrix products "
-    "at the best rate measured here and of its bytes at the best rate of a copy that is as large. Bound by overhead: "
-    "more than twice the time at the roof."
+    "Weights are random; trained ones take as long. The roof of a part is the larger of two times: its matrix "
+    "products at the best rate measured here, and its bytes at the best rate of a copy of at least that size. Bound "
+    "by overhead: more than twice the time at the roof."
 )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForwardJob(Job):
-    """Batches to answer, of the job's definition and of others with the same device, precisions and threads."""
+    """Batch sizes to time, for the job's definition and for others with the same device, precisions and threads."""
 
     batch_sizes: Sequence[int]
     others: Sequence[Mapping[str, Any]] = ()
-    """Members of the jobs of the other definitions."""
+    """Members in which the jobs of further definitions differ from this one."""
 
 
 class Ceilings(NamedTuple):
-    """The best that was measured here."""
+    """Best rates measured on this system."""
 
     flop_per_s: float
-    """Rate of square matrix products in the precision that is served."""
+    """FLOP/s of square matrix products in the served precision."""
     copies: tuple[CopyRate, ...]
-    """Copies by size, the last between buffers that no cache holds."""
+    """Rates of copies, by size; the last between buffers that no cache holds."""
 
 
 def profile_forward(job: ForwardJob, world: World, on_event: OnEvent) -> StudyRecord:
     """Time the forward pass of each definition's model, with random weights, by batch size.
 
-    Raises ConfigError for what cannot be served, DatasetError for damaged data.
+    Raises ConfigError for a model that cannot be served, DatasetError for damaged data.
     """
     from harness.measure.profile.measure_ceilings import find_best_flop_per_s, measure_copies
     from harness.measure.profile.steps import measure_answers
@@ -124,7 +124,7 @@ def forward_table(
     labels: Mapping[str, str],
     ceilings: Ceilings,
 ) -> StudyTable:
-    """Make a row per batch size and part, and one of the whole batch."""
+    """Make a table with a row for each batch size and part, and one for the whole batch."""
     rows = []
     for size, phases in times.items():
         whole_s = sum(phases.values())
@@ -147,7 +147,7 @@ def _row(
 
 
 def describe_times(name: str, times: Mapping[int, Mapping[str, float]], labels: Mapping[str, str]) -> str:
-    """Say how long the smallest and the largest batch take, and what most of it goes into."""
+    """Return a sentence with the time of the smallest and the largest batch, and the part that takes the most."""
     parts = []
     for size in sorted({min(times), max(times)}):
         phases = times[size]
@@ -158,7 +158,7 @@ def describe_times(name: str, times: Mapping[int, Mapping[str, float]], labels: 
 
 
 class ForwardKind(Kind):
-    """Where the time of answering goes, in one process."""
+    """Study of the time of each part of the forward pass, in one process."""
 
     def check(self, workload: WorkloadConfig) -> None:
         if workload.model_spec.serve is None:

@@ -1,4 +1,4 @@
-"""What a profile is asked, apart from the work itself, which needs torch."""
+"""Job and kind of a profile, without the measurement itself, which imports torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from rules.records.run_set import RunSetRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProfileJob(Job):
-    """What to profile. `num_steps` None is as many as fit in a budget."""
+    """Profile of a training step. `num_steps` None: as many steps as fit into a time budget."""
 
     num_steps: int | None
     trace: str | None
@@ -33,7 +33,7 @@ def _run(job: ProfileJob, world: World, on_event: OnEvent) -> ProfileRecord:
 
 
 class ProfileKind(Kind):
-    """Where a training step's time goes, in one process."""
+    """Time of each phase of a training step, in one process."""
 
     def check(self, workload: WorkloadConfig) -> None:
         refuse_unprofilable(workload)

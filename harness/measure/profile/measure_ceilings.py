@@ -24,22 +24,23 @@ Call = Callable[[], object]
 Shape = tuple[int, int, int, int]
 
 SQUARE_SIZES = {"cpu": (512, 1024, 1536), "cuda": (1024, 2048, 4096, 8192)}
-"""By device: an H100 reaches its rate in products of 8192 only."""
+"""Rows of square matrix products, by device: an H100 reaches its full rate only at 8192."""
 COPY_BYTES = tuple(1 << power for power in (18, 20, 22, 24, 26, 29))
-"""Both buffers together: from inside a core's cache to beyond the largest."""
+"""Bytes of both buffers of a copy, from sizes that fit into a core's cache to sizes beyond the largest cache."""
 MAX_TABLE_BYTES = 1 << 30
 _LEAST_REPETITIONS = 5
 _NUM_FINALISTS = 3
 _SHAPE_BUDGET_S = 0.15
 _BUDGET_S = 0.5
 _MOST_CALLS, _LEAST_STRETCH_S = 20, 5e-4
-"""Calls between two events on a GPU: one launch takes microseconds, which small shapes would be timed by."""
+"""Most calls, and least seconds, between two events on a GPU: one launch takes microseconds, longer than the product
+of a small shape."""
 
 
 def repeat(call: Call, device: torch.device, *, budget_s: float, at_least: int = _LEAST_REPETITIONS) -> list[float]:
-    """Time each repetition after one that warms up, in s, until the budget is spent; by events on devices.
+    """Return the seconds of each repetition, after one that warms up, until the budget is spent.
 
-    On a device a repetition is the mean of as many calls as hide the launch of each behind the one before.
+    On a GPU, events measure the time, and a repetition is the mean of so many calls that launches are hidden.
     """
     call()
     took_s: list[float] = []
@@ -59,7 +60,7 @@ def repeat(call: Call, device: torch.device, *, budget_s: float, at_least: int =
 
 
 def _time_events(call: Call, device: torch.device, num_stretches: int, num_calls: int) -> list[float]:
-    """Time stretches of `num_calls` calls; returns the seconds per call of each."""
+    """Time `num_stretches` series of `num_calls` calls; return the seconds per call of each series."""
     events = [torch.cuda.Event(enable_timing=True) for _ in range(num_stretches + 1)]  # type: ignore[no-untyped-call]
     events[0].record()
     for event in events[1:]:
@@ -71,13 +72,13 @@ def _time_events(call: Call, device: torch.device, num_stretches: int, num_calls
 
 
 def rate(amount: float, took_s: Sequence[float]) -> Rate:
-    """Return the amount per second of the fastest and of the median repetition, and how far apart they lay."""
+    """Return the amount per second of the fastest and of the median repetition, with the spread of repetitions."""
     median_s = max(statistics.median(took_s), 1e-9)
     return Rate(best=amount / max(min(took_s), 1e-9), median=amount / median_s, spread=spread_of(took_s))
 
 
 def spread_of(took_s: Sequence[float]) -> float:
-    """Return how far apart the middle half of repetitions lies, as a fraction of their median; 0 of a single one."""
+    """Return the interquartile range of repetitions as a fraction of their median; 0 for a single one."""
     if len(took_s) < 2:
         return 0.0
     low, middle, high = statistics.quantiles(took_s, n=4, method="inclusive")
@@ -122,7 +123,7 @@ def measure_squares(device: torch.device, dtype: torch.dtype) -> tuple[SquarePro
 
 
 def find_best_flop_per_s(device: torch.device, precision: str) -> float:
-    """Measure the best rate of square matrix products in a precision that is served."""
+    """Measure the best rate, in FLOP/s, of square matrix products in a precision of serving."""
     if precision == "int8":
         return max(_measure_int8(size, device).best for size in SQUARE_SIZES[device.type])
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
@@ -137,9 +138,10 @@ def _measure_int8(size: int, device: torch.device) -> Rate:
 def measure_matmul(
     shape: Shape, device: torch.device, dtype: torch.dtype = torch.float32, *, budget_s: float = _SHAPE_BUDGET_S
 ) -> SquareProduct:
-    """Try every layout of operands and result, then repeat the fastest few for the budget.
+    """Measure matrix products of one shape: try every layout of operands and result, then repeat the fastest few.
 
-    On a CPU one thread is tried as well as all: for small products waking the others takes longer than they save.
+    On a CPU both one thread and all threads are tried: for small products, waking other threads takes longer than
+    their help saves.
     """
     num, m, k, n = shape
     calls = dict(_layouts(shape, device, dtype))
@@ -157,7 +159,7 @@ def measure_matmul(
 
 
 def _on_one_thread(call: Call) -> Call:
-    """Make the same call on one thread. Switching takes less than a microsecond."""
+    """Return a function that makes `call` on one thread. Switching threads takes less than a microsecond."""
 
     def run() -> None:
         num_threads = torch.get_num_threads()
@@ -171,7 +173,7 @@ def _on_one_thread(call: Call) -> Call:
 
 
 def _layouts(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
-    """Yield each operand row- or column-major, and the result or its transpose written."""
+    """Yield a name and a call for each layout: operands row- or column-major, the result or its transpose written."""
     num, m, k, n = shape
     majors = ("row", "column")
     rights = {major: _matrix(num, k, n, major, device, dtype) for major in majors}
@@ -196,13 +198,13 @@ def _product(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> Call
 
 
 def measure_copies(device: torch.device, available_bytes: int) -> tuple[CopyRate, ...]:
-    """Measure copies of each size of `COPY_BYTES` that fits a quarter of the memory; of the smallest in any case."""
+    """Measure copies of each size of `COPY_BYTES` within a quarter of the memory; at least the smallest size."""
     sizes = [size for size in COPY_BYTES if size <= available_bytes // 4] or COPY_BYTES[:1]
     return tuple(measure_copy(size, device) for size in sizes)
 
 
 def measure_copy(num_bytes: int, device: torch.device) -> CopyRate:
-    """Copy half of `num_bytes` from one buffer to another: as much is read as is written."""
+    """Measure a copy from one buffer to another, of `num_bytes` in all: half of them read, half written."""
     source = torch.ones(num_bytes // 8, device=device)
     target = torch.empty_like(source)
     took_s = repeat(lambda: target.copy_(source), device, budget_s=_BUDGET_S / 2)
@@ -218,7 +220,7 @@ def measure_gathers(
     *,
     table_bytes: int,
 ) -> tuple[GatherRate, GatherRate]:
-    """Fetch rows by uniform ids and by the batches' ids from one table of all rows, or of as many as fit."""
+    """Measure fetching rows by uniform ids and by the batches' ids, from one table of all rows or as many as fit."""
     row_bytes = 4 * embedding_dim
     table_rows = max(1, min(sum(num_embeddings), table_bytes // row_bytes))
     table = torch.ones(table_rows, embedding_dim, device=device)
@@ -235,7 +237,7 @@ def measure_gathers(
 def _measure_gather(
     name: str, table: torch.Tensor, batches_ids: Sequence[torch.Tensor], multi_hot: Sequence[int]
 ) -> GatherRate:
-    """Take the faster of fetching rows one by one and summing each bag's rows while fetching, batch after batch."""
+    """Measure fetching rows, one by one and summed by bag, batch after batch; return the faster way's rate."""
     device, num_rows = table.device, batches_ids[0].numel()
     fetched = torch.empty(num_rows, table.shape[1], device=device)
     turn = cycle([ids.flatten() for ids in batches_ids])
@@ -258,7 +260,7 @@ def _measure_gather(
 
 
 def measure_transfer(device: torch.device) -> TransferRate:
-    """Time pinned copies of 64 MiB each way."""
+    """Measure copies of 64 MiB of pinned memory to the device and back."""
     num_bytes = 1 << 26
     host = torch.ones(num_bytes // 4).pin_memory()
     there = torch.empty_like(host, device=device)

@@ -1,4 +1,4 @@
-"""What torch's own profiler sees: the operators that take the time, and a trace for Perfetto."""
+"""Operators that take the most time according to torch's profiler, and a trace for Perfetto."""
 
 import math
 import threading
@@ -26,11 +26,12 @@ Shapes = Sequence[Sequence[int]]
 def profile_operators(
     workload: ProfiledWorkload, device: torch.device, *, step_s: float, trace: Path | None
 ) -> MeasuredOperators:
-    """Train a few steps under torch.profiler; write a Chrome trace (gzipped where the name ends in .gz)."""
+    """Train a few steps under torch.profiler; return operators, and write a Chrome trace to `trace`, gzipped where
+    the name ends in .gz."""
     num_steps = max(1, min(_MOST_STEPS, round(_BUDGET_S / step_s)))
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     ranges = _Ranges()
-    # One cycle, whose events are kept either way; torch 2.11 warns of losing them where this is not said.
+    # One cycle, whose events are kept either way; without acc_events, torch 2.11 warns that they may be lost.
     with torch.profiler.profile(
         activities=activities, record_shapes=True, with_flops=True, acc_events=True
     ) as profiler:
@@ -44,13 +45,14 @@ def profile_operators(
 
 
 def write_trace(export: Callable[[str], Any], path: Path) -> None:
-    """Write by one rename; the draft keeps the ending, by which the profiler decides to compress."""
+    """Write a trace by one rename; the draft keeps the file's ending, by which the profiler decides to compress."""
     with draft_file(path, ".json.gz" if path.name.endswith(".gz") else ".json") as draft:
         export(str(draft))
 
 
 class _Ranges:
-    """Phases as named ranges of the trace. A phase that another thread enters cannot close this thread's range."""
+    """Phases as named ranges of the trace. Phases that another thread enters are ignored: they cannot close this
+    thread's range."""
 
     def __init__(self) -> None:
         self._open: torch.autograd.profiler.record_function | None = None
@@ -70,10 +72,12 @@ class _Ranges:
 
 
 def summarise(averages: Sequence[Any], num_steps: int, *, is_cuda: bool) -> MeasuredOperators:
-    """Order operators by self time, which the profiler itself adds to; `averages` are its, by input shape.
+    """Return operators ordered by self time, which includes the profiler's overhead.
 
-    On a CPU `outside_share` is of the time inside phases but outside of every operator: Python. On a GPU the time is
-    its kernels' and no Python is in it; where no kernel was seen, for want of CUPTI, it is the CPU's time as well.
+    `averages` are the profiler's, by input shape.
+
+    On a CPU `outside_share` is the share of time inside phases but outside of every operator: Python. On a GPU times
+    are those of its kernels, without Python; where no kernel was seen, since CUPTI is missing, they are the CPU's.
     """
     kernels = [average for average in averages if _is_kernel(average)] if is_cuda else []
     if kernels:
@@ -86,15 +90,15 @@ def summarise(averages: Sequence[Any], num_steps: int, *, is_cuda: bool) -> Meas
 
 
 def _is_kernel(average: Any) -> bool:
-    """Return whether a row of the profiler is what the device itself did, and no range drawn over it."""
+    """Return whether a row of the profiler is a kernel of the device, and not a named range."""
     return average.device_type == DeviceType.CUDA and not average.is_user_annotation
 
 
 def _summarise_kernels(averages: Sequence[Any], kernels: Sequence[Any], num_steps: int) -> MeasuredOperators:
-    """Show the operators that launched the kernels where those are known, as in eager steps, else the kernels.
+    """Return the operators that launched the kernels where they are known, as in eager steps; else the kernels.
 
-    The profiler lists the same microseconds as a kernel's, its operator's and its range's; the kernels' are all. A
-    graph is replayed by no operator.
+    The profiler lists the same microseconds for a kernel, its operator and its range; the kernels' are complete. No
+    operator launches the kernels of a replayed graph.
     """
     total_s = sum(kernel.self_device_time_total for kernel in kernels) / 1e6
     operators = [
@@ -137,7 +141,7 @@ def _operator(average: Any, self_s: float, num_steps: int, total_s: float) -> Op
 
 
 def operator_bytes(name: str, shapes: Shapes) -> int | None:
-    """Return a call's compulsory fp32 bytes by its inputs' shapes; None for operators that are not known here."""
+    """Return the compulsory fp32 bytes of a call by its inputs' shapes; None for operators not in `_BYTES`."""
     count = _BYTES.get(name)
     try:
         return None if count is None else count(shapes)
@@ -155,7 +159,7 @@ def _addmm_bytes(shapes: Shapes) -> int:
 
 
 def _in_and_out(num_inputs: int) -> Callable[[Shapes], int]:
-    """Count inputs of equal size read, and an output of that size written."""
+    """Return a function that counts the bytes of `num_inputs` equal inputs and an output of the same size."""
     return lambda shapes: _FLOAT_BYTES * (num_inputs + 1) * math.prod(shapes[0])
 
 

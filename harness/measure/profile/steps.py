@@ -1,4 +1,4 @@
-"""Time training steps with and without reporting phases, block by block in turn; and the phases of answering."""
+"""Time training steps with and without reporting phases, alternately in blocks, and the phases of a forward pass."""
 
 import math
 import statistics
@@ -33,9 +33,9 @@ class ProfiledWorkload(Workload, ReportsPhases, Protocol):
 
 
 class Timeline:
-    """Collects the phases that a workload reports. One stamp takes about a tenth of a microsecond on a CPU.
+    """Collects time stamps of the phases that a workload reports. One stamp takes about 0.1 µs on a CPU.
 
-    On a CUDA device a stamp is an event on the current stream, so that nothing waits for the device.
+    On a CUDA device a stamp is an event on the current stream, so that the host does not wait for the device.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -49,9 +49,9 @@ class Timeline:
         self._stamps.append((phase, event))
 
     def take(self) -> dict[str, float]:
-        """Return the seconds in each phase up to now, which ends the last one; then begin anew.
+        """Return the seconds in each phase up to now, and begin anew. The last phase ends now.
 
-        The device must be done.
+        The device must have finished its work.
         """
         self.enter(Phase.OTHER)
         if self._is_cuda:
@@ -66,7 +66,7 @@ class Timeline:
 
 
 def _stamping(stamps: list[tuple[str, Any]]) -> Enter:
-    """Make a function without attribute look-ups, since it runs inside what is measured."""
+    """Return a function that stamps a phase without attribute look-ups, since it runs inside the measurement."""
     append: Callable[[tuple[str, Any]], None] = stamps.append
     now = time.monotonic_ns
 
@@ -78,7 +78,7 @@ def _stamping(stamps: list[tuple[str, Any]]) -> Enter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepTimes:
-    """Seconds per step of each block: as a run does it, and instrumented, with phases reported."""
+    """Seconds per step of each block: plain, as in a run, and instrumented, with phases reported."""
 
     steps_per_block: int
     plain_s: tuple[float, ...]
@@ -91,11 +91,11 @@ class StepTimes:
         return statistics.median(self.plain_s)
 
     def phase_times_s(self) -> dict[str, float]:
-        """Return the seconds per step in each phase that was ever entered, which add up to a step."""
+        """Return the seconds per step in each phase that was entered; they add up to a step."""
         return average_middle(self.phases_s, self.instrumented_s)
 
     def measured(self, batch_size: int) -> MeasuredStep:
-        """Summarise the blocks; what instrumentation costs is taken from blocks next to each other."""
+        """Summarise the blocks; the cost of instrumentation is the ratio of neighbouring blocks."""
         pairs = zip(self.instrumented_s, self.plain_s, strict=True)
         ratios = [instrumented / plain - 1 for instrumented, plain in pairs]
         unnamed_s = sum(phases.get(Phase.OTHER, 0.0) for phases in self.phases_s)
@@ -115,7 +115,7 @@ class StepTimes:
 
 
 def average_middle(phases_s: Sequence[Mapping[str, float]], whole_s: Sequence[float]) -> dict[str, float]:
-    """Return each phase's mean over the middle half by whole time: without what was disturbed, and all adds up."""
+    """Return each phase's mean over the middle half of repetitions by whole time: without outliers, and adding up."""
     by_time = sorted(range(len(whole_s)), key=lambda number: whole_s[number])
     quarter = len(by_time) // 4
     middle = [phases_s[number] for number in by_time[quarter : len(by_time) - quarter]]
@@ -139,7 +139,7 @@ def measure_answers(servable: Servable, batch: Batch, device: torch.device) -> d
 
 
 def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: int | None) -> StepTimes:
-    """Time at least `num_steps` with and as many without phases; without a number, as many as fit in a budget."""
+    """Time at least `num_steps` steps with phases and as many without; None: as many as fit into a time budget."""
     clock = Clock(workload.synchronize)
 
     def time_steps(num_steps: int) -> float:
@@ -174,7 +174,7 @@ def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: i
         phases_s.append(_per_step(seconds, took_s, steps_per_block))
 
     for block in range(num_blocks):
-        # In turn, and each first every other time, so that neither is always the one on a warmer cache.
+        # Alternately, each first in every other block, so that neither always finds the warmer cache.
         for run in (run_plain, run_instrumented) if block % 2 == 0 else (run_instrumented, run_plain):
             run()
     return StepTimes(
@@ -186,7 +186,7 @@ def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: i
 
 
 def split_replay(phases_s: dict[str, float], inside_s: Mapping[str, float]) -> dict[str, float]:
-    """Put in the place of REPLAY what is known of its inside; what that leaves of it belongs to no phase."""
+    """Replace REPLAY by the phases timed inside it; the rest of its time belongs to no phase."""
     if not inside_s:
         return phases_s
     seconds = {phase: took_s for phase, took_s in phases_s.items() if phase != Phase.REPLAY}
@@ -196,14 +196,15 @@ def split_replay(phases_s: dict[str, float], inside_s: Mapping[str, float]) -> d
 
 
 def _per_step(phases_s: dict[str, float], total_s: float, num_steps: int) -> dict[str, float]:
-    """Add as OTHER what no phase claims, before the first or after the last stamp."""
+    """Return seconds per step of each phase; time before the first and after the last stamp counts as OTHER."""
     named_s = sum(seconds for phase, seconds in phases_s.items() if phase != Phase.OTHER)
     whole = {**phases_s, Phase.OTHER: max(total_s - named_s, 0.0)}
     return {phase: seconds / num_steps for phase, seconds in whole.items()}
 
 
 def median_interval(values: Sequence[float]) -> tuple[float | None, float | None]:
-    """Return the 95 % interval of a median by order statistics, assuming independence; None where values are few."""
+    """Return the 95 % interval of a median by order statistics, assuming independence; None for an end where values
+    are too few."""
     interval: Any = quantile_test(values).confidence_interval(0.95)  # a pair, though the stubs say float
     low, high = float(interval.low), float(interval.high)
     return low if math.isfinite(low) else None, high if math.isfinite(high) else None

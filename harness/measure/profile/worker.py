@@ -1,4 +1,4 @@
-"""A profile: builds the workload, measures ceilings and steps in one process."""
+"""Measure a profile in one process: build the workload, time steps, measure ceilings."""
 
 from pathlib import Path
 
@@ -33,13 +33,13 @@ from rules.records.profile import (
 
 _NUM_BATCHES = 4
 _HELD_STEPS = 50
-"""Batches of synthetic data that are held; real data is read as in a run."""
+"""Steps for which synthetic data is held in memory; real data is read as in a run."""
 
 
 def profile(
     spec: Job, world: World, on_event: OnEvent, *, num_steps: int | None, trace: Path | None
 ) -> ProfileRecord:
-    """Measure profile.json's content; steps come first, on the workload as a run has it after its warm-up."""
+    """Measure the content of profile.json; steps come first, on the workload as a run has it after its warm-up."""
     benchmark, workload_config = spec.parse()
     config = hold_in_memory(workload_config, _HELD_STEPS)
     model = config.model_spec
@@ -113,14 +113,14 @@ def profile(
 
 
 def available_bytes(device: torch.device) -> int:
-    """Count what can be taken now of the memory that `device` computes in."""
+    """Return the free bytes of the memory that `device` computes in."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return read_resources().available_memory_bytes
 
 
 def measure_evaluation(workload: Workload, flop_per_sample: int) -> ProfiledEvaluation:
-    """Time one evaluation of the whole split after one that warms up."""
+    """Time one evaluation of the whole split, after another that warms up."""
     workload.evaluate()
     clock = Clock(workload.synchronize)
     workload.evaluate()
@@ -141,7 +141,7 @@ def read_ids(dataset: OpenedDataset, batch_size: int) -> list[torch.Tensor]:
 
 
 def count_unique_rows(batches_ids: list[torch.Tensor], multi_hot: tuple[int, ...]) -> int:
-    """Count the rows of all tables that one batch's ids name, on average over the batches."""
+    """Return the number of distinct rows that one batch looks up in all tables, on average over the batches."""
     found = [
         sum(np.unique(part.numpy()).size for part in torch.split(ids, list(multi_hot), dim=1)) for ids in batches_ids
     ]

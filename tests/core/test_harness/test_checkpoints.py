@@ -254,7 +254,7 @@ def test_implementations_of_several_ranks_refuse_them() -> None:
     pytest.importorskip("torchrec")
     torchrec = Override(key="runtime.implementation", value="torchrec", source="--set")
     kind = find_kind("throughput")
-    with pytest.raises(ConfigError, match="'torchrec' lays rows of tables over ranks"):
+    with pytest.raises(ConfigError, match="'torchrec' spreads rows of tables over ranks"):
         kind.check(kind.resolve("dlrm_tiny", [torchrec, *asked(every="5%")], None).workload)
 
 

@@ -106,7 +106,7 @@ def test_the_file_that_is_predicted_is_not_written_over(
     monkeypatch.chdir(tmp_path)
     Path("new.csv").write_text("user,item\n1,2\n")
     Path("link").symlink_to("new.csv")
-    with pytest.raises(ConfigError, match="is the file that is predicted") as refused:
+    with pytest.raises(ConfigError, match="is the file whose rows are predicted") as refused:
         write_file_predictions(load_entry("dlrm_tiny"), tmp_path, tmp_path, Path(read), tmp_path / written)
     assert exit_code_of(refused.value) == 2
     assert Path("new.csv").read_text() == "user,item\n1,2\n" and Path("link").is_symlink()

@@ -161,7 +161,7 @@ def test_kept_weights_are_served_through_their_own_map_alone(
     write_kept(kept, arrays, IdMapManifest, {**manifest, "tables": None}, "tables")
     for words in ways:
         done = inside(*words)
-        assert done.returncode == ExitCode.INPUT and "trained through the id map" in done.stderr, words
+        assert done.returncode == ExitCode.INPUT and "trained with the id map" in done.stderr, words
     shutil.rmtree(kept)
     for words in ways:
         assert inside(*words).returncode == 0  # made again, it is the same
