@@ -1,1 +1,1 @@
-"""What a run would do, need and break; a few steps are timed at most."""
+"""Plan a run: its schedule, its memory and time, and the rules that it would break; times a few steps at most."""

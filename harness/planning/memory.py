@@ -1,4 +1,4 @@
-"""How much memory runs would need, and how much there is: the host's, and the GPUs' where they compute on those."""
+"""Model the memory that runs would need, and read how much there is: of the host, and of the GPUs in use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,24 +10,24 @@ from reference_models.data.registry import find_data
 from reference_models.process.errors import DeviceError
 
 PROCESS_BYTES = 300 << 20
-"""Python with torch loaded, measured on Linux with the CPU build; tables and batches come on top."""
+"""Bytes of Python with torch loaded, measured on Linux with the CPU build, without tables and batches."""
 CONTEXT_BYTES = 600 << 20
-"""CUDA's context, its libraries' code and workspaces, per process; assumed, not measured."""
+"""Bytes of CUDA's context, its libraries' code and workspaces, per process; assumed, not measured."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryNeed:
-    """What all ranks together need of one memory, modelled; what it holds at all and now, None where unknown."""
+    """Modelled need of all ranks together for one memory, with its capacity and free bytes; None where unknown."""
 
     of: str
-    """"host", or "GPU"."""
+    """The memory: "host" or "GPU"."""
     needed_bytes: int
     held_bytes: int | None
     available_bytes: int | None
 
     @property
     def problem(self) -> str | None:
-        """Say that it cannot hold what is needed; None where it can, or is unknown."""
+        """Return a sentence where the need exceeds the capacity; None where it fits, or the capacity is unknown."""
         if self.held_bytes is None or self.needed_bytes <= self.held_bytes:
             return None
         where = "here" if self.of == "host" else "on the GPUs here"
@@ -43,15 +43,15 @@ def model_memory(
     *,
     has_kernels: bool = True,
 ) -> tuple[MemoryNeed, ...]:
-    """Model what runs need of each memory that they use, that of the model itself first.
+    """Model the need of runs for each memory that they use; the memory that holds the model comes first.
 
-    `has_kernels`: Triton's can be used where they are not switched off.
+    `has_kernels`: whether Triton's kernels can be used where runs do not switch them off.
     """
     estimate = workload.estimate_memory(eval_samples=eval_samples, num_embeddings=num_embeddings)
     ranks, implementation = workload.runtime.ranks, workload.implementation
     process_bytes = ranks * (PROCESS_BYTES + implementation.process_bytes)
     on_host = process_bytes + estimate.total_bytes
-    # Scores are sorted on the GPU or, by all but `optimized`, on the host: counted for both.
+    # Scores are sorted on the GPU by `optimized`, on the host by other implementations: counted for both.
     if workload.runtime.device != "cpu":
         on_host = process_bytes + eval_samples * AUC_BYTES_PER_SAMPLE
     host = MemoryNeed(
@@ -74,7 +74,7 @@ def model_memory(
     held = _read_gpus(workload.runtime.device, ranks)
     needed = estimate.weights_bytes + estimate.optimizer_bytes + ranks * CONTEXT_BYTES
     if "graph" in implementation.switches:
-        # A graph's temporaries stay while scores are sorted; and what is read again is held, where it fits.
+        # A graph's temporaries stay while scores are sorted; and data that is read again is held where it fits.
         is_captured = workload.runtime.graph == "auto"
         both = step_bytes + estimate.evaluation_bytes
         needed += both if is_captured else max(step_bytes, estimate.evaluation_bytes)
@@ -91,7 +91,8 @@ def model_memory(
 
 
 def _held_splits(workload: WorkloadConfig, eval_samples: int, free_bytes: int) -> int:
-    """Count what a GPU with so much left holds of the evaluation split, and of training data that are in no file."""
+    """Return the bytes of data that a GPU with `free_bytes` holds: the evaluation split, and training data that is in
+    no file, each where it fits."""
     from reference_models.training.device_data import SHARE  # imports torch
 
     data, held_bytes = workload.data, 0
@@ -104,7 +105,7 @@ def _held_splits(workload: WorkloadConfig, eval_samples: int, free_bytes: int) -
 
 
 def _read_gpus(device: str, ranks: int) -> tuple[int, int] | None:
-    """Return what the GPUs of so many ranks hold at all and now; None without them. They are taken to be alike."""
+    """Return capacity and free bytes of the GPUs of `ranks` ranks, taken to be alike; None without a GPU."""
     import torch
 
     from reference_models.training.devices import find_device

@@ -1,4 +1,4 @@
-"""What a run would do, need and break, a few steps timed for the estimate; as JSON and as blocks."""
+"""The plan of a run set: schedule, needs, problems, and an estimated time from a few steps; as JSON and as blocks."""
 
 import json
 import os
@@ -40,7 +40,7 @@ from rules.records.run_set import ChoiceRecord
 
 _TIMED_STEPS = 10
 _MOST_EVALUATED = 1 << 16
-"""Samples of the evaluation that is timed where synthetic ones take the dataset's place; more take more time."""
+"""Most samples of the timed evaluation where synthetic data stands in for the dataset; the time is scaled up."""
 _FATAL = ("out of memory", "cannot start")
 
 
@@ -57,14 +57,14 @@ class Schedule:
 
     @property
     def work(self) -> Work:
-        """Return the work of a run that never meets its target."""
+        """Return the steps and evaluations of a run that never meets its target."""
         steps = self.num_evals * self.steps_between_evals
         return Work(num_steps=steps, num_evals=self.num_evals, eval_samples=self.eval_samples)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimeEstimate:
-    """One process's work, of a run one that never meets its target, modelled from what was just measured here."""
+    """Modelled time of one process, from steps just measured here; for a run, one that never meets its target."""
 
     run_s: float
     method: str
@@ -72,34 +72,35 @@ class TimeEstimate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """Everything `dlrmbench plan` says. None where only the prepared dataset knows."""
+    """Everything that `dlrmbench plan` says; None where only the prepared dataset has the information."""
 
     config: RunConfig
     data_dir: Path
     data_problem: str | None
-    """Why the dataset cannot be read; None where it is ready."""
+    """Reason why the dataset cannot be read; None where it is ready."""
     is_data_made: bool
-    """Whether it is ready, or runs make it."""
+    """Whether the dataset is ready, or runs make it themselves."""
     is_data_expected: bool
-    """Whether it should be there: it was given, or its own folder is there."""
+    """Whether the dataset should exist: its path was given, or its own folder exists."""
     schedule: Schedule | None
     counts: ComputedCosts | None
     memory: tuple[MemoryNeed, ...]
-    """Memory of all ranks together, what holds the model first; empty where the tables' sizes are not known."""
+    """Need of all ranks for each memory, that of the model first; empty where the tables' sizes are not known."""
     time: TimeEstimate | None
     is_choosing: bool
-    """Whether the first run waits until threads, and perhaps products, were timed."""
+    """Whether threads, and perhaps matrix products, are timed before the first run."""
     choice: ChoiceRecord | None
-    """What an earlier set of this shape has found, and runs take."""
+    """Choice of threads and products that runs reuse from an earlier set of this shape; None where there is none."""
     precision: str | None
-    """What is known of bf16 against fp32 on a CPU; None where that is not asked."""
+    """Words on bf16 against fp32 on this CPU; None unless precision is chosen by timing."""
     problems: tuple[str, ...]
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return what runs would end with that cannot start here; too little memory, as modelled, is no reason.
+        """Return the exit code of the plan: that of a run that cannot start here, else DONE.
 
-        Nor is data that nobody has named yet: what runs would take can be asked before one has it.
+        Modelled memory that is too small does not count, nor does data for which no path was given: a plan can be
+        made before the data is there.
         """
         if any("cannot start" in problem for problem in self.problems):
             return ExitCode.USAGE
@@ -109,7 +110,7 @@ class Plan:
 def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, division: str, measure: bool) -> Plan:
     """Plan a run set. `measure` allows a few steps and an evaluation for the time estimate.
 
-    Raises OSError where the dataset would be made, and cannot be.
+    Raises OSError where runs would make the dataset, but its folder cannot be written.
     """
     config, precision = read_precision(config, data_root)
     workload = config.workload
@@ -150,7 +151,7 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
         counts=counts,
         memory=memory,
         time=time,
-        is_choosing=choice is None and find_candidates(config, data_dir) is not None,  # as looked at before the steps
+        is_choosing=choice is None and find_candidates(config, data_dir) is not None,  # before steps were timed
         choice=choice,
         precision=precision,
         problems=tuple(problems),
@@ -158,7 +159,10 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
 
 
 def read_sizes(data: DataConfig, data_dir: Path) -> tuple[tuple[int, int, tuple[int, ...]] | None, str | None]:
-    """Read sample counts and table sizes, from the dataset where it is ready, else from the definition."""
+    """Return sample counts and table sizes, from the dataset where it is ready, else from the definition.
+
+    With the reason why the dataset cannot be read, None where it is ready; sizes are None where nothing has them.
+    """
     try:
         dataset = open_dataset(data_dir, data)
     except DatasetError as error:
@@ -169,7 +173,7 @@ def read_sizes(data: DataConfig, data_dir: Path) -> tuple[tuple[int, int, tuple[
 
 
 def explain_data(config: RunConfig, data_dir: Path, data_root: Path | None, problem: str | None) -> str | None:
-    """Say what is wrong with a dataset, and where there is none the one command that makes it; None where ready."""
+    """Return the problem with a dataset, and for a missing one the command that makes it; None where it is ready."""
     if problem is None or (is_begun(data_dir) and not is_generated(config.workload.data, data_dir)):
         return problem
     what = "holds no dataset yet" if data_dir.is_dir() else "does not exist"
@@ -177,7 +181,7 @@ def explain_data(config: RunConfig, data_dir: Path, data_root: Path | None, prob
 
 
 def require_sizes(config: RunConfig, data_root: Path | None) -> tuple[int, int, tuple[int, ...]]:
-    """Return what `read_sizes` reads. Raises DatasetError where only data that is not there knows it."""
+    """Return sample counts and table sizes. Raises DatasetError where only data that is missing has them."""
     name, folder = config.benchmark.name, locate_dataset(config.workload.data, data_root)
     sizes, problem = read_sizes(config.workload.data, folder)
     if sizes is None:
@@ -187,9 +191,9 @@ def require_sizes(config: RunConfig, data_root: Path | None) -> tuple[int, int, 
 
 
 def require_table_rows(config: RunConfig, data_root: Path | None) -> tuple[int, ...]:
-    """Return the rows of each embedding table, also where no number of samples is known, as of changed shapes.
+    """Return the rows of each embedding table, also where the numbers of samples are unknown, as for changed shapes.
 
-    Raises DatasetError where only data that is not there knows them.
+    Raises DatasetError where only data that is missing has the rows.
     """
     data = config.workload.data
     sizes, _ = read_sizes(data, locate_dataset(data, data_root))
@@ -236,10 +240,10 @@ def estimate_work(
     num_threads: int,
     matmul: MatmulChoice | None = None,
 ) -> TimeEstimate | None:
-    """Extrapolate as `estimate_time` does, for so many threads."""
+    """Estimate the time of `work` as `estimate_time` does, with `num_threads` threads."""
     share, where = 1.0, ""
     is_here = data_dir.joinpath("manifest.json").exists() or find_data(workload.data.kind).is_in_memory
-    if not is_here or workload.data.id_map.is_active:  # whose map is made before the first run
+    if not is_here or workload.data.id_map.is_active:  # a map is made before the first run only
         num_evaluated = max(1, min(work.eval_samples, _MOST_EVALUATED))
         workload = replace(workload, data=synthetic_like(workload.data.mapped, num_embeddings, num_evaluated))
         try:
@@ -257,7 +261,7 @@ def estimate_work(
 def measure_steps(
     workload_config: WorkloadConfig, data_dir: Path, num_threads: int, matmul: MatmulChoice | None
 ) -> tuple[float, float]:
-    """Measure seconds per training step and per evaluation of this very workload, after a short warm-up."""
+    """Return the measured seconds per training step and per evaluation of a workload, after a short warm-up."""
     timed = replace(workload_config, runtime=replace(workload_config.runtime, threads=num_threads))
     timed = hold_in_memory(timed, 2 + _TIMED_STEPS)
     workload = timed.implementation.load(timed.spec(data_dir, 0, matmul), SingleProcess())
@@ -272,7 +276,7 @@ def measure_steps(
 
 
 def _schedule_problems(config: RunConfig, schedule: Schedule | None, num_runs: int, division: str) -> list[str]:
-    """List what would keep the set from a score, or its runs from starting."""
+    """List the problems that would keep the set from a score, or its runs from starting."""
     benchmark, problems = config.benchmark, []
     if num_runs < benchmark.score.num_runs:
         problems.append(
@@ -293,7 +297,7 @@ def _schedule_problems(config: RunConfig, schedule: Schedule | None, num_runs: i
     found = {"train_samples": schedule.train_samples, "eval_samples": schedule.eval_samples}
     if division == keys.CLOSED:
         problems += [
-            f"{key} = {value}: closed asks for {benchmark.closed[key]}."
+            f"{key} = {value}: the closed division asks for {benchmark.closed[key]}."
             for key, value in found.items()
             if key in benchmark.closed and not benchmark.closed[key].allows(value)
         ]
@@ -301,7 +305,7 @@ def _schedule_problems(config: RunConfig, schedule: Schedule | None, num_runs: i
 
 
 def _refusals(workload: WorkloadConfig) -> list[str]:
-    """List what the implementation and the device would refuse."""
+    """List the refusals of the implementation and of the device."""
     found = []
     runtime = workload.runtime
     try:
@@ -322,7 +326,7 @@ def _all_problems(plan: Plan) -> list[str]:
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:
-    """Return the plan as plain values; each number's kind is in its name or said beside it."""
+    """Return the plan as JSON values; names or neighbouring members say which numbers are modelled or measured."""
     return {
         "schema_version": 1,
         "benchmark": plan.config.benchmark.name,
@@ -344,13 +348,13 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
 
 
 _NOT_GIVEN = ("definition", "default")
-"""Sources of values that nobody gave."""
+"""Sources of values that the user did not give."""
 
 
 def plan_blocks(made: Plan, num_runs: int, *, is_brief: bool = False) -> tuple[Block, ...]:
-    """Show what follows from the configuration, its values with their sources, and the rules it would break.
+    """Return blocks with the plan, the configuration's values with their sources, and the plan's problems.
 
-    If `is_brief`, of the values those alone that somebody gave.
+    With `is_brief`, only the values that the user gave are listed.
     """
     benchmark = made.config.benchmark
     rows: list[tuple[str, str, str]] = [
@@ -408,7 +412,7 @@ def plan_blocks(made: Plan, num_runs: int, *, is_brief: bool = False) -> tuple[B
         Heading(text=f"{benchmark.name} version {benchmark.version}: {benchmark.title}"),
         text_table(("What", "Value", "Source"), rows),
         *([text_table(("Key", "Value", "Source"), config)] if config else []),
-        *([Prose(text=f"--verbose lists also the {num_hidden} values that nobody gave.")] if num_hidden else []),
+        *([Prose(text=f"--verbose also lists the {num_hidden} values that you did not give.")] if num_hidden else []),
     ]
     blocks += [Prose(text=note) for note in benchmark.notes if note.startswith(DERIVED)]
     runtime = made.config.workload.runtime
@@ -419,7 +423,7 @@ def plan_blocks(made: Plan, num_runs: int, *, is_brief: bool = False) -> tuple[B
         blocks.append(
             Prose(
                 text="fp32 leaves a GPU's tensor cores unused; MLPerf's systems train in reduced precision. --set "
-                "runtime.precision=bf16 or tf32 uses them; 'run --quality' measures what that costs."
+                "runtime.precision=bf16 or tf32 uses them; 'run --quality' measures the loss of quality."
             )
         )
     if made.data_problem is not None and made.is_data_made:
@@ -435,6 +439,6 @@ def _short(value: object, limit: int = 60) -> str:
 
 
 def source_of(config: RunConfig, key: str) -> Literal["definition", "default", "given"]:
-    """Return who said the value of a key, as the parameters of a study have it."""
+    """Return the source of a key's value, in the words of a study's parameters."""
     source = config.values()[key]["source"]
     return source if source in _NOT_GIVEN else "given"

@@ -1,4 +1,4 @@
-"""`sweep --dry-run`: the configurations of a matrix and how long each would take, as a study; makes nothing."""
+"""`sweep --dry-run`: list the configurations of a sweep with the estimated time of each, as a study; run nothing."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ from reports.text.formatting import plural, rough_duration
 from rules.records.study import Parameter, StudyRecord
 
 _CHOICE_S = 3.0
-"""What timing threads and products takes of a small model, beside the start of two processes."""
+"""Seconds to time threads and products of a small model, without the start of two processes."""
 
 
 def plan_sweep(
@@ -31,18 +31,18 @@ def plan_sweep(
     *,
     is_autotuned: bool,
 ) -> StudyRecord:
-    """List every configuration with the modelled time of one process of it, and the time of all."""
+    """Make a study of every configuration with the modelled time of one process, and the time of the whole sweep."""
     configs = [(label, read_precision(config, data_root)[0]) for label, config in configs]
     start_s = measure_start_s()
     times = [estimate_process(kind, options, config, data_root) for _, config in configs]
     known = [estimate.run_s for estimate in times if estimate is not None]
     num_choices = _count_choices(configs, data_root) if is_autotuned else 0
     total_s = num_runs * (len(times) * start_s + sum(known)) + num_choices * (2 * start_s + _CHOICE_S)
-    bound = ", if no run meets its target before" if kind.ends_early else ""
+    bound = ", if no run meets its target earlier" if kind.ends_early else ""
     missing = len(times) - len(known)
     unknown = f"; of {plural(missing, 'configuration')} only the start is counted" if missing else ""
     processes = plural(len(configs) * num_runs, "process", "processes")
-    few = f"A verdict takes at least {MIN_RUNS} runs of each; {num_runs} give none."
+    few = f"A verdict needs at least {MIN_RUNS} runs of each configuration; {num_runs} give none."
     shapes = plural(num_choices, "shape")
     return make_study(
         "sweep",
@@ -50,7 +50,7 @@ def plan_sweep(
         configs[0][1].benchmark,
         findings=(
             f"About {rough_duration(total_s)} in all{bound}: {processes}{unknown}.",
-            *([f"In it threads, and products or workers, are timed first for {shapes}."] if num_choices else []),
+            *([f"This includes timing threads, and products or workers, for {shapes}."] if num_choices else []),
             *([few] if num_runs < MIN_RUNS else []),
         ),
         parameters=(
@@ -58,7 +58,7 @@ def plan_sweep(
         ),
         tables=(
             make_table(
-                "One process of each, without its start",
+                "Time of one process of each configuration, without its start",
                 (("Configuration", None, "given"), ("Time", "s", "modelled"), ("From", None, "given")),
                 [
                     (label, estimate.run_s if estimate else None, estimate.method if estimate else None)
@@ -72,7 +72,8 @@ def plan_sweep(
 def estimate_process(
     kind: Kind, options: Mapping[str, int], config: RunConfig, data_root: Path | None
 ) -> TimeEstimate | None:
-    """Model one process from a few steps, measured now; None for several ranks, GPUs, and data of unknown size."""
+    """Model the time of one process from a few steps, measured now; None for several ranks, for GPUs, and for data of
+    unknown size."""
     runtime, work = config.workload.runtime, _work(kind, options, config, data_root)
     if work is None or runtime.ranks > 1 or runtime.device != "cpu":
         return None
@@ -91,13 +92,13 @@ def _count_choices(configs: Sequence[tuple[str, RunConfig]], data_root: Path | N
 
 
 def _work(kind: Kind, options: Mapping[str, int], config: RunConfig, data_root: Path | None) -> Work | None:
-    """What one process of the kind trains and evaluates; None where that is not known."""
+    """Return the steps and evaluations of one process of the kind; None where they are not known."""
     sizes, _ = read_sizes(config.workload.data, locate_dataset(config.workload.data, data_root))
     return kind.work(options, config, None if sizes is None else sizes[:2])
 
 
 def measure_start_s() -> float:
-    """Measure the seconds that a fresh process takes to begin: Python with torch imported."""
+    """Return the measured seconds of a fresh process's start: Python with torch imported."""
     started_s = time.monotonic()
     subprocess.run([sys.executable, "-P", "-c", "import torch"], check=False, capture_output=True)
     return time.monotonic() - started_s

@@ -1,1 +1,1 @@
-"""Hardware as TOML files describe it, every number with its source."""
+"""Descriptions of hardware in TOML files, every number with its source."""

@@ -1,4 +1,4 @@
-"""The description of a system by its rates, from a file: what was measured, or the user's."""
+"""Description of a system by its rates, in a TOML file: measured here, or written by the user."""
 
 import json
 from collections.abc import Mapping
@@ -18,11 +18,12 @@ Bounded = Annotated[float, Meta(ge=1e-30, le=1e30)]
 
 
 class SystemNumber(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One number of a system and where it comes from, in SI units.
+    """One number of a system with its source, in SI units.
 
-    `fp32`, `tf32` and `bf16` are FLOP/s of matrix products by the least of their extents m, k and n; `copy` are bytes
-    read and written a second, by how many a step moves; `rows` bytes a second of rows at random places, by the bytes
-    of the tables; `other` FLOP/s outside of products; `operator` the seconds of one of torch's with nothing to do.
+    `fp32`, `tf32` and `bf16` are FLOP/s of matrix products; `size` is the smallest of m, k and n. `copy` is bytes
+    read and written per second; `size` is the bytes that a step moves. `rows` is bytes per second of rows at random
+    places; `size` is the bytes of the tables. `other` is FLOP/s outside of matrix products, `operator` the seconds of
+    one torch operator without work.
     """
 
     of: Literal["cores", "memory", "fp32", "tf32", "bf16", "other", "copy", "rows", "operator"]
@@ -30,34 +31,35 @@ class SystemNumber(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     value: Bounded
     source: Annotated[str, Meta(min_length=1, max_length=500)]
     spread: Annotated[float, Meta(ge=0, le=1e6)] | None = None
-    """How far apart the repetitions lay of which the value is the median: the middle half of them, as a fraction of
-    it. None where it was not repeated, or nobody says."""
+    """Interquartile range of the repetitions whose median `value` is, as a fraction of that median; None for a number
+    that was not repeated, or without a known spread."""
 
 
 class ModelledSystem(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What trains: all of its cores together, or one accelerator."""
+    """A system that trains, described by its rates: all of its cores together, or one accelerator."""
 
     title: Annotated[str, Meta(min_length=1, max_length=200)]
     numbers: Annotated[tuple[SystemNumber, ...], Meta(max_length=1000)]
     warnings: Annotated[tuple[Annotated[str, Meta(max_length=1000)], ...], Meta(max_length=100)] = ()
-    """What the environment check warned of before they were measured."""
+    """Warnings of the environment check before the numbers were measured."""
     loads: Annotated[tuple[LoadRecord, ...], Meta(max_length=100)] = ()
-    """What else the system did meanwhile."""
+    """Other load on the system while the numbers were measured."""
 
     def find(self, of: str, size: PositiveAmount = 1.0) -> float:
-        """Return a number, interpolated over the sizes' logarithms, beyond them the nearest. Raises ConfigError."""
+        """Return the number `of` at `size`, interpolated over the logarithm of sizes; beyond the known sizes, the
+        nearest. Raises ConfigError where the system has no such number."""
         found = sorted((each for each in self.numbers if each.of == of), key=lambda each: each.size)
         if not found:
             known = ", ".join(dict.fromkeys(each.of for each in self.numbers))
             raise ConfigError(
-                f"{self.title}: has no number of {of!r}, only of {known or 'nothing'}. Add it to the file."
+                f"{self.title}: has no number of {of!r}, only of {known or 'nothing'}. Add {of!r} to the file."
             )
         sizes = np.log([max(size, 1e-30), *(each.size for each in found)])
         return float(np.interp(sizes[0], sizes[1:], [each.value for each in found]))
 
 
 def read_system(path: Path) -> ModelledSystem:
-    """Read a system's file. Raises ConfigError for a number without its source, DefinitionError for no TOML."""
+    """Read a system's file. Raises ConfigError for a number without its source, DefinitionError for invalid TOML."""
     try:
         return convert(read_toml(path), ModelledSystem)
     except DamageError as error:
@@ -66,7 +68,10 @@ def read_system(path: Path) -> ModelledSystem:
 
 
 def read_hardware(what: str, name: str, shipped: Mapping[str, Path], record: type[T]) -> tuple[Path, T]:
-    """Read a file that is shipped by its name, or the user's. Raises ConfigError, DefinitionError for no TOML."""
+    """Read a shipped file by its name, or the user's file by its path; return the path and the record.
+
+    Raises ConfigError for an unknown name or a wrong value, DefinitionError for invalid TOML.
+    """
     if name not in shipped and not name.endswith(".toml"):
         raise ConfigError(f"--{what} {name}: no such {what}, nor a FILE.toml.{did_you_mean(name, [*shipped])}")
     path = shipped.get(name) or Path(name)
