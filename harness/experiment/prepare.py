@@ -185,8 +185,10 @@ def _autotune_sides(
     known = {} if recorded is None else {recorded.key: recorded}
     is_able = base.installation is None or base.installation.about.chooses
 
+    prepared = new.prepared
+
     def tune_new(num_threads: int | None) -> Preparation:
-        return autotune(new.config, new.prepared, known=known, given=given, quiet=quiet, num_threads=num_threads)
+        return autotune(new.config, prepared, known=known, given=given, quiet=quiet, num_threads=num_threads)
 
     of_new = None if is_able else tune_new(None)  # what it chooses is the base's, too, which cannot choose
     of_base = autotune(
