@@ -57,7 +57,7 @@ def test_a_dry_run_lists_every_configuration_with_its_time_and_makes_nothing(swe
 def test_a_dry_run_says_that_too_few_runs_give_no_verdict(sweep: Sweep) -> None:
     out = sweep("--axis", "runtime.threads=1,2", "-n", "3", "--dry-run").stdout
     assert "A verdict needs at least 5 runs of each configuration; 3 give none." in out
-    assert "if no run meets its target before: 6 processes" in out
+    assert "if no run meets its target earlier: 6 processes" in out
 
 
 @pytest.mark.usefixtures("_two_seconds_a_step")
