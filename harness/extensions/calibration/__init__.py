@@ -1,1 +1,1 @@
-"""Where the target of a benchmark should be: runs, conditions, reference convergence points."""
+"""Calibration of a benchmark's target: runs, conditions, reference convergence points."""

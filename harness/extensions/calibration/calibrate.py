@@ -44,7 +44,7 @@ _RATE_FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
 _BASELINE_RATES = (0.01, 0.02, 0.05, 0.1, 0.2)
 QUICK_RUNS = 3
 BASE_SEED = 20_000
-"""Runs get seeds derived as those of any set are; tuning uses others."""
+"""Base seed of the runs, from which seeds are derived as in any set; tuning uses other seeds."""
 _FIRST_TUNING_SEED, _BASELINE_SEED = 1001, 1
 
 OnResult = Callable[[str, CalibrationResult, int], None]
@@ -52,26 +52,26 @@ OnResult = Callable[[str, CalibrationResult, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationPlan:
-    """What to run. Tuning uses other seeds than the runs that the conditions are judged by."""
+    """Runs of a calibration. Tuning uses other seeds than the runs by which the conditions are judged."""
 
     batch_sizes: tuple[int, ...]
     learning_rates: tuple[float, ...]
     num_runs: int
-    """Seeds per batch size, which become reference convergence points."""
+    """Number of seeds per batch size; their runs become reference convergence points."""
     num_confirming_runs: int
-    """Seeds at the definition's own batch size, the same and more, by which condition (a) is judged."""
+    """Number of seeds at the definition's own batch size, at least `num_runs`, by which condition (a) is judged."""
     base_seed: int
     num_tuning_runs: int
     num_workers: int
     is_quick: bool = False
-    """Whether it is a look at the problem alone, which calibrates nothing."""
+    """Whether the calibration is a quick one, whose numbers are no reference."""
 
     @property
     def tuning_seeds(self) -> tuple[int, ...]:
         return tuple(range(_FIRST_TUNING_SEED, _FIRST_TUNING_SEED + self.num_tuning_runs))
 
     def seeds(self, *, is_default: bool) -> list[int]:
-        """Derive the seeds of a batch size: of the definition's own, or of another."""
+        """Derive the seeds of a batch size; the definition's own has more of them."""
         num_runs = max(self.num_runs, self.num_confirming_runs) if is_default else self.num_runs
         return derive_seeds(self.base_seed, num_runs, frozenset(self.tuning_seeds))
 
@@ -88,7 +88,7 @@ def plan_calibration(
     num_workers: int | None = None,
     is_quick: bool = False,
 ) -> CalibrationPlan:
-    """Fill in what is not given: half, once and twice the definition's batch size; factors of its learning rate.
+    """Make a plan with defaults: half, once and twice the definition's batch size; factors of its learning rate.
 
     A quick one has QUICK_RUNS runs at the definition's own batch size and learning rate, and simpler models at that
     rate; its numbers of runs and its grid are not taken from the arguments.
@@ -102,7 +102,7 @@ def plan_calibration(
         )
     if entry.workload.data.id_map.is_active:
         raise ConfigError(f"{entry.benchmark.name}: a target is calibrated without [id_map]. Leave that out.")
-    in_logged_unit(entry.benchmark, 1.0)  # refused now rather than when all is trained
+    in_logged_unit(entry.benchmark, 1.0)  # raises now rather than after training
     size, rate = entry.workload.train.global_batch_size, entry.workload.train.opt_base_learning_rate
     base_seed, num_workers = BASE_SEED if base_seed is None else base_seed, num_workers or usable_cores()
     if is_quick:
@@ -130,7 +130,7 @@ def plan_calibration(
 def calibrate(
     entry: Entry, data_dir: Path, plan: CalibrationPlan, store: RunStore, on_result: OnResult | None = None
 ) -> CalibrationRecord:
-    """Run what `store` lacks of the plan and summarise.
+    """Train the plan's runs that `store` lacks, and summarise all.
 
     `on_result` gets part, result and how many runs are left at most: what the store holds of later parts is not known
     before their learning rates are.
@@ -160,7 +160,7 @@ def calibrate(
     summaries, of_reference = [], dict[int, list[CalibrationResult]]()
     for size in plan.batch_sizes:
         at_size = [result for result in tuning if result.run.global_batch_size == size]
-        # The definition's own batch size keeps its own learning rate: it is what a plain run uses.
+        # The definition's own batch size keeps the definition's learning rate, which `run` uses.
         is_default = size == train.global_batch_size
         rate = train.opt_base_learning_rate if is_default else tuned_learning_rate(definition, at_size)
         runs = [
@@ -209,7 +209,7 @@ def calibrate(
 
 
 class EpochCounts(NamedTuple):
-    """Epochs that a calibration trains at one batch size."""
+    """Numbers of epochs that a calibration trains at one batch size, by purpose."""
 
     of_tuning: int
     of_seeds: int
@@ -252,8 +252,8 @@ def measure_oracle(entry: Entry) -> float | None:
 
 
 def written_files(folder: Path, entry: Entry) -> tuple[Path, Path, Path]:
-    """Return where calibration.md, NAME.calibration.json and NAME.rcps.json are written; NAME.bf16 for NAME in that,
-    where it is not the definition's own precision."""
+    """Return the paths of calibration.md, NAME.calibration.json and NAME.rcps.json; NAME.bf16 in place of NAME in a
+    precision that is not the definition's own."""
     own, precision = entry.benchmark.sections["runtime"].get("precision", "fp32"), entry.workload.runtime.precision
     infix = "" if precision == {"auto": "fp32"}.get(own, own) else f".{precision}"
     name = entry.benchmark.name + infix
@@ -261,8 +261,8 @@ def written_files(folder: Path, entry: Entry) -> tuple[Path, Path, Path]:
 
 
 def refuse_to_replace(folder: Path, entry: Entry, plan: CalibrationPlan) -> None:
-    """Raise HarnessError (exit 8) where what would be written is a link or no file, since the folder may be a
-    stranger's; ConfigError where a quick calibration would take the place of a whole one."""
+    """Raise HarnessError (exit 8) if a path to write is a link or no regular file, since the folder may be a
+    stranger's; ConfigError if a quick calibration would replace a whole one."""
     paths = written_files(folder, entry)
     for each in (folder / RUNS_FILE, *paths):
         refuse_irregular(each, "a calibration's file")
@@ -273,8 +273,8 @@ def refuse_to_replace(folder: Path, entry: Entry, plan: CalibrationPlan) -> None
 
 
 def write_calibration(folder: Path, entry: Entry, calibration: CalibrationRecord) -> tuple[Path, Path, Path]:
-    """Write calibration.md, NAME.calibration.json and NAME.rcps.json in place of whatever has their names; return
-    their paths. One process at a time, which holds the folder's lock."""
+    """Write calibration.md, NAME.calibration.json and NAME.rcps.json, replacing files of these names; return their
+    paths. The caller holds the folder's lock."""
     paths = written_files(folder, entry)
     write_atomically(paths[0], render_markdown(calibration_blocks(calibration)) + "\n")
     write_atomically(paths[1], encode(calibration))
@@ -284,7 +284,7 @@ def write_calibration(folder: Path, entry: Entry, calibration: CalibrationRecord
 
 
 def describe_platform() -> str:
-    """Name processor and torch that the runs were made with, for the reference convergence points."""
+    """Return processor and torch version of the runs in words, for the reference convergence points."""
     import torch
 
     from harness.system.hardware import read_processors

@@ -136,7 +136,7 @@ def calibrate(
 
 
 def _complete(entry: "Entry", plan: "CalibrationPlan", output: Path, data_root: Path | None) -> None:
-    """Run what is missing in the folder, write what came of it, and show that."""
+    """Run what the folder lacks, write the calibration's files, and show the result."""
     from harness.extensions.calibration.calibrate import calibrate as run_calibration
     from harness.extensions.calibration.calibrate import count_runs, write_calibration
     from harness.extensions.calibration.runs import RunStore, problem_digest
@@ -184,7 +184,7 @@ def _complete(entry: "Entry", plan: "CalibrationPlan", output: Path, data_root: 
 
 
 def _refuse_grid(context: click.Context) -> None:
-    """Raise UsageError where --quick stands beside what it decides itself."""
+    """Raise UsageError for --quick together with an option that it sets itself."""
     if not context.params["is_quick"]:
         return
     for option in context.command.params:

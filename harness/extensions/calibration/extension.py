@@ -1,4 +1,4 @@
-"""What the core is told of calibration: one verb. Its record is of the core, which reads those that are shipped."""
+"""Registration of the calibration extension: one verb. Its record is in the core, which reads the shipped ones."""
 
 from rules.extensions import Extension, Verb
 

@@ -1,4 +1,4 @@
-"""What a calibration would train, and how long that would take: modelled from a few steps that are timed now."""
+"""Epochs that a calibration would train, and their time, modelled from a few steps that are timed now."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,14 +19,15 @@ from reports.text.formatting import rough_duration
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EpochTimes:
-    """How long an epoch of the reference takes on one thread at each batch size, and what stands in the way."""
+    """Time of an epoch of the reference on one thread at each batch size, and reasons why it cannot be timed."""
 
     epochs: Mapping[int, TimeEstimate | None]
-    """None where that cannot be timed here."""
+    """Time of an epoch, by batch size; None if it cannot be timed here."""
     problems: tuple[str, ...]
 
     def total_s(self, num_epochs: Mapping[int, int], num_workers: int) -> float | None:
-        """Return how long so many epochs of each batch size take, `num_workers` at a time; None where one is None."""
+        """Return the time of `num_epochs` by batch size, `num_workers` at a time; None if an epoch's time is not
+        known."""
         total_s = 0.0
         for size, estimate in self.epochs.items():
             if estimate is None:
@@ -59,13 +60,14 @@ def look_ahead(entry: Entry, plan: CalibrationPlan, data_root: Path | None) -> E
 
 
 def _of_calibration(config: WorkloadConfig, global_batch_size: int) -> WorkloadConfig:
-    """Return the workload as `calibrate` trains it."""
+    """Return the workload with the batch size, the reference implementation and the single thread of a
+    calibration."""
     train = replace(config.train, global_batch_size=global_batch_size)
     return replace(config, train=train, runtime=replace(config.runtime, implementation=REFERENCE, threads=1))
 
 
 def outlook_blocks(entry: Entry, plan: CalibrationPlan, times: EpochTimes) -> tuple[Block, ...]:
-    """One row per batch size, then the whole: epochs at most, computed, and their time, modelled."""
+    """Show a row per batch size, then the total: number of epochs at most, computed, and their time, modelled."""
     benchmark, counts = entry.benchmark, count_epochs(entry, plan)
     rows = []
     for size, estimate in times.epochs.items():

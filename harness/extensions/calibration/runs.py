@@ -1,4 +1,4 @@
-"""The runs of a calibration: full epochs of the reference and of its baselines, kept as they finish.
+"""Runs of a calibration: full epochs of the reference and of simpler models, stored as they finish.
 
 Every run trains a whole epoch and keeps its quality at each evaluation, so the same runs answer for any target.
 Runs are appended to `runs.jsonl` one by one; a calibration that was interrupted goes on with what is missing.
@@ -30,13 +30,13 @@ from rules.records.codec import Amount, Index, PositiveAmount, PositiveCount, Sh
 REFERENCE = "reference"
 RUNS_FILE = "runs.jsonl"
 _MAX_BYTES, _MAX_LINE_BYTES = 1 << 25, 1 << 20
-"""Thousands of runs take less, and one of thousands of evaluations."""
+"""Largest file, and longest line of a run: thousands of runs, and a run of thousands of evaluations, take less."""
 _BEGINNING = b'{"problem": "'
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationRun:
-    """One epoch to train: of which model, with what. Equal ones are the same run."""
+    """One epoch to train: model, batch size, learning rate and seed. Equal values are the same run."""
 
     model: str
     global_batch_size: PositiveCount
@@ -46,7 +46,8 @@ class CalibrationRun:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationResult:
-    """What one epoch showed. `qualities[i]` is what the benchmark measures at `samples_counts[i]` trained samples."""
+    """Qualities of one trained epoch: `qualities[i]` is the benchmark's metric at `samples_counts[i]` trained
+    samples."""
 
     run: CalibrationRun
     samples_counts: tuple[PositiveCount, ...]
@@ -54,26 +55,27 @@ class CalibrationResult:
     train_s: Amount
     eval_s: Amount
     code_sha256: str | None = None
-    """Digest of the code that trained it; None of runs kept from before it was written down."""
+    """Digest of the code that trained the epoch; None for runs from before it was recorded."""
     train_samples: PositiveCount | None = None
-    """An epoch; None of runs kept from before it was written down, which were evaluated at equal parts of one."""
+    """Samples of an epoch; None for runs from before this was recorded, which were evaluated at equal parts of an
+    epoch."""
 
     def epochs_to_converge(self, benchmark: Benchmark) -> float | None:
-        """Epoch, on the grid of evaluations as the log counts it, at which the target was met; None if never."""
+        """Return the epoch, on the log's grid of evaluations, at which the target was met; None if never."""
         for index, quality in enumerate(self.qualities):
             if benchmark.is_met_by(quality):
                 return self.epochs_at(index, benchmark.quality.evals_per_epoch)
         return None
 
     def epochs_at(self, index: int, evals_per_epoch: int) -> float:
-        """Return the epochs that were trained at evaluation `index`."""
+        """Return the epochs trained until evaluation `index`."""
         if self.train_samples is None:
             return (index + 1) / evals_per_epoch
         return self.samples_counts[index] / self.train_samples
 
     @property
     def final_quality(self) -> float:
-        """The last evaluation's; 0 when training diverged before the first."""
+        """Return the quality at the last evaluation; 0 if training diverged before the first."""
         return self.qualities[-1] if self.qualities else 0.0
 
     @property
@@ -82,14 +84,14 @@ class CalibrationResult:
 
 
 def in_precision(entry: Entry, precision: Literal["fp32", "bf16"] | None) -> Entry:
-    """Return a benchmark that trains in a precision, by default the definition's own, where `auto` is fp32."""
+    """Return the benchmark with a precision of training, by default the definition's own, whose `auto` is fp32."""
     runtime = entry.workload.runtime
     own = "fp32" if runtime.precision == "auto" else runtime.precision
     return replace(entry, workload=replace(entry.workload, runtime=replace(runtime, precision=precision or own)))
 
 
 def problem_digest(entry: Entry) -> str:
-    """Compute the digest of what decides a run's qualities; the target is not in it."""
+    """Compute the digest of everything that decides a run's qualities, which the target does not."""
     sections, train = entry.benchmark.sections, dict(entry.benchmark.sections["train"])
     for key in ("global_batch_size", "opt_base_learning_rate"):
         train.pop(key, None)
@@ -145,7 +147,7 @@ def train_epoch(entry: Entry, data_dir: Path, run: CalibrationRun) -> Calibratio
 
 
 def steps_to_evaluations(benchmark: Benchmark, train_samples: int, global_batch_size: int) -> list[int]:
-    """Return the steps before each evaluation of an epoch, the first ones as `first_eval` says."""
+    """Return the steps before each evaluation of an epoch; the first evaluation is at `first_eval`."""
     interval = benchmark.steps_between_evals(train_samples, global_batch_size)
     first = benchmark.first_eval_samples(train_samples, global_batch_size) // global_batch_size
     num_steps, num_evals = train_samples // global_batch_size, benchmark.quality.evals_per_epoch
@@ -177,7 +179,7 @@ class RunStore:
         self._results[result.run] = result
 
     def _open(self, flags: int) -> IO[bytes]:
-        """Open the file to be read, or to be added to."""
+        """Open the file of runs for reading, or for appending."""
         descriptor = open_regular(self.path, flags, "runs of a calibration")
         return os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "ab")
 
@@ -200,7 +202,7 @@ class RunStore:
                 yield result
         if rest and not rest.startswith(_BEGINNING[: len(rest)]):
             raise self._damaged(len(lines) + 1)
-        if rest:  # what an interrupted write left of a line; its run is repeated
+        if rest:  # part of a line, left by an interrupted write; its run is repeated
             with self._open(os.O_WRONLY) as file:
                 file.truncate(len(data) - len(rest))
 
@@ -225,7 +227,7 @@ class RunStore:
 
 
 def _begin_work(model_name: str) -> None:
-    """End with who started this process; what a task holds may be of a class in the model's file."""
+    """End this worker with its parent; import the model's file, whose classes a task may need."""
     belong_to_parent()
     find_model(model_name)
 
@@ -245,7 +247,7 @@ def complete_runs(
     """
     missing = [run for run in dict.fromkeys(runs) if store.get(run) is None]
     pending, left = iter(missing), len(missing)
-    # Workers are started afresh, since a process that has used torch must not be forked.
+    # Workers are spawned: a process that has used torch must not be forked.
     with ProcessPoolExecutor(
         num_workers,
         mp_context=multiprocessing.get_context("spawn"),

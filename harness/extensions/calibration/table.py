@@ -1,4 +1,4 @@
-"""What a calibration found: the four conditions of a good target, the table, the reference convergence points."""
+"""Results of a calibration: the four conditions of a good target, the table, the reference convergence points."""
 
 import math
 import statistics
@@ -25,11 +25,11 @@ from rules.records.metrics import METRICS
 MEAN_EPOCHS = (0.5, 0.85)
 MAX_VARIATION = 0.05
 MIN_SEEDS = 40
-"""Least number of seeds for condition (a): 20 seeds know a coefficient of variation to a sixth of itself only, 40 to
-a ninth."""
+"""Least number of seeds for condition (a): with 20 seeds a coefficient of variation is known only to a sixth of
+itself, with 40 to a ninth."""
 MAX_EVAL_SHARE = 0.15
 MIN_MARGIN = 0.01
-"""In the benchmark's metric, of the target above simpler models and of the oracle above the target."""
+"""Least distance, in the benchmark's metric, of the target from simpler models and of the oracle from the target."""
 _DEMANDS = {
     "a": f"every seed of at least {MIN_SEEDS}, within one epoch, at {MEAN_EPOCHS[0]:.2f} to {MEAN_EPOCHS[1]:.2f} of "
     f"it on average, with a coefficient of variation of at most {100 * MAX_VARIATION:g} %",
@@ -54,7 +54,7 @@ def judge_conditions(
     *,
     is_quick: bool = False,
 ) -> tuple[Condition, ...]:
-    """Return the four conditions: whether each holds, None where it cannot be said, and the numbers.
+    """Return the four conditions: whether each holds (None if unknown), and the numbers.
 
     `default` are the reference's runs at the definition's own batch size. A quick calibration, which gives simpler
     models one learning rate, can break (b) and not show it.
@@ -100,7 +100,7 @@ def _converges_well(default: BatchSizeSummary) -> bool | None:
 
 
 def is_above(quality: float, other: float) -> bool:
-    """Say whether a quality is clearly above another, by MIN_MARGIN."""
+    """Return whether a quality is clearly above another, by at least MIN_MARGIN."""
     return quality - other >= MIN_MARGIN - 1e-12
 
 
@@ -110,7 +110,8 @@ def propose_target(
     baselines: Sequence[BaselineSummary],
     oracle_quality: float | None,
 ) -> Proposal:
-    """Find the target, in thousandths, that holds (a) to (c) and is met nearest the middle of what (a) demands.
+    """Find the target, in thousandths, that meets conditions (a) to (c) and is reached nearest to the middle of the
+    range in (a).
 
     `results` are the reference's at one batch size and learning rate, one per seed.
     """
@@ -188,7 +189,8 @@ def summarise_baseline(results: Sequence[CalibrationResult]) -> BaselineSummary:
 
 
 def tuned_learning_rate(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> float:
-    """The learning rate whose runs all converge and do so earliest on average; ties go to the better quality."""
+    """Return the learning rate whose runs all converge, and do so earliest on average; ties go to the better
+    quality."""
 
     def rank(learning_rate: float) -> tuple[int, float, float]:
         runs = [result for result in results if result.run.opt_base_learning_rate == learning_rate]
@@ -220,10 +222,10 @@ def tuning_rows(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> t
 
 
 def reference_convergence_points(benchmark: Benchmark, calibration: CalibrationRecord) -> dict[str, Any]:
-    """Return RCPs in mlperf_logging's form, one per batch size at which every seed converged, and the seeds used.
+    """Return RCPs in mlperf_logging's form, with their seeds, one for each batch size at which every seed converged.
 
-    Those of a quick calibration say so, and are no reference.
-    As there, "Epochs to converge" are samples where convergence is told in samples.
+    RCPs of a quick calibration have "Calibrated": false, and are no reference. As in mlperf_logging, "Epochs to
+    converge" are samples if the benchmark counts convergence in samples.
     """
     num_runs = calibration.num_reference_runs
     hyperparams = {
@@ -250,7 +252,7 @@ def reference_convergence_points(benchmark: Benchmark, calibration: CalibrationR
 
 
 def in_logged_unit(benchmark: Benchmark, epochs: float) -> float:
-    """Return epochs to converge in the unit of the benchmark's logs, which is samples where the definition says so.
+    """Return epochs to converge in the unit of the benchmark's logs, which is samples if the definition says so.
 
     Raises DefinitionError where that is needed and the definition does not say how many samples an epoch has.
     """
@@ -265,7 +267,7 @@ def in_logged_unit(benchmark: Benchmark, epochs: float) -> float:
 
 
 def calibration_blocks(calibration: CalibrationRecord) -> tuple[Block, ...]:
-    """Show conditions, batch sizes, baselines, curve, tuning."""
+    """Return the blocks of a calibration: conditions, batch sizes, simpler models, curve, tuning."""
     default, metric = calibration.default, METRICS[calibration.metric]
     label, size = metric.label, calibration.default_batch_size
     columns = tuple(name.format(label) for name in _BATCH_SIZE_COLUMNS)

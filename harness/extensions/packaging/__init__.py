@@ -1,1 +1,1 @@
-"""Submission trees from run sets."""
+"""Packaging of run sets as submission trees."""

@@ -47,7 +47,7 @@ _GIT_UNFRIENDLY = re.compile(r"[\s/\\]+")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackageRequest:
-    """What the user asks. `allow_non_compliant` packages what breaks rules or is incomplete, for review."""
+    """A request for a package. `allow_non_compliant` packages sets that break rules or are incomplete, for review."""
 
     sources: tuple[Path, ...]
     submitter: str
@@ -57,7 +57,7 @@ class PackageRequest:
     allow_non_compliant: bool = False
     second_opinion: bool = True
     weights: bool = False
-    """Whether the weights that runs kept are packaged, too."""
+    """Whether the runs' kept weights are packaged, too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +74,7 @@ class Package:
 
 
 class NotCompliantError(HarnessError):
-    """The package would break rules; `verdicts` say which."""
+    """Error of a package that breaks rules; `verdicts` name them."""
 
     def __init__(self, message: str, verdicts: Sequence[Verdict]) -> None:
         super().__init__(message, ExitCode.COMPLIANCE)
@@ -82,7 +82,8 @@ class NotCompliantError(HarnessError):
 
 
 def build_package(request: PackageRequest) -> Package:
-    """Collect, judge, copy, judge the copy. Raises HarnessError, and NotCompliantError with the verdicts."""
+    """Collect the sets, judge and copy them, and judge the copy. Raises HarnessError, and NotCompliantError with the
+    verdicts."""
     name = submission_folder(request.submitter)
     is_empty_folder = request.output.is_dir() and next(request.output.iterdir(), None) is None
     if request.output.is_symlink() or (request.output.exists() and not is_empty_folder):
@@ -123,7 +124,8 @@ def build_package(request: PackageRequest) -> Package:
 
 
 def _refuse_inside(request: PackageRequest) -> None:
-    """Refuse a package below what it is made of: the next one would find it there, and results are only read."""
+    """Refuse to write a package below one of its sources: the next package would include it, and results are never
+    changed."""
     for source in request.sources:
         if real_path(request.output).is_relative_to(real_path(source)):
             raise HarnessError(
@@ -132,7 +134,7 @@ def _refuse_inside(request: PackageRequest) -> None:
 
 
 def _refuse_weights(sets: Sequence[PackagedSet], output: Path) -> None:
-    """Raise HarnessError where no set has weights (exit 8), or where they do not fit on the disk (exit 9)."""
+    """Raise HarnessError if no set has weights (exit 8), or if they do not fit on the disk (exit 9)."""
     roots = [packaged.result_set.root for packaged in sets if packaged.record is not None]
     kept = [manifest for root in roots if root is not None for _, manifest in kept_weights(root)]
     if not kept:
@@ -149,7 +151,7 @@ def _refuse_weights(sets: Sequence[PackagedSet], output: Path) -> None:
 
 
 def submission_folder(submitter: str) -> str:
-    """Return the organisation as the name of its directory. Raises HarnessError where it can be none."""
+    """Return the name of the organisation's folder. Raises HarnessError if its name cannot be one."""
     name = _GIT_UNFRIENDLY.sub("-", submitter.strip())
     if not name or name.startswith(".") or not name.isprintable() or len(name.encode()) > 200:
         raise HarnessError(
@@ -169,7 +171,8 @@ def _refuse_non_compliant(verdicts: Sequence[Verdict], request: PackageRequest) 
 
 
 def _judge(submission: Path, sets: Sequence[PackagedSet], request: PackageRequest) -> Verdict:
-    """Ours and theirs on the finished tree. A benchmark that is not shipped is judged by the definition beside it."""
+    """Judge the finished tree by this product's rules and by the official checkers. A benchmark that is not shipped
+    is judged by the definition beside it."""
     definitions = {path for packaged in sets if (path := packaged.unshipped_definition) is not None}
     definition = next(iter(definitions)) if len(definitions) == 1 else None
     return check_paths([submission], definition, request.second_opinion, request.ruleset)[0]
@@ -187,7 +190,7 @@ def _add_set(tree: Tree, packaged: PackagedSet, *, with_weights: bool) -> Packag
     benchmarks = f"benchmarks/{packaged.benchmark}"
     definition = packaged.result_set.definition_file
     if packaged.record is None or definition is None:
-        # Code and scripts are the submitter's own; where there are none, none are made up.
+        # Code and scripts of other harnesses come from their submitter; none are generated.
         tree.add_all(benchmarks, files_below(folder.parents[2] / "benchmarks" / packaged.benchmark))
         return PackagedWeights()
     if has_source(packaged.record):
@@ -197,7 +200,7 @@ def _add_set(tree: Tree, packaged: PackagedSet, *, with_weights: bool) -> Packag
     files = system_files(packaged.record, load_benchmark(definition), definition, packaged.system)
     place, root = f"{benchmarks}/{packaged.system}", packaged.result_set.root
     tree.add_all(place, files)
-    assert root is not None  # of a set with a record
+    assert root is not None  # a set with a record has a root
     add_records(tree, place, root)
     return add_weights(tree, place, root) if with_weights else PackagedWeights()
 
@@ -228,7 +231,7 @@ def _missing_code(sets: Sequence[PackagedSet], tree: Tree) -> Iterator[LeftOut]:
 
 
 def package_blocks(made: Package) -> tuple[Block, ...]:
-    """Show what the package holds, set by set, and what was left out of it and why."""
+    """Show the contents of a package set by set, and the files that were left out with the reasons."""
     sets = [(packaged.system, packaged.benchmark, len(packaged.runs)) for packaged in made.sets]
     num_sets, num_files = plural(len(made.sets), "set"), plural(made.num_files, "file")
     blocks: list[Block] = [
@@ -253,7 +256,7 @@ def package_blocks(made: Package) -> tuple[Block, ...]:
 
 
 def _answers_queries(packaged: PackagedSet) -> bool:
-    """Whether the set's model is one that is here; whose definition cannot be read is not named."""
+    """Return whether the set's model is known here; False if the definition cannot be read."""
     try:
         model = load_benchmark(packaged.unshipped_definition or packaged.benchmark).model
     except DefinitionError:

@@ -1,4 +1,5 @@
-"""What a package holds besides logs and descriptions for our own runs: the code, and scripts that run it again.
+"""Code and scripts of our own runs in a package, besides logs and descriptions: the source, and the scripts that run
+it again.
 
 submission_rules.adoc asks for the source of everything between the data and the quality (5.12) and for the scripts
 setup.sh, init_datasets.sh and run_and_time.sh of each system (5.6).
@@ -35,13 +36,13 @@ _NOT_MLPERF = (
 )
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}\Z")
 _OWN_FOLDER = "own"
-"""Folder of the user's file, inside the implementation's folder."""
+"""Folder inside the implementation's folder for the user's own file."""
 Files = Iterator[tuple[str, str | Path]]
-"""Paths inside the package, each with its text or the file it is a copy of."""
+"""Files of a package: each path with its text, or with the file to copy."""
 
 
 def has_source(record: RunSetRecord) -> bool:
-    """Say whether what is installed is what ran, by digest or, of older sets, by version: its source is the runs'."""
+    """Return whether the installed code is the code that ran, by digest or, for older sets, by version."""
     if record.code_sha256 is not None:
         return record.code_sha256 == code_sha256()
     return record.harness_version == version(PRODUCT)
@@ -55,12 +56,12 @@ def implementation_of(record: RunSetRecord) -> str:
 
 
 def file_of(record: RunSetRecord) -> FilePlace | None:
-    """Return the object in a file that trained; None for an implementation with a name."""
+    """Return file and object of an implementation given as FILE:OBJECT; None for an implementation with a name."""
     return parse_place(_given_implementation(record))
 
 
 def own_files(record: RunSetRecord) -> dict[str, tuple[str, FilePlace]]:
-    """Return the user's files that ran, by option: each with its path in the implementation's folder."""
+    """Return the user's own files that ran, by option, each with its path in the implementation's folder."""
     model = record.config.get("runtime.model")
     found = {"implementation": file_of(record), "model": None if model is None else parse_place(str(model.value))}
     folders = {"implementation": _OWN_FOLDER, "model": f"{_OWN_FOLDER}/model"}
@@ -72,7 +73,7 @@ def own_files(record: RunSetRecord) -> dict[str, tuple[str, FilePlace]]:
 
 
 def is_unchanged(place: FilePlace) -> bool:
-    """Say whether the file is there and still what ran."""
+    """Return whether the file exists and is unchanged since the run."""
     try:
         return hashlib.sha256(place.path.read_bytes()).hexdigest() == place.sha256
     except OSError:
@@ -136,7 +137,7 @@ def source_files(record: RunSetRecord) -> Files:
 
 
 def system_files(record: RunSetRecord, benchmark: Benchmark, definition: Path, system: str) -> Files:
-    """Yield benchmarks/<benchmark>/<system>/ of one run set."""
+    """Yield the files of benchmarks/<benchmark>/<system>/ for one run set."""
     yield f"{system}_{implementation_of(record)}.json", json.dumps(_describe(record, benchmark), indent=1) + "\n"
     yield "README.md", _readme(record, benchmark, system)
     yield "definition.toml", definition
@@ -151,7 +152,7 @@ def system_files(record: RunSetRecord, benchmark: Benchmark, definition: Path, s
 
 
 def _describe(record: RunSetRecord, benchmark: Benchmark) -> dict[str, Any]:
-    """Describe how this implementation ran on this system; null is not recorded."""
+    """Describe how this implementation ran on this system; a value of null was not recorded."""
     sections = {
         name: {
             key.partition(".")[2]: entry.value for key, entry in record.config.items() if key.startswith(f"{name}.")
@@ -231,7 +232,7 @@ _COMMAND = 'PATH="$venv/bin:$PATH"\n'
 
 
 def _setup(record: RunSetRecord) -> str:
-    """Install the source from a copy, since pip builds beside it."""
+    """Return setup.sh, which installs the source from a copy, since pip builds beside the source."""
     head = (
         _HEAD.format(
             purpose="One-time configuration: a virtual environment in $VENV (default ./venv) as the runs had."

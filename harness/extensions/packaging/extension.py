@@ -1,4 +1,4 @@
-"""What the core is told of packaging: one verb."""
+"""Registration of the packaging extension: one verb."""
 
 from rules.extensions import Extension, Verb
 

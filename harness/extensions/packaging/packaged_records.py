@@ -1,4 +1,4 @@
-"""What a package keeps of how our own runs were made: the set's record, each run's, and on request its weights.
+"""Records of our own runs in a package: the set's record, each run's, and on request the weights.
 
 They are beside the scripts, in benchmarks/<benchmark>/<system>/extra/, as they are in a run set: the rules then hold
 the logs of a package against them, and `serve --weights` finds what was kept.
@@ -23,25 +23,25 @@ _FILES = (RUN_SET_FILE, "definition.toml", LAST_FILE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackagedWeights:
-    """What was packaged of one set's weights."""
+    """Number of runs of one set whose weights were packaged, and their bytes."""
 
     num_runs: int = 0
     num_bytes: int = 0
 
 
 def add_records(tree: Tree, place: str, root: Path) -> None:
-    """Add to `place` the records of the set in `root`, and of each of its runs that became a result."""
+    """Add to `place` the records of the set in `root`, and those of its runs that became results."""
     for name in _FILES:
         if is_plain_file(root / EXTRA / name):
             tree.add(f"{place}/{EXTRA}/{name}", root / EXTRA / name)
     for record in sorted(root.glob(f"{EXTRA}/run_*/attempt_*/run.json")):
-        # An attempt with a log of its own did not become a result.
+        # An attempt that still has its log did not become a result.
         if is_plain_file(record) and not record.with_name("log.txt").exists():
             tree.add(f"{place}/{record.relative_to(root).as_posix()}", record)
 
 
 def add_weights(tree: Tree, place: str, root: Path) -> PackagedWeights:
-    """Add to `place` the weights that runs of the set in `root` kept, each file as its manifest says.
+    """Add to `place` the weights kept by runs of the set in `root`, each file as its manifest lists it.
 
     Raises HarnessError (exit 8) where a manifest or a file is damaged.
     """

@@ -1,4 +1,4 @@
-"""The files of a package as they are written, and what of the sources is not among them."""
+"""Write the files of a package, and list the files of its sources that are left out."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ _ESCAPED = str.maketrans({_BACKSLASH: r"\\", "\n": r"\n", "\r": r"\r"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftOut:
-    """What was not packaged: where, how many files (0 where there are none to count), and why."""
+    """Files that were not packaged: their place, their number (0 where there are none to count), and the reason."""
 
     place: str
     num_files: int
@@ -29,7 +29,7 @@ class LeftOut:
 
 
 class Tree:
-    """The files of a package as they are written, each with its sha256."""
+    """Files of a package that is being written, each with its sha256."""
 
     def __init__(self, draft: Path, submission: str) -> None:
         self.draft, self.submission = draft, submission
@@ -38,8 +38,8 @@ class Tree:
         (draft / submission).mkdir(parents=True)
 
     def add(self, inner: str, content: str | Path) -> str:
-        """Write a text or copy a file to <submission>/<inner>, and return its sha256; the same bytes twice are fine,
-        others are not."""
+        """Write a text or copy a file to <submission>/<inner>, and return its sha256. Raises HarnessError if the path
+        exists with other content."""
         target = self.draft / self.submission / inner
         target.parent.mkdir(parents=True, exist_ok=True)
         key = f"{self.submission}/{inner}"
@@ -69,7 +69,8 @@ class Tree:
 
 
 def _sums_line(digest: str, name: str) -> str:
-    """As sha256sum writes it: a name that holds a line break is escaped, and the line begins with a backslash."""
+    """Return a line as sha256sum writes it: a name with a line break is escaped, and the line begins with a
+    backslash."""
     escaped = name.translate(_ESCAPED)
     return f"{'' if escaped == name else _BACKSLASH}{digest}  {escaped}\n"
 
@@ -99,7 +100,7 @@ def is_plain_file(path: Path) -> bool:
 
 
 def left_out(sources: Sequence[Path], tree: Tree) -> Iterator[LeftOut]:
-    """Name what the sources hold and the package does not, by place and reason."""
+    """Yield the files in the sources that are not in the package, by place and reason."""
     counts = Counter(
         _place_and_reason(path, root)
         for root in dict.fromkeys(real_path(source) for source in sources)

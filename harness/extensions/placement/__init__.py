@@ -1,1 +1,1 @@
-"""Where embedding tables should be, found by searches: `place`."""
+"""Placement of embedding tables on devices, found by searches: `place`."""

@@ -1,4 +1,4 @@
-"""What searches found, held against one another, against the plain baselines, and against what is published."""
+"""Compare plans of several searches with one another, with the plain baselines and with published figures."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,49 +22,51 @@ from reports.text.formatting import duration, num_bytes, percent, plural
 from rules.records.study import StudyTable
 
 BASELINES = ("greedy", "local")
-"""Searches that stand in every study: those of the papers are held against the better one."""
+"""Searches in every study: learned searches are compared with the better of these two."""
 PUBLISHED = "up to 23.8 %, other tasks"
 """NeuroShard's abstract (MLSys'23): improvement of the embedding cost over the best baseline."""
 ALIKE = 1e-3
-"""Share up to which two plans of one task are called as cheap."""
+"""Relative difference of cost up to which two plans of one task are called equally cheap."""
 MOST_EVEN = 1.1
-"""Balance up to which nothing is said of it."""
+"""Largest balance (slowest device over the mean of all) that no sentence mentions."""
 TIMED = "timed on one thread of this CPU; the exchange is modelled"
 TODAY = "today's plan"
-"""The row of the plan that runs today."""
+"""Name of the table row of the plan that runs today."""
 _AUTOSHARD, _NEUROSHARD = "autoshard", "neuroshard"
 _BEAM = "beam over columns"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlacementCosts:
-    """What searches minimise, what plans are judged by, and what is shown beside that."""
+    """Costs that searches minimise, costs by which their plans are judged, and notes on both."""
 
     make_search: Callable[[], SetCost]
-    """Makes what is minimised, for each search anew: none knows, or holds in memory, what another has measured."""
+    """Make the cost that one search minimises; each search gets a new one, with no measurement of another search in
+    it."""
     make_plain: Callable[[], SetCost]
-    """Makes what the baselines minimise, likewise, which has no net in it."""
+    """Make the cost that a baseline minimises, a new one for each search; never a net."""
     judge: SetCost
     modelled: SetCost
-    """By the bandwidths, which AutoShard's policy is trained by."""
+    """Costs modelled from the devices' bandwidths; AutoShard's policy is trained by these."""
     predicted: SetCost | None = None
     origin: Literal["measured", "modelled"] = "modelled"
-    """Origin of what plans are judged by."""
+    """Origin of the costs by which plans are judged."""
     spread_of: Callable[[Collection[EmbeddingTable]], float | None] = lambda tables: None
-    """How far apart the rounds lay in which a set of tables was measured, as a fraction of their median."""
+    """Return the spread of the rounds in which a set of tables was measured, as a fraction of their median; None
+    where nothing was measured."""
     timed: str = TIMED
-    """How lookups and updates were measured, where they were."""
+    """Words that say how lookups and updates were measured, in case they were."""
     has_net: bool = False
     """Whether searches minimise a cost net."""
     findings: tuple[str, ...] = ()
-    """What is said of the costs themselves, before anything of plans."""
+    """Findings on the costs, which a study says before its findings on plans."""
     tables: tuple[StudyTable, ...] = ()
-    """What is shown of the costs themselves, below the plans."""
+    """Tables on the costs, which a study shows below its table of plans."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundPlan:
-    """A plan that one search found for one task, and what it costs; or why there is none."""
+    """A plan that one search found for one task, with its cost; or the error, where the search found none."""
 
     search: str
     plan: PlacementPlan | None = None
@@ -73,23 +75,23 @@ class FoundPlan:
     predicted_s: float | None = None
     took_s: float | None = None
     spread: float | None = None
-    """How far apart the rounds lay in which the slowest device's tables were measured."""
+    """Spread of the rounds in which the slowest device's tables were measured, as a fraction of their median."""
     cuts: bool = False
-    """Whether tables are cut or copied by a plan that is not of columns alone."""
+    """True for a plan that cuts tables by rows, or copies tables to several devices."""
     bound_s: float | None = None
-    """Seconds that the search proved no plan of whole tables to be below."""
+    """Lower bound of the cost of any plan of whole tables, in seconds, proved by the search; None without a proof."""
     moved: tuple[int, int] | None = None
-    """Tables, and bytes, that it has on other devices than today's plan."""
+    """Number of tables, and of bytes, that the plan has on other devices than today's plan."""
     fault: Exception | None = None
     note: str | None = None
-    """What must be known of the plan beside its cost."""
+    """Remark on the plan that a reader needs beside the cost."""
 
 
 def judge_plans(
     costs: PlacementCosts, tasks: Sequence[Task], found: dict[str, list[FoundPlan]]
 ) -> dict[str, list[FoundPlan]]:
-    """Say what each plan costs. What is measured is measured anew, of all plans in turns. A plan of which a table has
-    no cost has the reason in its place."""
+    """Fill in the cost of each plan. Measured costs are measured anew, all plans alternately. A plan with a table of
+    unknown cost gets the error instead."""
     sets = {
         (name, at): each.plan.sets(tasks[at])
         for name, of in found.items()
@@ -99,7 +101,7 @@ def judge_plans(
     done = {name: [*of] for name, of in found.items()}
     try:
         judged = costs.judge([tables for each in sets.values() for tables in each])
-    except ConfigError:  # of one plan or more: the others' costs are known
+    except ConfigError:  # some plans have a table of unknown cost: find them one by one
         for name, at in [*sets]:
             try:
                 costs.judge(sets[name, at])
@@ -125,7 +127,7 @@ def judge_plans(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchComparison:
-    """Searches over all tasks: a table, and the sentences with which a study begins and ends."""
+    """Comparison of the searches over all tasks: a table, and the study's first and last sentence."""
 
     table: StudyTable
     closing: str
@@ -209,12 +211,12 @@ def _balances(found: Mapping[str, Sequence[FoundPlan]]) -> dict[str, float | Non
 
 
 def _find_base(whole: Mapping[str, float], names: Sequence[str]) -> str | None:
-    """Return the baseline of `names` with the cheapest plans, the first of equal ones; None where none has any."""
+    """Return the baseline in `names` with the cheapest plans, the first of equal ones; None if none has a plan."""
     return next(iter(find_cheapest({name: whole[name] for name in names if name in whole})), None)
 
 
 def _say_fault(fault: Exception) -> str:
-    """Say why a row has no plan, without what the row and its neighbours say."""
+    """Return the reason why a search has no plan, without the name of the search, which the row shows."""
     return fault.why if isinstance(fault, NoPlanError) else str(fault)
 
 
@@ -224,7 +226,8 @@ def _is_cut(found: FoundPlan) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Gain:
-    """Share by which a search's plans cost less than the baseline's, below 0 where more; its interval over tasks."""
+    """Share by which a search's plans cost less than the baseline's, negative if more; with the interval over
+    tasks."""
 
     mean: float | None
     interval: Interval | None
@@ -237,7 +240,8 @@ def _gain(base: NDArray[np.float64], cost: NDArray[np.float64]) -> _Gain:
 
 
 def _list_extra(gain: _Gain | None) -> tuple[float | None, float | None, float | None]:
-    """Return by which share plans cost more than the baseline's, below 0 where less, and the ends of its interval."""
+    """Return the share by which plans cost more than the baseline's, negative if less, and the ends of the
+    interval."""
     if gain is None or gain.mean is None:
         return None, None, None
     ends = gain.interval
@@ -245,8 +249,8 @@ def _list_extra(gain: _Gain | None) -> tuple[float | None, float | None, float |
 
 
 def _verdict(gain: _Gain, base: str, noise: float) -> str:
-    """Say how a search's plans are beside the best baseline's: of several tasks by the interval of the mean, of
-    one by whether it is more than measured rounds lay apart, which is `noise`."""
+    """Return the verdict on a search's plans against the best baseline's: for several tasks by the interval of the
+    mean, for one by whether the difference exceeds `noise`, the spread of the measured rounds."""
     if gain.mean is None:
         return f"has no plan beside {base}'s"
     low, high = (gain.interval.low, gain.interval.high) if gain.interval else (gain.mean, gain.mean)
@@ -264,7 +268,7 @@ def _verdict(gain: _Gain, base: str, noise: float) -> str:
 
 
 def name_row(name: str, costs: PlacementCosts) -> str:
-    """Return what a row is called: without a cost net, NeuroShard's search is a beam over cuts of columns."""
+    """Return the name of a search's row: without a cost net, NeuroShard's search is a beam over cuts of columns."""
     return _BEAM if name == _NEUROSHARD and not costs.has_net else name
 
 
@@ -273,7 +277,7 @@ def _is_learnt(name: str, costs: PlacementCosts) -> bool:
 
 
 def say_claim(costs: PlacementCosts, found: Collection[str], verdicts: Mapping[str, str]) -> str:
-    """Hold what was found against what is published of learned searches, in one sentence."""
+    """Compare the verdicts with the published claims on learned searches, in one sentence."""
     said = []
     if _AUTOSHARD in found:
         here = verdicts.get(_AUTOSHARD, "has no baseline beside it")
@@ -297,7 +301,7 @@ def say_claim(costs: PlacementCosts, found: Collection[str], verdicts: Mapping[s
 
 
 def _say_repairs(of: Sequence[FoundPlan]) -> tuple[str | None, str | None]:
-    """Say how plans were repaired, and what the search alone has; None of both where nothing was."""
+    """Say how plans were repaired, and the cost of unrepaired ones; (None, None) if no plan was repaired."""
     repairs = [each.plan.repair for each in of if each.plan is not None and each.plan.repair is not None]
     if not repairs:
         return None, None
@@ -312,13 +316,15 @@ def _say_repairs(of: Sequence[FoundPlan]) -> tuple[str | None, str | None]:
 
 
 def _gap(of: Sequence[FoundPlan]) -> float | None:
-    """Return by what share plans are at most above what their search proved no plan of whole tables to be below."""
+    """Return the largest share by which a plan's cost exceeds the lower bound that its search proved; None without a
+    bound."""
     pairs = [(each.cost_s, each.bound_s) for each in of if each.bound_s is not None and each.cost_s is not None]
     return max((float(_share_over(np.array(cost_s), np.array(bound_s))) for cost_s, bound_s in pairs), default=None)
 
 
 def _rank(found: Mapping[str, Sequence[FoundPlan]], origin: str) -> str:
-    """Say how well predicted costs rank plans, as the mean of the tasks' rank correlations; empty where none is."""
+    """Say how well predicted costs rank plans: the mean of the tasks' rank correlations; empty without
+    predictions."""
     by_task = zip(*found.values(), strict=True)
     pairs = [{(each.predicted_s, each.cost_s) for each in of if each.predicted_s} for of in by_task]
     taus = [float(kendalltau(*zip(*each, strict=True)).statistic) for each in pairs if len(each) > 2]
@@ -334,9 +340,10 @@ def list_cheapest(
     estimate: PlannerEstimate | None,
     names: Sequence[str] = (),
 ) -> list[StudyTable]:
-    """List where the plan that is called the cheapest has each table, and what each device holds by it.
+    """List the tables of the cheapest plan with their devices, and the devices with their load.
 
-    There is none of TorchRec's own plan, which has tables of its own, nor where no plan is known.
+    Return no table where the cheapest plan is TorchRec's own, which `torchrec_tables` lists, or where no plan has a
+    cost.
     """
     known = {name: of[0].cost_s for name, of in found.items() if of[0].cost_s is not None}
     name = next(iter(find_cheapest(known, _balances(found))), "")
@@ -371,7 +378,7 @@ def list_cheapest(
 
 
 def say_moves(task: Task, found: Mapping[str, Sequence[FoundPlan]]) -> str:
-    """Say how much of today's plan the cheapest other one moves, and what it gains."""
+    """Say how much of today's plan the cheapest other plan moves, and how much that saves."""
     costs = {name: of[0].cost_s for name, of in found.items() if of[0].cost_s is not None and of[0].moved is not None}
     today_s = costs.pop(TODAY, None)
     if not costs:
@@ -391,13 +398,14 @@ def say_moves(task: Task, found: Mapping[str, Sequence[FoundPlan]]) -> str:
 
 
 def _share_over(costs: NDArray[np.float64], least: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return by what share costs are above others, 0 where they differ by no more than rounding."""
+    """Return the share by which `costs` exceed `least`, 0 where they differ by rounding alone."""
     over = costs / least - 1
     return np.where(np.abs(over) <= SAME, 0.0, over)
 
 
 def as_clause(closing: str) -> str:
-    """Return what a closing sentence says first, as the end of a title: no part of what is in parentheses ends it."""
+    """Return the first clause of a closing sentence, as the end of a title; no full stop in parentheses ends the
+    clause."""
     ends = (
         found.start()
         for found in re.finditer(r"[.;] |\.$", closing)
@@ -419,9 +427,10 @@ def _close(
     base: str | None,
     reached: Mapping[str, str],
 ) -> str:
-    """Say in a sentence whose plans are the cheapest, of the searches that placed all tasks, and how even they are.
+    """Name the search with the cheapest plans of those that placed all tasks, and how even these are, in a sentence.
 
-    `reached` are the searches whose plans cost what no plan of whole tables is below, with the name of that.
+    `reached` are the searches whose plans cost as little as the optimum or lower bound of whole tables, each with
+    that word.
     """
     if not whole:
         return "No search has a plan of every task whose cost is known."

@@ -1,4 +1,4 @@
-"""What devices that are CPUs take, where no rate is given: measured on the CPU at hand, with one thread."""
+"""Rates of devices that are CPUs, where the user gives none: measured on this CPU, with one thread."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -11,15 +11,16 @@ from reference_models.distributed.search.task import NUM_REUSE_BINS, EmbeddingTa
 
 CPU = "cpu"
 _COPY_BYTES = 1 << 26
-"""Read and written by a copy: beyond what caches of a core hold."""
+"""Bytes that the timed copy reads and writes: more than the caches of a core hold."""
 _NUM_TABLES = 9
 _COPIES = ("memory_bandwidth", "intra_host_bandwidth")
-"""Members of Devices that a copy stands for."""
+"""Members of Devices whose bandwidth is taken to be that of the timed copy."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FixedTimes:
-    """What a step takes that no byte explains, in seconds: of each table, and of a device that holds any."""
+    """Fixed times of a step, in seconds, that do not depend on bytes: for each table, and for each device that holds
+    any."""
 
     table_s: float = TABLE_S
     device_s: float = DEVICE_S
@@ -30,8 +31,8 @@ ASSUMED = FixedTimes()
 
 
 def rate_cpu(devices: Devices, given: Collection[str], seed: int) -> tuple[Devices, tuple[str, ...], FixedTimes]:
-    """Return CPUs with what was measured here in place of the members that are not given, the members that were
-    measured, and fixed times.
+    """Return the devices with rates measured here for all members not in `given`, the names of these members, and
+    fixed times.
 
     Bytes/s of a copy stand for the memory, and for links within a host, over which ranks copy; lookups of one row of
     nine tables, and of one, for fixed times. Links between hosts stay as they are assumed.

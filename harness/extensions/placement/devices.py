@@ -1,4 +1,4 @@
-"""Machines that need not be here, and where TorchRec's planner would have the tables of a model on them."""
+"""Devices that need not be here, and the plan of TorchRec's planner for a model's tables on them."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -18,7 +18,7 @@ from reports.text.formatting import duration
 from rules.records.study import Parameter, StudyCheck, StudyTable
 
 _REPORTED_FROM = 128
-"""Devices from which a plan takes long enough to say how far it is."""
+"""Number of devices from which on the planner takes so long that its progress is shown."""
 
 
 _PARAMETERS = (
@@ -33,7 +33,7 @@ _PARAMETERS = (
     ("intra_host_latency_s", "latency within a host", "s"),
     ("inter_host_latency_s", "latency between hosts", "s"),
 )
-"""Members of Devices, and the names and units of the parameters that they are in a study."""
+"""Members of Devices, each with its name and unit as a study's parameter."""
 _LAYOUTS: Mapping[str, Literal["rows", "host_rows", "copy"] | None] = {
     **dict.fromkeys(("table_wise", "column_wise", "table_column_wise")),
     "row_wise": "rows",
@@ -41,7 +41,8 @@ _LAYOUTS: Mapping[str, Literal["rows", "host_rows", "copy"] | None] = {
     "grid_shard": "host_rows",
     "data_parallel": "copy",
 }
-"""How `TablePart` names each type of TorchRec; None of parts by columns, which are tables of their own."""
+"""Layout of a `TablePart` for each of TorchRec's sharding types; None for parts by columns, which are tables of their
+own."""
 _ONE_THREAD = "a copy on one thread of this CPU, read and written"
 _OF_GPUS = "assumed: a link of hosts with GPUs"
 
@@ -78,7 +79,7 @@ def make_devices_plan(
 
 
 def plan_of_estimate(estimate: PlannerEstimate) -> PlacementPlan | None:
-    """Return TorchRec's plan as one of columns on devices; None where it also cuts rows or copies tables."""
+    """Return TorchRec's plan as columns on devices; None if the plan cuts rows or copies tables."""
 
     def shards_of(table: TablePlacement) -> list[TableShard]:
         widths = [columns for _, columns in table.shard_shapes]
@@ -95,8 +96,8 @@ def plan_of_estimate(estimate: PlannerEstimate) -> PlacementPlan | None:
 
 
 def parts_of_estimate(estimate: PlannerEstimate, task: Task) -> list[list[EmbeddingTable]] | None:
-    """Return what each device holds by TorchRec's plan, as tables and parts that `Bandwidth` and `Exchange` have
-    costs of; None where tables are outside of the devices, or laid out in a way that they do not know."""
+    """Return the tables and parts that each device holds by TorchRec's plan, whose costs `Bandwidth` and `Exchange`
+    know; None if the plan has tables outside of the devices, or a layout without a known cost."""
     held: list[list[EmbeddingTable]] = [[] for _ in range(task.num_devices)]
     for placed in estimate.tables:
         whole = task.tables[placed.table]
@@ -122,13 +123,13 @@ def parts_of_estimate(estimate: PlannerEstimate, task: Task) -> list[list[Embedd
 
 
 def describe_layouts(estimate: PlannerEstimate) -> str:
-    """Say how many tables TorchRec lays out in which way: '20 table_wise, 6 row_wise'."""
+    """Return the number of tables for each of TorchRec's sharding types: '20 table_wise, 6 row_wise'."""
     counts = Counter(table.sharding for table in estimate.tables)
     return ", ".join(f"{count} {name}" for name, count in counts.most_common())
 
 
 def torchrec_tables(config: RunConfig, estimate: PlannerEstimate) -> tuple[list[StudyTable], list[str], StudyCheck]:
-    """Show where tables would be and what each device would hold, what was found, and whether all are placed."""
+    """Return tables of TorchRec's plan by table and by device, findings, and a check that all elements are placed."""
     devices = estimate.devices
     dimension = config.workload.costs(tuple(table.num_embeddings for table in estimate.tables)).row_width
     placed = sum(rows * columns for table in estimate.tables for rows, columns in table.shard_shapes)
@@ -185,8 +186,8 @@ def torchrec_tables(config: RunConfig, estimate: PlannerEstimate) -> tuple[list[
 def list_device_parameters(
     devices: Devices, given: Collection[str], measured: Collection[str] = ()
 ) -> list[Parameter]:
-    """List the numbers of devices that a study rests on; `given` names those that the user gave, `measured` those of
-    this CPU. Rates of CPUs that are neither are flagged."""
+    """List the parameters of the devices; `given` names members set by the user, `measured` those measured on this
+    CPU. Assumed rates of CPUs get a note."""
     is_cpu = devices.device_type == "cpu"
     return [
         Parameter(

@@ -1,4 +1,5 @@
-"""What the core is told of placement: four verbs, of which one reads traces of memory, and the relation of plans."""
+"""Registration of the placement extension: four verbs, one of which reads traces of memory, and the relation of
+plans."""
 
 from rules.extensions import Extension, Verb
 

@@ -22,12 +22,12 @@ from reference_models.process.errors import ConfigError
 from rules.records.codec import VERSION
 
 _Key = tuple[int, int, float, str, tuple[float, ...] | None]
-"""Rows, columns, lookups per sample, optimizer, and reuse; None where it stands for any."""
+"""Rows, columns, lookups per sample, optimizer and reuse of a table; a reuse of None matches any."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptCosts:
-    """Costs of single tables that a file has, added up over sets: float64 [sets], in seconds."""
+    """Costs of single tables from a costs file, added up over the tables of a set: float64 [sets], in seconds."""
 
     path: Path
     device: str
@@ -35,19 +35,19 @@ class KeptCosts:
     record: CostsRecord = field(repr=False)
 
     def __call__(self, sets: Sets, /) -> Seconds:
-        """Raises ConfigError for a table that the file has no cost of."""
+        """Return the cost of each set. Raises ConfigError for a table without a cost in the file."""
         return np.array([sum(self._find(table).seconds for table in tables) for tables in sets], np.float64)
 
     def spread_of(self, tables: Iterable[EmbeddingTable]) -> float | None:
-        """Return the widest spread of the tables that a device holds; None where none is known."""
+        """Return the largest spread among the tables that a device holds; None if no spread is known."""
         found = [self._find(table).spread for table in tables]
         return max((spread for spread in found if spread is not None), default=None)
 
     def know_sets(self, tables: Sequence[EmbeddingTable]) -> KnownSets:
-        """Return the sets of these tables, and of parts of them by halving, that the file has.
+        """Return the file's measured sets of these tables and of their halved parts.
 
-        An entry without reuse is the first table that it stands for. Raises ConfigError where MIN_SETS are not there,
-        or where a table of one has no halves.
+        An entry without reuse is taken for the first table that it matches. Raises ConfigError for fewer than
+        MIN_SETS sets, and for a set with a table without halves.
         """
         by_entry: dict[_Key, EmbeddingTable] = {}
         for part in list_parts(tables):
@@ -96,8 +96,8 @@ def _key_of(table: EmbeddingTable | CostedTable) -> _Key:
 
 
 def read_costs(path: Path, task: Task) -> KeptCosts:
-    """Read costs of the task's tables. Raises HarnessError (exit 8) where the file is none, or has two costs of one
-    table, ConfigError where it is of another batch size, or has no cost of a table."""
+    """Read costs of the task's tables. Raises HarnessError (exit 8) if the file is no costs file or has two costs of
+    one table, ConfigError if it is of another batch size or lacks a table's cost."""
     record = read_record(path, CostsRecord)
     if record.batch_size != task.batch_size:
         raise ConfigError(
@@ -124,9 +124,9 @@ def read_costs(path: Path, task: Task) -> KeptCosts:
 def measure_costs(task: Task, environment: Environment, seed: int, num_sets: int = 0) -> CostsRecord:
     """Measure each table of a task, and the halves that a plan may cut it into, with one thread of this CPU.
 
-    A table and its halves take turns; with sets, that are drawn of all these, everything does. Costs have the reuse
-    of their tables where tables differ in that alone, and stand for any else. Raises ConfigError where what takes
-    turns does not fit in free memory.
+    A table and its halves are measured alternately; if sets are drawn, all tables, parts and sets are. A cost has the
+    reuse of its table if tables differ in reuse alone, and else stands for any reuse. Raises ConfigError if the
+    tables measured alternately do not fit in free memory.
     """
     from reference_models.distributed.search.measured import MeasuredCost
 
@@ -176,7 +176,7 @@ def _entry(table: EmbeddingTable, seconds: float, halves: Sequence[float], sprea
 
 
 def _list_widths(task: Task) -> list[Sequence[EmbeddingTable]]:
-    """List each different table with all parts that halving makes of it, but those that are listed before."""
+    """List each distinct table with all parts that repeated halving makes of it, without repetition."""
     listed: set[EmbeddingTable] = set()
     lists: list[Sequence[EmbeddingTable]] = []
     for number, table in enumerate(task.tables):

@@ -1,4 +1,4 @@
-"""What `place` learns, by what, and where it is kept: a net of costs, and AutoShard's policy."""
+"""Cost nets and AutoShard's policies: how `place` trains them, and the folder that keeps them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.learnt import LEARNT_FOLDER, LearntManifest
 
 _FORM = 4
-"""The form of a kept net: where it changes, another is trained."""
+"""Version of a kept net's file; nets of another version are trained again."""
 _ANEW = "Make it anew with --retrain."
 T = TypeVar("T")
 Arrays = Mapping[str, Any]
@@ -30,7 +30,7 @@ Accuracy = Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LearntStore:
-    """Where what is learnt is kept, by which seed it is learnt, and whether it is learnt anew."""
+    """Folder that keeps cost nets and policies, the seed of their training, and whether to train again."""
 
     data_root: Path | None
     seed: int
@@ -44,13 +44,13 @@ class LearntStore:
         train: Callable[[], tuple[Arrays, Accuracy]],
         load: Callable[[Arrays], T],
     ) -> T:
-        """Load what was learnt for `digest`; train and keep it where there is none, one process after another.
+        """Load the net or policy of `digest`; if there is none, train and keep it, one process at a time.
 
-        `train` returns arrays and their accuracy. Raises HarnessError (exit 8) where what is there is damaged, or the
+        `train` returns arrays and their accuracy. Raises HarnessError (exit 8) if the kept files are damaged, or the
         folder is a link.
         """
         folder = (self.data_root or DEFAULT_ROOT) / LEARNT_FOLDER / f"{what}-{digest[:16]}"
-        if (found := self._find(folder, digest, load)) is not None:  # perhaps where nobody can write
+        if (found := self._find(folder, digest, load)) is not None:  # before the lock: the folder may be read-only
             return found
         with kept_lock(folder.parent):
             if (found := self._find(folder, digest, load)) is not None:
@@ -86,10 +86,11 @@ def learn_costs(
     kept_by: object,
     known_by: object = None,
 ) -> Any:
-    """Return a cost net of sets of the tables, by `bandwidth`, then by sets that were measured, where there are any.
+    """Return a cost net for sets of the tables, trained by `bandwidth` and then, if `known` is given, by measured
+    sets.
 
-    Where the net is looked for, the repr of `kept_by` stands for `bandwidth` and that of `known_by` for what `known`
-    returns: they are the same in each call that asks for the same net.
+    A kept net is found by the repr of `kept_by` in place of `bandwidth`, and of `known_by` in place of the result of
+    `known`: both must be the same in each call that asks for the same net.
     """
     from reference_models.distributed.search.net import NUM_RESAMPLED, NUM_SETS, fit_net, net_of
 
@@ -116,10 +117,10 @@ def learn_costs(
 
 
 def learn_policy(learnt: LearntStore, cost: SetCost, tasks: Sequence[Task], *, kept_by: object) -> Any:
-    """Return AutoShard's policy, trained by the cost on generated tables: on small tasks, then on such as are asked
-    for, where these are larger.
+    """Return AutoShard's policy, trained by `cost` on generated tables: on small tasks, then on tasks as large as
+    `tasks`, if these are larger.
 
-    The repr of `kept_by` stands for the cost where the policy is looked for.
+    A kept policy is found by the repr of `kept_by` in place of the cost.
     """
     from reference_models.distributed.search.autoshard import (
         NUM_LATER_UPDATES,
@@ -147,5 +148,6 @@ def learn_policy(learnt: LearntStore, cost: SetCost, tasks: Sequence[Task], *, k
 
 
 def _digest(*asked: object) -> str:
-    """Return the SHA-256 of all that something is trained for: what is of the same need not be trained again."""
+    """Return the SHA-256 of everything that decides a training: equal digests mean that a kept net or policy can be
+    used."""
     return sha256(repr(asked).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""`measure-costs`: what a benchmark's tables cost on this machine, as a file for plans that are made elsewhere."""
+"""`measure-costs`: costs of a benchmark's tables, measured on this machine, as a file for plans made elsewhere."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""`place --run`: what steps take by several plans, beside what the plans were predicted to cost."""
+"""`place --run`: measured step times of several plans, beside the plans' predicted costs."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,13 +21,13 @@ from rules.records.study import Cell
 MAX_PLANS = 10
 _MOST_DRAWS = 100
 _LEAST_RANKED = 5
-"""Plans. With fewer, p is above 5 % even where both orders are the same."""
+"""Least number of plans to correlate. With fewer, p is above 5 % even if both orders are equal."""
 Plans = Mapping[str, tuple[str, float]]
-"""By name, a plan as a value of `runtime.sharding`, and its cost in seconds."""
+"""Plans by name: the value of `runtime.sharding`, and the predicted cost in seconds."""
 
 
 def list_plans(placement: Placement, question: PlacementQuestion) -> Plans:
-    """List the plans that can be run, each of another cost, with random ones up to MAX_PLANS.
+    """List the plans that can be run, one of each cost, filled up with random ones to MAX_PLANS.
 
     Raises HarnessError (exit 7) where there is none.
     """
@@ -39,7 +39,7 @@ def list_plans(placement: Placement, question: PlacementQuestion) -> Plans:
         cost_s = found.cost_s
         if found.plan is None or cost_s is None or any(isclose(cost_s, of[1], rel_tol=1e-6) for of in plans.values()):
             return
-        with suppress(ConfigError):  # a run refuses it
+        with suppress(ConfigError):  # a run would refuse this plan
             plans[name] = write_sharding(task, found.plan), cost_s
 
     for name, of in placement.found.items():
@@ -47,7 +47,7 @@ def list_plans(placement: Placement, question: PlacementQuestion) -> Plans:
     for seed in range(first, first + _MOST_DRAWS):
         if len(plans) >= MAX_PLANS:
             break
-        with suppress(ConfigError):  # tables that find no room by these draws
+        with suppress(ConfigError):  # this random order leaves a table without room
             drawn = FoundPlan(search="random", plan=draw(task, cost, seed))
             take(f"random-{seed}", judge_plans(placement.costs, [task], {"random": [drawn]})["random"][0])
     if not plans:
@@ -58,7 +58,7 @@ def list_plans(placement: Placement, question: PlacementQuestion) -> Plans:
 
 
 def add_measured(placement: Placement, plans: Plans, sweep: SweepFacts) -> Placement:
-    """Add to a study what was measured of the plans, and how well the predicted costs rank them."""
+    """Add to a study the plans' measured times, and the rank correlation of these with the predicted costs."""
     batch_size = placement.tasks[0].batch_size
     rows: list[tuple[Cell, ...]] = []
     pairs = []
@@ -84,7 +84,8 @@ def add_measured(placement: Placement, plans: Plans, sweep: SweepFacts) -> Place
 
 
 def _correlate(pairs: list[tuple[float, float]]) -> str:
-    """Say Kendall's tau of predicted and measured times, and whether it differs from 0 by its exact test."""
+    """Return Kendall's tau of predicted and measured times in words, and whether it differs from 0 by its exact
+    test."""
     tau, chance = kendalltau(*zip(*pairs, strict=True)) if len(pairs) >= _LEAST_RANKED else (nan, nan)
     if isnan(tau):
         return f"No rank correlation shown: that takes {_LEAST_RANKED} that differ."

@@ -1,4 +1,5 @@
-"""Whether a cost net has something to learn, and is used: the verdict, and the figures that it rests on."""
+"""Verdict on a cost net, whether it is used: by its errors on held-out sets, beside sums of single tables and the
+noise."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def say_verdict(net: "Net", *, is_measured: bool) -> str:
-    """Say first by how much adding single tables up is wrong beside the noise, then whether the net is used."""
+    """Say how wrong sums of single tables are beside the noise, then whether the net is used."""
     sums, noise = percent(net.additive_error), percent(net.repeat_error)
     about = f"{net.num_sets // 5} sets of tables held out"
     if not is_measured:
@@ -38,7 +39,7 @@ def _say_rounds(net: "Net") -> str:
 
 
 def tabulate_verdict(net: "Net", *, is_measured: bool) -> StudyTable:
-    """List the errors of the noise, of sums and of the net on sets held out, with what they rest on."""
+    """List the errors of repeated measurement, of sums and of the net on held-out sets, with their intervals."""
     columns: Columns = (
         ("Prediction", None, "given"), ("Error", "share", "computed"), ("Kendall's tau", None, "computed"),
         ("Less than of sums, from", "share", "computed"), ("To", "share", "computed"),

@@ -1,4 +1,4 @@
-"""Options that the verbs of placement share: what devices are, and how plans for them are searched."""
+"""Options that the verbs of placement share: description of the devices, and choice of searches and costs."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -53,14 +53,14 @@ _DEVICES = (
         "Latency between hosts, such as 20us.  [default: none]",
     ),
 )
-"""Option, the member of Devices that it gives, its type, default and help."""
+"""Options that describe the devices: name, member of Devices, type, default and help."""
 HEADINGS = {"Devices": tuple(member for _, member, *_ in _DEVICES)}
-"""The heading of --help for what describes devices, by parameter."""
+"""Heading in --help above the options that describe the devices, with their parameters."""
 _MEMBERS = ("num_devices", *(member for _, member, *_ in _DEVICES))
 
 
 def device_options(memory: str = "80GiB", reserve: str = "15%") -> Callable[[F], F]:
-    """Make options that describe devices one need not have, of so much memory where nothing else is given."""
+    """Make the options that describe devices, which need not be here; `memory` and `reserve` are defaults."""
 
     def add(command: F) -> F:
         for option, member, kind, default, text in reversed(_DEVICES):
@@ -114,7 +114,7 @@ BATCH_SIZE = click.option(
 
 
 def find_output() -> Path:
-    """Return the results folder, in which studies are kept; no option of these verbs names it.
+    """Return the results folder, in which studies are kept; no option of these verbs sets it.
 
     Raises HarnessError (exit 8) where it is a link that nobody named, OSError where no folder can be made there.
     """
@@ -129,12 +129,12 @@ def find_output() -> Path:
 
 
 def search_options(command: F) -> F:
-    """Add the options that say by which searches and costs plans are compared."""
+    """Add the options that choose the searches and the costs of plans."""
     return configuration(command, _SEARCHING)
 
 
 def read_question(given: dict[str, Any], **asked: Any) -> "PlacementQuestion":
-    """Make the question that a command line asks; `asked` are members that its verb decides.
+    """Make the question of a command line; `asked` are members that the verb sets.
 
     Raises UsageError for options that do not go together.
     """
@@ -162,6 +162,6 @@ def read_question(given: dict[str, Any], **asked: Any) -> "PlacementQuestion":
 
 
 def _show_progress(num_done: int, num_total: int) -> None:
-    """Say on standard error how many tables TorchRec's planner has looked at."""
+    """Write to standard error how many tables TorchRec's planner has looked at."""
     if num_done % 5 == 0 or num_done == num_total:
         say(f"options of {num_done} of {num_total} tables looked at; Ctrl-C ends it")

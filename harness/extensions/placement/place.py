@@ -1,4 +1,4 @@
-"""`place`: where embedding tables should be, found by searches."""
+"""`place`: plans of embedding tables on devices, found by searches and compared by cost."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,7 +104,8 @@ def place(benchmark: str, output: Path | None, num_steps: int | None, form: str,
 def _run_plans(
     placement: "Placement", question: "PlacementQuestion", benchmark: str, num_steps: int, given: dict[str, Any]
 ) -> "tuple[Placement, ExitCode]":
-    """Measure the plans beside TorchRec's own as a sweep; return what is known then, with the sweep's exit code."""
+    """Measure the plans and TorchRec's own as a sweep; return the placement with the results, and the sweep's exit
+    code."""
     from harness.cli.shared.experiments import make_group
     from harness.config.run_config import Override
     from harness.experiment.finish import exit_code_of_matrix

@@ -1,4 +1,4 @@
-"""`place-tasks`: searches compared on many tasks of tables, which are of no benchmark."""
+"""`place-tasks`: searches compared on many tasks, sets of tables that belong to no benchmark."""
 
 from pathlib import Path
 from typing import Any

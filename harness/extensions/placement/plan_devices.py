@@ -1,4 +1,4 @@
-"""`plan-devices`: where TorchRec's planner would lay a benchmark's tables."""
+"""`plan-devices`: the plan of TorchRec's planner for a benchmark's tables."""
 
 from typing import Any
 

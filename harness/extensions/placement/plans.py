@@ -1,4 +1,4 @@
-"""Where searches put embedding tables, and what their plans cost the slowest device."""
+"""Plans of embedding tables by several searches, and the plans' costs on the slowest device."""
 
 import platform
 import time
@@ -64,31 +64,32 @@ if TYPE_CHECKING:
 NUM_GENERATED = 10
 _OPTIMUM = "optimum"
 _MAX_NAMED = 5
-"""Tables that a message names."""
+"""Most tables that a message names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlacementQuestion:
-    """What is asked: which searches, by which cost, for which devices."""
+    """A question about placement: which searches, by which cost, for which devices."""
 
     by: tuple[str, ...]
-    """Searches that are asked for; BASELINES stand beside them."""
+    """Searches asked for; BASELINES are added."""
     devices: Devices
     given: Collection[str]
-    """Members of `devices` that the user gave."""
+    """Names of the members of `devices` that the user set."""
     learnt: LearntStore
     cost: Literal["bandwidth", "torchrec", "measured", "net"] = "bandwidth"
     kept_costs: KeptCosts | None = None
-    """Costs of tables that a file has, in place of measuring them."""
+    """Costs of tables from a file, instead of measuring here; None without a file."""
     num_measured: int | None = None
-    """Sets of tables that a net is trained on after those of the bandwidths; None: none is measured."""
+    """Number of measured sets of tables on which a net is trained after modelled ones; None if no set is measured."""
     has_baselines: bool = True
     today: PlacementPlan | None = None
-    """The plan that runs today, of the one task: it and what moves make of it are rows, and how much others move."""
+    """Plan that runs today, for a single task: the study lists this plan, this plan improved by moves, and how much
+    every other plan moves; None without one."""
     table_names: tuple[str, ...] = ()
-    """What the tables of the one task are called; nothing where they have numbers alone."""
+    """Names of the tables of a single task; empty where tables have numbers alone."""
     measured: Collection[str] = ()
-    """Members of `devices` that were measured here."""
+    """Names of the members of `devices` that were measured here."""
     fixed: FixedTimes = ASSUMED
     on_progress: Callable[[int, int], None] = lambda done, total: None
 
@@ -112,12 +113,12 @@ UNBOUNDED = PlacementQuestion(
     given=(),
     learnt=LearntStore(data_root=None, seed=0, retrain=False, say=lambda text: None),
 )
-"""A question about tables alone: of one device that has room for any."""
+"""A question about tables alone: one device with room for any."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """All that was found: by search and task, with the study whose first finding says in a sentence what."""
+    """Plans found, by search and task, with the study, whose first finding is the answer in a sentence."""
 
     tasks: tuple[Task, ...]
     found: dict[str, list[FoundPlan]]
@@ -126,7 +127,7 @@ class Placement:
 
 
 def task_of_benchmark(config: RunConfig, question: PlacementQuestion, trace: AccessTrace | None) -> Task:
-    """Return the task that the tables of a benchmark are on so many devices. Raises ConfigError or DatasetError."""
+    """Return the task of placing a benchmark's tables on the devices. Raises ConfigError or DatasetError."""
     workload, devices = config.workload, question.devices
     refuse_without_bags(workload, "place")
     rows = require_table_rows(config, question.learnt.data_root)
@@ -155,9 +156,9 @@ def describe_file(path: Path, question: PlacementQuestion, batch_size: int | Non
 
 
 def make_tasks(question: PlacementQuestion, number: int | None, files: tuple[Path, Path] | None) -> list[Task]:
-    """Generate so many of NeuroShard's tasks, or read the first ones of a file; `files` are tasks and their tables.
+    """Generate `number` of NeuroShard's tasks, or read the first ones of a file; `files` are tasks and their tables.
 
-    None stands for NUM_GENERATED, or all that the file has. Raises ConfigError or DatasetError.
+    A `number` of None means NUM_GENERATED, or all tasks of the file. Raises ConfigError or DatasetError.
     """
     devices = question.devices
     empty = replace(NEUROSHARD, num_devices=devices.num_devices, memory_bytes=devices.usable_bytes)
@@ -167,7 +168,7 @@ def make_tasks(question: PlacementQuestion, number: int | None, files: tuple[Pat
 
 
 def record_best(placement: Placement, question: PlacementQuestion) -> tuple[PlanRecord, str]:
-    """Make the record of the cheapest plan that can be run; say after a semicolon each why cheaper ones cannot.
+    """Make the record of the cheapest plan that can be run, with a clause for each cheaper plan that cannot.
 
     Raises HarnessError (exit 7) where no plan whose cost is known can be run.
     """
@@ -195,7 +196,8 @@ def record_best(placement: Placement, question: PlacementQuestion) -> tuple[Plan
 
 
 def _say_cheaper_without_file(placement: Placement, cost_s: float) -> str:
-    """Say of TorchRec's plan, where it costs less than that which is kept and no file has it, how to train by it."""
+    """Return a clause on TorchRec's plan, if this costs less than `cost_s` and fits in no file: how to train by it;
+    else ''."""
     found = placement.found.get(TORCHREC, [FoundPlan(search=TORCHREC)])[0]
     if found.plan is not None or found.cost_s is None or found.cost_s >= cost_s:
         return ""
@@ -203,11 +205,11 @@ def _say_cheaper_without_file(placement: Placement, cost_s: float) -> str:
 
 
 def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: RunConfig | None) -> Placement:
-    """Search plans of tasks, which are those of a benchmark or of none.
+    """Search plans of `tasks`; `config` is the benchmark's, None for tables of no benchmark.
 
-    Where sets of tables or rates of a CPU are measured here, the study has the environment check, which warns on
-    standard error, and the load meanwhile. Raises the first search's error where no search has a plan; of several
-    searches a row says why one has none.
+    If sets of tables, or rates of a CPU, are measured here, the environment is checked first, with warnings on
+    standard error, and the study has the check and the load. Raises the first search's error if no search has a plan;
+    otherwise the row of a search without a plan has the reason.
     """
     is_cpu = question.devices.device_type == CPU
     if not (question.is_measured or is_cpu):
@@ -264,14 +266,14 @@ def _search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Ru
 
 
 def _name_tasks(question: PlacementQuestion, tasks: Sequence[Task]) -> str:
-    """Name what is placed where it is of no benchmark: the one task of named tables, or how many tasks."""
+    """Name the tables of a study without a benchmark: the task of named tables, or the number of tasks."""
     return tasks[0].name if question.table_names else f"{len(tasks)} tasks"
 
 
 def _find_plans(
     question: PlacementQuestion, costs: PlacementCosts, tasks: Sequence[Task], config: RunConfig | None
 ) -> tuple[dict[str, list[FoundPlan]], PlannerEstimate | None]:
-    """Find plans by what is asked and by the baselines, with what TorchRec estimates of its own.
+    """Find plans by the searches asked for and by the baselines; return these and TorchRec's own estimate.
 
     Raises the first search's error where none has a plan, or where TorchRec's is the only one asked for and has none.
     """
@@ -302,7 +304,8 @@ def _find_plans(
 def _add_today(
     today: PlacementPlan, costs: PlacementCosts, task: Task, found: dict[str, list[FoundPlan]]
 ) -> dict[str, list[FoundPlan]]:
-    """Return what was found with devices named as today, behind today's plan and what moves and swaps make of it."""
+    """Return the plans with devices named as today, after two more rows: today's plan, and that plan improved by
+    moves."""
     fault = find_fault(task, today)
     why = None if fault is None else ConfigError(f"today's plan does not fit: {fault}")
     rows = {TODAY: FoundPlan(search=TODAY, plan=None if fault else today, fault=why)}
@@ -317,8 +320,8 @@ def _add_today(
 
 
 def _refuse_not_kept(task: Task, found: FoundPlan, names: Sequence[str]) -> FoundPlan:
-    """Return what was found, or why it is no plan where it has a table elsewhere than the task keeps it: such a plan
-    has no cost here, so that it is neither compared nor kept. `names` are of the tables, or empty."""
+    """Return a found plan, or an error in its place where a table is not on the device that the task keeps it on:
+    such a plan is neither compared nor kept. `names` are of the tables, or empty."""
     if found.plan is None:
         if found.cost_s is None:
             return found
@@ -333,7 +336,7 @@ def _refuse_not_kept(task: Task, found: FoundPlan, names: Sequence[str]) -> Foun
 
 
 def _name_as_today(task: Task, found: FoundPlan, today: PlacementPlan) -> FoundPlan:
-    """Return a plan with its devices named as today, and how much of today's it moves."""
+    """Return a found plan with devices named as today, and with how much of today's plan it moves."""
     if found.plan is None:
         return found
     plan = found.plan if found.search == TODAY else name_devices_as_today(task, found.plan, today)
@@ -343,7 +346,7 @@ def _name_as_today(task: Task, found: FoundPlan, today: PlacementPlan) -> FoundP
 def _find_bound(
     costs: PlacementCosts, found: dict[str, list[FoundPlan]], tasks: Sequence[Task], number: int
 ) -> float | None:
-    """Return the highest bound that is known of plans of whole tables for one of the tasks."""
+    """Return the highest lower bound known for plans of whole tables for one task; None without any."""
     proved = [of[number].bound_s for of in found.values()]
     known = [bound for bound in (lower_bound(tasks[number], costs.judge), *proved) if bound is not None]
     return max(known, default=None)
@@ -407,8 +410,8 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Placement
 def _take_kept(
     question: PlacementQuestion, kept: KeptCosts, tasks: Sequence[Task], modelled: SetCost
 ) -> PlacementCosts:
-    """Return costs of a file: single tables added up, or a net of its sets where that is asked for and shown to
-    predict them better."""
+    """Return costs by a file: sums of single tables, or a net of its sets, if asked for and shown to predict
+    better."""
     exchange = _model(question.devices, question.fixed, tasks[0].batch_size)[1]
     added = Sum((Additive(kept), exchange))
     costs = PlacementCosts(
@@ -452,8 +455,8 @@ def _take_kept(
 def _learn_net(
     question: PlacementQuestion, tasks: Sequence[Task]
 ) -> "tuple[Net, tuple[str, ...], tuple[StudyTable, ...]]":
-    """Learn a net of the tasks' tables, by the bandwidths, then by sets that a file has, or that are measured here;
-    return it with what is said and shown of it."""
+    """Train a net for the tasks' tables, by modelled sets, then by a file's sets or sets measured here; return the
+    net, and findings and tables on it."""
     batch_size = tasks[0].batch_size
     tables = [*dict.fromkeys(table for task in tasks for table in task.tables)]
     kept_by, _ = _find_kept_by(question, batch_size)
@@ -477,7 +480,7 @@ def _learn_net(
 
 
 def _model(devices: Devices, fixed: FixedTimes, batch_size: int) -> tuple[Bandwidth, Exchange]:
-    """Return the modelled costs of a device's memory, and of the exchange."""
+    """Return the modelled costs of a device's memory and of the exchange between devices."""
     memory = Bandwidth(
         batch_size=batch_size,
         memory_bandwidth=devices.memory_bandwidth,
@@ -488,9 +491,9 @@ def _model(devices: Devices, fixed: FixedTimes, batch_size: int) -> tuple[Bandwi
 
 
 def _find_kept_by(question: PlacementQuestion, batch_size: int) -> tuple[object, object]:
-    """Return what tells what was learnt by the modelled cost of memory, and by that with the exchange, from what was
-    learnt by others: the costs themselves. Where their rates were measured here, which no two calls find alike, it is
-    this machine, and the rates that were given."""
+    """Return the keys by which kept nets and policies are found: for the modelled cost of memory, and for that with
+    the exchange. A key is the cost itself; if its rates were measured here, which differ in each call, it is this
+    machine and the given rates."""
     if not question.fixed.is_measured:
         costs = _model(question.devices, question.fixed, batch_size)
         return costs[0], Sum(costs)
@@ -502,7 +505,7 @@ def _find_kept_by(question: PlacementQuestion, batch_size: int) -> tuple[object,
 
 
 def _measure_sets(question: PlacementQuestion, batch_size: int) -> "MeasuredCost":
-    """Return what measures sets of tables, and knows none yet."""
+    """Return a cost that measures sets of tables on this CPU, without any measurement yet."""
     from reference_models.distributed.search.measured import MeasuredCost
 
     free = read_resources().available_memory_bytes
@@ -517,7 +520,7 @@ def _search(question: PlacementQuestion, costs: PlacementCosts, name: str, task:
         plan = search(task, make(), question.learnt.seed, **more)
     except ConfigError as error:
         return FoundPlan(search=name, fault=error)
-    is_of_row = costs.predicted is None or question.kept_costs is not None  # else it is of another cost
+    is_of_row = costs.predicted is None or question.kept_costs is not None  # else the bound is of another cost
     bound_s = plan.bound_s if is_of_row else None
     return FoundPlan(search=name, plan=plan, took_s=time.perf_counter() - start_s, bound_s=bound_s)
 
@@ -529,7 +532,7 @@ def _ask_torchrec(
         if config is None:
             raise ConfigError("TorchRec's planner plans the model of a benchmark, and these tasks are of none.")
         if (make := config.workload.model_spec.table_cost) is not None:
-            make(batch_size=task.batch_size, devices=question.devices)  # imports TorchRec, which is no search
+            make(batch_size=task.batch_size, devices=question.devices)  # imports TorchRec before the timing begins
         start_s = time.perf_counter()
         estimate = make_devices_plan(config, question.devices, question.learnt.data_root, question.on_progress)
     except ConfigError as error:
@@ -549,7 +552,7 @@ def _ask_torchrec(
 
 
 def _ask_for_whole_tables(question: PlacementQuestion, config: RunConfig, estimate: PlannerEstimate) -> FoundPlan:
-    """Ask TorchRec for a plan of whole tables in place of its own, or say why there is none."""
+    """Ask TorchRec for a plan of whole tables in place of its own; return that, or the reason why there is none."""
     own = "its planner's choice also cuts rows or copies tables, which this cost does not know"
     if any(table.is_outside_devices for table in estimate.tables):
         own = "its planner's choice leaves tables outside of the devices' memory"

@@ -1,4 +1,4 @@
-"""What command lines of placement ask to be placed, and by which costs."""
+"""Read from a command line the tables to place, the tables to keep, today's plan, and the costs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,14 +19,14 @@ from reference_models.distributed.search.tasks import keep_tables
 from reports.text.formatting import printable
 
 _MAX_NAMED = 10
-"""Tables that a message names."""
+"""Most tables that a message names."""
 
 
 def read_task(
     benchmark: str, question: PlacementQuestion, given: Mapping[str, Any]
 ) -> tuple[PlacementQuestion, Task, RunConfig | None]:
-    """Read what is to be placed, a benchmark's tables or a file's, with what is kept and what runs today; `given` are
-    the options of `place`. Raises UsageError for options that do not go together."""
+    """Read the tables to place, of a benchmark or a file, with the tables to keep and the plan that runs today;
+    `given` are the options of `place`. Raises UsageError for options that do not go together."""
     config = None
     if Path(benchmark).suffix in FORMS:
         if given["trace"] is not None:
@@ -46,7 +46,7 @@ def read_task(
 
 
 def _read_kept(text: str, names: Sequence[str], num_tables: int) -> tuple[int, int]:
-    """Read TABLE=DEVICE, of which the table is one of so many numbers, or a name. Raises BadParameter."""
+    """Read TABLE=DEVICE; TABLE is a name or a number below `num_tables`. Raises BadParameter."""
     table, _, device = text.rpartition("=")
     try:
         on = int(device)
@@ -70,8 +70,8 @@ def _read_kept(text: str, names: Sequence[str], num_tables: int) -> tuple[int, i
 
 
 def take_costs(question: PlacementQuestion, task: Task, path: Path) -> PlacementQuestion:
-    """Return the question with costs of a file in place of --cost. Raises UsageError where --cost is given, too, but
-    for the net, which learns from the file's sets."""
+    """Return the question with a file's costs in place of --cost. Raises UsageError if --cost is given as well,
+    except for `net`, which learns from the file's sets."""
     if question.cost not in ("bandwidth", "net") or question.num_measured is not None:
         raise click.UsageError(
             "--costs has costs in a file: leave --cost and --measure out, or give --cost net where it has sets."

@@ -1,4 +1,4 @@
-"""costs.json: what tables cost where they were measured, for plans that are made elsewhere."""
+"""costs.json: measured costs of tables, for plans that are made elsewhere."""
 
 from typing import Annotated, Literal
 
@@ -10,54 +10,55 @@ from rules.records.load import LoadRecord
 from rules.records.run_set import PreflightCheck
 
 MAX_TABLES, MAX_SETS = 1000, 10_000
-"""Tables of a set, and sets of a file."""
+"""Most tables of a set, and most sets of a file."""
 Halves = tuple[PositiveAmount, PositiveAmount]
 
 
 class CostedTable(Record, frozen=True, kw_only=True):
-    """What one table, or so many columns of one, takes alone on a device per step: lookups, backward and update."""
+    """Time of one table, or of some of its columns, alone on a device per step: lookups, backward and update."""
 
     num_embeddings: PositiveCount
     dim: PositiveCount
-    """Columns."""
+    """Columns of the table, or of the part."""
     pooling: Amount
-    """Lookups per sample, on average."""
+    """Lookups per sample in the table, on average."""
     optimizer: Literal["sgd", "adagrad", "rowwise_adagrad"]
     seconds: PositiveAmount
     reuse: Annotated[tuple[Share, ...], Meta(min_length=NUM_REUSE_BINS, max_length=NUM_REUSE_BINS)] | None = None
-    """Shares of a batch's lookups, as a plan has them; None where it stands for tables of any reuse."""
+    """Shares of a batch's lookups by how often a row is looked up again, as in a plan; None if the cost holds for any
+    reuse."""
     spread: Amount | None = None
-    """Between the quartiles of its rounds, as a fraction of the median; None where it is not known."""
+    """Interquartile range of the measured rounds, as a fraction of the median; None if not known."""
     halves: Halves | None = None
-    """Likewise of either half of its rounds; None where it is not known."""
+    """Median seconds of the first and of the second half of the rounds; None if not known."""
 
 
 class CostedSet(Record, frozen=True, kw_only=True):
-    """What tables take together on a device per step: by one lookup, backward and update of all of them."""
+    """Time of several tables together on a device per step: one lookup, backward and update of all of them."""
 
     tables: Annotated[tuple[Count, ...], Meta(min_length=1, max_length=MAX_TABLES)]
-    """Their places in `CostsRecord.tables`, from 0; one that is there twice is in the set twice."""
+    """Places of the set's tables in `CostsRecord.tables`, from 0; a table may be there more than once."""
     seconds: PositiveAmount
     halves: Halves
-    """Medians of either half of the rounds: how far they differ is the noise."""
+    """Median seconds of the first and of the second half of the rounds: their difference is the noise."""
     spread: Amount | None = None
-    """Between the quartiles of its rounds, as a fraction of the median; None where it is not known."""
+    """Interquartile range of the measured rounds, as a fraction of the median; None if not known."""
 
 
 class CostsRecord(Document, frozen=True, kw_only=True):
-    """Costs of tables by measurement, which 'place --costs' adds up over what a device holds.
+    """Measured costs of tables; 'place --costs' adds up those of a device's tables.
 
-    One who measures on other devices writes the file by hand: of a table that may be cut, an entry for each width.
+    The file may be written by hand for other devices: a table that may be cut needs an entry for each width.
     """
 
     device: Annotated[str, Meta(min_length=1, max_length=200)]
-    """What they were measured on, in words: a processor and its threads."""
+    """Device that was measured, in words: a processor and its threads."""
     batch_size: PositiveCount
-    """Samples of all devices together: a device looks its tables up for all of them."""
+    """Samples of all devices together: a device does the lookups of its tables for all of them."""
     tables: Annotated[tuple[CostedTable, ...], Meta(min_length=1, max_length=100_000)]
     sets: Annotated[tuple[CostedSet, ...], Meta(max_length=MAX_SETS)] = ()
-    """Sets of these tables, with what they take together; a cost net learns from them."""
+    """Sets of these tables, with their times together; a cost net learns from them."""
     preflight: tuple[PreflightCheck, ...] = ()
-    """The environment check before."""
+    """Results of the environment check before the measurement."""
     loads: tuple[LoadRecord, ...] = ()
-    """What else the system did meanwhile."""
+    """Load of the system by other work during the measurement."""

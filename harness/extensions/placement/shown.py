@@ -1,4 +1,4 @@
-"""What studies of placements show of their own: what each search's plan costs, beside the bound."""
+"""Chart, terms and devices on the pages of studies of placement."""
 
 from collections.abc import Mapping, Set
 from math import inf
@@ -21,18 +21,18 @@ from reports.text.formatting import (
 from rules.records.study import StudyRecord, StudyTable
 
 RESERVE = "of that memory, kept free of tables"
-"""The parameter that says which share of a device's memory no table takes."""
+"""Parameter of a study: share of a device's memory that is kept free of tables."""
 _OVER, _OF_WHOLE = "Over the ", " of whole tables"
 _ONE_BOUND, _FAR = 1e-6, 1e6
 _DIGITS = 6
-"""Decimals of a balance beyond which plans are as even."""
+"""Decimals to which balances are compared; plans that agree in these are equally even."""
 SAME = 1e-9
-"""Costs that differ by no larger share are the same: sums of the same numbers in other orders, rounded."""
+"""Relative difference up to which costs are equal: sums of equal numbers in another order, rounded."""
 
 
 def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw the cost of each search's plan, a bar each, and the optimum, or the bound that no plan of whole tables is
-    below; None of other tables."""
+    """Draw each search's cost as a bar, with the optimum or the lower bound of plans of whole tables; None for a
+    table without costs."""
     rows = rows_of(table)
     over = next((column.name for column in table.columns if column.name.startswith(_OVER)), None)
     costs = {printable(str(row.get("Search")), 20): number_of(row.get("Cost")) for row in rows}
@@ -74,8 +74,8 @@ def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
 
 
 def find_cheapest(costs: Mapping[str, float], balance: Mapping[str, float | None] | None = None) -> list[str]:
-    """Return the searches whose plans cost least, and the same but for rounding: those of better balance, which is
-    nearer to 1, first, where it is given; else in the order that they are given."""
+    """Return the searches with the least cost, equal but for rounding; ordered by balance, the nearest to 1 first, if
+    `balance` is given, else as in `costs`."""
     least = [name for name, cost_s in costs.items() if cost_s <= min(costs.values()) * (1 + SAME)]
     return sorted(least, key=lambda name: round((balance or {}).get(name) or inf, _DIGITS))
 
@@ -90,7 +90,7 @@ def _say_cheapest(known: Mapping[str, float], unit: TimeUnit) -> str:
 
 
 def _say_bound(known: Mapping[str, float], bound_s: float, name: str, cutting: Set[str]) -> str:
-    """Say how far the least cost is from the optimum or bound; where it is below, that the plan cuts tables."""
+    """Say how far the least cost is from the optimum or bound; if below, that the plan cuts tables."""
     least = find_cheapest(known)
     beyond = known[least[0]] / bound_s - 1
     if abs(beyond) <= SAME:
@@ -100,7 +100,7 @@ def _say_bound(known: Mapping[str, float], bound_s: float, name: str, cutting: S
 
 
 def name_devices(study: StudyRecord) -> str:
-    """Name the devices that are planned for: '8 cuda devices, 80 GiB at 2 TB/s each'; empty where none says them."""
+    """Return the devices of a study in words: '8 cuda devices, 80 GiB at 2 TB/s each'; '' if it has none."""
     number, memory_bytes = (find_parameter(study, name) for name in ("devices", "memory of one device"))
     bandwidth = find_parameter(study, "bandwidth of that memory")
     if number is None or memory_bytes is None or bandwidth is None:

@@ -1,4 +1,4 @@
-"""The plan that runs today: searches begin with it, and say how much of it they move."""
+"""Today's plan: read, improved by moves, and compared with other plans by how much these move."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -20,14 +20,14 @@ from reference_models.process.errors import ConfigError
 from rules.records.codec import Damage, decode
 
 IMPROVED = "today's, moved"
-"""The row of what moves and swaps make of the plan that runs."""
+"""Name of the table row of today's plan after moves and swaps."""
 _MAX_RENAMED = 512
-"""Devices of which the best names are looked for: that takes their number to the third."""
+"""Most devices that are renamed to match today's plan: the time grows with the cube of their number."""
 
 
 def read_today(path: Path, task: Task) -> PlacementPlan:
-    """Read the plan that runs today. Raises HarnessError (exit 8) where the file is none, ConfigError where it is of
-    other tables or of more or fewer devices."""
+    """Read the plan that runs today. Raises HarnessError (exit 8) if the file is no plan, ConfigError if it has other
+    tables or another number of devices."""
     try:
         of, plan = read_plan(path)
     except HarnessError as error:
@@ -45,8 +45,8 @@ def read_today(path: Path, task: Task) -> PlacementPlan:
 
 
 def improve_today(task: Task, cost: SetCost, today: PlacementPlan) -> PlacementPlan:
-    """Return today's plan after moves and swaps of its parts, which cut nothing and join nothing but what the task
-    keeps: that is whole on its device. Raises ConfigError where they find no room."""
+    """Return today's plan after moves and swaps of its parts. No part is cut; parts of a table are joined only where
+    the task keeps the table whole on a device. Raises ConfigError if there is no room."""
     costs = PieceCosts(task, cost)
     held: list[list[tuple[int, int]]] = [[] for _ in range(task.num_devices)]
     for table, device in task.kept:
@@ -59,9 +59,9 @@ def improve_today(task: Task, cost: SetCost, today: PlacementPlan) -> PlacementP
 
 
 def name_devices_as_today(task: Task, plan: PlacementPlan, today: PlacementPlan) -> PlacementPlan:
-    """Return the plan with its devices, which are equal, named so that most bytes stay where they are today, and with
-    the columns of each table given to its parts likewise; devices keep their names where tables are kept on them, or
-    where there are more than _MAX_RENAMED."""
+    """Return the plan with its (equal) devices renamed so that most bytes stay where they are today, and with the
+    columns of cut tables assigned likewise. Devices are not renamed if the task keeps tables on them, or if there are
+    more than _MAX_RENAMED."""
     if task.kept or task.num_devices > _MAX_RENAMED:
         return _take_columns(plan, today)
     stays = np.zeros((task.num_devices, task.num_devices))
@@ -70,14 +70,14 @@ def name_devices_as_today(task: Task, plan: PlacementPlan, today: PlacementPlan)
         column_bytes = task.tables[table].memory_bytes / task.tables[table].dim
         for new, width in of_devices.items():
             for old, width_today in before[table].items():
-                stays[new, old] += column_bytes * min(width, width_today)  # which columns a part has is free
+                stays[new, old] += column_bytes * min(width, width_today)  # any columns of that width cost the same
     names = linear_sum_assignment(stays, maximize=True)[1].tolist()
     shards = tuple(replace(shard, device=names[shard.device]) for shard in plan.shards)
     return _take_columns(replace(plan, shards=shards), today)
 
 
 def _widths(plan: PlacementPlan) -> dict[int, Counter[int]]:
-    """Return how many columns of each table each device holds."""
+    """Return the number of columns by table and device."""
     widths: dict[int, Counter[int]] = {}
     for shard in plan.shards:
         widths.setdefault(shard.table, Counter())[shard.device] += shard.num_columns
@@ -85,9 +85,9 @@ def _widths(plan: PlacementPlan) -> dict[int, Counter[int]]:
 
 
 def _take_columns(plan: PlacementPlan, today: PlacementPlan) -> PlacementPlan:
-    """Return the plan with most columns of each table that is cut where today's plan has them: parts of equal width
-    cost the same whichever columns they are. A table that is cut into the widths of today is cut
-    where it is today."""
+    """Return the plan with the columns of each cut table assigned so that most stay where they are today: parts of
+    equal width cost the same whichever columns they have. A table cut into the same widths as today is cut at the
+    same columns."""
     before, after = _shards_of_tables(today), _shards_of_tables(plan)
     shards: list[TableShard] = []
     for table, of in after.items():
@@ -111,25 +111,26 @@ def _shards_of_tables(plan: PlacementPlan) -> dict[int, list[TableShard]]:
 
 
 def _count_columns(before: Iterable[TableShard], spot: TableShard, device: int) -> int:
-    """Return how many of the columns of `spot` are on the device before."""
+    """Return how many of the columns of `spot` are on `device` in the plan `before`."""
     return sum(_count_common(spot, old) for old in before if old.device == device)
 
 
 def _count_common(one: TableShard, other: TableShard) -> int:
-    """Return how many columns of their table both have."""
+    """Return how many columns two shards of one table share."""
     last = min(one.first_column + one.num_columns, other.first_column + other.num_columns)
     return max(last - max(one.first_column, other.first_column), 0)
 
 
 def count_moved(task: Task, plan: PlacementPlan, today: PlacementPlan) -> tuple[int, int]:
-    """Return how many tables have columns on another device than today, and the bytes of those columns with their
-    state."""
+    """Return the number of tables with columns on another device than today, and the bytes of those columns with
+    their optimizer state."""
     moved = [(table, num_bytes) for table, num_bytes, new, old in _columns(task, plan, today) if new != old]
     return len({table for table, _ in moved}), round(sum(num_bytes for _, num_bytes in moved))
 
 
 def _columns(task: Task, plan: PlacementPlan, today: PlacementPlan) -> Iterator[tuple[int, float, int, int]]:
-    """Yield each stretch of columns of a table that both plans have whole: the table, its bytes, both devices."""
+    """Yield each run of columns of a table that lies in one shard of both plans: table, bytes, device now, device
+    today."""
     before = _shards_of_tables(today)
     for new in plan.shards:
         table = task.tables[new.table]

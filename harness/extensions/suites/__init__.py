@@ -1,1 +1,1 @@
-"""Suites: several benchmarks, each in two settings, with a verdict each and one mean."""
+"""Suites of several benchmarks, each in two settings, with a verdict each and one mean."""

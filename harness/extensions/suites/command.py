@@ -1,4 +1,4 @@
-"""`suite`: several benchmarks, each in two settings, interleaved."""
+"""`suite`: measure several benchmarks, each in two settings, alternately."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness.measure.kinds import Kind
 
 _STEPS = 50
-"""Steps that a suite measures where nothing else is asked for."""
+"""Steps of throughput that a suite measures by default."""
 
 
 _HELP = {
@@ -27,7 +27,7 @@ _HELP = {
 
 
 def has_ratios(kind: "Kind") -> bool:
-    """Return whether sides of a kind are compared by ratios, of which a suite has a mean."""
+    """Return whether sides of a kind are compared by ratios, which have a geometric mean."""
     return kind.record.MEASURE.scale == "ratio"  # type: ignore[attr-defined,no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""What the core is told of suites: one verb, one relation, and what its study shows."""
+"""Registration of the suites extension: one verb, one relation, and the details of its study."""
 
 from rules.extensions import Extension, Verb
 

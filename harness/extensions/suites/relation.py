@@ -1,4 +1,4 @@
-"""Pairs of sides of several benchmarks, in each of which the second is compared with the first."""
+"""Relation of a suite: for each benchmark a pair of sides, base and new."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,12 +29,12 @@ from rules.records.study import STUDY_FILE, Parameter
 
 BENCHMARK_AXIS = "benchmark"
 SIDE_AXIS = "side"
-"""What the configurations of a suite differ in, beside the settings of their sides."""
+"""Keys by which a suite's configurations differ, besides the settings of their sides."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SuiteRelation(Relation):
-    """Base and new of every benchmark of a suite, benchmark by benchmark."""
+    """A suite: base and new of every benchmark, benchmark by benchmark."""
 
     def benchmarks(self, request: Request) -> Sequence[str]:
         suite: Suite = request.asked
@@ -77,7 +77,7 @@ class SuiteRelation(Relation):
                         values={BENCHMARK_AXIS: title, SIDE_AXIS: side},
                     )
                 )
-        if alike and len(alike) < len(suite.benchmarks):  # of all alike it is the noise that is asked for
+        if alike and len(alike) < len(suite.benchmarks):  # if all are alike, the noise itself is measured
             raise RequestError(
                 f"{', '.join(alike)}: base and new are one configuration, whose ratio would be noise alone. "
                 "Set something else for one side, or leave it out."
@@ -114,18 +114,18 @@ SUITE = SuiteRelation(name="suite", word="suite", reads_as="pairs", prefix="suit
 
 
 def _axis(key: str, configurations: Sequence[Configuration]) -> Axis:
-    """Return what the configurations differ in, as an axis of its values."""
+    """Return an axis with all values of one key in the configurations."""
     texts = tuple(dict.fromkeys(each.values[key] for each in configurations))
     return Axis(key=key, values=texts, texts=texts)
 
 
 def _file_name(text: str) -> str:
-    """Return a label with only characters that every file system takes."""
+    """Return a label as a file name, with only characters that every file system takes."""
     return "".join(char if char.isascii() and (char.isalnum() or char in "_.-") else "-" for char in text)[:80]
 
 
 def finish_suite(folder: Path) -> FinishedStudy:
-    """Judge and compare all sides of a suite, write what was found as a study, and its page."""
+    """Judge and compare all sides of a suite, and write its study and page."""
     gathered = gather_everything([folder])
     facts = read_suite_facts(folder, known=gathered.sets)
     sides = {side: [f"{key}={values[at]}" for key, values in facts.settings.items()] for at, side in enumerate(SIDES)}
@@ -150,5 +150,5 @@ def finish_suite(folder: Path) -> FinishedStudy:
     study = change(study, made=making_of(record, next((each for each in sets if each is not None), None)))
     write_record(folder / STUDY_FILE, study)
     page = write_page(replace(gathered, studies=(study,)), folder)
-    code = ExitCode.NOT_CONVERGED if facts.failed else ExitCode.DONE  # one that is not in the mean, for any reason
+    code = ExitCode.NOT_CONVERGED if facts.failed else ExitCode.DONE  # left out of the mean for any reason
     return FinishedStudy(study=study, page=page, code=code)

@@ -1,4 +1,4 @@
-"""A suite: every benchmark's new side against its base, and one geometric mean of the ratios."""
+"""Results of a suite: each benchmark's new side against its base, and the geometric mean of the ratios."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from rules.records.study import Cell, StudyColumn, StudyTable
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SuiteRow:
-    """One benchmark; `failure` says why it has no ratio, and is then not in the mean."""
+    """One benchmark of a suite; one with a `failure`, the reason why it has no ratio, is not in the mean."""
 
     benchmark: str
     base: Result | None
@@ -36,13 +36,14 @@ class SuiteRow:
 
     @property
     def whole(self) -> FactorComparison | None:
-        """Return what was compared; None where that failed."""
+        """Return the comparison of the whole measure; None if it failed."""
         return self.comparison.whole if self.comparison is not None and self.failure is None else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GeometricMean:
-    """The geometric mean of the ratios new / base, with the interval for these benchmarks; None of one pair each."""
+    """Geometric mean of the ratios new / base, with the interval for these benchmarks; no interval from one pair
+    each."""
 
     ratio: float
     interval: Interval | None
@@ -51,7 +52,8 @@ class GeometricMean:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SuiteFacts:
-    """All benchmarks of a suite in its order, and the mean of those that did not fail; None where all failed."""
+    """All benchmarks of a suite in its order, and the mean of those that did not fail; a mean of None if all
+    failed."""
 
     name: str
     kind: str
@@ -67,7 +69,7 @@ class SuiteFacts:
 
     @property
     def title(self) -> str:
-        """Say what was found in one line: every verdict, by which benchmarks, the mean, and what failed."""
+        """Say the answer in one line: every verdict with its benchmarks, the mean, and the benchmarks that failed."""
         base, new = self.side_names
         verdicts = [words.removesuffix(".") for words in _verdict_words(self.rows, most=3)]
         parts = [
@@ -79,7 +81,7 @@ class SuiteFacts:
 
     @property
     def settings(self) -> dict[str, tuple[str, str]]:
-        """Return what is set otherwise for new than for base in all benchmarks, by key: base's value and new's."""
+        """Return the settings that differ between base and new in all benchmarks, by key: base's value and new's."""
         found: list[dict[str, tuple[str, str]]] = []
         for row in self.rows:
             asked = [side.asked.config for side in (row.base, row.new) if side is not None and side.asked is not None]
@@ -91,7 +93,7 @@ class SuiteFacts:
 
     @property
     def side_names(self) -> tuple[str, str]:
-        """Name base and new by the one setting that they differ in; where it is not one, by their places."""
+        """Name base and new by the one setting in which they differ, else 'base' and 'new'."""
         settings = {key: values for key, values in self.settings.items() if key != THREADS} or self.settings
         if len(settings) != 1:
             return BASE, NEW
@@ -101,12 +103,12 @@ class SuiteFacts:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Say what was found: the verdicts by name, what is left out, the mean, and what the verdicts hold for."""
+        """List the findings: the verdicts by name, failures, the mean, and the level of confidence."""
         return tuple(filter(None, (*_verdict_words(self.rows), _failed_words(self), _mean_words(self), _FAMILY)))
 
     @property
     def tables(self) -> tuple[StudyTable, ...]:
-        """The table of all benchmarks, and that of their mean."""
+        """Return the table of all benchmarks, and that of their mean."""
         return _rows_table(self.rows), *(() if self.mean is None else (_mean_table(self.mean),))
 
 
@@ -118,9 +120,9 @@ _INTERVAL = f"{percent(CONFIDENCE, 0)} interval"
 
 
 def read_suite_facts(folder: Path, *, known: Sequence[Result] = ()) -> SuiteFacts:
-    """Read, judge and compare everything in the suite in `folder`. Raises InputError where there is none.
+    """Read, judge and compare all sides of the suite in `folder`. Raises InputError if there is none.
 
-    Sets that are `known` already are not judged again.
+    Sets in `known` are not judged again.
     """
     problems: list[str] = []
     record = read_experiment_record(folder, problems)
@@ -163,7 +165,7 @@ def _with_comparison(row: SuiteRow, comparison: Comparison) -> SuiteRow:
 
 
 def _why_failed(row: SweepRow) -> str | None:
-    """Say why a side has no result that counts; None where it has."""
+    """Return the reason why a side has no result that counts; None if it has one."""
     result = row.result
     if row.failure is not None:
         return f"{row.label}: {row.failure}"
@@ -177,7 +179,7 @@ def _why_failed(row: SweepRow) -> str | None:
 
 
 def find_mean(rows: Sequence[SuiteRow], confidence: float = CONFIDENCE) -> GeometricMean | None:
-    """Return the geometric mean of the ratios of all that did not fail; None where all did."""
+    """Return the geometric mean of the ratios of all benchmarks that did not fail; None if all failed."""
     logs, differences = [], []
     for row in rows:
         whole = row.whole
@@ -200,7 +202,7 @@ def find_mean(rows: Sequence[SuiteRow], confidence: float = CONFIDENCE) -> Geome
 
 
 def _ratio_words(facts: SuiteFacts) -> str:
-    """'Throughput new / base is 1.75 (95 % interval 1.48 – 2.07), geometric mean of 2 benchmarks'."""
+    """Say the mean: 'Throughput new / base is 1.75 (95 % interval 1.48 – 2.07), geometric mean of 2 benchmarks'."""
     mean, whole = facts.mean, next((row.whole for row in facts.rows if row.whole is not None), None)
     if mean is None or whole is None:
         return "No benchmark of the suite has a ratio"
@@ -216,7 +218,8 @@ def _ratio_words(facts: SuiteFacts) -> str:
 
 
 def _brief_ratio(facts: SuiteFacts) -> str:
-    """'throughput 1.75 times base's (95 % interval 1.48 – 2.07), geometric mean of 2 benchmarks'."""
+    """Say the mean briefly: 'throughput 1.75 times that of base (95 % interval 1.48 – 2.07), geometric mean of 2
+    benchmarks'."""
     mean, whole = facts.mean, next((row.whole for row in facts.rows if row.whole is not None), None)
     if mean is None or whole is None:
         return "no benchmark of the suite has a ratio"
@@ -232,7 +235,7 @@ def _mean_words(facts: SuiteFacts) -> str:
 
 
 def _verdict_words(rows: Sequence[SuiteRow], most: int | None = None) -> list[str]:
-    """Name the benchmarks of every verdict, differences first; `most` of each, or all."""
+    """List every verdict with its benchmarks, differences first; at most `most` names each, None for all."""
     by_verdict: dict[str, list[str]] = {verdict: [] for verdict in get_args(Verdict)}
     for row in rows:
         if row.comparison is not None and row.failure is None:

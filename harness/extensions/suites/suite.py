@@ -22,27 +22,27 @@ from rules.records.experiment import BASE, NEW, SIDES
 DEFAULT = "default"
 MAX_BENCHMARKS = 50
 _IMPLEMENTATIONS = {BASE: "reference", NEW: "optimized"}
-"""What the default suite compares."""
+"""Implementations that the default suite compares."""
 _GENERATED = ("dlrm_small", "dlrm_dcnv2_small", "wukong_small", "dlrmv4_small", "d2nn_small")
-"""The benchmarks of the default suite, one of each model and kind of generated data."""
+"""Benchmarks of the default suite: one of each model and kind of generated data."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Suite:
-    """Benchmarks, by names or paths of definitions, and what is set of each side, weakest first."""
+    """A suite: benchmarks, by names or paths of definitions, and the settings of each side, the weakest first."""
 
     name: str
     benchmarks: tuple[str, ...]
     settings: Mapping[str, tuple[Override, ...]]
-    """By "base" and "new"."""
+    """Settings by side, "base" and "new"."""
 
     def with_settings(self, side: str, values: Sequence[Override]) -> "Suite":
-        """Return the suite with more set of one side, which is stronger than what it has."""
+        """Return the suite with more settings of one side, which override those it has."""
         return replace(self, settings={**self.settings, side: (*self.settings[side], *values)})
 
 
 def read_suite(name_or_path: str) -> Suite:
-    """Read a suite: "default", or the path of a file. Raises ConfigError or DefinitionError for what is none."""
+    """Read a suite: "default", or the path of a file. Raises ConfigError or DefinitionError if it is invalid."""
     if name_or_path == DEFAULT:
         source = "suite default"
         settings = {
@@ -70,12 +70,13 @@ def _read_side(path: Path, side: str, table: Any) -> list[Override]:
 
 
 def _read_benchmarks(path: Path, given: Any) -> tuple[str, ...]:
-    """Check the list. A file may be anyone's, so a definition in it may not lead to code that is not dlrmbench's."""
+    """Check the list of benchmarks. The file may be a stranger's, so no definition in it may lead to other code than
+    dlrmbench's."""
     if not isinstance(given, list) or not given or not all(isinstance(each, str) for each in given):
         raise ConfigError(f'{path}: benchmarks is {given!r}, expected a list such as ["dlrm_tiny", "wukong_small"].')
     if len(given) > MAX_BENCHMARKS:
         raise ConfigError(f"{path}: {len(given)} benchmarks, expected at most {MAX_BENCHMARKS}.")
-    # A path is meant from the file that names it.
+    # Paths are relative to the file that has them.
     names = tuple(str(path.parent / each) if each.endswith(".toml") else each for each in given)
     loaded = [load_benchmark(name) for name in names]
     for name, benchmark in zip(names, loaded, strict=True):

@@ -1,1 +1,1 @@
-"""Systems by their rates, measured or given, and what training would take on them."""
+"""Model of systems by their rates, measured or given, and of the time and cost of training on them."""

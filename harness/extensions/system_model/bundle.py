@@ -29,15 +29,16 @@ from rules.records.run_set import RunSetRecord
 
 IMPLEMENTATIONS = ("reference", "optimized")
 NUM_STEPS = 100
-"""Steps whose throughput is measured in each process."""
+"""Steps of each process of which throughput is measured."""
 _NAME = re.compile("[a-z0-9]+(-[a-z0-9]+)*")
 _OTHER_PATH = re.compile(r'"/(?!sys/|proc/)[^"]*"')
 _PLACE = re.compile(r'("(?:dir|path|DLRMBENCH_(?:DATA|OUTPUT|SYSTEMS))": )"/(?:[^"]*/)?([^"/]+)/?"')
-"""The folders of datasets, results and systems, and the files that Python reads when it starts."""
+"""Entries of a record that name a folder of datasets, results or systems, or a file that Python reads at its
+start."""
 
 
 def check_name(name: str) -> None:
-    """Raise HarnessError (exit 2) for a name that is no folder of its own."""
+    """Raise HarnessError (exit 2) for a name that cannot be a bundle's folder."""
     if not _NAME.fullmatch(name) or len(name) > 60 or name == WORD:
         raise HarnessError(
             f"--bundle {name!r}: expected words of a-z and 0-9 with hyphens, such as amd-epyc-zen3-2-cores, and not "
@@ -68,7 +69,8 @@ def make_bundle(
 def _measure(
     name: str, benchmark: str, implementation: str, data: Path | None, output: Path, say: Callable[[str], None]
 ) -> Iterator[Path]:
-    """Make the two sets of an implementation, each looked at when it is whole."""
+    """Measure the two sets of an implementation, to the target and by throughput; refuse a noisy one as soon as it is
+    complete."""
     for label, throughput in ((f"{name}-{implementation}", None), (f"{name}-{implementation}-speed", NUM_STEPS)):
         what = "runs to the target" if throughput is None else "throughput"
         say(f"measuring {benchmark}: {implementation}, {what}")
@@ -105,7 +107,8 @@ def pack_sets(name: str, folders: Sequence[Path], rates: str) -> bytes:
 
 
 def _read_set(folder: Path) -> dict[str, str]:
-    """Return the files of a set that a bundle has, by name, without places; the chain of its runs is whole again."""
+    """Return the files of a set that go into a bundle, by name, without local paths and host name, and with a
+    consistent chain of its runs."""
     found = {path for pattern in SET_FILES for path in folder.glob(pattern) if path.is_file()}
     texts = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in sorted(found)}
     files = {member: without_places(text) for member, text in texts.items()}
@@ -128,7 +131,7 @@ def _read_set(folder: Path) -> dict[str, str]:
 
 
 def refuse_places(text: str, where: str) -> None:
-    """Raise HarnessError (exit 2) where a text names this host, its user or a folder."""
+    """Raise HarnessError (exit 2) if a text names this host, its user or a folder."""
     if named := places_in(text):
         raise HarnessError(
             f"{where}: names {', '.join(named)}, which no bundle may do. Unset the variable that has it, such as "
@@ -138,14 +141,14 @@ def refuse_places(text: str, where: str) -> None:
 
 
 def without_places(text: str) -> str:
-    """Return a file's text without the host's name, and with the last part alone of the paths of data and of files
-    that Python reads when it starts."""
+    """Return a file's text without the host's name, and with only the last part of paths to data and to files that
+    Python reads at its start."""
     text = _PLACE.sub(r'\1"\2"', text)
     return text.replace(f'"host": {json.dumps(socket.gethostname())}', '"host": ""')
 
 
 def places_in(text: str) -> list[str]:
-    """List what a text says of this host: its name, its user's, and any folder but those of the kernel."""
+    """List the names in a text that identify this host: host name, user name, and folders except the kernel's."""
     names = (json.dumps(name) for name in (socket.gethostname(), getpass.getuser()))
     folders = (json.dumps(str(folder))[1:-1] for folder in (Path.home(), Path.cwd()) if folder != Path("/"))
     return [name for name in (*names, *folders) if name in text] + _OTHER_PATH.findall(text)

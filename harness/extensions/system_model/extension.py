@@ -1,4 +1,4 @@
-"""What the core is told of system models: one verb that measures rates, and one that models steps by them."""
+"""Registration of the system_model extension: one verb that measures rates, and one that models steps by them."""
 
 from rules.extensions import Extension, Verb
 

@@ -1,4 +1,4 @@
-"""`measure-system`: the rates of the CPU at hand as a file, or with its reference sets as a bundle."""
+"""`measure-system`: measure this CPU's rates as a file, or with this system's reference sets as a bundle."""
 
 from pathlib import Path
 

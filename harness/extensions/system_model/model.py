@@ -1,4 +1,4 @@
-"""What a training step, and a run to the target, would take on a system by its rates: modelled."""
+"""Model a training step, and a run to the target, on a system by its rates."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -33,11 +33,11 @@ from rules.records.study import Cell, Parameter, StudyRecord
 from rules.scoring.rcp import find_point, load_points, rcp_file
 
 THIS = "this"
-"""The system at hand, as --system names it."""
+"""Name of the system at hand for --system."""
 _COUNTED_BYTES = 1 << 28
-"""Activations of the batch on which operators are counted, at most."""
+"""Most bytes of activations of the batch on which operators are counted."""
 _OFF = 1.005
-"""From here on, by how many times the model is too fast or too slow is not 1.00 in the digits that are said."""
+"""Least ratio of modelled and measured time that is not shown as 1.00."""
 _REMARKS = (
     "Modelled: a product takes its FLOP at the rate of its least extent; what else a phase does takes the longest of "
     "its bytes, its rows and its other FLOP; each operator takes its overhead. Bytes are compulsory fp32 traffic: "
@@ -72,7 +72,7 @@ _PARTS: Columns = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepCosts:
-    """What a training step of one implementation does, whatever the system; its operators counted on one step."""
+    """Work of a training step of one implementation, on any system; operators are counted on one step."""
 
     precision: str
     phases: Mapping[str, PhaseCosts]
@@ -83,7 +83,7 @@ class StepCosts:
 
 
 class PhaseTime(NamedTuple):
-    """The seconds of one phase: products, then the longest of bytes, rows and other FLOP, then overhead."""
+    """Modelled seconds of one phase: products, then the longest of bytes, rows and other FLOP, then overhead."""
 
     products_s: float
     bytes_s: float
@@ -95,7 +95,7 @@ class PhaseTime(NamedTuple):
 
 
 def count_costs(workload: WorkloadConfig, num_embeddings: Sequence[int], unique_rows: int) -> StepCosts:
-    """Compute a step's FLOP, bytes and rows, and count its operators by making one of few samples here.
+    """Compute a step's FLOP, bytes and rows, and count its operators by running one step of few samples here.
 
     Raises ConfigError for several ranks, and for an implementation whose operators cannot be counted.
     """
@@ -122,7 +122,7 @@ def count_costs(workload: WorkloadConfig, num_embeddings: Sequence[int], unique_
 
 
 def expect_unique_rows(workload: WorkloadConfig, num_embeddings: Sequence[int]) -> int:
-    """Return how many rows of all tables one batch's ids name, where they are drawn by the data's power law."""
+    """Return the expected number of distinct rows of all tables in one batch, if ids follow the data's power law."""
     data, batch_size = workload.data.mapped, workload.train.global_batch_size
     lookups = workload.model_spec.costs.step(workload.model, data, batch_size).lookups
     if lookups is None:
@@ -135,9 +135,9 @@ def expect_unique_rows(workload: WorkloadConfig, num_embeddings: Sequence[int]) 
 
 
 def model_step(costs: StepCosts, system: ModelledSystem) -> dict[str, PhaseTime]:
-    """Model the time of each phase. Raises ConfigError for a number that the system does not have.
+    """Model the time of each phase. Raises ConfigError for a rate that the system lacks.
 
-    Where all rates are twice as high and the overhead is half as long, all takes exactly half of the time.
+    If all rates are twice as high and the overhead is half as long, every time is exactly half.
     """
     moved = max(1, sum(part.bytes for part in costs.phases.values()))  # between two uses of what a phase leaves
     row_s, found = costs.row_bytes / system.find("rows", costs.table_bytes), dict[str, PhaseTime]()
@@ -155,7 +155,8 @@ def model_step(costs: StepCosts, system: ModelledSystem) -> dict[str, PhaseTime]
 
 
 def find_epochs(benchmark: Benchmark, schedule: Schedule) -> tuple[float | None, str]:
-    """Return the epochs to converge by the reference convergence points, and by which; None, and why, without one."""
+    """Return the epochs to converge by the reference convergence points, and the point's source; or None and the
+    reason."""
     files = (rcp_file(benchmark, name) for name in reversed(OFFICIAL_ROUNDS))
     file = next((file for file in files if file is not None), None)
     points = () if file is None else load_points(file, benchmark.score.num_runs)
@@ -245,7 +246,7 @@ def system_study(
 
 
 def _say_measured(name: str, step_s: float, timed_s: float | None) -> str:
-    """Say how long a step takes that was measured on a system, and how far the model is off; nothing without one."""
+    """Say how long a measured step takes on a system, and how far the model is off; '' if none was measured."""
     if timed_s is None:
         return ""
     off, apart = max(step_s / timed_s, timed_s / step_s), "fast" if step_s < timed_s else "slow"
@@ -254,9 +255,9 @@ def _say_measured(name: str, step_s: float, timed_s: float | None) -> str:
 
 
 def _rank(rows: list[tuple[Cell, ...]], known_s: Mapping[str, float]) -> tuple[str, str]:
-    """Sort the rows of systems, the least first, and say by what, and how far the model is off.
+    """Sort the rows of systems, the least first, and say by which column, and how far the model is off.
 
-    Those where a run does not fit are behind all others, and are not ranked.
+    Systems on which a run does not fit are last, without a rank.
     """
     fitting = [row for row in rows if _fits(row)]
     by, place = next(
@@ -280,7 +281,7 @@ def _as_number(cell: Cell) -> float:
 
 
 def _describe_noise(systems: Mapping[str, ModelledSystem]) -> Iterator[str]:
-    """Say what could disturb the rates of each system, and how far apart their repetitions lay."""
+    """Say for each system's rates what load may have made them noisy, and how far apart their repetitions lay."""
     for name, system in systems.items():
         spreads = [number.spread for number in system.numbers if number.spread is not None]
         words = [] if name == THIS else [*system.warnings]
@@ -302,7 +303,7 @@ def _list_parameters(
     unique_rows: int,
     systems: Mapping[str, ModelledSystem],
 ) -> list[Parameter]:
-    """List what a step is modelled from, and every number of the systems, each with where it comes from."""
+    """List the inputs of the modelled step, and every number of the systems, each with its source."""
     operators, expected = sum(costs.operators.values()), "expected of ids that follow their power law"
     batch_size = config.workload.train.global_batch_size
     how: list[tuple[Any, ...]] = [

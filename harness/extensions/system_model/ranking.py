@@ -1,4 +1,5 @@
-"""Order systems by what training would take on them, with the error that the model has where the truth is known."""
+"""Rank systems by the modelled time or cost of training, with the model's error on systems where steps were
+measured."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,8 +18,8 @@ _THREADS = "runtime.threads"
 
 
 def read_known_steps(references: Iterable[str], config: RunConfig) -> dict[str, float]:
-    """Return the seconds of a step of this very configuration, threads aside, on the reference systems that measured
-    it, by the systems' names: by their throughput alone, else by their runs.
+    """Return the measured seconds of a step of this configuration (threads may differ) on reference systems, by
+    system name: from a set of throughput, else from runs.
 
     Raises ReferenceSystemError and InputError for what is no system, or has a set that is no reference.
     """
@@ -26,7 +27,7 @@ def read_known_steps(references: Iterable[str], config: RunConfig) -> dict[str, 
     found = dict[str, float]()
     for given in references:
         opened = open_system(given)
-        for kind in ("training", "throughput"):  # the latter has the last word
+        for kind in ("training", "throughput"):  # throughput overwrites runs
             for place in sorted(opened.folder.glob("*/extra/run_set.json")):
                 record = decode(place, RunSetRecord)
                 if not isinstance(record, Damage) and record.kind == kind and _is_of(record, config, values):
@@ -38,7 +39,7 @@ def read_known_steps(references: Iterable[str], config: RunConfig) -> dict[str, 
 
 
 def _is_of(record: RunSetRecord, config: RunConfig, values: Mapping[str, object]) -> bool:
-    """Whether a set is of a configuration; a value that only one of the two says does not tell."""
+    """Return whether a set has a configuration; values that only one of the two has are ignored."""
     if record.benchmark.definition_sha256 != config.benchmark.definition_sha256:
         return False
     said = {key: given.value for key, given in record.config.items() if key in values}
@@ -59,7 +60,7 @@ def _rate_of(results: Sequence[Result]) -> float | None:
 
 
 def describe_ranking(order: Sequence[str], by: str, unfit: Sequence[str] = ()) -> str:
-    """Say the order of systems by what was modelled, the best first, and which are left out: no run fits there."""
+    """Say the order of systems, the best first, and which have no rank since no run fits there."""
     left = f" Not ranked, since no run fits there: {names(list(unfit), 12)}." if unfit else ""
     return (f"By modelled {by}, the least first: {names(list(order), 12)}." if order else "") + left.removeprefix(
         "" if order else " "
@@ -67,9 +68,9 @@ def describe_ranking(order: Sequence[str], by: str, unfit: Sequence[str] = ()) -
 
 
 def describe_error(modelled_s: Mapping[str, float], known_s: Mapping[str, float]) -> str:
-    """Say how far the model is off on the systems whose steps were measured, and how many pairs it orders alike.
+    """Say how far the model is off on systems with measured steps, and how many pairs of these it orders alike.
 
-    Both are seconds of a step, by name; a system that is not in both says nothing.
+    Both arguments are seconds of a step, by system name; systems in only one of them are ignored.
     """
     both = {name: (modelled_s[name], known_s[name]) for name in modelled_s if name in known_s}
     if not both:

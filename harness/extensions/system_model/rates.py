@@ -22,15 +22,15 @@ from harness.system.software import WORKER_VARIABLES
 from reference_models.costs import fft_flop
 
 _WIDTHS, _DEPTH, _BATCH, _LAYERS_BYTES = (1, 4, 16, 64, 256, 1024), 256, 1024, 1 << 24
-"""Linear layers of that batch take turns, so that no core's cache holds them."""
+"""Sizes of the measured linear layers; several are used alternately, so that no core's cache holds their weights."""
 _TABLE_BYTES, _ROW_FLOATS, _NUM_LOOKUPS = tuple(1 << power for power in (16, 20, 24, 28)), 16, 1 << 15
 _GRID, _BUDGET_S = 64, 0.5
 _IDLE = "dlrm_tiny"
-"""A benchmark whose reference has next to nothing to do on two samples but to launch its operators."""
+"""Benchmark whose step on two samples is almost only the launch of operators."""
 
 
 def measure_here(say: Callable[[str], None], environment: Environment) -> ModelledSystem:
-    """Measure the rates, and have with them what the environment check warned of and what the load was meanwhile."""
+    """Measure this system's rates, with the warnings of the environment check and the load meanwhile."""
     with environment.measuring():
         system = measure_rates(say)
     warned = tuple(describe_warnings(environment.preflight))
@@ -92,7 +92,7 @@ def measure_rates(say: Callable[[str], None]) -> ModelledSystem:
 
 
 def _make_layers(width: int, depth: int, dtype: Any) -> Callable[[], object]:
-    """Return the three products of one linear layer, each call of another one."""
+    """Return the three matrix products of one linear layer; each call uses the next layer."""
     import torch
 
     num_layers = max(2, _LAYERS_BYTES // (4 * (_BATCH * depth + depth * width + _BATCH * width)))

@@ -1,1 +1,1 @@
-"""Tuning: settings under constraints, each proposed by what those before it measured."""
+"""Search of settings under constraints: each trial is proposed from the measurements of earlier trials."""

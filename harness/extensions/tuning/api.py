@@ -57,7 +57,7 @@ def tune(
     when it is measured again.
     """
     request = _make_request(locals())
-    with quiet_optuna():  # refused where it is not installed, before anything is written
+    with quiet_optuna():  # raises if optuna is not installed, before anything is written
         folder, context = create(prepare(expand(request))), Context.of(request)
         complete(folder, context)
     try:

@@ -1,4 +1,4 @@
-"""What a search is asked: bounds as they are written, and the kind of measurement that its columns need."""
+"""Read the constraints of a search, and choose the kind of measurement that has the columns asked for."""
 
 import re
 from dataclasses import replace
@@ -11,7 +11,7 @@ from harness.extensions.tuning.records import ConstraintRecord, SearchRecord
 from harness.extensions.tuning.trials import kind_with
 
 _NUMBERS = {"throughput": 50, "quality": 65_536}
-"""What kinds that are asked a number are asked where nothing else is said: steps, samples."""
+"""Default number for kinds of measurement that need one: steps of throughput, samples of quality."""
 
 
 def read_constraint(text: str) -> ConstraintRecord:
@@ -30,7 +30,8 @@ def read_constraint(text: str) -> ConstraintRecord:
 
 
 def with_kind(request: Request, search: SearchRecord) -> Request:
-    """Return the request with the first kind that has the columns of a search, where it asks for none.
+    """Return the request with the first kind of measurement that has the search's columns; unchanged if it names a
+    kind.
 
     Raises HarnessError (exit 2) for columns that no kind has.
     """

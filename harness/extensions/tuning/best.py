@@ -1,4 +1,4 @@
-"""The best trial measured again, in turns with the default where that runs, and the study of the whole search."""
+"""Measure the best trial again, alternately with the default where that runs, and write the search's study."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -53,12 +53,12 @@ from rules.records.experiment import EXPERIMENT_FILE, NEW, ExperimentRecord
 from rules.records.study import STUDY_FILE
 
 _MOST_AGAIN = 2
-"""Trials that are measured again: the best, and the second best where that one misses a bound this time."""
+"""Most trials that are measured again: the best, and the second best if the best misses a constraint this time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _FinishedSearch:
-    """A complete search as its folder has it."""
+    """A complete search, read from its folder."""
 
     folder: Path
     record: ExperimentRecord
@@ -72,44 +72,45 @@ class _FinishedSearch:
 
     @property
     def candidates(self) -> list[Trial]:
-        """The trials that are measured again one after another until one keeps all bounds, the best first."""
+        """Return the trials to measure again, the best first: one after another until one meets all constraints."""
         return rank(self.asked, self.trials[1:])[:_MOST_AGAIN]
 
     @property
     def is_alone(self) -> bool:
-        """Whether the default measured nothing, so that there is nothing to measure a trial beside."""
+        """Return whether the default measured nothing, so that no trial can be compared with it."""
         return self.trials[0].objective is None
 
     def find(self, trial: Trial) -> Path | None:
-        """Find the pair of a trial beside the default, or its set where that measured nothing, in the folder."""
+        """Return the folder of a trial's pair with the default, or of its set if the default measured nothing; None
+        if there is none yet."""
         place = self.trials.index(trial)
         return (find_alone if self.is_alone else find_pair)(self.folder, place)
 
     def result(self, again: Path) -> Result | None:
-        """Read what the processes of the trial found in its pair, or in its set alone. Raises InputError."""
+        """Read a trial's result in its pair with the default, or in its set alone. Raises InputError."""
         return read_result(again if self.is_alone else again / NEW, self.record.kind)
 
 
 def measure_again(folder: Path, context: Context) -> None:
-    """Measure the default of a complete search and its best feasible trial again, as a pair in its folder, with seeds
-    that no trial had; the trial alone where the default measured nothing. Where it misses a bound this time, the
-    second best follows. Goes on with what is there."""
+    """Measure the default of a complete search and its best feasible trial again, as a pair in its folder, with new
+    seeds; the trial alone if the default measured nothing. If the trial misses a constraint this time, the second
+    best follows. Continue with whatever the folder has."""
     search = _FinishedSearch.read(folder)
     for trial in search.candidates:
         again = search.find(trial) or _begin_again(search, trial, context)
         complete(again, replace(context, python=None))
-        with suppress(InputError):  # what is no result keeps no bound, and is told of in the end
+        with suppress(InputError):  # a damaged set meets no constraint; finish_search reports it
             result = search.result(again)
             if result is not None and not count_missed(search.asked, result):
                 return
 
 
 def _begin_again(search: _FinishedSearch, trial: Trial, context: Context) -> Path:
-    """Make the pair of a trial beside the default, or its set alone, with seeds that no trial had."""
+    """Make a trial's pair with the default, or its set alone, with seeds that no trial had; return the folder."""
     for begun, file in [("beside-*", EXPERIMENT_FILE), (f"{AGAIN}*", f"extra/{RUN_SET_FILE}")]:
         for path in search.folder.glob(begun):
             if path.is_dir() and not (path / file).exists():
-                remove(path)  # what was not whole before a crash
+                remove(path)  # left incomplete by a crash
     record, default = search.record, parts_of(search.folder)[0]
     source = read_source(default)
     used, reserved = set(source.record.seeds), reserved_seeds(source.config.benchmark.name)
@@ -131,19 +132,20 @@ def _begin_again(search: _FinishedSearch, trial: Trial, context: Context) -> Pat
 
 
 def find_pair(folder: Path, best: int) -> Path | None:
-    """Return the pair in the folder of a search that is of its default and the trial in the place `best`, with as
-    many seeds as make a verdict and none of the trials'; None where there is none yet."""
+    """Return the folder of the search's pair of its default and trial number `best`, with MIN_RUNS new seeds; None if
+    there is none yet."""
     return _find(folder, (0, best), [path.parent for path in sorted(folder.glob(f"beside-*/{EXPERIMENT_FILE}"))])
 
 
 def find_alone(folder: Path, best: int) -> Path | None:
-    """Return the set in the folder of a search in which the trial in the place `best` is measured again alone, with
-    as many seeds as make a verdict and none of the trials'; None where there is none yet."""
+    """Return the folder of the search's set in which trial number `best` is measured again alone, with MIN_RUNS new
+    seeds; None if there is none yet."""
     return _find(folder, (best,), [path.parents[1] for path in sorted(folder.glob(f"{AGAIN}*/extra/{RUN_SET_FILE}"))])
 
 
 def _find(folder: Path, places: Sequence[int], found: Sequence[Path]) -> Path | None:
-    """Return the first that has the configurations of these trials in new seeds."""
+    """Return the first folder in `found` with the configurations of the trials in `places` and MIN_RUNS new seeds;
+    None if there is none."""
     trials = [open_run_set(parts_of(folder)[place])[1] for place in places]
     for path in found:
         sides = [open_run_set(side)[1] for side in parts_of(path).values()]
@@ -155,8 +157,8 @@ def _find(folder: Path, places: Sequence[int], found: Sequence[Path]) -> Path | 
 
 
 def finish_search(folder: Path, problem: str = "") -> FinishedStudy:
-    """Compare the best trial with the default where both were measured again, write the study and its page; `problem`
-    is why they were not."""
+    """Compare the best trial with the default if both were measured again, write the study and its page; `problem` is
+    the reason if they were not."""
     search, source = _FinishedSearch.read(folder), read_source(parts_of(folder)[0])
     code = ExitCode.INCONCLUSIVE if best_of(search.asked, search.trials) is None else ExitCode.DONE
     again = Again(problem=problem)
@@ -176,7 +178,7 @@ def finish_search(folder: Path, problem: str = "") -> FinishedStudy:
 
 
 def _leave_out(content: ReportContent, others: Sequence[Path | None]) -> ReportContent:
-    """Leave out the results of trials that missed a bound, which a page would compare with the answer's."""
+    """Leave out the results of trials that missed a constraint, which a page would compare with the answer's."""
     left_out = [found for found in others if found is not None]
     kept = [
         result
@@ -187,8 +189,8 @@ def _leave_out(content: ReportContent, others: Sequence[Path | None]) -> ReportC
 
 
 def _read_again(search: _FinishedSearch) -> tuple[Again, ExitCode] | None:
-    """Return what came of the first trial that kept all bounds when measured again, else of the best; and its exit
-    code. None where nothing was measured again."""
+    """Return the result of the first trial that met all constraints when measured again, else of the best, and its
+    exit code; None if nothing was measured again."""
     missed, first = list[tuple[Trial, str]](), None
     for trial in search.candidates:
         if (place := search.find(trial)) is None:
@@ -202,7 +204,7 @@ def _read_again(search: _FinishedSearch) -> tuple[Again, ExitCode] | None:
 
 
 def _read_one(search: _FinishedSearch, trial: Trial, place: Path) -> tuple[Again, ExitCode]:
-    """Return what came of one trial when it was measured again, and its exit code."""
+    """Return the result of one trial that was measured again, and its exit code."""
     asked, code, comparison = search.asked, ExitCode.DONE, None
     if search.is_alone:
         result = search.result(place)
@@ -223,7 +225,7 @@ def _read_one(search: _FinishedSearch, trial: Trial, place: Path) -> tuple[Again
 
 
 def _by_column(result: Result, column: str) -> Result:
-    """Return a result by which a column is compared, where that is not what its kind compares."""
+    """Return the result with another column as its measure, if its kind compares a different one."""
     if column == (TIME_TO_TRAIN.member if result.is_logged else result.measure.value):
         return result
     name = f"{result.kind}.{column}"

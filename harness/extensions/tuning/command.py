@@ -1,4 +1,4 @@
-"""`tune`: settings under constraints, each proposed by what those before it measured."""
+"""`tune`: search settings under constraints, each trial proposed from the measurements of earlier ones."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ _HELP = {
 
 
 def columns() -> Iterable[str]:
-    """Names of the columns that can be searched for, of all kinds of measurement."""
+    """List the columns that can be optimized or constrained, of all kinds of measurement."""
     from harness.extensions.tuning.trials import searched_kinds
     from rules.records.columns import columns_of
 
@@ -148,5 +148,5 @@ def tune(
             f"up to {trials} trials of one process each{at_a_time}, then {MIN_RUNS} pairs of the best and the "
             "default: how long all of it takes is said when the first trial has ended"
         )
-    with quiet_optuna():  # refused where it is not installed, before anything is written
+    with quiet_optuna():  # raises if optuna is not installed, before anything is written
         start_and_show(request, form=form)

@@ -1,4 +1,5 @@
-"""What the core is told of tuning: one verb and its function, the relation of trials, their stop rule, its study."""
+"""Registration of the tuning extension: one verb and its API function, a relation, a stop rule and the details of its
+study."""
 
 from rules.extensions import Extension, Verb
 

@@ -1,4 +1,4 @@
-"""The run set of one more trial: the default's configuration with other values."""
+"""Make the run set of one more trial: the default's configuration with other values."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,15 +26,15 @@ from rules.errors import DefinitionError
 from rules.records.experiment import ExperimentRecord, FailureRecord, MemberRecord
 
 AGAIN = "again-"
-"""What the name of a set begins with in which the best trial is measured again alone."""
+"""Prefix of the name of a set in which the best trial is measured again alone."""
 
 
 def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, str]) -> MemberRecord:
-    """Make the run set of the next trial of the search in `folder`: its default's configuration with other values.
+    """Make the run set of the next trial of the search in `folder`: the default's configuration with other values.
 
-    What these values cannot be, or what cannot be prepared, is a trial that failed.
+    Values that are not possible, or cannot be prepared, make a trial that failed.
     """
-    split_command(record.command)  # which is no trial's fault
+    split_command(record.command)  # raises here if the record is damaged, which no trial can help
     number = len(record.configurations) + 1
     made = MemberRecord(label="", values=dict(values), folder=None, python=None, failure=None, notes={})
     try:
@@ -43,7 +43,7 @@ def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, st
         if experiment.options != planned.options:
             raise HarnessError("it does not train whole batches of the samples that all trials train.")
         (trial,) = experiment.configurations
-        remove(folder / trial.folder)  # what was not written down before a crash
+        remove(folder / trial.folder)  # left by a crash before it was recorded
         run_set = create_set(experiment, trial, folder, trial.folder, datetime.now(UTC), record.base_seed)
     except (HarnessError, ConfigError, DatasetError, DefinitionError, DeviceError) as error:
         failure = FailureRecord(reason=first_line(error), exit_code=int(exit_code_of(error) or 2), run_index=None)
@@ -54,7 +54,7 @@ def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, st
 def create_again(
     folder: Path, record: ExperimentRecord, values: Mapping[str, str], *, num_runs: int, seed: int
 ) -> Path:
-    """Make a run set of a trial's values alone, beside the trials of the search in `folder`; return its folder.
+    """Make a run set with a trial's values alone, beside the trials of the search in `folder`; return its folder.
 
     Raises ConfigError, DatasetError, DeviceError or HarnessError where it can no longer be prepared.
     """
@@ -67,7 +67,8 @@ def create_again(
 
 
 def _expand_trial(default: Source, record: ExperimentRecord, values: Mapping[str, str], number: int) -> Experiment:
-    """Resolve a trial. Raises ConfigError, DefinitionError, DeviceError or HarnessError where it cannot be run."""
+    """Resolve the experiment of a trial. Raises ConfigError, DefinitionError, DeviceError or HarnessError if it
+    cannot be run."""
     point = make_point(values, default.config.workload.model_spec)
     dataset = find_recorded(default.config.workload.data, default.record.dataset, default.folder)
     hooks: dict[str, Any] = {name.replace("-", "_"): command for name, command in default.record.hooks.items()}

@@ -1,4 +1,4 @@
-"""Trials that are measured at a time: what cannot be, how many threads each has, and where each is measured."""
+"""Trials measured several at a time: refusals, threads of each, and the cores and GPUs of each."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ _THREADS, _RANKS, _DEVICE = "runtime.threads", "runtime.ranks", "runtime.device"
 
 
 def refuse_unlike(request: Request, search: SearchRecord, kind: Kind, axes: Sequence[Axis]) -> None:
-    """Raise RequestError for what is not measured alike, or not at all, where several trials are at a time."""
+    """Raise RequestError for settings and hooks that several trials at a time would share or disturb."""
     hooks = {"prepare": request.prepare, "cleanup": request.cleanup, "power_command": request.power_command}
     given = next((name for name, command in hooks.items() if command), None)
     varied = {axis.key: axis for axis in axes}
@@ -38,7 +38,7 @@ def refuse_unlike(request: Request, search: SearchRecord, kind: Kind, axes: Sequ
 
 
 def share_threads(num: int, axes: Sequence[Axis], values: Mapping[str, Any]) -> list[Override]:
-    """Return the threads that each of `num` trials has where nobody gives them: its share of the cores.
+    """Return the threads of each of `num` trials if none are given: its share of the cores.
 
     `values` are those of the default, by key.
     """
@@ -49,16 +49,18 @@ def share_threads(num: int, axes: Sequence[Axis], values: Mapping[str, Any]) -> 
 
 
 def shared_threads(record: RunSetRecord) -> int | None:
-    """Return the threads of a search's default where they are its share of the cores, by its record."""
+    """Return the threads of a search's default if they are its share of the cores, by its record; None if they were
+    given."""
     entry = record.config.get(_THREADS)
     return entry.value if entry is not None and entry.source.startswith(OPTION) else None
 
 
 def plan_trials(num: int, axes: Sequence[Axis], values: Mapping[str, Any], remedy: str = "") -> list[Slot]:
-    """Return where each of `num` trials at a time is measured; `values` are those of the default, by key.
+    """Return the cores and GPUs of each of `num` trials at a time; `values` are the default's, by key.
 
-    Each has the cores of the most threads of any trial, and GPUs where it is measured on them. `remedy` is what to do
-    where the number cannot be changed any more. Raises HarnessError (exit 2) where there are too few.
+    Each trial has as many cores as the most threads of any trial, and GPUs if it is measured on them. `remedy` is the
+    advice if the number of trials at a time can no longer be changed. Raises HarnessError (exit 2) if there are too
+    few.
     """
     ranks, device = _most(_RANKS, axes, values), str(values.get(_DEVICE, "cpu"))
     if ":" in device:
@@ -73,6 +75,6 @@ def plan_trials(num: int, axes: Sequence[Axis], values: Mapping[str, Any], remed
 
 
 def _most(key: str, axes: Sequence[Axis], values: Mapping[str, Any]) -> int:
-    """Return the largest number that a key has in any trial, at least 1."""
+    """Return the largest value of a key in any trial, at least 1."""
     found = [values.get(key), *(value for axis in axes if axis.key == key for value in axis.values)]
     return max((value for value in found if isinstance(value, int)), default=1)

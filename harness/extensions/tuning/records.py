@@ -1,4 +1,4 @@
-"""What a search looks for, as experiment.json has it in `stop.asked`."""
+"""Objective and constraints of a search, as `stop.asked` in experiment.json has them."""
 
 from typing import Literal
 
@@ -6,11 +6,11 @@ from rules.records.codec import PositiveCount, Record, convert
 from rules.records.experiment import ExperimentRecord
 
 REGRET = "Regret of the best so far"
-"""The column of a study that says after each trial how far the best so far is from the best of all."""
+"""Column of a study: distance of the best trial so far from the best of all, as a share, after each trial."""
 
 
 class ConstraintRecord(Record, frozen=True, kw_only=True):
-    """A bound on a column of what each trial measures."""
+    """A constraint: a bound on a column that each trial measures."""
 
     column: str
     sign: Literal["<=", ">="]
@@ -18,17 +18,18 @@ class ConstraintRecord(Record, frozen=True, kw_only=True):
 
 
 class SearchRecord(Record, frozen=True, kw_only=True):
-    """What a search looks for, by columns of what each trial measures."""
+    """Objective and constraints of a search, by columns that each trial measures, and how it samples."""
 
     objective: str
     direction: Literal["minimize", "maximize"]
     constraints: tuple[ConstraintRecord, ...]
     sampler: Literal["auto", "random"]
-    """"auto": a Gaussian process, of very many trials tree-structured Parzen estimators."""
+    """"auto": a Gaussian process, or for very many trials tree-structured Parzen estimators."""
     parallel_trials: PositiveCount = 1
-    """Trials that are measured at a time, each on cores, and GPUs, that no other one has."""
+    """Number of trials measured at a time, each on cores, and GPUs, of its own."""
 
 
 def search_of(record: ExperimentRecord) -> SearchRecord:
-    """Return what a search looks for. Raises DamageError where its file does not say it."""
+    """Return the objective and constraints of a search's record. Raises DamageError if the record does not have
+    them."""
     return convert({} if record.stop is None or record.stop.asked is None else record.stop.asked, SearchRecord)

@@ -1,4 +1,4 @@
-"""The default and the trials of a search, each proposed by those before; then the best beside the default."""
+"""Relation of a search: the default, the trials, each proposed from earlier ones, and the best beside the default."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,13 +37,13 @@ BATCH_SIZE = "train.global_batch_size"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search(Relation):
-    """The default of a search, to which its stop rule adds trials."""
+    """A search: an experiment that begins with the default, to which its stop rule adds trials."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
         """Resolve the default, which is the first trial.
 
-        Raises ConfigError for a value, or an end of a range, that is not possible beside it; HarnessError for what it
-        looks for and the kind does not measure here.
+        Raises ConfigError for a value, or an end of a range, that is impossible; HarnessError for a column that the
+        kind does not measure here.
         """
         benchmark, search = request.benchmark_named, request.asked
         base = kind.resolve(benchmark, request.overrides, request.name)
@@ -138,6 +138,6 @@ SEARCH = Search(
 
 
 def _write_value(axis: Axis, value: Any) -> str:
-    """Write the default's value, where the axis has it as that does: one point has one spelling."""
+    """Return the default's value, spelled as on the axis if it is there: one point has one spelling."""
     known = () if isinstance(axis, Range) else zip(axis.values, axis.texts, strict=True)
     return next((text for own, text in known if own == value), as_text(value))

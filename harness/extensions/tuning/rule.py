@@ -1,4 +1,4 @@
-"""The stop rule of a search: whether, and with which values, there is one more trial."""
+"""Stop rule of a search: whether there is one more trial, and with which values."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,8 @@ MAX_TRIALS = 10_000
 
 
 class SearchRule:
-    """Add the configuration that a sampler proposes after all that was measured, until there are so many trials."""
+    """Add the configuration that a sampler proposes from all measurements, until there are as many trials as asked
+    for."""
 
     def __init__(self, values: Mapping[str, float]) -> None:
         self._num_trials, self._known = values["trials"], dict[int, Trial]()
@@ -36,7 +37,7 @@ class SearchRule:
         if len(record.configurations) >= self._num_trials:
             return None
         search, places = search_of(record), len(record.configurations)
-        # Those of a batch know nothing of each other, whichever of them have ended: a killed search goes on alike.
+        # Trials of a batch never know of each other, also after they ended: so a resumed search proposes the same.
         begun = places - places % search.parallel_trials
         ended = structs.replace(record, configurations=record.configurations[:begun])
         trials = read_trials(state.folder, ended, self._known)
@@ -51,7 +52,7 @@ class SearchRule:
 
 
 def space_of(folder: Path, record: ExperimentRecord) -> tuple[Axis, ...]:
-    """Read the axes of the search in `folder`. Raises HarnessError (exit 8) for what are none."""
+    """Read the axes of the search in `folder`. Raises HarnessError (exit 8) if they are damaged."""
     try:
         return read_space(f"{axis.key}={','.join(axis.values)}" for axis in record.axes)
     except ConfigError as error:

@@ -1,4 +1,5 @@
-"""Which point of a space is tried next: optuna's samplers, made anew for every trial and told all before it."""
+"""Propose the next point of a space to try, by optuna's samplers, made anew for every trial and given all earlier
+ones."""
 
 import math
 import random
@@ -14,22 +15,23 @@ from harness.foundation.optuna import quiet_optuna
 
 Sampler = Literal["tpe", "gp", "random"]
 MOST_BY_GP = 200
-"""Trials of a search to which a Gaussian process is fitted: up to there in under a second for each that it proposes,
-which is less than a process takes to start."""
+"""Most trials of a search that uses a Gaussian process: up to this number it proposes a trial in under a second, less
+than a process takes to start."""
 WHY_GP = f"auto, a Gaussian process up to {MOST_BY_GP} trials: it came nearer to a known optimum than TPE"
-"""Measured on a made-up problem of two ranges, a choice and a bound (test_sampler.py), after 20 trials: a median
-regret below .001 in 5 seeds, of TPE .06 and of random draws .12 in 10."""
+"""Reason for a Gaussian process, measured (test_sampler.py) on an artificial problem of two ranges, a choice and a
+constraint, after 20 trials: median regret below .001 in 5 seeds; TPE .06 and random draws .12 in 10."""
 WHY_TPE = f"auto, TPE beyond {MOST_BY_GP} trials, where a Gaussian process takes long to fit"
 _STARTUP = 5
-"""Trials that are drawn at random before anything is learnt from them."""
+"""Number of trials drawn at random before a sampler uses their results."""
 _DRAWS = 100_000
-"""Points that are drawn for one that was not tried, before a space is taken to be exhausted."""
+"""Most draws for a point that was not tried yet, before a space is taken to be exhausted."""
 _MOST_STEPS = 1 << 20
-"""Whole numbers of a range that a Gaussian process lists; of more it is told of no steps."""
+"""Most whole numbers of a range that a Gaussian process is given one by one; a longer range is given without
+steps."""
 
 
 def choose_sampler(asked: str, num_trials: float) -> tuple[Sampler, str]:
-    """Return what "auto" is in a search of so many trials, and why."""
+    """Return the sampler that "auto" means in a search of `num_trials`, and the reason."""
     if asked == "random":
         return "random", "asked for"
     return ("gp", WHY_GP) if num_trials <= MOST_BY_GP else ("tpe", WHY_TPE)
@@ -90,9 +92,10 @@ def _distribution(axis: Axis) -> Any:
 
 
 def tell(axes: Sequence[Axis], trials: Sequence[Trial], is_maximized: bool) -> list[Any]:
-    """Return the trials as optuna knows them, but for a default that lies outside of the space.
+    """Return the trials as optuna's, except a default outside of the space.
 
-    An objective that was not measured is taken to be the worst; what is infeasible and missed no bound has failed.
+    An objective that was not measured counts as the worst; a trial that is infeasible without missing a constraint
+    counts as failed.
     """
     from optuna.trial import create_trial
 
@@ -115,19 +118,19 @@ def tell(axes: Sequence[Axis], trials: Sequence[Trial], is_maximized: bool) -> l
 
 
 def tell_pending(axes: Sequence[Axis], pending: Sequence[Mapping[str, str]]) -> list[Any]:
-    """Return trials that are not measured yet as optuna knows them: running ones."""
+    """Return trials that are not measured yet as optuna's running trials."""
     from optuna.trial import TrialState, create_trial
 
     told, distributions = [], {axis.key: _distribution(axis) for axis in axes}
     for values in pending:
-        with suppress(ValueError, KeyError):  # as a default that lies outside of the space
+        with suppress(ValueError, KeyError):  # such as a default outside of the space
             params = _params_of(axes, values)
             told.append(create_trial(state=TrialState.RUNNING, params=params, distributions=distributions))
     return told
 
 
 def _params_of(axes: Sequence[Axis], values: Mapping[str, str]) -> dict[str, Any]:
-    """Return values as optuna has them. Raises KeyError or ValueError for what is none of an axis."""
+    """Return the values as optuna's parameters. Raises KeyError or ValueError for a value that is not on its axis."""
     return {
         axis.key: (int if axis.is_whole else float)(values[axis.key]) if isinstance(axis, Range) else values[axis.key]
         for axis in axes

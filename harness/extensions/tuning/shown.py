@@ -1,4 +1,4 @@
-"""What the study of a search shows of its own: its regret, trial by trial, and what was found as the page's title."""
+"""Chart and terms on the page of a search: regret after each trial; the title is the answer."""
 
 from functools import partial
 
@@ -13,11 +13,12 @@ from rules.records.study import StudyRecord, StudyTable
 
 
 def draw_regrets(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw how far the best so far is from the best of all trials; None of the other table."""
+    """Draw the regret after each trial, the distance of the best so far from the best of all; None for another
+    table."""
     points = [
         (number_of(row.get("Trial")), 0.0 if regret == 0 else number_of(regret))
         for row in rows_of(table)
-        for regret in [row.get(REGRET, row.get("Regret"))]  # as studies before called it
+        for regret in [row.get(REGRET, row.get("Regret"))]  # the name in earlier studies
     ]
     dots = tuple(
         Dot(x=trial, y=regret, hint=f"trial {trial:g}: {percent(regret)}")

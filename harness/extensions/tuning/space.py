@@ -1,4 +1,4 @@
-"""The axes of a search: values as those of a sweep, or KEY=LOW..HIGH[:log], a range of numbers."""
+"""Axes of a search: values as in a sweep, or KEY=LOW..HIGH[:log], a range of numbers."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -12,12 +12,13 @@ from reference_models.spec import ModelSpec
 
 _RANGE = re.compile(r"""[^,:/"'[]*\.\.[^,/"'[]*""")
 _MOST = 1e15
-"""Ends are that far from 0 at most, where floats still tell whole numbers apart."""
+"""Largest absolute value of a range's end: up to here floats tell whole numbers apart."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Range(Axis):
-    """Numbers between two ends, its values; whole where both are. `texts` has the range as it was written."""
+    """A range of numbers; `values` are its two ends, and it has whole numbers alone if both are whole. `texts` is the
+    range as written."""
 
     is_log: bool
 
@@ -26,13 +27,13 @@ class Range(Axis):
         return all(isinstance(end, int) for end in self.values)
 
     def write(self, value: float) -> str:
-        """Write a number of the range as it is tried, with four significant digits."""
+        """Return a number of the range as text, with four significant digits."""
         rounded = round(value) if self.is_whole else float(f"{value:.4g}")
         return str(min(max(rounded, self.values[0]), self.values[1]))
 
 
 def read_search_axis(text: str, width_keys: Collection[str] = ()) -> Axis:
-    """Read one `--axis`. Raises ConfigError for what is neither values nor a range with numbers in it."""
+    """Read one `--axis`. Raises ConfigError for text that is neither values nor a range with numbers in it."""
     key, _, rest = text.partition("=")
     if _RANGE.fullmatch(rest) is None:
         return read_axis(text, width_keys)
@@ -48,7 +49,7 @@ def read_search_axis(text: str, width_keys: Collection[str] = ()) -> Axis:
 
 
 def read_space(texts: Iterable[str], width_keys: Collection[str] = ()) -> tuple[Axis, ...]:
-    """Read all axes. Raises ConfigError, also where a key is given twice."""
+    """Read all axes. Raises ConfigError, also if a key is given twice."""
     axes = {}
     for axis in (read_search_axis(text, width_keys) for text in texts):
         if axis.key in axes:
@@ -58,7 +59,7 @@ def read_space(texts: Iterable[str], width_keys: Collection[str] = ()) -> tuple[
 
 
 def make_point(texts: Mapping[str, str], spec: ModelSpec) -> AxisPoint:
-    """Return the point that these texts mean, by key. Raises ConfigError, also for code that is not the model's."""
+    """Return the point of these texts, by key. Raises ConfigError, also for code other than the model's."""
     axes = [read_search_axis(f"{key}={text}", spec.width_keys) for key, text in texts.items()]
     for axis in axes:
         refuse_code(axis, spec)
@@ -66,7 +67,8 @@ def make_point(texts: Mapping[str, str], spec: ModelSpec) -> AxisPoint:
 
 
 def refuse_code(axis: Axis, spec: ModelSpec) -> None:
-    """Raise ConfigError for code that is not the model's own: a search may be anyone's, and names no code to run."""
+    """Raise ConfigError for code other than the model's own: a search may be a stranger's, and must not name code to
+    run."""
     own = {"runtime.implementation": [*spec.implementations], f"runtime.{MODEL_KEY}": []}.get(axis.key)
     wrong = next((str(value) for value in axis.values if own is not None and str(value) not in own), None)
     if wrong is not None:

@@ -1,4 +1,4 @@
-"""The study of a search: every trial, the best so far, and what the best was beside the default."""
+"""Make the study of a search: every trial, the best so far, and the best trial measured again beside the default."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ _REGRET = "Regret is how far the best trial so far is from the best of all, as a
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Again:
-    """What came of a trial when it was measured again: beside the default, or alone where that measured nothing."""
+    """Result of a trial measured again: beside the default, or alone if the default measured nothing."""
 
     trial: Trial | None = None
     comparison: Comparison | None = None
-    """None where there was nothing to compare."""
+    """Comparison with the default; None if there was nothing to compare."""
     columns: Sequence[Mapping[str, float]] = ()
-    """What each of its processes measured."""
+    """Measured columns of each process of the trial."""
     problem: str = ""
-    """Why there is nothing, or it does not count; empty where it does."""
+    """Reason why there is no result, or why it does not count; '' if it does."""
     missed: Sequence[tuple[Trial, str]] = ()
-    """Better trials that were measured again before it, and why they do not count."""
+    """Better trials that were measured again before this one, each with the reason why it does not count."""
 
     @property
     def is_alone(self) -> bool:
@@ -48,9 +48,9 @@ def make_search_study(
     again: Again,
     shared_threads: int | None = None,
 ) -> StudyRecord:
-    """Make the study of all trials and of what came of the best when it was measured again.
+    """Make the study of all trials and of the best one's second measurement.
 
-    `shared_threads` are the threads of each where they are its share of the cores; None where they were given.
+    `shared_threads` are the threads of each trial if these are its share of the cores; None if threads were given.
     """
     assert record.stop is not None
     search, num_asked = search_of(record), int(record.stop.values["trials"])
@@ -85,8 +85,8 @@ def make_search_study(
 
 
 def say_found(search: SearchRecord, trials: Sequence[Trial], again: Again) -> str:
-    """Say in one sentence what the best trial is beside the default, or by itself where that measured nothing;
-    nothing is best before that is measured."""
+    """Say in one sentence how the best trial compares with the default, or what it measured if the default measured
+    nothing."""
     first, comparison, problem = best_of(search, trials), again.comparison, again.problem
     if first is None:
         known = [each for each in trials if len(each.excess) == len({*search.constraints})]
@@ -109,7 +109,7 @@ def say_found(search: SearchRecord, trials: Sequence[Trial], again: Again) -> st
 
 
 def say_parallel(search: SearchRecord, trials: Sequence[Trial], shared_threads: int | None) -> list[str]:
-    """Say what trials were measured beside, where several are at a time, and how far that goes; else nothing."""
+    """Say how many trials were measured at a time, and what that means for their values; nothing if one at a time."""
     if search.parallel_trials == 1:
         return []
     known = [trial.beside for trial in trials if trial.beside is not None]
@@ -133,8 +133,8 @@ def _say_alone(search: SearchRecord, again: Again) -> str:
 
 
 def _answer(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> str:
-    """Say in one line what the best trial is beside the default, or by itself where that measured nothing; nothing is
-    best before that is measured."""
+    """Say in one line how the best trial compares with the default, or what it measured if the default measured
+    nothing."""
     search, num, comparison = search_of(record), plural(len(trials), "trial"), again.comparison
     best, place = again.trial, "second best" if again.missed else "best"
     if best_of(search, trials) is None:
@@ -161,7 +161,8 @@ def _answer(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> 
 
 
 def batch_words(record: ExperimentRecord, default: Trial, best: Trial) -> str:
-    """Say what a larger batch costs where nothing was trained to a target; empty of any other trial."""
+    """Return a remark on what a larger batch costs, if nothing was trained to a target; '' if the batch is the
+    same."""
     sizes = [trial.values.get(BATCH_SIZE) for trial in (default, best)]
     if is_logged(record.kind) or None in sizes or sizes[0] == sizes[1]:
         return ""
@@ -174,7 +175,8 @@ def _name(trials: Sequence[Trial], trial: Trial) -> str:
 
 
 def _list_trials(record: ExperimentRecord, search: SearchRecord, trials: Sequence[Trial]) -> StudyTable:
-    """List every trial; regret is how far the best so far is from the best of all trials, as a share of that."""
+    """List every trial, with the regret after it: the distance of the best so far from the best of all, as a
+    share."""
     names, units = columns_asked(search), columns_of(record.kind)
     last, rows = best_of(search, trials), list[tuple[Cell, ...]]()
     for number, trial in enumerate(trials, start=1):
@@ -200,7 +202,7 @@ def _list_trials(record: ExperimentRecord, search: SearchRecord, trials: Sequenc
 
 
 def _list_again(record: ExperimentRecord, search: SearchRecord, again: Again) -> list[StudyTable]:
-    """List what was measured again: two sides in a row, or the processes of one trial; no table of neither."""
+    """List the second measurement: both sides in one row, or the processes of one trial; no table without either."""
     if again.comparison is not None:
         return [_list_sides(again.comparison)]
     if not again.is_alone:
@@ -213,7 +215,7 @@ def _list_again(record: ExperimentRecord, search: SearchRecord, again: Again) ->
 
 
 def _list_sides(comparison: Comparison) -> StudyTable:
-    """List what was compared in a row; what is not known, such as a ratio of qualities, has no column."""
+    """List the comparison in one row; an unknown value, such as a ratio of qualities, has no column."""
     whole = comparison.whole
     unit = None if whole is None else whole.unit
     ends = None if whole is None else whole.shown_interval

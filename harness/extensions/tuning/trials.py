@@ -1,4 +1,4 @@
-"""What the trials of a search found: the objective, by how much each bound is missed, or why it is infeasible."""
+"""Read the trials of a search: the objective, the excess over each constraint, and the reason if infeasible."""
 
 import math
 from collections.abc import Mapping, MutableMapping, Sequence
@@ -25,25 +25,25 @@ from rules.records.experiment import (
 from rules.records.kinds import is_logged
 
 CORE_KINDS = ("training", "throughput", "quality")
-"""Kinds of the core that a trial may be of."""
+"""Kinds of measurement of the core that a trial may make."""
 _DECIMAL = ("B", "kB", "MB", "GB", "TB")
-"""Units of bytes by powers of 1000, in which most constraints are given."""
+"""Units of bytes by powers of 1000, as most constraints are written."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """One configuration that was tried; the first is the default."""
+    """One configuration that was tried; the first trial is the default."""
 
     values: Mapping[str, str]
     objective: float | None
-    """None where it was not measured."""
+    """Value of the column to optimize; None if it was not measured."""
     excess: Mapping[str, float]
-    """By constraint how far the value is beyond the bound, as a share of that; at most 0 within it."""
+    """Excess over each constraint's bound, as a share of the bound; at most 0 if the bound is kept."""
     reason: str | None
-    """Why it is infeasible; None where it is feasible."""
+    """Reason why the trial is infeasible; None if it is feasible."""
     columns: Mapping[str, float] = field(default_factory=dict)
     beside: float | None = None
-    """How many workers ran beside it, on average; None where trials are measured one at a time."""
+    """Workers that ran beside the trial, on average; None if trials are measured one at a time."""
 
 
 def columns_asked(search: SearchRecord) -> tuple[str, ...]:
@@ -52,9 +52,10 @@ def columns_asked(search: SearchRecord) -> tuple[str, ...]:
 
 
 def kind_with(search: SearchRecord, asked: str | None) -> str:
-    """Return the kind that is asked for, else the first that has all columns of a search.
+    """Return the kind of measurement asked for, else the first that has all columns of a search.
 
-    Raises HarnessError (exit 2) for a column that it does not have, or the direction in which the objective is worse.
+    Raises HarnessError (exit 2) for a column that the kind lacks, and for the direction in which the objective gets
+    worse.
     """
     names = columns_asked(search)
     kinds = searched_kinds() if asked is None else (asked,)
@@ -75,7 +76,8 @@ def kind_with(search: SearchRecord, asked: str | None) -> str:
 
 
 def searched_kinds() -> tuple[str, ...]:
-    """List the kinds that a trial may be of: those of an extension that are asked no number."""
+    """List the kinds of measurement that a trial may make: the core's, and those of extensions that need no
+    number."""
     others = (find_kind(name) for name in find_places("kinds"))
     return (
         *CORE_KINDS,
@@ -86,7 +88,7 @@ def searched_kinds() -> tuple[str, ...]:
 def read_trials(
     folder: Path, record: ExperimentRecord, known: MutableMapping[int, Trial] | None = None
 ) -> tuple[Trial, ...]:
-    """Read what every trial of the search in `folder` found; those that are `known` already are not read again."""
+    """Read every trial of the search in `folder`; trials in `known` are not read again."""
     known = {} if known is None else known
     for place in range(len(record.configurations)):
         if place not in known:
@@ -119,7 +121,7 @@ def _read_trial(folder: Path, record: ExperimentRecord, place: int) -> Trial:
 
 
 def _read_repetition(path: Path, kind: str) -> tuple[Repetition | None, float | None]:
-    """Read what the process of a trial found, and how many ran beside it, where that is known."""
+    """Read the repetition of a trial, and how many workers ran beside it; None for what is not known."""
     try:
         result = read_result(path, kind)
     except InputError:
@@ -130,18 +132,18 @@ def _read_repetition(path: Path, kind: str) -> tuple[Repetition | None, float | 
 
 
 def read_result(path: Path, kind: str) -> Result | None:
-    """Read what the processes of one set found; None of a measurement without any. Raises InputError for a set of
-    runs that is none."""
+    """Read the result of one set; None for a measurement without any process. Raises InputError for a damaged set of
+    runs."""
     return gather([path], second_opinion=False)[0] if is_logged(kind) else find_measured(path, kind, [])
 
 
 def count_missed(search: SearchRecord, result: Result) -> int:
-    """Count the processes in which something was not measured, or a bound was missed."""
+    """Count the processes in which a column was not measured, or a constraint was missed."""
     return sum(judge(search, measured_columns(each, search))[1] is not None for each in result.repetitions)
 
 
 def measured_columns(repetition: Repetition, search: SearchRecord) -> dict[str, float]:
-    """Return the columns of a search that a repetition has."""
+    """Return the measured columns of a search in a repetition."""
     found = {name: column_value(repetition.record, name) for name in columns_asked(search)}
     if isinstance(repetition, Run) and TIME_TO_TRAIN.member in found:
         found[TIME_TO_TRAIN.member] = repetition.time_s
@@ -149,7 +151,8 @@ def measured_columns(repetition: Repetition, search: SearchRecord) -> dict[str, 
 
 
 def judge(search: SearchRecord, columns: Mapping[str, float]) -> tuple[dict[str, float], str | None]:
-    """Return by constraint how far a value is beyond the bound, as a share of that, and why this is infeasible."""
+    """Return the excess over each constraint's bound, as a share of the bound, and the reason why the trial is
+    infeasible; None if it is feasible."""
     missing = next((name for name in columns_asked(search) if name not in columns), None)
     why = "did not reach the target" if missing == TIME_TO_TRAIN.member else f"{missing} was not measured"
     excess, reason = dict[str, float](), None if missing is None else why
@@ -163,7 +166,8 @@ def judge(search: SearchRecord, columns: Mapping[str, float]) -> tuple[dict[str,
 
 
 def constraint_text(constraint: ConstraintRecord) -> str:
-    """'memory<=1 GB (953.67 MiB)': as it may have been asked for, and in the unit of what is measured."""
+    """Return a constraint as text, in the unit it was probably given in and that of the measurement: 'memory<=1 GB
+    (953.67 MiB)'."""
     bound = value_text(constraint.column, constraint.value)
     if constraint.column == MEMORY.member:
         power = min(int(math.log10(max(constraint.value, 1.0))) // 3, len(_DECIMAL) - 1)
@@ -172,17 +176,17 @@ def constraint_text(constraint: ConstraintRecord) -> str:
 
 
 def value_text(column: str, value: float) -> str:
-    """Write a value of a column: memory in a unit of bytes, all else with six digits."""
+    """Return a column's value as text: memory in a unit of bytes, others with six digits."""
     return num_bytes(value) if column == MEMORY.member else f"{value:.6g}"
 
 
 def best_of(search: SearchRecord, trials: Sequence[Trial]) -> Trial | None:
-    """Return the first of the feasible trials with the best objective; None where none is feasible."""
+    """Return the feasible trial with the best objective, the first of equal ones; None if none is feasible."""
     return next(iter(rank(search, trials)), None)
 
 
 def rank(search: SearchRecord, trials: Sequence[Trial]) -> list[Trial]:
-    """List the feasible trials, the best objective first; of equal ones the first that was tried."""
+    """List the feasible trials by objective, the best first; equal ones in their order."""
     sign = -1.0 if search.direction == "maximize" else 1.0
     feasible = [trial for trial in trials if trial.reason is None]
     return sorted(feasible, key=lambda trial: sign * (trial.objective or 0.0))
