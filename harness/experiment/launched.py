@@ -159,7 +159,7 @@ def _begin(experiment: Experiment, index: int, held: ExitStack) -> BegunRun | st
             raise HarnessError(f"{other} Start every run of a set with the same code, or give another -o.")
         keeper = find_keeper(KIND, run_set, record)
         if keeper.recover(index):
-            return f"run {index} is there already, in {folder}."
+            return f"run {index} exists already, in {folder}."
         job = KIND.make_job(record, index, job_members(run_set, record, index, keeper.open(index)), {})
         write_job(KIND, job)
         return BegunRun(run_set=run_set, keeper=keeper, job=job)

@@ -75,8 +75,8 @@ def test_what_own_code_prints_is_in_no_answer_and_hides_no_event(
     ("arguments", "message"),
     [
         (("--model", "mine.txt"), "mine.txt: expected a file name that ends in .py"),
-        (("--model", "dlrm.py"), "dlrm is a benchmark of dlrm, which is here"),
-        (("--model", "there.py"), "there.py: is there already"),
+        (("--model", "dlrm.py"), "dlrm is a benchmark of dlrm, which dlrmbench has"),
+        (("--model", "there.py"), "there.py: exists already"),
         ((), "Missing argument 'FILE', such as mine.toml"),
     ],
 )

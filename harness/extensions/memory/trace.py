@@ -180,7 +180,7 @@ def _refuse_many(num_lookups: int, num_numbers: int = 0) -> None:
 def refuse_existing(folder: Path) -> None:
     """Raise HarnessError where the folder of a new trace exists already."""
     if folder.exists() or folder.is_symlink():
-        raise HarnessError(f"{folder}: is there already. Give another folder with -o, or remove it.")
+        raise HarnessError(f"{folder}: exists already. Give another folder with -o, or remove it.")
 
 
 def keep_trace(kept: KeptTrace, folder: Path, write_more: Callable[[Path], object] = lambda draft: None) -> None:

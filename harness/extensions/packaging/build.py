@@ -87,7 +87,7 @@ def build_package(request: PackageRequest) -> Package:
     name = submission_folder(request.submitter)
     is_empty_folder = request.output.is_dir() and next(request.output.iterdir(), None) is None
     if request.output.is_symlink() or (request.output.exists() and not is_empty_folder):
-        raise HarnessError(f"{request.output}: is there already. Nothing is overwritten; choose another --output.")
+        raise HarnessError(f"{request.output}: exists already. Nothing is overwritten; choose another --output.")
     _refuse_inside(request)
     sets = tuple(judge_for_package(found, request.ruleset) for found in distinct_sets(request.sources))
     refuse_shared_places(sets)

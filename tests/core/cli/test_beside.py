@@ -227,7 +227,7 @@ def test_a_set_whose_definition_or_data_is_another_is_refused(run: Command, tmp_
     definition.write_text(good)
     record.write_text(json.dumps({**content, "dataset": {**content["dataset"], "dataset_sha256": "0" * 64}}))
     code, _, err = run("--beside", "old")
-    assert code == 8 and "holds other data" in err and "Give that with --data" in err
+    assert code == 8 and "holds other data" in err and "Give its folder with --data" in err
     definition.write_text(re.sub(r"(?m)^target = .*$", "target = 0.7", good))
     digest = load_benchmark(definition).definition_sha256
     record.write_text(json.dumps({**content, "benchmark": {**content["benchmark"], "definition_sha256": digest}}))

@@ -85,6 +85,6 @@ def test_a_definition_is_not_begun_through_a_link(inside: Command, tmp_path: Pat
     for name in ("mine.toml", "mine.py"):
         (tmp_path / name).symlink_to(tmp_path / "elsewhere")
         done = inside("init", "--model", "mine.py")
-        assert done.returncode == 2 and f"{name}: is there already" in done.stderr, done.stderr
+        assert done.returncode == 2 and f"{name}: exists already" in done.stderr, done.stderr
         assert [path.name for path in tmp_path.iterdir()] == [name]
         (tmp_path / name).unlink()

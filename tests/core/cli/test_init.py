@@ -65,7 +65,7 @@ def test_sections_that_may_be_left_out_are_kept_and_explained(command: Call, tmp
     assert code == 0, err
     made = read_toml(tmp_path / "mine.toml")
     assert made["id_map"] == {"kind": "hash", "budget": 0.2} and made["checkpoint"] == {"every": "10%"}
-    assert "# Share of a table's rows that are left" in (tmp_path / "mine.toml").read_text()
+    assert "# Share of a table's rows that remain" in (tmp_path / "mine.toml").read_text()
 
 
 def test_another_model_is_put_on_the_data_of_a_benchmark(command: Call, tmp_path: Path) -> None:

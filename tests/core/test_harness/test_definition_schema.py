@@ -40,7 +40,7 @@ def test_editors_show_what_each_key_means() -> None:
         entries = record["properties"].items()
         assert [key for key, entry in entries if len(entry.get("description", "")) < 10] == [], name
     target = SCHEMA["$defs"]["Quality"]["properties"]["target"]
-    assert target["description"].startswith("The quality at which a run ends")
+    assert target["description"].startswith("Quality at which a run ends")
 
 
 @pytest.mark.parametrize(

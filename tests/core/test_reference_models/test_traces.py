@@ -305,7 +305,7 @@ class Evil:
         ((torch.tensor([3, 0, -1, 1, 2]), OFFSETS, LENGTHS), "table 0, lookup 2: row -1 is outside"),
         ((INDICES, torch.tensor([0, 3, 1, 3, 5]), LENGTHS), "table 0, bag 1: its offsets fall"),
         ((INDICES, torch.tensor([0, 1, 3, 3, 4]), LENGTHS), "offsets from 0 to 4, expected 0 to 5"),
-        ((INDICES, OFFSETS, torch.tensor([[1, 2], [1, 1]])), "table 1, bag 0: its length is 1"),
+        ((INDICES, OFFSETS, torch.tensor([[1, 2], [1, 1]])), "table 1, bag 0: length 1, expected"),
         ((INDICES, OFFSETS, torch.tensor([5])), "expected indices [lookups]"),
         ((INDICES, OFFSETS), "three tensors"),
         ((INDICES.float(), OFFSETS, LENGTHS), "whole numbers"),

@@ -29,5 +29,5 @@ def test_a_trace_is_of_the_rows_that_are_left(inside: Command, tmp_path: Path) -
 def test_a_map_that_is_a_control_is_refused(inside: Command, tmp_path: Path) -> None:
     write_definition(tmp_path / "mine.toml")
     done = inside("trace", "./mine.toml", "--set", "id_map.kind=classes", "-o", "out")
-    assert done.returncode == ExitCode.USAGE and "as a control" in done.stderr, done.stderr
+    assert done.returncode == ExitCode.USAGE and "which is a control" in done.stderr, done.stderr
     assert not (tmp_path / "out").exists()

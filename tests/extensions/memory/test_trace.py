@@ -50,7 +50,7 @@ def test_a_trace_comes_back_as_it_was(kept: Path) -> None:
 
 def test_nothing_that_is_there_gives_way_to_a_trace(kept: Path) -> None:
     (kept / "thesis.txt").write_text("precious")
-    with pytest.raises(HarnessError, match="is there already"):
+    with pytest.raises(HarnessError, match="exists already"):
         keep_trace(KeptTrace(trace=TRACE, about=ABOUT), kept)
     assert (kept / "thesis.txt").read_text() == "precious"
 
@@ -100,7 +100,7 @@ def test_a_benchmark_is_traced_and_its_study_kept(inside: Command, tmp_path: Pat
     manifest, trace = read_trace(tmp_path / "t")
     assert (manifest.benchmark, manifest.row_bytes, trace.num_bags) == ("rm1_deeprecsys", 128, 100)
     again = inside("trace", "rm1_deeprecsys", "-o", "t", "--lookups", 64_000)
-    assert again.returncode == 2 and "is there already" in again.stderr
+    assert again.returncode == 2 and "exists already" in again.stderr
 
 
 @pytest.mark.slow

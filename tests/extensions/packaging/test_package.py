@@ -191,7 +191,7 @@ def test_nothing_is_overwritten_nor_written_into_what_is_read(tmp_path: Path) ->
     output.mkdir()
     package([source], output)
     before = digests(output)
-    with pytest.raises(HarnessError, match="is there already"):
+    with pytest.raises(HarnessError, match="exists already"):
         package([source], output)
     assert digests(output) == before
     assert "which is only read" in str(refused([source], source / "results" / "out"))

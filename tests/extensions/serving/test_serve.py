@@ -133,7 +133,7 @@ def test_without_loadgen_nothing_is_made(run: Run, tmp_path: Path, monkeypatch: 
 
 def test_runs_do_not_know_what_is_served(run: Run) -> None:
     done = run("run", "--throughput", "5", "--set", "serve.batch=2")
-    assert "serve.batch is for 'dlrmbench serve'" in str(done.exception)
+    assert "serve.batch is only for 'dlrmbench serve'" in str(done.exception)
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ def test_a_sweep_that_trains_nothing_whole_keeps_no_weights(
     monkeypatch.setattr(loadgen, "find_spec", lambda name: object())
     words = ["sweep", "dlrm_tiny", "--keep-weights", *kind, "--axis", "runtime.threads=1,2"]
     done = CliRunner().invoke(cli, words)
-    assert done.exit_code == ExitCode.USAGE and "trains nothing whole" in done.output
+    assert done.exit_code == ExitCode.USAGE and "do not train to the end" in done.output
 
 
 def test_a_command_that_serves_weights_of_latest_is_kept_with_the_set_that_it_was(

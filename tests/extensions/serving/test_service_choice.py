@@ -235,4 +235,4 @@ def test_who_lacks_a_measurement_is_told_the_command_that_makes_it(tmp_path: Pat
 def test_a_control_is_not_served(command: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     definition = write_definition(tmp_path / "mine.toml")
     code, _, err = command("simulate", definition, "--target-latency", "1s", "--set", "id_map.kind=classes")
-    assert code == 2 and "as a control: it is for --quality SAMPLES" in err
+    assert code == 2 and "which is a control" in err

@@ -96,7 +96,7 @@ def test_serving_has_no_part_in_the_training_problem() -> None:
 
 def test_a_key_of_serve_is_refused_where_nothing_is_served() -> None:
     asked = [Override(key="serve.batch", value=2, source="--set serve.batch")]
-    with pytest.raises(ConfigError, match=r"serve\.batch is for 'dlrmbench serve'"):
+    with pytest.raises(ConfigError, match=r"serve\.batch is only for 'dlrmbench serve'"):
         resolve("dlrm_tiny", asked)
     values = resolve("dlrm_tiny", asked, sections=("serve",)).values()
     assert values["serve.batch"] == {"value": 2, "source": "--set serve.batch"}

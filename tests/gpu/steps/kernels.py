@@ -15,7 +15,7 @@ from setting import Setting
 from torch.profiler import ProfilerActivity, profile
 
 from harness.measure.profile.measure_ceilings import repeat
-from reference_models.fused.kernel_check import Change, ComputedValues, kernel_problem
+from reference_models.fused.kernel_check import ChangedValues, ComputedValues, kernel_problem
 from reference_models.fused.merged_embedding import MergedEmbedding
 from reference_models.training.devices import set_precision
 from steps.throughput import free
@@ -106,7 +106,7 @@ def batch_distance(batch: Any, split: Any, device: torch.device) -> float:
     for start in range(0, rows, ROWS_AT_ONCE):
         part = slice(start, start + ROWS_AT_ONCE)
         for ours, plain, old in ((weight, plain_weight, before), (sums, plain_sums, sums_before)):
-            distances.append(Change(ours[part], old[part]).distance(Change(plain[part], old[part])))
+            distances.append(ChangedValues(ours[part], old[part]).distance(ChangedValues(plain[part], old[part])))
     return float(torch.stack([distance.double() for distance in distances]).max())
 
 

@@ -23,7 +23,7 @@ from setting import Setting
 from harness.measure.profile.measure_ceilings import repeat
 from reference_models.fused import kernel_sizes
 from reference_models.fused.dense_kernels import cross_gradients, plain_cross_gradients, read_bags
-from reference_models.fused.kernel_check import Change, ComputedValues
+from reference_models.fused.kernel_check import ChangedValues, ComputedValues
 from reference_models.fused.merged_embedding import MergedEmbedding
 from reference_models.fused.sorted_update import update_sorted
 from steps.throughput import free, measure
@@ -124,14 +124,14 @@ def prepare(shape: Shape, device: torch.device) -> tuple[Counts, dict[str, Any]]
     rate, begun, begun_crossed = torch.tensor(0.01, device=device), [each[named] for each in kept], crossed.clone()
 
     def update(sizes: Any, *, checks: bool = True) -> Call:
-        def call() -> list[Change]:
+        def call() -> list[ChangedValues]:
             for tensor, old in zip(kept, begun, strict=True) if checks else ():
                 tensor.index_copy_(0, named, old)
             if sizes is None:
                 plain.update_static(ids, plan, gradients, rate, 1e-8)
             else:
                 update_sorted(ordered, order, ours._bag_of_lookup, gradients, *kept, rate, 1e-8, sizes)
-            return [Change(each[named], old) for each, old in zip(kept, begun, strict=True)] if checks else []
+            return [ChangedValues(each[named], old) for each, old in zip(kept, begun, strict=True)] if checks else []
 
         return call
 
