@@ -1,1 +1,1 @@
-"""Serving: queries answered within a latency limit, on a virtual clock and under MLPerf LoadGen."""
+"""Serving: queries answered within a latency limit, simulated and under MLPerf LoadGen."""

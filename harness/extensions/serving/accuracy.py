@@ -1,8 +1,9 @@
-"""LoadGen's accuracy mode: every sample of the evaluation split is answered once, and the quality is that of its log.
+"""LoadGen's accuracy mode: each sample of the evaluation split is answered once; quality is computed from the log.
 
-mlperf_log_accuracy.json has, of each query, what MLPerf's dlrm-v2 has (mlcommons/inference, recommendation/dlrm_v2,
-tools/accuracy-dlrm.py): float32 pairs of a click's probability and its label, item by item. The reference quality is
-the AUC of the same weights in fp32 on the same split: MLPerf's 80.31 % is of its own weights and data.
+For each query, mlperf_log_accuracy.json has the content of MLPerf's dlrm-v2 (mlcommons/inference,
+recommendation/dlrm_v2, tools/accuracy-dlrm.py): float32 pairs of a click's probability and its label, item by item.
+The reference quality is the AUC of the same weights in fp32 on the same split: MLPerf's 80.31 % belongs to its own
+weights and data.
 """
 
 import json
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from harness.extensions.serving.records import ServedQuality
 
 TARGETS = {"99.9 %": 0.999, "99 %": 0.99}
-"""Shares of the reference quality that MLPerf Inference asks of dlrm-v2-99.9 and dlrm-v2-99."""
+"""Shares of the reference quality that MLPerf Inference demands in the classes dlrm-v2-99.9 and dlrm-v2-99."""
 _COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
     ("Target", None, "given"),
     ("Asked for", "auc", "computed"),
@@ -49,24 +50,24 @@ _COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
     ("Met", None, "computed"),
 )
 _AT_ONCE = 1e6
-"""Queries a second where none are asked for: latencies are not judged, so they may wait."""
+"""Default rate in queries per second: latencies are not judged, so queries may wait."""
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccuracyJob(Job):
-    """One process's accuracy run; all else that is asked is in [serve]."""
+    """Accuracy run of one process; [serve] has the other settings."""
 
     logs: str
-    """The folder of LoadGen's files."""
+    """Folder of LoadGen's files."""
 
 
 def write_accuracy_log(
     answer: Answer, labels: Sequence[Floats], serve: ServeConfig, workers: Workers, folder: Path
 ) -> Path:
-    """Let LoadGen ask each query once, whose items have these `labels`, and log what `answer` makes of them.
+    """Let LoadGen issue each query once and log the probabilities that `answer` gives; return the log's path.
 
-    `answer` returns logits float32 [items] of the parts of queries that it is given.
+    `labels` are the labels of each query's items; `answer` returns logits float32 [items] of parts of queries.
     """
     import mlperf_loadgen as loadgen
 
@@ -107,9 +108,9 @@ def _sigmoid(logits: Floats) -> Floats:
 
 
 def read_accuracy_log(path: Path) -> tuple[Floats, Floats, int]:
-    """Read probabilities [N] and labels [N] of all items, and how many queries there are; a repeated one counts once.
+    """Return the probabilities [N] and labels [N] of all items, and the number of queries; repeated ones count once.
 
-    Raises HarnessError (exit 7) where LoadGen left no whole log.
+    Raises HarnessError (exit 7) where LoadGen left no complete log.
     """
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
@@ -121,14 +122,17 @@ def read_accuracy_log(path: Path) -> tuple[Floats, Floats, int]:
 
 
 def measure_accuracy(job: AccuracyJob, world: World, on_event: OnEvent) -> StudyRecord:
-    """Build the model, answer the split under LoadGen, and judge the log. Raises HarnessError, ConfigError."""
+    """Build the model, answer the evaluation split under LoadGen, and compare the log's AUC with fp32's.
+
+    Raises HarnessError, ConfigError.
+    """
     from harness.extensions.serving.model import build_served
     from reference_models.training.metrics import roc_auc
 
     benchmark, config = job.parse()
     serve = read_serve(benchmark.sections)
     served, quality = build_served(job, benchmark, config, serve, with_quality=True, has_whole_split=True)
-    assert quality is not None, "weights are not random, and labels say something"
+    assert quality is not None, "weights are not random, and labels carry a signal"
     labels = [query.labels.numpy() for query in served.pool]
     workers = make_workers(serve)
     path = write_accuracy_log(served.answer, labels, serve, workers, Path(job.logs))
@@ -145,8 +149,8 @@ def measure_accuracy(job: AccuracyJob, world: World, on_event: OnEvent) -> Study
         tables=(make_table("Targets", _COLUMNS, rows),),
         findings=(
             f"AUC {auc:.6f} in {path.name}, {auc / reference:.6f} of the same weights' {reference:.6f} in fp32: "
-            + (f"meets {' and '.join(met)} of it." if met else "below 99 % of it."),
-            f"The reference is no figure of MLPerf's: {benchmark.name} has its own data and weights.",
+            + (f"meets {' and '.join(met)} of that." if met else "below 99 % of that."),
+            f"The reference is not MLPerf's: {benchmark.name} has its own data and weights.",
         ),
         checks=(
             make_check("queries in the log", expected=len(labels), found=num_queries),
@@ -188,18 +192,24 @@ class AccuracyKind(ServedKind):
         serve = read_serve(config.tables)
         if serve.weights is None and serve.train_samples is None:
             raise HarnessError(
-                "--mode accuracy judges what was learnt, and random weights know nothing. Give --weights SET of a "
-                "'run --keep-weights', or --train SAMPLES."
+                "--mode accuracy measures the quality of trained weights, and these are random. Give --weights SET "
+                "of a 'run --keep-weights', or --train SAMPLES."
             )
         if config.benchmark.quality.metric != ROC_AUC:
-            raise HarnessError(f"--mode accuracy judges an AUC; {config.benchmark.name} has another metric.")
+            raise HarnessError(
+                f"--mode accuracy judges an AUC; {config.benchmark.name} has another metric. Leave --mode out: "
+                "'serve' measures its quality."
+            )
         if config.workload.data.has_soft_labels:
             raise HarnessError(
                 "--mode accuracy: MLPerf's accuracy log of DLRM holds clicks, 0 or 1, and "
-                f"{config.benchmark.name} has soft labels. Without --mode, serve judges their quality."
+                f"{config.benchmark.name} has soft labels. Leave --mode out: 'serve' measures their quality."
             )
         if not has_signal(config.workload.data):
-            raise HarnessError("--mode accuracy: labels of synthetic data are coin flips, which have no quality.")
+            raise HarnessError(
+                "--mode accuracy: labels of synthetic data are random, so that no quality can be measured. Give a "
+                "benchmark with real data."
+            )
         return config
 
 

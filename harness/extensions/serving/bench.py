@@ -1,4 +1,4 @@
-"""The measurement of what answers queries: its service times, the modelled bound, the runs of LoadGen around it."""
+"""Measure a service: its service times, the simulated bound, and LoadGen's runs at rates around that bound."""
 
 import math
 import time
@@ -35,24 +35,24 @@ from reports.text.formatting import duration
 
 TIMING_S = 1.0
 LOADED_S, MIN_LOADED = 0.8, 40
-"""How long more is asked than can be answered, and the fewest queries of that."""
+"""Seconds of overload, in which more queries come than can be answered, and the fewest queries of that run."""
 USUAL_RUNS = 4
-"""LoadGen's runs of a search that begins near the bound, and two thirds of them again where it does not."""
+"""LoadGen's runs in a search that begins near the highest VALID rate; elsewhere two thirds more."""
 SLOWER = 1.05
-"""Times as long as measured, calls on the virtual clock: how far the bound then falls is what it owes to them."""
+"""Factor by which simulated calls are made slower, to see how far the bound falls with them."""
 NUM_LATE_DRAWS, NONE_LATE = 20, 0.05
-"""Draws of a run on the virtual clock, and the share of them without a late query below which a real one without
-contradicts the clock."""
+"""Simulated repetitions of a run, and the share of them without a late query below which a real run without a late
+query contradicts the simulation."""
 MOST_ABOVE = 10
-"""Times the rate that the virtual clock says, above which none is tried: its queue would take hours to empty."""
+"""Highest rate that is tried, as a multiple of the simulated one: beyond, the queue would take hours to empty."""
 NUM_SIMULATED = 20_000
 NUM_SIMULATED_FAST = 200_000
-"""Queries to simulate for one worker that takes one after the other, which needs no loop."""
+"""Queries to simulate for one worker that takes queries one after the other, which is fast to compute."""
 _OVERHEAD_RATE, _OVERHEAD_QUERIES, _OVERHEAD_S = 1000.0, 400, 0.4
 
 
 def make_workers(serve: ServeConfig) -> Workers:
-    """Make the workers that are asked for, or were chosen."""
+    """Make the workers that [serve] gives, or that were chosen by timing."""
     return Workers(
         count=serve.num_workers,
         max_items=serve.max_items,
@@ -62,7 +62,7 @@ def make_workers(serve: ServeConfig) -> Workers:
 
 
 def found_words(run: LoadGenRun, percentile: float) -> str:
-    """'742.8 queries/s was INVALID, p95 2.31 s, while held up': what LoadGen found of one rate."""
+    """Return LoadGen's verdict on one rate: '742.8 queries/s was INVALID, p95 2.31 s, while held up'."""
     verdict = "VALID" if run.is_valid else "INVALID"
     held_up = ", while held up" if run.is_held_up else ""
     return f"{run.asked_per_s:,.4g} queries/s was {verdict}, p{percentile:g} {duration(run.latency_s)}{held_up}"
@@ -70,37 +70,37 @@ def found_words(run: LoadGenRun, percentile: float) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProcessMeasurements:
-    """What one process, or several beside each other, did."""
+    """Measurements of one process, or of several that served at the same time."""
 
     timed: Sequence[TimedSize]
     modelled: ModelledBound
-    """What the virtual clock says of the long run."""
+    """Simulated bound in steady state."""
     overhead_s: float
     loaded: float | None
-    """How many times as long calls take under LoadGen's load; None where that was not measured."""
+    """Factor by which calls take longer under LoadGen's load; None where that was not measured."""
     runs: tuple[LoadGenRun, ...]
     best: LoadGenRun
     bracket: Bracket
-    """Queries a second that each process was asked."""
+    """Highest VALID and lowest INVALID rate, in queries per second of each process."""
     loadgen_share: float | None
-    """What the virtual clock says that LoadGen calls VALID, as a share of the long run's bound; None without a limit.
-    """
+    """Simulated: rate that LoadGen's rule calls VALID, as a share of the steady-state bound; None without a limit."""
     long_run_end: LongRunEnd | None
-    """Why LoadGen's runs say nothing of the long run; None where they do, and without a limit."""
+    """Reason why LoadGen's runs contradict the simulated steady state; None where none does, and without a limit."""
     spread: SearchSpread | None
-    """Simulated: by which factors such a search may miss what it looks for; None without a limit."""
+    """Simulated: factors by which a search may miss the rate that it looks for; None without a limit."""
     service: ServiceTimes
     traffic: Traffic
-    """Queries on the virtual clock, whose table is made of them."""
+    """Simulated queries, from which the simulation's table is made."""
 
     @property
     def valid_per_s(self) -> float:
-        """What LoadGen judged VALID, of each process: asked of a server, completed where no rate is asked."""
+        """Return the VALID rate of each process in queries per second: issued to a server, else completed."""
         return self.best.completed_per_s if self.loadgen_share is None else self.best.asked_per_s
 
     @property
     def long_run_per_s(self) -> float | None:
-        """What the long run would allow each process, simulated; None where LoadGen's runs do not say it."""
+        """Return the simulated steady-state queries per second of each process; None where LoadGen's runs contradict
+        the simulation, and without a limit."""
         if self.loadgen_share is None or self.long_run_end is not None:
             return None
         return self.valid_per_s / self.loadgen_share
@@ -108,16 +108,16 @@ class ProcessMeasurements:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Plan:
-    """What is known before LoadGen's first run."""
+    """Plan of LoadGen's runs, made before the first one."""
 
     rate: float
-    """The bound in the long run, where there is a limit; of each process."""
+    """Simulated steady-state bound, in queries per second of each process."""
     bound: float
-    """What LoadGen will call VALID, on the virtual clock."""
+    """Highest rate that LoadGen's rule will call VALID, simulated."""
     start: float
-    """Where the search begins: at `bound`, or where it is asked to."""
+    """Rate of the first run: `bound`, or serve.target_qps."""
     num_queries: int
-    """In each run."""
+    """Queries of each run."""
 
     @property
     def run_s(self) -> float:
@@ -126,7 +126,7 @@ class _Plan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _LongRun:
-    """The simulated numbers that stand beside a rate, as in `ProcessMeasurements`; none without a latency limit."""
+    """Simulated members of `ProcessMeasurements`, which go with the measured rate; None without a latency limit."""
 
     share: float | None = None
     end: LongRunEnd | None = None
@@ -135,18 +135,18 @@ class _LongRun:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bench:
-    """Measures what answers queries of a pool: its service times, the modelled bound, the runs of LoadGen."""
+    """Measures the service of one process: its service times, the simulated bound, LoadGen's runs."""
 
     answer: Answer
     sizes: Sequence[int]
     """Items of each query of the pool."""
     serve: ServeConfig
     seed: int
-    """What the queries on the virtual clock are drawn from."""
+    """Seed of the simulated queries."""
     seeds: Seeds
-    """LoadGen's."""
+    """LoadGen's seeds."""
     folder: Path
-    """The folder of LoadGen's files."""
+    """Folder of LoadGen's files."""
     on_event: OnEvent
 
     @property
@@ -155,12 +155,12 @@ class Bench:
 
     @property
     def limit(self) -> Limit:
-        """Return the server's latency limit; any limit where the scenario has none."""
+        """Return the server's latency limit; an arbitrary one, which is not used, in other scenarios."""
         return Limit(seconds=self.serve.limit_s or 1.0, share=self.serve.share)
 
     @property
     def duration_s(self) -> float:
-        """Return the seconds that all runs should take: the usual number of them, where each has a least length."""
+        """Return the seconds that all runs together should take: at least `USUAL_RUNS` runs of the least length."""
         return max(self.serve.duration_s, USUAL_RUNS * (self.serve.min_duration_s or 0.0))
 
     def measure_overhead(self) -> float:
@@ -172,10 +172,10 @@ class Bench:
         return overhead_s
 
     def measure(self, world: World, name: str, overhead_s: float) -> ProcessMeasurements | None:
-        """Measure on every rank of `world`, at equal rates; what was found on rank 0. LoadGen's files are in `name`.
+        """Measure on every rank of `world`, at equal rates; return the measurements on rank 0, None elsewhere.
 
-        Raises HarnessError on every rank where no rate meets the limit (exit 7), or where no run that can be judged
-        fits into serve.duration_s (exit 2).
+        LoadGen's files go to the subfolder `name`. Raises HarnessError on every rank where no rate meets the limit
+        (exit 7), or where no run that LoadGen can judge fits into serve.duration_s (exit 2).
         """
         world.barrier()
         self._say("timing calls")
@@ -242,7 +242,7 @@ class Bench:
         def try_rate(rate: float) -> RateAttempt:
             number = f"{name}_{len(done) + 1}"
             # At twice the rate twice the queries: a run that ends before a queue can grow is VALID at any rate. Below
-            # that they are the same ones, by which the border was found on the clock.
+            # twice the first rate, runs have the planned number, for which the VALID rate was simulated.
             num_queries = plan.num_queries << max(0, math.floor(math.log2(rate / plan.start)))
             lasts_s = max(num_queries / rate, min_duration_s)
             before = f"{found_words(done[-1], self.serve.percentile)}; now " if done else ""
@@ -280,11 +280,11 @@ class Bench:
         model: QueueModel,
         world: World,
     ) -> _LongRun:
-        """Simulate what stands beside the rate that was found."""
+        """Simulate the steady state and the spread that go with the measured rate."""
         runs = model.draw_runs(self.seeds.schedule, plan.num_queries, NUM_LATE_DRAWS)
         late = [model.count_late(each, best.asked_per_s) for each in runs]
         long_run = best.asked_per_s * plan.rate / plan.bound
-        self._say("simulating what other arrivals would have given")
+        self._say("simulating searches with other arrivals")
         return _LongRun(
             share=plan.bound / plan.rate,
             end=end_of_long_run(done, best, high_per_s, long_run, self.limit.seconds, late),
@@ -292,7 +292,7 @@ class Bench:
         )
 
     def _plan_again(self, plan: _Plan, num_queries: int, model: QueueModel, world: World) -> _Plan:
-        """Say what LoadGen would call VALID in runs of `num_queries`, where the best one had more than planned."""
+        """Return the plan for runs of `num_queries`, where the best run had more queries than planned."""
         if num_queries <= plan.num_queries * RESOLUTION:
             return plan
         bounds = world.gather(model.loadgen_bound(self.seeds.schedule, num_queries, plan.rate))
@@ -300,9 +300,9 @@ class Bench:
         return replace(plan, bound=bound, num_queries=num_queries)
 
     def _time_loaded(self, traffic: Traffic, service: ServiceTimes, name: str) -> float:
-        """Return how many times as long calls take while LoadGen asks for more than all workers can answer.
+        """Return the factor by which calls take longer while LoadGen issues more queries than workers can answer.
 
-        What asks and what queues need the interpreter that the workers need: where calls are short, that is much.
+        Issuing and queueing use the Python interpreter, which workers need as well: with short calls that costs much.
         """
         rate = 1.5 * most_per_s(traffic, service, self.workers)
         trial = self._trial("server", rate, max(MIN_LOADED, round(rate * LOADED_S)), 0.0)
@@ -315,24 +315,24 @@ class Bench:
         return found.duration_s / done_s
 
     def _model(self, traffic: Traffic, service: ServiceTimes, overhead_s: float) -> ModelledBound:
-        """Say on the virtual clock what holds in the long run; the overhead is taken off the limit."""
+        """Simulate the bound in steady state, with the limit reduced by LoadGen's overhead."""
         limit = self._limit_without(overhead_s)
         if self.serve.scenario == "server":
             return model_bound(traffic, service, self.workers, limit)
         return ModelledBound(rate=highest_rate(self.serve.scenario, traffic, service, self.workers, limit), curve=())
 
     def _plan(self, traffic: Traffic, service: ServiceTimes, rate: float, overhead_s: float, world: World) -> _Plan:
-        """Say how long a run is, and at which rate the first one is; equal on every rank.
+        """Plan the length of runs and the first rate, equal on every rank.
 
-        As long as LoadGen's rule needs to be near the long run, where serve.duration_s lets it. Raises HarnessError
-        (exit 2) where that does not hold two of the shortest runs that LoadGen can judge.
+        Runs are so long that LoadGen's rule is near the steady state, as far as serve.duration_s allows. Raises
+        HarnessError (exit 2) where two of the shortest runs that LoadGen can judge take longer than that.
         """
         usual_s = self.duration_s / USUAL_RUNS
         asked = self.serve.target_qps
         if asked is not None and asked > MOST_ABOVE * rate:
             raise RefusedByAllError(
-                f"serve.target_qps is {asked:,.4g}, but the virtual clock says that {rate:,.3g} queries/s can be "
-                f"answered: not {MOST_ABOVE} times as many. Ask for fewer.",
+                f"serve.target_qps is {asked:,.4g}, more than {MOST_ABOVE} times the {rate:,.3g} queries/s that can "
+                "be answered (simulated). Give a lower serve.target_qps.",
                 ExitCode.USAGE,
             )
         if self.serve.scenario != "server":
@@ -357,19 +357,21 @@ class Bench:
                 ExitCode.USAGE,
             )
         self._say(
-            f"runs of LoadGen take {plan.run_s:.3g} s ({num_queries:,} queries): {plan.run_s * 4:.3g} s if the first "
-            f"rate is right, as a rule {2 * self.duration_s:.3g} s at most"
+            f"a run of LoadGen takes {plan.run_s:.3g} s ({num_queries:,} queries): all runs {plan.run_s * 4:.3g} s "
+            f"if the first rate is right, usually {2 * self.duration_s:.3g} s at most"
         )
         return plan
 
     def _may_go_on(self, took_s: float, run_s: float, has_low: bool) -> bool:
-        """Say whether runs that took so long together leave time for another: more where no rate is VALID yet."""
+        """Return whether there is time for a run of `run_s` after runs of `took_s`; twice the time while no rate is
+        VALID."""
         return took_s + run_s <= (2 if has_low else 4) * self.duration_s
 
     def _case(self, plan: _Plan, timed: Sequence[TimedSize], model: QueueModel, world: World) -> SearchCase:
-        """Describe the search: its start rests on the mean of calls that were timed, and of those under load.
+        """Describe the search for a simulation of it, with the standard error of its first rate.
 
-        What that mean misses by, the start misses by, times what the clock says that slower calls do to the bound.
+        The first rate follows from the mean time of calls, alone and under load: its error is the error of that mean,
+        times the simulated effect of slower calls on the bound.
         """
         services_s = model.service.of(model.traffic.items, model.traffic.factors)
         variation = float(services_s.std() / services_s.mean())
@@ -393,7 +395,7 @@ class Bench:
     def _judge(
         self, trial: ScheduledRun, folder: Path, timed: Sequence[TimedSize], service: ServiceTimes
     ) -> tuple[LoadGenVerdict, Stalls]:
-        """Let LoadGen judge one rate, and find what held the service up meanwhile."""
+        """Let LoadGen judge one rate, and find the stalls of the service meanwhile."""
         calls: list[Call] = []
 
         def answer(parts: Sequence[QueryPart]) -> None:
@@ -460,13 +462,13 @@ class Bench:
         limit = f"; the limit is {self.limit.seconds * 1e3:g} ms" if self.serve.scenario == "server" else ""
         if held_up := [run.stall_s for run in done if run.is_held_up]:
             limit += (
-                f"; {len(held_up)} of {len(done)} runs were held up (calls, or the clock that issues queries, stood "
-                f"still), for up to {max(held_up) * 1e3:.3g} ms: stop other work, see 'dlrmbench doctor', or give a "
-                "longer --target-latency"
+                f"; {len(held_up)} of {len(done)} runs were held up (calls, or the issuing of queries, stood still), "
+                f"for up to {max(held_up) * 1e3:.3g} ms: stop other work, see 'dlrmbench doctor', or give a longer "
+                "--target-latency"
             )
         return (
             f"no run of LoadGen was VALID: at {least.asked_per_s:,.4g} queries/s p{self.serve.percentile:g} was "
-            f"{least.latency_s * 1e3:.3g} ms ({least.reason}), where {self._say_alone(alone_s)}{limit}. "
+            f"{least.latency_s * 1e3:.3g} ms ({least.reason}), while {self._say_alone(alone_s)}{limit}. "
             f"See {self.folder}."
         )
 
@@ -478,7 +480,7 @@ class Bench:
         return percentile_of(np.asarray(size.seconds), self.serve.share)
 
     def describe_service(self, timed: Sequence[TimedSize]) -> tuple[ServiceTime, ...]:
-        """Describe what was timed, as the record has it."""
+        """Return the record's members for the calls that were timed."""
         return tuple(
             ServiceTime(
                 items=size.items,
@@ -499,12 +501,12 @@ def end_of_long_run(
     limit_s: float,
     late: Sequence[int],
 ) -> LongRunEnd | None:
-    """Say which of LoadGen's runs contradict that the long run would allow `long_run_per_s`, of each process.
+    """Return the reason why LoadGen's runs contradict a steady state of `long_run_per_s` for each process, or None.
 
-    The share is of the border: it says nothing where `high_per_s`, the lowest INVALID rate, is not near. An INVALID
-    run at a lower rate than the VALID one contradicts; so does one at a lower rate than the long run's whose
-    percentile itself was beyond `limit_s`, which is more than LoadGen's rule for short runs. And so do VALID runs
-    without a late query, where nearly all of `late`, what the virtual clock says of draws of them, have some.
+    left_open: `high_per_s`, the lowest INVALID rate, is not near the VALID one. invalid_below: a run was INVALID at a
+    lower rate than the VALID one; or at a lower rate than the steady state's with a percentile beyond `limit_s`,
+    which LoadGen's rule for short runs does not explain. none_late: VALID runs had no late query, though nearly all
+    of their simulated repetitions have (`late` is the number in each).
     """
     if high_per_s is None or high_per_s > best.asked_per_s * WIDEST_BRACKET:
         return "left_open"
@@ -520,6 +522,6 @@ def end_of_long_run(
 
 
 def _slowest(rates: Sequence[float | None]) -> float | None:
-    """The rate that all can do; None where one can do none."""
+    """Return the rate that all processes can answer; None where one of them meets the limit at no rate."""
     found = [rate for rate in rates if rate is not None]
     return min(found) if len(found) == len(rates) else None

@@ -16,16 +16,17 @@ from harness.foundation.virtual_clock import (
 )
 
 NUM_RATES, _NUM_RATES_FAST = 24, 8
-"""At which the curve is computed, from a twentieth of what the workers can do to all of it; without a curve."""
+"""Rates at which latencies are simulated, from a twentieth of the workers' capacity to all of it: for a curve, and
+where only the bound is needed."""
 RESOLUTION = 0.002
 """Relative width at which the search for the rate ends."""
 MIN_CALL, MAX_CALL = 16, 1024
-"""Items of a call at most, between which its bound is searched."""
+"""Range in which the most items of a call are searched."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limit:
-    """What a service promises: `share` of its queries within `seconds`."""
+    """Latency limit of a service: `share` of its queries must be answered within `seconds`."""
 
     seconds: float
     share: float
@@ -33,12 +34,12 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelledBound:
-    """What the virtual clock says: the highest rate within the limit, None where there is none, and the curve."""
+    """Simulated bound of a service: the highest rate within the limit, and latency against rate."""
 
     rate: float | None
-    """The rate that holds in the long run."""
+    """Highest rate within the limit in steady state, in queries per second; None where no rate is."""
     curve: tuple[tuple[float, float], ...]
-    """(queries a second, latency in seconds at the limit's share), rates rising."""
+    """(queries per second, latency in seconds at the limit's share), in ascending order of rates."""
 
 
 def model_bound(
@@ -48,9 +49,9 @@ def model_bound(
     limit: Limit,
     num_rates: int = NUM_RATES,
 ) -> ModelledBound:
-    """Find the highest rate within the limit on the virtual clock, with equal random numbers at every rate.
+    """Simulate the highest rate within the limit, with the same random numbers at every rate.
 
-    Merging makes the latency fall before it rises, so the rates are looked at from the highest down.
+    Latency may fall before it rises, since merged queries share calls, so the highest rate within the limit counts.
     """
 
     def is_met(rate: float) -> bool:
@@ -81,10 +82,10 @@ def model_bound(
 def highest_rate(
     scenario: str, traffic: Traffic, service: ServiceTimes, workers: Workers, limit: Limit
 ) -> float | None:
-    """Return the most queries a second on the virtual clock, without a curve.
+    """Return the highest simulated rate of a scenario, in queries per second, without a curve.
 
-    Of the server, within the limit, None where no rate is; offline, of workers that are never idle; of a single
-    stream, one query after the other.
+    Server: within the limit, None where no rate is. Offline: with workers that are never idle. Single stream: one
+    query after the other.
     """
     if scenario == "server":
         return model_bound(traffic, service, workers, limit, num_rates=_NUM_RATES_FAST).rate
@@ -94,11 +95,11 @@ def highest_rate(
 
 
 def climb(rate_of: Callable[[Workers], float | None], workers: Workers, sizes: Sequence[int]) -> dict[Workers, float]:
-    """Search the bound of a call in items, then the size from which queries are split, by hill climbing.
+    """Search the most items of a call, then the size from which queries are split, by hill climbing.
 
-    Bounds are powers of two, looked at from the size of a usual query up and down as long as the rate rises; splits
-    halve, from the largest query down. Returns the rate of each way that was tried and has one, the plain one first.
-    (Gupta et al., "DeepRecSys", ISCA 2020, section 4.)
+    The most items are powers of two, tried from the size of a median query upwards and downwards as long as the rate
+    rises; split sizes halve, from the largest query down. Returns the rate of each way that was tried and meets the
+    limit, the way without merging and splitting first. (Gupta et al., "DeepRecSys", ISCA 2020, section 4.)
     """
     rates: dict[Workers, float] = {}
 
@@ -124,8 +125,8 @@ def climb(rate_of: Callable[[Workers], float | None], workers: Workers, sizes: S
 
 
 def bisect_rate(low: float, high: float, is_met: Callable[[float], bool]) -> float | None:
-    """Return the highest rate of which `is_met`, between one of which it is and one of which it is not, to
-    `RESOLUTION`; None where it is not of `low` either."""
+    """Return the highest rate between `low` and `high` for which `is_met` holds, to `RESOLUTION`; None where it does
+    not hold for `low`. It must not hold for `high`."""
     if not is_met(low):
         return None
     while high / low > 1 + RESOLUTION:
@@ -138,7 +139,7 @@ def bisect_rate(low: float, high: float, is_met: Callable[[float], bool]) -> flo
 
 
 def most_per_s(traffic: Traffic, service: ServiceTimes, workers: Workers) -> float:
-    """Return the queries a second of workers that are never idle: no queue is stable beyond."""
+    """Return the queries per second of workers that are never idle; at higher rates a queue grows without end."""
     if workers.max_items is None:
         return float(workers.count / service.of(traffic.items, traffic.factors).mean())
     at_once = np.zeros(len(traffic.items))

@@ -1,7 +1,7 @@
-"""Time ways to answer queries in one fresh process, off every clock: workers, threads, items of a call.
+"""Time ways to answer queries in one fresh process before the measurement: workers, threads, items of a call.
 
-Calls are timed on all workers of a way at once, the ways in turns, and the best round of each call counts: what
-disturbs a round makes it slower. The virtual clock then says what each way answers within the limit.
+Calls are timed on all workers of a way at once, the ways alternately, and the best round of each call counts, since
+noise only makes rounds slower. A simulation then gives the rate of each way within the limit.
 """
 
 from collections.abc import Sequence
@@ -30,30 +30,30 @@ from rules.temporary_folder import temporary_folder
 
 _ROUNDS, _ROUND_S = 3, 0.25
 _NUM_SIMULATED = 4_000
-"""Queries on the virtual clock: the same ones for every way, so that few are enough to tell them apart."""
+"""Simulated queries: the same for every way, so that few are enough to rank the ways."""
 _NOT_OF_A_CALL = (
     "weights", "train_samples", "duration_s", "colocate", "target_qps", "min_duration_s", "min_queries", "library",
     "mlperf", "round", "user_conf",
 )  # fmt: skip
-"""Keys of [serve] that change no call."""
+"""Keys of [serve] that do not change the time of calls."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceChoiceJob(Job):
-    """What to try; all else is in [serve]."""
+    """Ways to answer queries that are timed; [serve] has the other settings."""
 
     ways: tuple[tuple[int, int], ...]
-    """Workers, and threads of all of them together."""
+    """Number of workers, and of threads of all workers together."""
 
 
 class ServiceTrials(Measurement, frozen=True, kw_only=True):
-    """What the process found."""
+    """Rates of the ways to answer queries that one process has timed."""
 
     tried: tuple[ServiceWayRecord, ...]
 
 
 def fewest_parts(tried: Sequence[ServiceWayRecord]) -> ServiceWayRecord:
-    """Return the way with the fewest threads, then workers, then the plainest calls, that no other beats by `TIE`."""
+    """Return the way with the fewest threads, then workers, then the simplest calls, that no way beats by `TIE`."""
     most = max(way.queries_per_s for way in tried)
     fast = [way for way in tried if way.queries_per_s * TIE >= most]
     return min(
@@ -71,9 +71,10 @@ def fewest_parts(tried: Sequence[ServiceWayRecord]) -> ServiceWayRecord:
 def rates_of_calls(
     timed: Sequence[TimedSize], serve: ServeConfig, sizes: Sequence[int], workers: Workers
 ) -> dict[Workers, float]:
-    """Return what the virtual clock says of workers with these calls' times, by their bound of a call.
+    """Return the simulated rate of workers with these times of calls, in queries per second.
 
-    Where the bound is searched, of every bound that was tried; empty where no rate is within the limit.
+    Where the most items of a call are searched, the rate of every number that was tried; empty where no rate is
+    within the limit.
     """
     service = fit_service(timed, MAX_CALL if serve.is_batch_searched else serve.max_items or max(sizes))
     traffic = draw_traffic(_NUM_SIMULATED, sizes, service, seed=0)
@@ -89,7 +90,7 @@ def rates_of_calls(
 
 
 def find_ways(config: RunConfig) -> OwnWays | None:
-    """Say which workers, threads and calls may answer; None where there is one way only."""
+    """Return the possible numbers of workers and threads to choose from; None where there is only one way."""
     serve, given = read_serve(config.tables), config.workload.runtime.threads
     counts = (given,) if given else powers(max(1, read_resources().num_cores // serve.colocate))
     ways = tuple(
@@ -116,7 +117,7 @@ def find_ways(config: RunConfig) -> OwnWays | None:
 def time_services(
     ways: tuple[tuple[int, int], ...], candidates: Candidates, interpreter: Interpreter | None
 ) -> ChoiceRecord | str:
-    """Choose among ways (workers and threads) by timing them in a fresh process; say why that failed, if it did."""
+    """Choose among ways (workers and threads) by timing them in a fresh process; return the reason if that fails."""
     most = max(threads for _, threads in ways)
     tables = candidates.config.tables
     with temporary_folder("choice") as folder:
@@ -146,7 +147,7 @@ def time_services(
 
 
 def try_services(job: ServiceChoiceJob, world: World, on_event: OnEvent) -> ServiceTrials:
-    """Build the model with random weights, and time every way. Raises HarnessError (exit 7) where none is in time."""
+    """Build the model with random weights and time all ways. Raises HarnessError (exit 7) if none meets the limit."""
     import torch
 
     from harness.extensions.serving.model import build_served
@@ -176,7 +177,10 @@ def try_services(job: ServiceChoiceJob, world: World, on_event: OnEvent) -> Serv
         for workers, rate in rates_of_calls(timed, serve, served.sizes, all_workers[way]).items()
     )
     if not tried:
-        raise HarnessError("no rate meets the limit, with any number of workers", ExitCode.INCONCLUSIVE)
+        raise HarnessError(
+            "no rate meets the limit with any workers. Give a longer --target-latency or smaller --queries.",
+            ExitCode.INCONCLUSIVE,
+        )
     return ServiceTrials(tried=tried)
 
 

@@ -1,4 +1,4 @@
-"""[serve] of a definition: what a service promises, and how it is set up. It has no part in the training problem."""
+"""[serve] of a definition: a service's limit, queries and setup. It is no part of the training problem."""
 
 import math
 import re
@@ -19,84 +19,83 @@ from rules.benchmarks.loader import canonical_sha256
 SERVE = "serve"
 PERCENTILES = (50.0, 90.0, 95.0, 97.0, 99.0, 99.9)
 _DEEPRECSYS = NormalDist(165, 16)
-"""Items of a query in DeepRecSys (run_DeepRecSys.sh)."""
+"""Distribution of the items of a query in DeepRecSys (run_DeepRecSys.sh)."""
 _NUM_DEEPRECSYS = 64
 _MLPERF = (100, 100, *[200] * 12, 300, 300, 400, 500, 600, 700)
 """Twenty quantiles of the items of a query, mean 270 (mlcommons/inference, dlrm, dist_quantile.txt)."""
 _NUM_LOGNORMAL, _MOST_OF_FILE = 256, 1024
-"""Quantiles that stand for a distribution with a tail; most queries that stand for those of a file."""
+"""Quantiles that represent a distribution with a tail; most queries that represent those of a file."""
 LIBRARY_BYTES = 1 << 30
-"""Most memory of a sample library whose size nobody gives."""
+"""Most memory of a sample library whose size is not given."""
 MIN_LIBRARY = 64
 _FEWEST_RUNS = 4
-"""Runs of a search whose first rate is right."""
+"""Runs of LoadGen in a search whose first rate is the highest VALID one."""
 _PROBLEM = ("scenario", "target_latency_ms", "percentile", "queries")
-"""Keys that say what is asked of a service; the others say how it is done."""
+"""Keys that define the problem of serving; the other keys define the setup that answers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServeConfig:
-    """How a trained model answers queries: `dlrmbench serve`. No part of the training problem or of its digest."""
+    """Settings of `dlrmbench serve`: queries, limit, and setup. No part of the training problem or of its digest."""
 
     scenario: Literal["server", "offline", "single_stream"] = "server"
-    """MLPerf's: queries arrive at random, are all there at once, or come one after the other."""
+    """MLPerf's scenario: queries arrive at random, are all there at once, or come one after the other."""
     target_latency_ms: Annotated[float, Meta(ge=0.001)] | None = None
-    """The limit that `percentile` of the queries stay within; of the server alone."""
+    """Latency limit in ms within which `percentile` of the queries must be answered; in the scenario server alone."""
     percentile: Annotated[float, Meta(ge=50, le=99.9)] = 95.0
-    """Percentile of the queries' latencies by which a service is judged: one that LoadGen reports."""
+    """Percentile of the queries' latencies that must be within the limit: one that LoadGen reports."""
     queries: str = "deeprecsys"
     """Items of a query: `deeprecsys` (normal, mean 165), `mlperf` (dlrm-v2's: 100 to 700, mean 270), `dlrm-v3`
     (2,048), `lognormal:MEDIAN:SIGMA` (a heavy tail), `fixed:N`, or `file:PATH` with a line for each query: its items,
     or SECONDS,ITEMS."""
     batch: PositiveCount | Literal["auto"] | None = None
-    """Items of one call at most: queries are merged up to it, a larger one is split among `threads`. `auto`: searched
-    on the virtual clock, with `split_from`. Left out, every query is a call of its own; offline it is `auto`."""
+    """Most items of one call: queries are merged up to that number, larger ones split among `threads`. `auto`:
+    searched by simulation, with `split_from`. Left out, every query is a call of its own; offline, `auto`."""
     split_from: PositiveCount | None = None
-    """Items from which a query is split over all `threads`; smaller ones are split by `batch` alone, which it needs.
-    """
+    """Items from which a query is split over all `threads`; `batch`, which it needs, splits smaller queries."""
     batch_wait_ms: Annotated[float, Meta(ge=0)] = 0.0
-    """How long the first query of a call that is not full waits for others."""
+    """Time in ms for which the first query of a call that is not full waits for others."""
     threads: PositiveCount | None = None
-    """Threads that answer queries; `runtime.threads` are shared out among them. What is left out of both is chosen by
-    timing."""
+    """Threads that answer queries; `runtime.threads` are shared out among them. Whichever of the two keys is left out
+    is chosen by timing."""
     duration_s: Annotated[float, Meta(gt=0)] = 20.0
-    """Seconds that LoadGen's runs of one process are made to take: four of them, where the first rate is near the
-    bound. Longer ones are nearer to the long run."""
+    """Seconds that LoadGen's runs of one process should take together: four runs, where the first rate is near the
+    highest VALID one. Longer runs are nearer to the steady state."""
     target_qps: Annotated[float, Meta(gt=0)] | None = None
-    """Queries a second that LoadGen is first asked for; what the virtual clock says where it is left out."""
+    """Queries per second of LoadGen's first run; where it is left out, the rate that the simulation finds."""
     min_duration_s: Annotated[float, Meta(gt=0)] | None = None
-    """Least seconds of every run of LoadGen, whatever `duration_s` says."""
+    """Least seconds of every run of LoadGen, regardless of `duration_s`."""
     min_queries: PositiveCount | None = None
     """Fewest queries of every run of LoadGen."""
     library: PositiveCount | None = None
     """Queries of LoadGen's sample library. Left out, as many as the evaluation split holds in whole rounds of
     `queries`, within 1 GiB; at least 64, for which the split begins again."""
     mlperf: bool | None = None
-    """Whether all that MLPerf Inference asks of a recommender must hold: limit, sizes, duration, library, seeds."""
+    """Whether MLPerf Inference's requirements for a recommender must hold: limit, sizes, duration, library, seeds."""
     round: Literal["5.0", "5.1", "6.0", "6.1"] | None = None
-    """The round of MLPerf Inference whose form `mlperf` asks for; left out, the last one that has the model."""
+    """Round of MLPerf Inference whose requirements `mlperf` applies; left out, the last round that has the model."""
     user_conf: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None = None
-    """Given as the path of a user.conf of LoadGen, whose lines become these keys; kept as its SHA-256."""
+    """A user.conf of LoadGen, given by its path: its lines become keys of [serve]. Recorded as the file's SHA-256."""
     colocate: PositiveCount = 1
     """Processes that serve at the same time, each with its own queries; `runtime.threads` are those of each."""
     weights: str | None = None
-    """The folder of kept weights; random weights where it is left out."""
+    """Folder of kept weights; weights are random where it is left out."""
     train_samples: PositiveCount | None = None
-    """Samples that are trained before anything is served, in place of kept weights."""
+    """Samples that are trained before serving, in place of kept weights."""
 
     @property
     def num_workers(self) -> int:
-        """Threads that answer; 1 where nobody chose."""
+        """Return the number of threads that answer; 1 before a number was chosen."""
         return self.threads or 1
 
     @property
     def max_items(self) -> int | None:
-        """Items of a call at most; None where every query is a call, or nobody chose."""
+        """Return the most items of a call; None where every query is a call, or before a number was chosen."""
         return None if self.batch == "auto" else self.batch
 
     @property
     def mlperf_round(self) -> str | None:
-        """The round whose form must hold; None without MLPerf's form."""
+        """Return the round of MLPerf Inference whose requirements apply; None without `mlperf`."""
         return (self.round or EARLIEST) if self.mlperf else None
 
     @property
@@ -105,35 +104,35 @@ class ServeConfig:
 
     @property
     def share(self) -> float:
-        """The percentile as a fraction."""
+        """Return the percentile as a fraction."""
         return self.percentile / 100
 
     @property
     def limit_s(self) -> float | None:
-        """The limit in seconds; None where the scenario has none."""
+        """Return the latency limit in seconds; None where the scenario has none."""
         if self.scenario != "server" or self.target_latency_ms is None:
             return None
         return self.target_latency_ms / 1e3
 
     @property
     def problem_sha256(self) -> str:
-        """The digest of what is asked, without how it is done: results of another one are not compared."""
+        """Return the digest of the serving problem, without its setup: different problems are not compared."""
         return canonical_sha256({key: getattr(self, key) for key in _PROBLEM} | {"queries": self.queries_label})
 
     @property
     def query_file(self) -> QueryFile | None:
-        """Read the file of queries; None where they are not of one. Raises HarnessError as `read_query_file` does."""
+        """Read the file of queries; None where `queries` names no file. Raises as `read_query_file`."""
         path = self.queries.removeprefix(PREFIX)
         return None if path == self.queries else read_query_file(Path(path))
 
     @property
     def queries_label(self) -> str:
-        """The queries as results have them: equal where they are."""
+        """Return the name of the queries in results, equal for equal queries: a file is named by its content."""
         return self.queries if self.query_file is None else self.query_file.label
 
 
 def read_serve(tables: Mapping[str, Mapping[str, Any]]) -> ServeConfig:
-    """Read [serve] of a definition's tables. Raises ConfigError, also where they lack it and it says too little."""
+    """Read [serve] of a definition's tables, which may lack it. Raises ConfigError for wrong or missing keys."""
     return parse_serve(tables.get(SERVE, {}))
 
 
@@ -147,23 +146,27 @@ def parse_serve(table: Mapping[str, Any]) -> ServeConfig:
     if serve.scenario == "server" and serve.target_latency_ms is None:
         raise ConfigError("serve.target_latency_ms is missing. Give --target-latency, such as 25ms.")
     if serve.split_from is not None and serve.batch in (None, "auto"):
-        raise ConfigError("serve.split_from splits among the calls of serve.batch; give that a number of items, too.")
+        raise ConfigError(
+            "serve.split_from splits queries into calls of serve.batch. Give serve.batch a number of items, too."
+        )
     if serve.weights is not None and serve.train_samples is not None:
-        raise ConfigError("serve.weights and serve.train_samples both say what is served; give one of them.")
+        raise ConfigError("serve.weights and serve.train_samples both name the weights. Give one of them.")
     if serve.round is not None and not serve.mlperf:
-        raise ConfigError(f"serve.round is {serve.round!r}, which is of --mlperf. Give that, too, or leave it out.")
+        raise ConfigError(
+            f"serve.round is {serve.round!r}, which needs --mlperf. Give --mlperf, too, or leave --round out."
+        )
     if serve.mlperf:
         _refuse_other_form(serve)
     return serve
 
 
 def _refuse_other_form(serve: ServeConfig) -> None:
-    """Raise ConfigError for what MLPerf Inference's form does not allow."""
+    """Raise ConfigError for a key of [serve] that MLPerf Inference's requirements do not allow."""
     forms = FORMS[ROUNDS[serve.mlperf_round or EARLIEST].model]
     form = forms.get(serve.scenario)
     if form is None:
         raise ConfigError(
-            f"serve.scenario is {serve.scenario!r}, but MLPerf Inference asks its recommenders as "
+            f"serve.scenario is {serve.scenario!r}, but MLPerf Inference's scenarios for recommenders are "
             f"{' and '.join(forms)}. Give one of these, or leave --mlperf out."
         )
     for key, asked in {**form, "colocate": 1}.items():
@@ -172,13 +175,13 @@ def _refuse_other_form(serve: ServeConfig) -> None:
         if found is None or (found != asked if exact else found > asked if at_most else found < asked):
             bound = "" if exact else " at most" if at_most else " at least"
             raise ConfigError(
-                f"serve.{key} is {'missing' if found is None else found}, but MLPerf's form asks for {asked}{bound}. "
-                "Leave it out, or leave --mlperf out."
+                f"serve.{key} is {'missing' if found is None else found}, but --mlperf asks for {asked}{bound}. "
+                f"Leave serve.{key} or --mlperf out."
             )
 
 
 def list_sizes(queries: str) -> tuple[int, ...]:
-    """Return the items of each query of a pool whose distribution `queries` names. Raises ConfigError."""
+    """Return the items of each query of a pool with the distribution that `queries` names. Raises ConfigError."""
     kind, _, number = queries.partition(":")
     if queries == "deeprecsys":
         levels = ((index + 0.5) / _NUM_DEEPRECSYS for index in range(_NUM_DEEPRECSYS))
@@ -206,14 +209,14 @@ def list_sizes(queries: str) -> tuple[int, ...]:
 
 
 def explain_needs(serve: ServeConfig) -> str:
-    """Say what MLPerf's form needs, before anything is asked: queries, samples, and how long that is at least."""
+    """Return a sentence on the needs of MLPerf's requirements: queries, samples, and the least time."""
     name = serve.mlperf_round or EARLIEST
     sizes = list_sizes(serve.queries)
     num_samples = (serve.library or 0) * sum(sizes) // len(sizes)
     run_s = serve.min_duration_s or 0.0
     if serve.scenario == "server":
         fewest = f"at least {math.ceil(math.log(0.01) / math.log(serve.share)):,} queries"
-        runs = f"at least {_FEWEST_RUNS} runs a process, two at each end of the bracket: "
+        runs = f"at least {_FEWEST_RUNS} runs a process, two VALID and two INVALID: "
         runs += f"{_FEWEST_RUNS * run_s:,.0f} s"
     else:
         fewest, runs = f"at least {serve.min_queries:,} queries", f"one run a process: {run_s:,.0f} s"
@@ -225,7 +228,7 @@ def explain_needs(serve: ServeConfig) -> str:
 
 
 def library_sizes(serve: ServeConfig, num_samples: int, sample_bytes: int) -> tuple[int, ...]:
-    """Return the items of each query of the sample library, of an evaluation split of `num_samples`.
+    """Return the items of each query of the sample library, for an evaluation split of `num_samples`.
 
     Raises ConfigError where `serve.library` asks for more than the split holds.
     """
@@ -238,13 +241,13 @@ def library_sizes(serve: ServeConfig, num_samples: int, sample_bytes: int) -> tu
         raise ConfigError(
             f"serve.library is {serve.library:,} queries, which take {sum(sizes):,} samples, but the evaluation "
             f"split holds {num_samples:,}: {num_samples * len(round_of) // sum(round_of):,} queries. Serve a "
-            "benchmark of a larger split, or ask for fewer" + (", without --mlperf." if serve.mlperf else ".")
+            "benchmark with a larger split, or give fewer queries" + (", without --mlperf." if serve.mlperf else ".")
         )
     return sizes
 
 
 def whole_split(queries: str, num_samples: int) -> tuple[int, ...]:
-    """Return the items of queries that hold every sample of the split once; the last takes what is left."""
+    """Return the items of queries that hold every sample of the split once; the last query takes the rest."""
     round_of = list_sizes(queries)
     rounds, left = divmod(num_samples, sum(round_of))
     rest = []

@@ -1,4 +1,4 @@
-"""What the core is told of serving: two verbs, a kind with its section and table, and what processes are asked."""
+"""Registration of serving with the core: two verbs, a kind with its section and table, and jobs of processes."""
 
 from rules.extensions import Extension, Places, Verb
 
@@ -10,7 +10,7 @@ EXTENSION = Extension(
         ),
         "simulate": Verb(
             f"{PLACE}.simulate:simulate",
-            "Say how long queries wait at each rate: a virtual clock.",
+            "Simulate how long queries wait at each rate.",
             "Plan and model",
         ),
     },

@@ -1,7 +1,7 @@
-"""Serving: queries per second within a latency limit, of one fresh process or of several beside each other.
+"""Serving: queries per second within a latency limit, of one fresh process or of several at the same time.
 
-Rank 0 measures alone first where there are several; then all of them, each with queries of its own. Service times are
-measured, the virtual clock says near which rate the limit is met, and LoadGen judges real rates around it.
+With several processes, rank 0 measures alone first; then all measure, each with queries of its own. Service times are
+measured, a simulation finds the rate near which the limit is met, and LoadGen judges real rates around it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -39,19 +39,22 @@ if TYPE_CHECKING:
 
 USUAL_PROCESSES = 5
 WEIGHTS_KEY = "serve.weights"
-"""The key that takes kept weights."""
+"""Key of a definition that names kept weights."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServeJob(Job):
-    """One process's measurement; all else that is asked is in [serve]."""
+    """Measurement of serving in one process; [serve] has the other settings."""
 
     index: int = 0
-    """The process's number in its set: one of the same number in another set has the same arrivals."""
+    """Number of the process in its set, from 0: processes of equal number have equal arrivals in every set."""
 
 
 def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord | None:
-    """Build the model, measure, let LoadGen judge; the record on rank 0. Raises HarnessError (exit 7)."""
+    """Build the model, measure, and let LoadGen judge; return the record on rank 0, None elsewhere.
+
+    Raises HarnessError (exit 7) where no rate meets the limit.
+    """
     require_loadgen()
     from harness.extensions.serving.model import build_served
 
@@ -115,7 +118,7 @@ def describe_process(
     quality: ServedQuality | None,
     started: datetime,
 ) -> ServeProcess:
-    """Describe what `num_copies` processes found together, and one of them `alone` where there are several."""
+    """Return the record of `num_copies` processes that served together, and of one `alone` if there are several."""
     is_asked = found.loadgen_share is not None
     valid_per_s = found.valid_per_s * (num_copies if is_asked else 1)
     low, high = (None, None) if found.spread is None else found.spread.around(found.bracket)
@@ -153,7 +156,7 @@ def measure_beside(
     measure_overhead: Callable[[], float],
     world: World,
 ) -> tuple[ProcessMeasurements | None, ProcessMeasurements | None]:
-    """Measure all ranks beside each other, and before that rank 0 alone where there are several."""
+    """Measure all ranks at the same time, and before that rank 0 alone where there are several; return both."""
     overheads = world.gather(measure_overhead() if world.rank == 0 else 0.0)
     overhead_s = world.broadcast(overheads[0] if overheads else 0.0)
     alone: ProcessMeasurements | None = None
@@ -171,7 +174,7 @@ def measure_beside(
 
 
 class ServedKind(Kind):
-    """A kind that asks a model queries: [serve] says which, and its workers and calls may be chosen by timing."""
+    """A kind that serves a model: [serve] has the queries, and workers and calls may be chosen by timing."""
 
     def check(self, workload: WorkloadConfig) -> None:
         refuse_unservable(workload)
@@ -181,7 +184,7 @@ class ServedKind(Kind):
 
 
 class ServeKind(ServedKind):
-    """Queries per second within a latency limit: [serve] says what is asked, and a model answers untrained."""
+    """Queries per second within a latency limit, as [serve] defines them; trained weights are not needed."""
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
         require_loadgen()
@@ -190,8 +193,8 @@ class ServeKind(ServedKind):
         file = serve.query_file
         if file is not None and file.arrivals_s is not None:
             raise HarnessError(
-                f"serve.queries is {serve.queries}, which says when queries come, but LoadGen draws that "
-                "itself. Give a file with items alone, or ask 'dlrmbench simulate', which has the virtual clock."
+                f"serve.queries is {serve.queries}, which has the times of queries, but LoadGen draws times itself. "
+                "Give a file with items alone, or use 'dlrmbench simulate'."
             )
         return config
 
@@ -212,7 +215,7 @@ class ServeKind(ServedKind):
         return read_serve(job.tables).colocate
 
     def rank_device(self, runtime: RuntimeConfig, num_ranks: int) -> "torch.device":
-        """Return the CPU: copies share a device, and exchange nothing but what they found."""
+        """Return the CPU: processes share a device, and exchange results alone."""
         import torch
 
         return torch.device("cpu")
@@ -225,15 +228,15 @@ def with_choice(tables: Mapping[str, Any], choice: ServiceChoice) -> dict[str, A
 
 
 def resolve_served(benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
-    """Resolve a benchmark with its [serve]. Raises ConfigError, as for a split that is too small; DefinitionError."""
+    """Resolve a benchmark with its [serve]. Raises ConfigError, also for too small a split; DefinitionError."""
     config = resolve(benchmark, overrides, label, derived_suffix="_serve", sections=(SERVE,))
     serve, data, model = read_serve(config.tables), config.workload.data, config.workload.model_name
     if serve.mlperf_round is not None and MODELS.get(model) != (asked := ROUNDS[serve.mlperf_round].model):
-        other = f"Give --round {LAST_ROUNDS[MODELS[model]]}" if model in MODELS else "Leave it out"
+        other = f"Give --round {LAST_ROUNDS[MODELS[model]]}" if model in MODELS else "Leave --mlperf out"
         raise ConfigError(
-            f"--mlperf of round {serve.mlperf_round} is the form of {asked}, which a model {model!r} is not. {other}."
+            f"--mlperf of round {serve.mlperf_round} is for {asked}, but the model here is {model!r}. {other}."
         )
-    if data.eval_samples is not None:  # refused before anything is written
+    if data.eval_samples is not None:  # a split that is too small is refused before anything is written
         try:
             library_sizes(serve, data.eval_samples, bytes_per_sample(data.mapped))
         except ConfigError as error:

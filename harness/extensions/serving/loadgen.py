@@ -1,6 +1,6 @@
-"""MLPerf LoadGen: issues queries to a system under test at real times, and judges how it answered.
+"""MLPerf LoadGen: issues queries to a system under test in real time, and judges the latencies of its answers.
 
-Needs the package mlcommons-loadgen, the extra `serve`; nothing imports it before `judge` is called.
+Needs the package mlcommons-loadgen, of the extra `serve`; nothing imports the package before `judge` is called.
 """
 
 import json
@@ -36,23 +36,23 @@ Scenario = Literal["server", "offline", "single_stream"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seeds:
-    """What a run of LoadGen draws from; MLPerf publishes new ones for every round."""
+    """Random seeds of a run of LoadGen; MLPerf publishes new ones for every round."""
 
     library: int
-    """For the samples that are loaded."""
+    """Seed of the choice of samples that are loaded."""
     samples: int
-    """For the order in which they are asked."""
+    """Seed of the order in which samples are asked."""
     schedule: int
-    """For the moments at which a server is asked."""
+    """Seed of the arrival times in the scenario server."""
 
     def of_process(self, index: int) -> "Seeds":
-        """Return those of a measurement's process of that number, from 0: the first has LoadGen's own."""
+        """Return the seeds of process number `index` of a measurement, from 0: the first has LoadGen's own."""
         return replace(self, schedule=(self.schedule + index) % 2**64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduledRun:
-    """What one LoadGen run is asked. `rate` is what is issued, or of the other scenarios what is expected."""
+    """Settings of one run of LoadGen. `rate` is issued to a server; in other scenarios it is the expected rate."""
 
     scenario: Scenario
     rate: float
@@ -65,7 +65,7 @@ class ScheduledRun:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadGenVerdict:
-    """What LoadGen found. `reason` says why a run is not VALID."""
+    """Verdict and numbers of one run of LoadGen. `reason` is why the run is not VALID, None where it is."""
 
     is_valid: bool
     reason: str | None
@@ -75,19 +75,19 @@ class LoadGenVerdict:
     completed_per_s: float
     mean_s: float
     latencies_s: Mapping[str, float]
-    """By percentile, as LoadGen names them: "50.00", "95.00", "99.90"."""
+    """Latencies in seconds by percentile, as LoadGen names percentiles: "50.00", "95.00", "99.90"."""
     issued_s: tuple[float, ...] = ()
-    """When each query was issued, from the first one on, by the monotonic clock."""
+    """Time at which each query was issued, in seconds after the first one, by the monotonic clock."""
 
 
 def require_loadgen() -> None:
-    """Raise HarnessError (exit 2), with the line that installs it, where LoadGen is missing. Imports nothing."""
+    """Raise HarnessError (exit 2), with the command that installs it, where LoadGen is missing. Imports nothing."""
     if find_spec(MODULE) is None:
         raise HarnessError(f"serving is judged by MLPerf LoadGen, which is not installed. Install it: {INSTALL}")
 
 
 def published_seeds() -> Seeds:
-    """Return the seeds that the installed LoadGen publishes, in the mlperf.conf that it holds."""
+    """Return the seeds of the mlperf.conf that the installed LoadGen contains."""
     import mlperf_loadgen as loadgen
 
     settings = loadgen.TestSettings()
@@ -98,7 +98,7 @@ def published_seeds() -> Seeds:
 
 
 def seeds_of_process(number: int, mlperf_round: str | None) -> Seeds:
-    """Return the seeds of a measurement's process of that number: in MLPerf's form, the round's own for all."""
+    """Return the seeds of process `number` of a measurement; with an MLPerf round, all processes have the round's."""
     if mlperf_round is None:
         return published_seeds().of_process(number)
     asked = ROUNDS[mlperf_round]
@@ -108,10 +108,11 @@ def seeds_of_process(number: int, mlperf_round: str | None) -> Seeds:
 def judge(
     answer: Answer, sizes: Sequence[int], workers: Workers, trial: ScheduledRun, folder: Path
 ) -> LoadGenVerdict:
-    """Let LoadGen issue queries of a pool of `sizes` items to workers that call `answer`; its files go to `folder`.
+    """Let LoadGen issue queries of a pool of `sizes` items to workers that call `answer`, and return its verdict.
 
-    LoadGen runs in a thread of its own, so that this one can be interrupted; who is must leave the process, since
-    LoadGen cannot be stopped. Raises the error of a worker, or HarnessError where LoadGen ended without a judgement.
+    LoadGen's files go to `folder`. LoadGen runs in a thread of its own, so that the calling thread can be
+    interrupted; the process must then end, since LoadGen cannot be stopped. Raises the error of a worker;
+    HarnessError where LoadGen ended without a verdict.
     """
     issued_s: list[float] = []
 
@@ -119,7 +120,7 @@ def judge(
         issued_s.extend([now_s] * len(samples))
 
     run_loadgen(answer, sizes, workers, _settings(trial), folder, note, _complete)
-    for name in (ACCURACY_LOG, TRACE):  # which are empty
+    for name in (ACCURACY_LOG, TRACE):  # both are empty
         (folder / name).unlink(missing_ok=True)
     found = read_judgement(folder / DETAIL, trial)
     return replace(found, issued_s=tuple(moment_s - issued_s[0] for moment_s in issued_s))
@@ -134,9 +135,9 @@ def run_loadgen(
     note: Callable[[Sequence[Any], float], None],
     complete: Callable[[Sequence[int]], None],
 ) -> None:
-    """Do what `judge` says, by LoadGen's own `settings`, and read nothing.
+    """Run LoadGen as `judge` does, with LoadGen's own `settings`, without reading its files.
 
-    `note` gets the samples of every issue and the moment, `complete` the ids of queries that are answered.
+    `note` gets the samples of every issue and the time, `complete` the ids of queries that are answered.
     """
     folder.mkdir(parents=True, exist_ok=True)
     failures: list[BaseException] = []
@@ -181,7 +182,7 @@ def _issue(
     try:
         system = loadgen.ConstructSUT(issue, ignore)
         library = loadgen.ConstructQSL(len(sizes), len(sizes), ignore, ignore)
-        # A file of that name in the working folder would change the settings: none is looked for there.
+        # LoadGen reads audit.config of the working folder by default, which would change the settings.
         audit = str(folder / "no_audit.config")
         loadgen.StartTestWithLogSettings(system, library, settings, _log_settings(folder), audit)
         loadgen.DestroyQSL(library)
@@ -197,7 +198,7 @@ def _complete(response_ids: Sequence[int]) -> None:
 
 
 def basic_settings(scenario: Scenario, seeds: Seeds) -> Any:
-    """Return LoadGen's settings of a performance run, of that scenario and those seeds alone."""
+    """Return LoadGen's settings of a performance run, with the scenario and the seeds set and nothing else."""
     import mlperf_loadgen as loadgen
 
     settings, scenarios = loadgen.TestSettings(), loadgen.TestScenario
@@ -235,7 +236,7 @@ def _log_settings(folder: Path) -> Any:
 
 
 def read_judgement(path: Path, trial: ScheduledRun) -> LoadGenVerdict:
-    """Read LoadGen's detail log. Raises HarnessError (exit 7) where it says no result."""
+    """Read the verdict from LoadGen's detail log. Raises HarnessError (exit 7) for a log without a result."""
     found: dict[str, Any] = {}
     try:
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -276,11 +277,11 @@ def _judgement(found: Mapping[str, Any], trial: ScheduledRun) -> LoadGenVerdict:
 
 
 def _why_invalid(found: Mapping[str, Any]) -> str:
-    """Say what was not met, by the flags that LoadGen sets."""
+    """Return the reasons why a run is INVALID, from the flags of LoadGen's log."""
     flags = (
         ("result_perf_constraints_met", "too many queries were late"),
         ("early_stopping_met", "too few queries to be sure that enough are in time"),
-        ("result_min_duration_met", "it ended too soon"),
+        ("result_min_duration_met", "the run ended too soon"),
         ("result_min_queries_met", "too few queries"),
     )
     return "; ".join(words for key, words in flags if found.get(key) is False) or "LoadGen does not say why"

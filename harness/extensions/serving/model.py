@@ -1,4 +1,4 @@
-"""What is served: a pool of queries and the model that ranks their items."""
+"""The served model and its pool of queries, whose items it ranks."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServedModel:
-    """A model that is ready to answer, and the queries that it is asked."""
+    """A model that is ready to answer, with its pool of queries."""
 
     servable: Servable
     sizes: tuple[int, ...]
     pool: tuple[Any, ...]
-    """Batches of the model's own kind."""
+    """Queries of the pool, as batches of the model's own type."""
 
     def answer(self, parts: Sequence[QueryPart]) -> "torch.Tensor":
-        """Score the items of queries of the pool, or of parts of them, in one call: `Servable.answer`."""
+        """Return the scores of the items of queries, or parts of queries, in one call: `Servable.answer`."""
         return self.servable.answer(merge([self._cut(part) for part in parts]))
 
     def _cut(self, part: QueryPart) -> Any:
@@ -52,9 +52,9 @@ class ServedModel:
 
 
 def load_weights(serve: ServeConfig, config: WorkloadConfig, spec: WorkloadSpec, sha256: str) -> Weights | None:
-    """Read the kept weights of a run, or train the samples that are asked for; None for random weights.
+    """Read the kept weights of serve.weights, or train serve.train_samples; return None for random weights.
 
-    Raises HarnessError for weights that are damaged or another definition's.
+    Raises HarnessError for weights that are damaged or of another definition.
     """
     if serve.weights is not None:
         folder = Path(serve.weights)
@@ -88,11 +88,11 @@ def build_served(
     with_quality: bool,
     has_whole_split: bool = False,
 ) -> tuple[ServedModel, ServedQuality | None]:
-    """Build what is served, whose workers share the CPU threads, and find its quality where that is asked for.
+    """Build the served model, whose workers share the CPU threads, and measure its quality if `with_quality`.
 
-    Quality is that of weights that were trained; random ones have none. Queries are those of the sample library, or
-    hold every sample of the evaluation split once. Raises ConfigError where the split is too small, HarnessError
-    (exit 9) where the queries do not fit into memory.
+    Only trained weights have a quality. Queries are those of the sample library; with `has_whole_split`, they hold
+    every sample of the evaluation split once. Raises ConfigError where the split is too small, HarnessError (exit 9)
+    where the queries do not fit into memory.
     """
     round_of = list_sizes(serve.queries)
     num_asked = -(-(serve.library or MIN_LIBRARY) // len(round_of)) * sum(round_of)
@@ -133,7 +133,7 @@ def _quality(
     if runtime != spec.runtime:
         fp32 = build_servable(config.model_name, replace(spec, runtime=runtime), weights).quality() or found
     ratio = compare_quality(found, fp32)
-    # MLPerf Inference's classes are DLRM's, in precisions that only a servable of its own has.
+    # MLPerf Inference's classes are DLRM's; only a model with serving code of its own has reduced precisions.
     mlperf_class = None if config.model_spec.serve is None else ratio.mlperf_class
     values = {**asdict(found), **asdict(ratio), "mlperf_class": mlperf_class}
     return ServedQuality(**{name: values[name] for name in ServedQuality.__struct_fields__ if name in values})

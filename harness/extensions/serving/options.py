@@ -1,4 +1,4 @@
-"""Options of the verbs that ask a served model queries, and the values of [serve] that they give."""
+"""Options of the verbs `serve` and `simulate`, and the keys of [serve] that they set."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_WORKERS = 1024
-"""Threads that take queries: far more than any system has CPUs for; each is started before the first query."""
+"""Most threads that take queries: far more than systems have CPUs; all are started before the first query."""
 _KEYS = {
     "target_latency_ms": "--target-latency", "percentile": "--percentile", "queries": "--queries",
     "scenario": "--scenario", "batch": "--batch", "num_workers": "--workers",
@@ -26,22 +26,22 @@ _KEYS = {
     "round": "--round",
     "user_conf": "--user-conf",
 }  # fmt: skip
-"""Keys of [serve] that have an option; threads of it are --workers."""
+"""Option of each key of [serve] that has one; --workers sets serve.threads."""
 
 
 def items_or_auto(text: str) -> int | str:
-    """Read a number of items, or auto. Raises BadParameter."""
+    """Return a number of items, or 'auto', from an option's text. Raises BadParameter."""
     if text == "auto":
         return text
     if not re.fullmatch(r"(?a:0*[1-9]\d{0,8})", text):
-        raise click.BadParameter(f"{text!r} is no number of items of at least 1, nor auto.")
+        raise click.BadParameter(f"{text!r} is neither a number of items of at least 1 nor auto.")
     return int(text)
 
 
 _ASKING = (
-    click.option("--target-latency", "target_latency_ms", type=duration, help="The limit, such as 25ms."),
+    click.option("--target-latency", "target_latency_ms", type=duration, help="Latency limit, such as 25ms."),
     click.option(
-        "--percentile", type=FiniteRange(50, 99.9), help="Of the queries that stay within the limit, in percent."
+        "--percentile", type=FiniteRange(50, 99.9), help="Percent of the queries that must be within the limit."
     ),
     click.option(
         "--queries",
@@ -52,14 +52,14 @@ _ASKING = (
     click.option(
         "--scenario",
         type=click.Choice(["server", "offline", "single_stream"]),
-        help="Queries arrive at random, are all there at once, or come one after the other.",
+        help="Arrivals: at random, all at once, or one query after the other.",
     ),
     click.option(
         "--batch",
         type=items_or_auto,
         metavar="ITEMS|auto",
-        help="Items of a call at most: queries are merged up to it, larger ones split; auto: searched, and the size "
-        "from which queries are split over the workers.  [default: a call for each query; offline, auto]",
+        help="Most items of a call: queries are merged up to that, larger ones split; auto: searched, together with "
+        "the size from which queries are split over workers.  [default: a call for each query; offline, auto]",
     ),
     click.option(
         "--workers",
@@ -78,14 +78,14 @@ _ANSWERING = (
         },
     ),
     click.option(
-        "--train", "train_samples", type=click.IntRange(min=1), metavar="SAMPLES", help="Train so many samples first."
+        "--train", "train_samples", type=click.IntRange(min=1), metavar="SAMPLES", help="Train SAMPLES samples first."
     ),
     click.option(
         "--mlperf",
         is_flag=True,
         default=None,
-        help="Ask what MLPerf Inference asks of a recommender: runs of 600 s, 204,800 queries of dlrm-v2 (100 to 700 "
-        "items) or 349,823 of dlrm-v3 (2,048 items), the round's seeds.",
+        help="Apply MLPerf Inference's requirements for recommenders: runs of 600 s, 204,800 queries of dlrm-v2 (100 "
+        "to 700 items) or 349,823 of dlrm-v3 (2,048 items), the round's seeds.",
     ),
     click.option(
         "--round",
@@ -96,7 +96,7 @@ _ANSWERING = (
     click.option(
         "--user-conf",
         metavar="FILE",
-        help="A user.conf of LoadGen: its lines are keys of [serve], honoured or refused.",
+        help="user.conf of LoadGen, whose lines set keys of [serve]; others are refused.",
     ),
 )
 
@@ -105,31 +105,31 @@ HEADINGS = {
     "Queries": ("queries", "scenario", "percentile", "mlperf", "user_conf"),
     "Answering": ("batch", "num_workers", "colocate", "weights", "train_samples"),
 }
-"""Headings of --help for options of serving alone, by parameter."""
+"""Parameters of serving's own options, by their heading in --help."""
 FLAGS = {"runs": ("-n", "--processes")}
-"""How the options of a request are written, where it is not as `run` writes them."""
+"""Names of request options that differ from those of `run`, by parameter."""
 REQUEST_FLAGS = {"runs": "--processes", "kinds": ""}
-"""The same for the request; the kind is the verb's own."""
+"""Names of options in messages on a request, by member; the kind has no option here, since the verb sets it."""
 SEED_HELP = "Base seed of arrivals and weights.  [default: drawn]"
 
 
 def asking(command: F) -> F:
-    """Add the options that say what is asked, and by how many threads it is taken."""
+    """Add the options on limit, queries, calls and workers to a command."""
     return configuration(command, _ASKING)
 
 
 def answering(command: F) -> F:
-    """Add the options that say which weights answer, and by whose rules it is asked."""
+    """Add the options on weights and on MLPerf's requirements to a command."""
     return configuration(command, _ANSWERING)
 
 
 def serving_overrides(given: Mapping[str, Any]) -> "list[Override]":
-    """Collect the values of [serve] that options give."""
+    """Return the values of [serve] that options set, as overrides."""
     from harness.config.run_config import Override
     from harness.extensions.serving.query_file import PREFIX
 
     values = {**given}
-    if (values["queries"] or "").startswith(PREFIX):  # whole, since processes may begin elsewhere
+    if (values["queries"] or "").startswith(PREFIX):  # absolute, since processes may start in another folder
         values["queries"] = PREFIX + str(Path(values["queries"].removeprefix(PREFIX)).absolute())
     return [
         Override(key=f"serve.{'threads' if key == 'num_workers' else key}", value=value, source=f"option {option}")
@@ -139,9 +139,9 @@ def serving_overrides(given: Mapping[str, Any]) -> "list[Override]":
 
 
 def keep_served_study(kind: "Kind", request: "Request", form: str, kept: Path | None = None, **asked: Any) -> None:
-    """Make a study of a served model in a process of its own, keep it with what is in `kept`, print it.
+    """Make a study of a served model in a fresh process, store it together with the files in `kept`, and print it.
 
-    `kept` is a folder, where there is one; `asked` is what the job is asked besides.
+    `kept` is a folder, or None; `asked` has further members of the job.
     """
     from harness.cli.shared.studies import keep_study
     from harness.experiment.expand import with_weights

@@ -1,4 +1,4 @@
-"""A file of queries: the items of each, and the moments at which they came, where it has them."""
+"""A file of queries: the items of each query, and optionally the time at which it came."""
 
 import hashlib
 import math
@@ -13,30 +13,30 @@ from reference_models.process.open_file import read_regular
 
 PREFIX = "file:"
 MAX_BYTES, MAX_QUERIES, MAX_ITEMS = 16 << 20, 200_000, 1024
-"""What a file may hold, and the most items of one query, as DeepRecSys caps them."""
+"""Most bytes and queries of a file, and most items of one query, DeepRecSys's cap."""
 _NUMBER = re.compile(r"(?a:\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,2})?)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueryFile:
-    """What the file says, in its order."""
+    """Content of a file of queries, in the file's order."""
 
     items: tuple[int, ...]
     arrivals_s: tuple[float, ...] | None
-    """Seconds, never falling; None where only sizes are given."""
+    """Time of each query in seconds, never falling; None where the file has items alone."""
     sha256: str
 
     @property
     def label(self) -> str:
-        """Name it by its content, so that equal files are equal queries wherever they lie."""
+        """Return the name of the queries in results, made of the file's digest: equal files have equal names."""
         return f"{PREFIX}{self.sha256[:12]}"
 
 
 def read_query_file(path: Path) -> QueryFile:
-    """Read lines of `ITEMS`, or all of `SECONDS,ITEMS`; empty ones and those that begin with # are passed over.
+    """Read lines that are all `ITEMS`, or all `SECONDS,ITEMS`; empty lines and those that begin with # are skipped.
 
-    Raises HarnessError: exit 2 where the file cannot be read, exit 8 where it is not there, a link or no regular
-    file of at most MAX_BYTES, and with the line where that is none of queries.
+    Raises HarnessError: exit 2 where the file cannot be read; exit 8 where it is missing, a link, no regular file, or
+    larger than MAX_BYTES, and for a wrong line, which the message quotes.
     """
     try:
         return _parse(path, read_regular(path, MAX_BYTES))
@@ -59,14 +59,14 @@ def _parse(path: Path, content: bytes) -> QueryFile:
         *moment, count = (cell.strip() for cell in text.split(","))
         place = f"{path}:{number}: {text[:40]!r}"
         if not re.fullmatch(r"(?a:\d{1,6})", count) or not 1 <= int(count) <= MAX_ITEMS:
-            raise _refuse(place, f"a query of 1 to {MAX_ITEMS} items, as ITEMS or SECONDS,ITEMS")
+            raise _refuse(place, f"a query of 1 to {MAX_ITEMS} items, written as ITEMS or SECONDS,ITEMS")
         if len(moment) > 1 or (items and bool(moment) != bool(arrivals_s)):
             raise _refuse(place, "ITEMS in every line, or SECONDS,ITEMS in every line")
         if moment:
             if not _NUMBER.fullmatch(moment[0]) or not math.isfinite(arrival_s := float(moment[0])):
-                raise _refuse(place, "the seconds at which the query comes, 0 or more")
+                raise _refuse(place, "the time of the query in seconds, 0 or more")
             if arrivals_s and arrival_s < arrivals_s[-1]:
-                raise _refuse(place, f"seconds that do not fall, of at least {arrivals_s[-1]:g}")
+                raise _refuse(place, f"times in ascending order, at least {arrivals_s[-1]:g}")
             arrivals_s.append(arrival_s)
         items.append(int(count))
         if len(items) > MAX_QUERIES:
@@ -74,7 +74,7 @@ def _parse(path: Path, content: bytes) -> QueryFile:
     if not items:
         raise HarnessError(f"{path}: has no query, expected one a line.", ExitCode.INPUT)
     if arrivals_s and arrivals_s[-1] <= arrivals_s[0]:
-        raise HarnessError(f"{path}: all queries come at once, expected moments that differ.", ExitCode.INPUT)
+        raise HarnessError(f"{path}: all queries come at once, expected times that differ.", ExitCode.INPUT)
     return QueryFile(
         items=tuple(items), arrivals_s=tuple(arrivals_s) or None, sha256=hashlib.sha256(content).hexdigest()
     )

@@ -1,4 +1,4 @@
-"""A served model's queue on the virtual clock, from service times measured now: a study, without LoadGen."""
+"""Simulate a served model's queue from service times measured now: a study, without LoadGen."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ from rules.records.study import STUDY_FILE, StudyRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueJob(Job):
-    """One process's simulation; all that is asked is in [serve]."""
+    """Simulation of a served model's queue in one process; [serve] has the settings."""
 
 
 def simulate_queue(job: QueueJob, world: World, on_event: OnEvent) -> StudyRecord:
-    """Build the model, time its calls, and simulate its queue at rates up to what it can do.
+    """Build the model, time its calls, and simulate its queue at rates up to its capacity.
 
     Raises HarnessError (exit 7) where no rate meets the limit; ConfigError.
     """
@@ -47,9 +47,9 @@ def simulate_queue(job: QueueJob, world: World, on_event: OnEvent) -> StudyRecor
     if bound.rate is None:
         alone_s = percentile_of(answer_alone(traffic, service, workers), limit.share)
         raise HarnessError(
-            f"no rate meets the limit: a query alone takes {alone_s * 1e3:.3g} ms at p{serve.percentile:g}, as timed "
-            f"just now beside whatever else runs here, and the limit is {limit.seconds * 1e3:g} ms. Try again "
-            "where 'dlrmbench doctor' warns of no load, or give a longer --target-latency or smaller --queries.",
+            f"no rate meets the limit: a query alone takes {alone_s * 1e3:.3g} ms at p{serve.percentile:g}, timed "
+            f"just now on this system with its present load, and the limit is {limit.seconds * 1e3:g} ms. Try again "
+            "when 'dlrmbench doctor' warns of no load, or give a longer --target-latency or smaller --queries.",
             ExitCode.INCONCLUSIVE,
         )
     rates = sorted({*(rate for rate, _ in bound.curve), bound.rate})
@@ -57,12 +57,14 @@ def simulate_queue(job: QueueJob, world: World, on_event: OnEvent) -> StudyRecor
 
 
 class QueueKind(ServedKind):
-    """What the virtual clock says of a served model, in one process."""
+    """Study of a served model's simulated queue, in one process."""
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
         config = resolve_served(benchmark, overrides, label)
         if (serve := read_serve(config.tables)).limit_s is None:
-            raise HarnessError(f"simulate is of queries with a latency limit; scenario {serve.scenario} has none.")
+            raise HarnessError(
+                f"'simulate' needs a latency limit; scenario {serve.scenario} has none. Give --scenario server."
+            )
         return config
 
 

@@ -23,15 +23,15 @@ from rules.records.rows import (
 ASKED_VALID = "asked, and VALID in most runs"
 COMPLETED = "completed in a VALID run, the best of up to three"
 COMPLETED_SHORT = "completed in a short VALID run"
-"""What rates are: of this version, and of two earlier ones."""
+"""Meanings of `queries_per_s`: in this version, and in two earlier ones."""
 Percentile = Annotated[float, Meta(ge=50, le=99.9)]
 WIDEST_BRACKET = 1.05
-"""Between a VALID rate and the lowest INVALID one, where the former may be called the bound."""
+"""Highest ratio of the lowest INVALID rate to the VALID one at which the VALID rate counts as resolved."""
 MAX_ENTRIES = 1000
 """Most entries of a list of one process."""
 LongRunEnd = Literal["left_open", "invalid_below", "none_late"]
-"""Why LoadGen's runs say nothing of the long run: no rate near the VALID one was INVALID, a run at a lower rate was,
-or the VALID one had no late query where the virtual clock says that some are."""
+"""Reasons why LoadGen's runs contradict the simulated steady state: no rate near the VALID one was INVALID; a run at
+a lower rate was INVALID; or the VALID runs had no late query, though simulated ones have."""
 
 
 class ServedRow(Row, kw_only=True, frozen=True):
@@ -45,48 +45,51 @@ class ServedRow(Row, kw_only=True, frozen=True):
     seed: Annotated[Whole, meaning("the process's random seed")] = None
     scenario: Annotated[str, meaning("LoadGen's: server, offline or single_stream")]
     target_latency_s: Annotated[Seconds, meaning("the limit; missing where the scenario has none")] = None
-    percentile: Annotated[Number, meaning("of the queries' latencies, by which the limit is judged")]
-    queries: Annotated[str, meaning("how many items they have: deeprecsys, mlperf or fixed:N")]
+    percentile: Annotated[Number, meaning("percentile of the queries' latencies that must be within the limit")]
+    queries: Annotated[str, meaning("distribution of the items of a query: deeprecsys, mlperf or fixed:N")]
     mean_items: Annotated[Number, meaning("items of a query, on average")]
     num_copies: Annotated[Tally, meaning("processes that served at the same time")]
-    num_workers: Annotated[Tally, meaning("threads that answer, of each of them")]
-    num_threads: Annotated[Tally, meaning("CPU threads of each of them")]
-    batch_items: Annotated[Tally, meaning("items of one call at most; missing: every query is a call")] = None
+    num_workers: Annotated[Tally, meaning("threads that answer queries, of each process")]
+    num_threads: Annotated[Tally, meaning("CPU threads of each process")]
+    batch_items: Annotated[Tally, meaning("most items of one call; missing: every query is a call")] = None
     is_oversubscribed: Annotated[bool | None, meaning("whether processes times threads exceed the cores")]
     weights: Annotated[str, meaning("random, kept or trained")]
-    precision: Annotated[str, meaning("of matrix products")]
-    table_precision: Annotated[str, meaning("of embedding rows")]
-    model_bytes: Annotated[Bytes, meaning("computed: of tables and products, in their precisions")]
-    judged_as: Annotated[Text, meaning("what queries_per_s is; of other kinds in older files")] = None
+    precision: Annotated[str, meaning("precision of matrix products")]
+    table_precision: Annotated[str, meaning("precision of embedding rows")]
+    model_bytes: Annotated[Bytes, meaning("computed: tables and weights of products, in their precisions")]
+    judged_as: Annotated[Text, meaning("meaning of queries_per_s, which differs in older files")] = None
     queries_per_s: Annotated[
-        QueriesPerSecond, meaning("measured: VALID by LoadGen; of a server the highest rate that was asked and VALID")
+        QueriesPerSecond, meaning("measured: VALID by LoadGen; for a server the highest rate asked and VALID")
     ]
-    completed_per_s: Annotated[QueriesPerSecond, meaning("measured: completed in that run")] = None
+    completed_per_s: Annotated[QueriesPerSecond, meaning("measured: completed in the run at queries_per_s")] = None
     spread_low_per_s: Annotated[
-        QueriesPerSecond, meaning("simulated: the least of such searches' truths, with 95 % confidence")
+        QueriesPerSecond,
+        meaning("simulated: lower end, with 95 % confidence, of the rate at which half of all runs are VALID"),
     ] = None
-    spread_high_per_s: Annotated[QueriesPerSecond, meaning("simulated: the greatest, likewise")] = None
+    spread_high_per_s: Annotated[QueriesPerSecond, meaning("simulated: upper end of that rate")] = None
     long_run_per_s: Annotated[
-        QueriesPerSecond, meaning("simulated: what the long run would allow, queries_per_s over loadgen_share")
+        QueriesPerSecond, meaning("simulated: rate in steady state, queries_per_s over loadgen_share")
     ] = None
     long_run_end: Annotated[
-        Text, meaning("why LoadGen's runs do not say that: left_open, invalid_below or none_late")
+        Text, meaning("reason why long_run_per_s is missing: left_open, invalid_below or none_late")
     ] = None
-    loadgen_share: Annotated[Number, meaning("simulated: VALID on LoadGen's arrivals, of the long run's rate")] = None
-    invalid_per_s: Annotated[QueriesPerSecond, meaning("measured: the lowest rate of a process, not VALID")] = None
-    items_per_s: Annotated[ItemsPerSecond, meaning("measured: ranked; queries_per_s times mean_items")]
-    latency_s: Annotated[Seconds, meaning("measured: at the percentile, in that run")]
-    modelled_per_s: Annotated[QueriesPerSecond, meaning("simulated: what the virtual clock said of the long run")] = (
-        None
-    )
-    alone_per_s: Annotated[QueriesPerSecond, meaning("measured: of one process alone, beside none")] = None
-    overhead_s: Annotated[Seconds, meaning("measured: what LoadGen adds to a query, the median")] = None
-    auc: Annotated[Number, meaning("of the whole evaluation split; missing for random weights")] = None
-    accuracy: Annotated[Number, meaning("likewise, where that is the benchmark's metric")] = None
-    normalised_entropy: Annotated[Number, meaning("likewise; lower is better")] = None
+    loadgen_share: Annotated[
+        Number, meaning("simulated: rate that LoadGen's rule calls VALID over the rate in steady state")
+    ] = None
+    invalid_per_s: Annotated[QueriesPerSecond, meaning("measured: lowest rate of a process that was INVALID")] = None
+    items_per_s: Annotated[ItemsPerSecond, meaning("measured: items ranked, queries_per_s times mean_items")]
+    latency_s: Annotated[Seconds, meaning("measured: at the percentile, in the run at queries_per_s")]
+    modelled_per_s: Annotated[
+        QueriesPerSecond, meaning("simulated: rate in steady state, from service times alone")
+    ] = None
+    alone_per_s: Annotated[QueriesPerSecond, meaning("measured: one process while no other serves")] = None
+    overhead_s: Annotated[Seconds, meaning("measured: median latency that LoadGen adds to a query")] = None
+    auc: Annotated[Number, meaning("AUC of the whole evaluation split; missing for random weights")] = None
+    accuracy: Annotated[Number, meaning("accuracy of the whole evaluation split, where that is the metric")] = None
+    normalised_entropy: Annotated[Number, meaning("normalised entropy of that split; lower is better")] = None
     auc_ratio: Annotated[Number, meaning("auc over that of the same weights in fp32")] = None
-    accuracy_ratio: Annotated[Number, meaning("likewise, of accuracy")] = None
-    entropy_ratio: Annotated[Number, meaning("likewise, of normalised_entropy")] = None
+    accuracy_ratio: Annotated[Number, meaning("accuracy over that of the same weights in fp32")] = None
+    entropy_ratio: Annotated[Number, meaning("normalised_entropy over that of the same weights in fp32")] = None
     mlperf_class: Annotated[Text, meaning("share of fp32's AUC that DLRM keeps: 99.9 %, 99 % or below")] = None
     peak_rss_bytes: Annotated[Bytes, meaning("most resident memory of the process")] = None
     path: Annotated[str, meaning("the measurement's file")]
@@ -96,109 +99,110 @@ SERVED = DetailTable(name="served", row=ServedRow, parts=("quality",))
 
 
 class ServiceTime(Record, frozen=True, kw_only=True):
-    """Calls of one size, measured before any queue was there."""
+    """Calls of one size, measured while no query waits."""
 
     items: PositiveAmount
     """Items of a call; the mean where queries of several sizes were merged."""
     num_queries: PositiveCount
-    """How many queries were merged into one call; a part of one counts as one."""
+    """Queries merged into one call; a part of a query counts as one."""
     num_calls: PositiveCount
     mean_s: PositiveAmount
     percentile_s: PositiveAmount
-    """At the percentile of the limit."""
+    """Time in seconds at the limit's percentile."""
 
 
 class CurvePoint(Record, frozen=True, kw_only=True):
-    """What the virtual clock says of one rate."""
+    """Simulated latency at one rate of queries."""
 
     queries_per_s: PositiveAmount
     latency_s: PositiveAmount
-    """At the percentile of the limit."""
+    """Latency in seconds at the limit's percentile."""
 
 
 class LoadGenRun(Record, frozen=True, kw_only=True):
-    """One run of LoadGen; of processes beside each other, all of them together."""
+    """One run of LoadGen; with several processes, the runs of all at the same time."""
 
     folder: str
-    """Folder of LoadGen's own files, below the process's."""
+    """Folder of LoadGen's own files, below the process's folder."""
     asked_per_s: PositiveAmount
-    """Queries a second that were asked of each process."""
+    """Queries per second that LoadGen issued to each process."""
     completed_per_s: PositiveAmount
-    """Queries a second of all processes."""
+    """Queries per second that all processes together completed."""
     num_queries: PositiveCount
     num_late: Count | None
-    """Beyond the limit; None where there is none."""
+    """Queries beyond the latency limit; None where the scenario has no limit."""
     duration_s: PositiveAmount
     mean_s: PositiveAmount
     latency_s: PositiveAmount
-    """At the percentile; of several processes the longest."""
+    """Latency in seconds at the percentile; with several processes, the longest of theirs."""
     is_valid: bool
-    """LoadGen's own verdict; of several processes, that of all."""
+    """Whether LoadGen judged the run VALID; with several processes, whether the runs of all are."""
     reason: str | None
-    """Why it is not VALID."""
+    """Reason why the run is not VALID; None where it is."""
     stall_s: Amount = 0.0
-    """The longest time in which the service stood still, beyond what its calls take; 0 where it never did."""
+    """Longest stall of the service in seconds, beyond the time of its calls; 0 without stalls."""
     is_held_up: bool = False
-    """Whether stalls made so many queries wait that they may have decided."""
+    """Whether stalls made so many queries wait that they may have decided the verdict."""
 
 
 class ServedQuality(Record, frozen=True, kw_only=True):
-    """Quality on the whole evaluation split, and against the same weights in fp32."""
+    """Quality on the whole evaluation split, with its ratio to the quality of the same weights in fp32."""
 
     auc: Share | None = None
-    """Where the benchmark's metric is the ROC AUC."""
+    """ROC AUC, where that is the benchmark's metric; else None."""
     accuracy: Share | None = None
-    """Where it is the accuracy, the mean over tasks."""
+    """Accuracy, the mean over tasks, where that is the benchmark's metric; else None."""
     log_loss: Amount
     normalised_entropy: Amount
     auc_ratio: Amount | None = None
     accuracy_ratio: Amount | None = None
     entropy_ratio: Amount
     mlperf_class: Literal["99.9 %", "99 %", "below"] | None = None
-    """MLPerf Inference asks for 99.9 % or 99 % of the AUC of fp32. None of another metric, and of
+    """Class of MLPerf Inference, which asks for 99.9 % or 99 % of the AUC of fp32. None for another metric, and for
     models that the forward pass of training serves."""
 
 
 class ServeProcess(Record, frozen=True, kw_only=True):
-    """One fresh process, or several beside each other."""
+    """Measurement of one fresh process, or of several that served at the same time."""
 
     queries_per_s: PositiveAmount
-    """VALID by LoadGen. Of a server, what was asked of all processes: the highest rate of which most runs are VALID,
-    below every rate of which most are not. Of another scenario, and in files without `completed_per_s`, what the
-    fastest VALID run completed."""
+    """VALID rate by LoadGen, in queries per second. For a server, the rate issued to all processes: the highest of
+    which most runs are VALID, below every rate of which most are not. For other scenarios, and in files without
+    `completed_per_s`, the rate that the fastest VALID run completed."""
     completed_per_s: PositiveAmount | None = None
-    """Completed in that run, of all processes: chance of its arrivals, and its end, move it. None in older files."""
+    """Queries per second that all processes completed in the run at `queries_per_s`; chance of arrivals, and the
+    run's end, affect the number. None in older files."""
     spread_low_per_s: PositiveAmount | None = None
-    """Simulated, with `spread_high_per_s`: holds with 95 % confidence the rate at which half of all runs as long as
-    these are VALID, whatever their arrivals and service times. None without a limit, where runs are too long to
-    simulate searches of them, and in older files."""
+    """Simulated lower end, `spread_high_per_s` being the upper, of an interval that contains with 95 % confidence the
+    rate at which half of all runs of this length are VALID, over arrivals and service times. None without a limit,
+    where runs are too long to simulate searches, and in older files."""
     spread_high_per_s: PositiveAmount | None = None
     invalid_per_s: PositiveAmount | None = None
-    """Asked of each process, at the lowest rate above it that was not VALID and not held up; None where there was
+    """Lowest rate above the VALID one, issued to each process, that was INVALID and not held up; None where there was
     none."""
     long_run_per_s: PositiveAmount | None = None
-    """Simulated: what the long run would allow, the VALID rate over `loadgen_share`. None without a limit, where
-    `long_run_end` says why not, and in the oldest files."""
+    """Simulated queries per second in steady state: the VALID rate over `loadgen_share`. None without a limit, where
+    `long_run_end` has a reason, and in the oldest files."""
     long_run_end: LongRunEnd | None = None
     loadgen_share: PositiveAmount | None = None
-    """Simulated: the rate that LoadGen's rule calls VALID on its arrivals, of that which is within the limit in the
-    long run; None without a limit, and in older files."""
+    """Simulated: the rate that LoadGen's rule calls VALID for its arrivals, over the rate that is within the limit in
+    steady state. None without a limit, and in older files."""
     schedule_seed: str | None = None
-    """LoadGen's seed for the moments at which it asked, in decimal; for several processes the first one's."""
+    """LoadGen's seed of arrival times, in decimal; for several processes, the first one's."""
     items_per_s: PositiveAmount
-    """Ranked: queries a second times the mean items of a query."""
+    """Items ranked per second: queries per second times the mean items of a query."""
     latency_s: PositiveAmount
-    """At the percentile, in that run."""
+    """Latency in seconds at the percentile, in the run at `queries_per_s`."""
     modelled_per_s: PositiveAmount | None
-    """What the virtual clock said of the long run, of all processes; None where it found no rate. In files without
-    `loadgen_share`, what it said that LoadGen would find."""
+    """Simulated queries per second of all processes in steady state; None where no rate is within the limit. In files
+    without `loadgen_share`, the simulated rate that LoadGen would find."""
     alone_per_s: PositiveAmount | None
-    """What one of the processes did alone; None where there is only one."""
+    """Queries per second of one process while no other serves; None where there is only one process."""
     overhead_s: Amount
-    """What LoadGen and the queue add to a query, measured with a system that does nothing: the median."""
+    """Median seconds that LoadGen and the queue add to a query, measured with a system that does nothing."""
     loaded_factor: PositiveAmount | None = None
-    """How many times as long calls take while LoadGen asks for more than can be answered, measured: the virtual clock
-    has the times of `service` multiplied by it. None where that was not measured."""
+    """Measured factor by which calls take longer while LoadGen issues more queries than can be answered: the
+    simulation multiplies the times of `service` by it. None where it was not measured."""
     service: Annotated[tuple[ServiceTime, ...], Meta(min_length=1, max_length=MAX_ENTRIES)]
     curve: Annotated[tuple[CurvePoint, ...], Meta(max_length=MAX_ENTRIES)]
     runs: Annotated[tuple[LoadGenRun, ...], Meta(min_length=1, max_length=MAX_ENTRIES)]
@@ -209,7 +213,7 @@ class ServeProcess(Record, frozen=True, kw_only=True):
 
     @property
     def valid_run(self) -> LoadGenRun:
-        """Return the run whose rate is the process's answer."""
+        """Return the run at the process's VALID rate."""
         completed_per_s = self.queries_per_s if self.completed_per_s is None else self.completed_per_s
         valid = [run for run in self.runs if run.is_valid]
         found = [run for run in valid if run.completed_per_s == completed_per_s]
@@ -217,48 +221,48 @@ class ServeProcess(Record, frozen=True, kw_only=True):
 
     @property
     def judged_as(self) -> str | None:
-        """Return what `queries_per_s` is, which older files have otherwise; None where no rate is asked."""
+        """Return the meaning of `queries_per_s`, which differs in older files; None where LoadGen issues no rate."""
         if self.completed_per_s is not None:
             return ASKED_VALID if self.loadgen_share is not None else None
         return COMPLETED if self.loadgen_share is not None else COMPLETED_SHORT
 
     @property
     def is_repeated(self) -> bool:
-        """Whether several runs say that the rate is VALID, or no rate was searched."""
+        """Whether the VALID rate was run several times, or no rate was searched."""
         asked = [run for run in self.runs if run.asked_per_s == self.valid_run.asked_per_s]
         return self.judged_as != ASKED_VALID or len(asked) > 1
 
     @property
     def width(self) -> float | None:
-        """How many times the VALID rate the lowest INVALID one is; None where none was, or none is looked for."""
+        """Return the lowest INVALID rate over the VALID one; None where no rate was INVALID, or none was searched."""
         return None if self.invalid_per_s is None else self.invalid_per_s / self.valid_run.asked_per_s
 
     @property
     def resolution(self) -> float:
-        """How much further than the rate the truth may be, as a fraction of it: the bracket that was left."""
+        """Return the width of the search's last bracket as a fraction of the VALID rate; 0 where it is unknown."""
         return 0.0 if self.width is None else max(0.0, self.width - 1)
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the rate is known: nothing was looked for but one rate, or the bracket around it is narrow."""
+        """Whether the rate is known: no rate was searched, or the search's last bracket is narrow."""
         return self.loadgen_share is None or (self.width is not None and self.width <= WIDEST_BRACKET)
 
     @property
     def auc(self) -> float | None:
-        """Return the ROC AUC of what was served, where there are labels."""
+        """Return the ROC AUC of the served model; None for random weights and other metrics."""
         return None if self.quality is None else self.quality.auc
 
     @property
     def times_alone(self) -> float | None:
-        """How many times the queries of one process; None where there is only one."""
+        """Return the throughput relative to one process; None where there is only one process."""
         if self.alone_per_s is None:
             return None
-        is_old = self.judged_as == COMPLETED and self.long_run_per_s is not None  # both are of the long run there
+        is_old = self.judged_as == COMPLETED and self.long_run_per_s is not None  # there both are in steady state
         return ((self.long_run_per_s if is_old else None) or self.queries_per_s) / self.alone_per_s
 
 
 class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
-    """Latency-bounded throughput, or of another scenario the rate alone, measured in fresh processes."""
+    """Latency-bounded throughput, or the rate of a scenario without a limit, measured in fresh processes."""
 
     MEASURE: ClassVar[Measure] = Measure(
         title="Serving",
@@ -270,7 +274,7 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
             Column(member="queries_per_s", title="Queries/s", unit="queries/s"),
             Column(member="items_per_s", title="Items/s", unit="items/s"),
             Column(member="latency_s", title="Latency", unit="s"),
-            Column(member="long_run_per_s", title="Long run queries/s", unit="queries/s", origin="simulated"),
+            Column(member="long_run_per_s", title="Steady-state queries/s", unit="queries/s", origin="simulated"),
             Column(member="modelled_per_s", title="Modelled queries/s", unit="queries/s", origin="simulated"),
             Column(member="times_alone", title="Times one process", unit=None),
             Column(member="auc", title="AUC", unit="auc"),
@@ -298,22 +302,22 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
 
     scenario: Literal["server", "offline", "single_stream"]
     target_latency_s: PositiveAmount | None
-    """None where the scenario has no limit."""
+    """Latency limit in seconds; None where the scenario has none."""
     percentile: Percentile
     queries: str
-    """How many items they have: deeprecsys, mlperf or fixed:N."""
+    """Distribution of the items of a query: deeprecsys, mlperf or fixed:N."""
     mean_items: PositiveAmount
     library_queries: PositiveCount | None = None
-    """Queries of LoadGen's sample library, from which it draws; None in older files."""
+    """Queries of LoadGen's sample library, from which queries are drawn; None in older files."""
     problem_sha256: Sha256
-    """Digest of what is asked: scenario, limit, percentile and queries."""
+    """Digest of the serving problem: scenario, limit, percentile and queries."""
     batch_items: PositiveCount | None = None
     """Most items of one call, to which queries are merged or split; None: every query is a call of its own."""
     split_items: PositiveCount | None = None
     """Items from which a query is split over all workers; None: only by `batch_items`."""
     batch_wait_s: Amount
     num_workers: PositiveCount
-    """Threads that answer, in each process."""
+    """Threads that answer queries, in each process."""
     num_threads: PositiveCount
     """CPU threads of each process, shared out among the workers."""
     num_copies: PositiveCount
@@ -324,20 +328,20 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
     precision: str
     table_precision: str
     model_bytes: Count
-    """Computed: of tables and products, in their precisions."""
+    """Computed bytes of tables and of the weights of products, in their precisions."""
     loadgen_version: str
     processes: Annotated[tuple[ServeProcess, ...], Meta(min_length=1)]
 
     @property
     def library(self) -> int:
-        """Return the queries of the sample library; of older files, whose rounds of queries make 64 or more."""
+        """Return the number of queries of the sample library, also for older files, which do not record it."""
         return self.library_queries or {"mlperf": 80}.get(self.queries, 64)
 
     @property
     def judged_as(self) -> str | None:
-        """Return what its rates are, which older files have otherwise; None without a limit.
+        """Return the meaning of `queries_per_s`, which differs in older files; None without a limit.
 
-        A set that an earlier version began and this one went on with has both.
+        A set that an earlier version began and this version continued has both meanings.
         """
         if self.target_latency_s is None:
             return None

@@ -1,8 +1,8 @@
-"""What MLPerf Inference asks of recommenders, round by round: facts of mlcommons/inference, each with its file.
+"""Requirements of MLPerf Inference for recommenders, by round: facts of mlcommons/inference, each with its file.
 
-loadgen/mlperf.conf has limits, percentiles, durations and seeds; tools/submission/submission_checker/constants.py the
-models of a round, and counts that mlperf.conf lacks. Of dlrm-v3 mlperf.conf says a limit alone. Its data set and its
-checkpoint, 2 TB and 1 TB, have no stand-in here: the form says how it is asked, by a definition of our own.
+loadgen/mlperf.conf has limits, percentiles, durations and seeds; tools/submission/submission_checker/constants.py has
+the models of a round, and counts that mlperf.conf lacks. For dlrm-v3 mlperf.conf has a limit alone. The data set and
+the checkpoint of dlrm-v3, 2 TB and 1 TB, have no counterpart here: its requirements apply to definitions of our own.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 NUM_CANDIDATES = 2048
-"""Items to be ranked of a dlrm-v3 request (recommendation/dlrm_v3/streaming_synthetic_data.py,
+"""Items to rank in a request of dlrm-v3 (recommendation/dlrm_v3/streaming_synthetic_data.py,
 num_inference_candidates)."""
 FORMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "dlrm-v2": {
@@ -44,22 +44,22 @@ FORMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         },
     },
 }
-"""By what MLPerf Inference calls a model, and by scenario, keys of [serve]: limits are at most so much, counts and
-durations at least. constants.py asks a server for 270,336 queries, but not where LoadGen's early stopping judges, as
-it does there."""
+"""Required keys of [serve], by MLPerf Inference's name of a model and by scenario: limits are upper bounds, counts
+and durations lower bounds. The 270,336 queries that constants.py demands of a server do not apply where LoadGen's
+early stopping judges, as it does here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InferenceRound:
-    """A round of MLPerf Inference: which recommender it has, and what LoadGen draws from."""
+    """A round of MLPerf Inference: its recommender, and LoadGen's seeds."""
 
     model: str
     library: int
     """LoadGen's qsl_rng_seed."""
     samples: int
-    """Its sample_index_rng_seed."""
+    """LoadGen's sample_index_rng_seed."""
     schedule: int
-    """Its schedule_rng_seed."""
+    """LoadGen's schedule_rng_seed."""
 
 
 ROUNDS: Mapping[str, InferenceRound] = {
@@ -76,8 +76,8 @@ ROUNDS: Mapping[str, InferenceRound] = {
         model="dlrm-v3", library=2085463073848966840, samples=2747215439041700203, schedule=16159082839903944936
     ),
 }
-"""Every round has the recommender that constants.py lists for it; no other one of these is in it."""
+"""Rounds by name, each with the one recommender that constants.py lists for it."""
 LAST_ROUNDS: Mapping[str, str] = {round_.model: name for name, round_ in ROUNDS.items()}
-"""By model the last round that has it, of those that are known here."""
+"""Last known round that has a model, by the model's name."""
 EARLIEST = "5.1"
-"""The round of files that do not say theirs."""
+"""Round that applies to files that name none."""

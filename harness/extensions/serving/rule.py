@@ -1,9 +1,9 @@
-"""LoadGen's rule for a server: how many of so many queries may be late, so that the run is VALID.
+"""LoadGen's rule for a server: the number of late queries that a VALID run may have.
 
-Two things must hold of n queries at share p (mlcommons/inference, loadgen: results.cc, early_stopping.cc): the order
-statistic at n * p is within the limit; and a system of which only a share p is ever within it would be late as seldom
-as that with a probability below 1 %. The second is the stricter one, and fewer late queries are allowed the shorter
-a run is: of 200 queries at p95 there may be three, of 10,000 there may be 449.
+A run of n queries at share p must meet two conditions (mlcommons/inference, loadgen: results.cc, early_stopping.cc):
+the order statistic at n * p is within the limit; and a system that answers exactly a share p in time would have so
+few late queries with a probability below 1 %. The second condition is the stricter one: the shorter a run is, the
+smaller the share of late queries that it may have. Of 200 queries at p95 three may be late, of 10,000 449.
 """
 
 import math
@@ -11,25 +11,25 @@ import math
 import numpy as np
 
 CHANCE = 1 - 0.99
-"""With which LoadGen may call a system VALID whose share is only just p."""
+"""Probability that LoadGen calls a run VALID of a system that answers exactly a share p in time."""
 MOST_QUERIES = 270_336
-"""No run is longer: as many queries as MLPerf Inference asks of a server at p99."""
+"""Most queries of a run: as many as MLPerf Inference demands of a server at p99."""
 
 
 def most_late(num_queries: int, share: float) -> int | None:
-    """Return how many of `num_queries` may be beyond the limit at most; None where even none is too many."""
+    """Return the most of `num_queries` that may be late in a VALID run; None where the run has too few queries."""
     late = np.arange(1, max(2, math.ceil(num_queries * (1 - share)) + 1), dtype=np.float64)
     ratios = np.log((num_queries - late + 1) / late) + math.log((1 - share) / share)
     terms = num_queries * math.log(share) + np.concatenate(([0.0], np.cumsum(ratios)))
-    # The chance of so many late queries or fewer, of independent ones of which 1 - share is late.
+    # Probability of at most that many late queries, where each is late independently with probability 1 - share.
     allowed = int(np.searchsorted(np.cumsum(np.exp(terms)), CHANCE))
     return allowed - 1 if allowed else None
 
 
 def fewest_queries(late_share: float, share: float, margin: float = 0.0) -> int:
-    """Return the queries of the shortest run that is VALID where `late_share` of them are late, to a tenth.
+    """Return the number of queries of the shortest VALID run with a share of `late_share` late queries, to 10 %.
 
-    With a margin, so many standard deviations more of them. `MOST_QUERIES` where no shorter run is.
+    With `margin`, as many standard deviations more queries are late. `MOST_QUERIES` where no shorter run is VALID.
     """
     num_queries = 40
     while num_queries < MOST_QUERIES:

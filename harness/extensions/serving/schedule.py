@@ -1,8 +1,8 @@
-"""LoadGen's arrivals, drawn before it draws them, and how far from the long run its verdict on them is.
+"""Reproduce LoadGen's arrivals, and simulate the rate that its rule calls VALID for them against the steady state.
 
-The seeds are LoadGen's own, published ones: nobody chooses among arrivals. In a short run they move the bound by
-several percent, and LoadGen's rule, which allows fewer late queries the shorter a run is, makes it lower still. What
-both do is known: the virtual clock judges the same arrivals by the same rule, and knows the long run besides.
+The seeds are LoadGen's published ones: nobody chooses among arrivals. In a short run the arrivals move the highest
+VALID rate by several percent, and LoadGen's rule, which allows fewer late queries the shorter a run is, lowers it
+further. The simulation computes both effects: it judges the same arrivals by the same rule, and the steady state.
 """
 
 import math
@@ -17,27 +17,27 @@ from harness.extensions.serving.rule import MOST_QUERIES, fewest_queries, most_l
 from harness.foundation.virtual_clock import ServiceTimes, Times, Traffic, Workers, simulate
 
 LOW = 0.015
-"""By which LoadGen's rule alone may make the bound low in a run that is as long as it should be."""
+"""Fraction by which LoadGen's rule alone may lower the highest VALID rate in a run of the desired length."""
 MIN_QUERIES = {50.0: 100, 90.0: 100, 95.0: 200, 97.0: 340, 99.0: 1000, 99.9: 10_000}
-"""By percentile, so that LoadGen can be sure: of ln .01 / ln p of them (44, 90, 152, 459, 4603) none may be late, of
-more some."""
+"""Fewest queries of a run, by percentile, for LoadGen's early stopping: with ln .01 / ln p queries (44, 90, 152, 459,
+4603) none may be late, with more a few."""
 CHANCE = 0.02
-"""Standard deviation by which chance may move the bound in such a run."""
+"""Standard deviation by which chance may move the highest VALID rate in a run of the desired length, a fraction."""
 SHORTEST_S = 2.0
-"""Seconds of a run at the bound, so that one at a much higher rate does not end before LoadGen can measure it."""
+"""Least seconds of a run at the bound, so that LoadGen can measure a run at a much higher rate, too."""
 _BLOCK = 2000
-"""Queries in a row whose late ones are counted together, to see how much chance there is."""
+"""Consecutive queries whose late ones are counted together, to estimate the effect of chance."""
 _NUM_DRAWS, _MOST_DRAWN = 8, 400_000
-"""Draws of items and service times over which late queries are averaged: those of LoadGen's runs are others. Fewer
-where runs are so long that they are queries enough."""
+"""Random draws of items and service times over which late queries are averaged, and the most queries of all draws:
+long runs need fewer draws."""
 _STEP, _MOST_STEPS = 1.05, 80
 
 
 def draw_arrivals(seed: int, num_queries: int) -> Times:
-    """Draw when queries are issued at a rate of one a second, as LoadGen does: the first at once.
+    """Return the arrival times of queries at one query per second, drawn exactly as LoadGen does: the first is at 0.
 
-    LoadGen takes std::exponential_distribution of std::mt19937: minus the logarithm of one minus a uniform number of
-    two of its words, low before high.
+    LoadGen uses std::exponential_distribution with std::mt19937: -log(1 - u), with u a uniform number made of two
+    words of the generator, the low word first.
     """
     words = np.random.RandomState(seed % 2**32).randint(0, 2**32, (num_queries - 1, 2), dtype=np.uint32)
     uniform = (words[:, 0] + words[:, 1] * 2.0**32) / 2.0**64
@@ -46,7 +46,7 @@ def draw_arrivals(seed: int, num_queries: int) -> Times:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueModel:
-    """A queue on the virtual clock, with the limit by which it is judged."""
+    """A simulated queue with its latency limit."""
 
     traffic: Traffic
     service: ServiceTimes
@@ -54,15 +54,15 @@ class QueueModel:
     limit: Limit
 
     def late(self, rate: float) -> NDArray[np.bool_]:
-        """Return which queries are late at `rate`, of many in a row."""
+        """Return for each simulated query whether it is late at `rate`."""
         return simulate(self.traffic, rate, self.service, self.workers) > self.limit.seconds
 
     def count_queries(self, bound: float, run_s: float, least: int) -> int:
-        """Return the queries of a run of which LoadGen's rule lowers `bound`, that of the long run, by `LOW`, and
-        chance moves it by `CHANCE`.
+        """Return the number of queries of a run in which LoadGen's rule lowers the VALID rate below the steady-state
+        `bound` by `LOW`, and chance moves it by `CHANCE`.
 
-        No more than come in `run_s`, but at least `least`, those of `SHORTEST_S`, and so many that a run at a quarter
-        of the bound is VALID.
+        At most the queries of `run_s` seconds; at least `least`, the queries of `SHORTEST_S`, and so many that a run
+        at a quarter of the bound is VALID.
         """
         below = self.late(bound * (1 - LOW))
         by_rule = fewest_queries(float(below.mean()), self.limit.share)
@@ -75,15 +75,15 @@ class QueueModel:
         return max(least, fewest, round(bound * min(run_s, SHORTEST_S)), min(usual, round(bound * run_s)))
 
     def loadgen_bound(self, seed: int, num_queries: int, bound: float) -> float | None:
-        """Return the highest rate at which LoadGen's rule calls a run of so many queries of that seed VALID.
+        """Return the highest rate at which LoadGen's rule calls a run of `num_queries` with arrivals of `seed` VALID.
 
-        None where it calls none VALID. `bound` is that of the long run, from which the search begins.
+        None where no rate is VALID. The search begins at `bound`, the steady state's.
         """
         num_draws = max(1, min(_NUM_DRAWS, _MOST_DRAWN // num_queries))
         return self.bound_of(self.draw_runs(seed, num_queries, num_draws), bound)
 
     def draw_runs(self, seed: int, num_queries: int, num_draws: int) -> list[Traffic]:
-        """Draw what LoadGen's runs of that seed may be asked: its arrivals, other items and factors in each."""
+        """Draw simulated runs with the arrivals of LoadGen's `seed`, with other items and service times in each."""
         arrivals_s, number = draw_arrivals(seed, num_queries), len(self.traffic.items)
         places = [(np.arange(num_queries) + draw * num_queries) % number for draw in range(num_draws)]
         return [
@@ -96,13 +96,13 @@ class QueueModel:
         ]
 
     def count_late(self, run: Traffic, rate: float) -> int:
-        """Return how many queries of a run are late at `rate`."""
+        """Return the number of queries of a run that are late at `rate`."""
         return int((simulate(run, rate, self.service, self.workers) > self.limit.seconds).sum())
 
     def bound_of(self, runs: Sequence[Traffic], near: float) -> float | None:
         """Return the highest rate at which `runs` have no more late queries than LoadGen's rule allows, on average.
 
-        None where it calls none VALID. The search begins at `near`.
+        None where no rate is VALID. The search begins at `near`.
         """
         allowed = most_late(len(runs[0].items), self.limit.share)
         if allowed is None:

@@ -1,9 +1,8 @@
-"""The highest rate that is judged VALID: step out until one rate is and one is not, halve between them, then repeat
-the runs at both ends.
+"""Search the highest VALID rate: step until one rate is VALID and one is not, bisect, and repeat runs at both ends.
 
-At the border a run is VALID or not by chance. Whatever end of the bracket is repeated until two of its runs agree, so
-that neither verdict has a better chance than the other. Runs that were held up and INVALID say nothing of the rate,
-and are made again.
+Near the highest VALID rate, chance decides whether a run is VALID. Runs at either end of the bracket are therefore
+repeated until two agree, so that neither verdict is favoured. INVALID runs that were held up say nothing about the
+rate, and are made again.
 """
 
 import math
@@ -11,35 +10,35 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 RESOLUTION = 1.02
-"""Between the highest VALID rate and the lowest INVALID one."""
+"""Ratio of the lowest INVALID rate to the highest VALID one at which the search ends."""
 MAX_RATES = 16
 ENOUGH = 2
 """Runs of equal verdict that settle a rate, of three at most."""
 MAX_HELD_UP = 3
-"""Runs at one rate that may be held up, before it counts as INVALID."""
+"""Held-up INVALID runs at one rate after which the rate counts as INVALID."""
 FAR = 16
-"""Least step down, as a power of RESOLUTION, from a rate at which all runs were held up: these tell nothing of how
-far the border is, and each such rate takes MAX_HELD_UP of them."""
+"""Least step down, as a power of RESOLUTION, from a rate at which all runs were held up: such runs do not show how
+far the highest VALID rate is, and each such rate takes MAX_HELD_UP runs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RateAttempt:
-    """One run at one rate."""
+    """Verdict on one run at one rate."""
 
     rate: float
     is_valid: bool
     is_held_up: bool = False
-    """Whether it stood still for so long that the verdict may be due to that."""
+    """Whether the service stood still for so long that this may have decided the verdict."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Votes:
-    """The runs at one rate, by their verdicts."""
+    """Numbers of runs at one rate, by verdict."""
 
     valid: int = 0
     invalid: int = 0
     held_up: int = 0
-    """INVALID, and held up."""
+    """INVALID runs that were held up."""
 
     @property
     def is_valid(self) -> bool:
@@ -47,27 +46,27 @@ class Votes:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no further run is needed: enough of them agree, or all stood still."""
+        """Whether no further run at the rate is needed: enough runs agree, or enough were held up."""
         return max(self.valid, self.invalid) >= ENOUGH or self.held_up >= MAX_HELD_UP
 
     @property
     def is_open(self) -> bool:
-        """Whether there is no verdict at all yet: as many runs are VALID as are not, or all were held up."""
+        """Whether the rate has no verdict yet: as many runs are VALID as INVALID, or all were held up."""
         return self.valid == self.invalid and not self.is_settled
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bracket:
-    """What the search found."""
+    """Rates between which a search ended."""
 
     low: float | None
-    """The highest VALID rate below every INVALID one."""
+    """Highest VALID rate below every INVALID one; None where no rate was VALID."""
     high: float | None
-    """The lowest rate above it that was INVALID in a run that was not held up; None where there was none."""
+    """Lowest INVALID rate, not counting rates whose INVALID runs were all held up; None where there was none."""
 
 
 def count_votes(attempts: Sequence[RateAttempt]) -> dict[float, Votes]:
-    """Count the verdicts of each rate."""
+    """Count the verdicts on each rate."""
     votes: dict[float, Votes] = {}
     for each in attempts:
         old = votes.get(each.rate, Votes())
@@ -88,12 +87,11 @@ def search_highest(
     most: float = math.inf,
     may_go_on: Callable[[], bool] = lambda: True,
 ) -> list[RateAttempt]:
-    """Try rates from `start` on, at most `MAX_RATES`, from `least` to `most`, as long as `may_go_on`; at least one.
+    """Try rates from `start` on, at most `MAX_RATES`, between `least` and `most`, while `may_go_on`; at least one.
 
-    The first step is `RESOLUTION`, and each is twice as long, in powers of it, as the one before, as long as all
-    rates are judged alike: a start that is right takes two runs there and two above; below a rate at which all runs
-    were held up it is at least `FAR`. The highest VALID rate below
-    every INVALID one is then known to `RESOLUTION`, as far as the attempts go.
+    The first step is a factor of `RESOLUTION`. While all rates have the same verdict, the exponent of the factor
+    doubles; below a rate at which all runs were held up it is at least `FAR`. A start that is right takes two runs at
+    its rate and two above. The attempts then bracket the highest VALID rate to `RESOLUTION`, unless stopped early.
     """
     attempts: list[RateAttempt] = []
     rate: float | None = start
@@ -107,7 +105,7 @@ def search_highest(
             continue
         low, high = _ends(votes)
         if low is not None and high is not None:
-            power = 1  # an end that is turned has the border beside it
+            power = 1  # where repetition changes an end's verdict, the highest VALID rate is near that end
             if high / low <= RESOLUTION * (1 + 1e-9):
                 rate = next((end for end in (low, high) if not votes[end].is_settled), None)
             else:
@@ -133,7 +131,7 @@ def _ends(votes: dict[float, Votes]) -> tuple[float | None, float | None]:
 
 
 def bracket_of(attempts: Sequence[RateAttempt]) -> Bracket:
-    """Return what is known after so many attempts; most runs of a rate decide."""
+    """Return the bracket after `attempts`; the majority of a rate's runs decides."""
     votes = count_votes(attempts)
     low, _ = _ends(votes)
     clean = (rate for rate, each in votes.items() if not each.is_valid and each.invalid)

@@ -1,4 +1,4 @@
-"""[serve] as a section of a definition: what is given of it, and what a set records of it."""
+"""[serve] as a section of a definition: expanding given values, and listing the values that a set records."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def take_serve(tables: dict[str, Any], sources: dict[str, str], model: str) -> None:
-    """Write out what a user.conf and MLPerf's form ask of [serve], in place, and parse it. Raises ConfigError."""
+    """Add the keys of [serve] that a user.conf and --mlperf set, in place, and parse [serve]. Raises ConfigError."""
     table = tables["serve"] = dict(tables.get("serve", {}))
     take_user_conf(table, sources, model)
     take_mlperf_form(table, sources, model)
@@ -26,7 +26,7 @@ def take_serve(tables: dict[str, Any], sources: dict[str, str], model: str) -> N
 
 
 def list_serve_defaults(serve: ServeConfig) -> Mapping[str, Any]:
-    """List the values of [serve] that say something, and those that are chosen by timing or searched."""
+    """List the values of [serve] that are set, and those that are chosen by timing or searched."""
     return {
         key: value
         for key, value in asdict(serve).items()
@@ -35,7 +35,7 @@ def list_serve_defaults(serve: ServeConfig) -> Mapping[str, Any]:
 
 
 def _find_ways(config: "RunConfig") -> Any:
-    from harness.extensions.serving.choice import find_ways  # what times is imported where something is timed
+    from harness.extensions.serving.choice import find_ways  # imported only where something is timed
 
     return find_ways(config)
 

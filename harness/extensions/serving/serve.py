@@ -36,21 +36,22 @@ from rules.temporary_folder import temporary_folder
     "duration_s",
     type=seconds,
     metavar="TIME",
-    help="That LoadGen's runs of a process should take, such as 2min; longer ones are nearer to the long run.  "
-    "[default: 20s]",
+    help="Time that LoadGen's runs of a process should take together, such as 2min; longer runs are nearer to the "
+    "steady state.  [default: 20s]",
 )
 @click.option(
     "--colocate",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Serve in N processes at once, and in one alone.",
+    help="Serve in N processes at the same time, and in one process alone.",
 )
 @answering
 @click.option(
     "--mode",
     type=click.Choice(["performance", "accuracy"]),
     default="performance",
-    help="accuracy: answer every sample of the evaluation split once, and judge the AUC of LoadGen's accuracy log.",
+    help="accuracy: answer every sample of the evaluation split once, and compare the AUC of LoadGen's accuracy log "
+    "with fp32's.",
 )
 @request_options(
     "run",
@@ -69,33 +70,33 @@ from rules.temporary_folder import temporary_folder
     "table",
     "json",
     *FORMS,
-    text="What stdout says at the end: a summary, or the same as JSON and nothing else; the others are of a study.",
+    text="Output at the end: a summary, or the same as JSON and nothing else; other forms are for --mode accuracy.",
 )
 @QUIET
 def serve(benchmark: str, mode: str, form: str, **given: Any) -> None:
-    """Find how many queries a second BENCHMARK's model answers with most of them within a latency limit.
+    """Find how many queries per second BENCHMARK's model answers with most of them within a latency limit.
 
-    A query is a number of items to be ranked for one user. In a fresh process the model is built and timed; a virtual
-    clock, on which queries queue without a model, says near which rate the limit is met; MLPerf LoadGen then issues
-    queries at a few real rates around it, with its own seeds. The answer is the highest rate that it was asked and
-    judged VALID, in most of its runs; beside it stand, simulated, how far other arrivals would move it, and what the
-    long run would allow, since in short runs LoadGen's rule allows less. Its own files are kept.
+    A query is a number of items to be ranked for one user. In a fresh process the model is built and timed. A
+    simulation of the queue finds the rate near which the limit is met; MLPerf LoadGen then issues queries at a few
+    real rates around it, with its own seeds. The answer is the highest rate that LoadGen was asked and judged VALID,
+    in most of its runs. Two simulated numbers go with the answer: how far other arrivals would move it, and the rate
+    in steady state, which is higher, since LoadGen's rule allows less in short runs. LoadGen's files are kept.
 
     Queries are drawn from a sample library: the evaluation split, within 1 GiB, at least 64 queries. Sets whose
     libraries differ in size are not compared.
 
-    --mlperf asks what MLPerf Inference asks of a recommender, and refuses less: runs of 600 s and the seeds of the
-    --round; of dlrm-v2 p99 within 60 ms of a server and 204,800 queries in the library, of dlrm-v3 80 ms and 349,823.
-    What that needs, and how long it takes at least, is said before anything starts. Of a user.conf, target_qps is
-    where the search begins, target_latency the limit; min_duration, min_query_count and
+    --mlperf applies MLPerf Inference's requirements for recommenders, and refuses less: runs of 600 s and the seeds
+    of --round; for dlrm-v2, p99 within 60 ms in the scenario server and 204,800 queries in the library; for dlrm-v3,
+    80 ms and 349,823. The samples and the least time that this needs are printed before anything starts. In a
+    user.conf, target_qps is the first rate of the search, target_latency the limit; min_duration, min_query_count and
     performance_sample_count_override hold for every run; any other key of the model (or *) and the scenario is
-    refused. What is found is of a benchmark of ours, and no MLPerf result.
+    refused. The results belong to a benchmark of ours, and are no MLPerf results.
 
     --mode accuracy makes a study: every sample of the evaluation split is answered once, LoadGen's accuracy log is
-    kept, and its AUC held against 99 % and 99.9 % of that of the same weights in fp32: not of MLPerf's 80.31, which
-    is of other weights and data. To be below is a finding, and no error.
+    kept, and its AUC compared with 99 % and 99.9 % of the AUC of the same weights in fp32, not with MLPerf's 80.31,
+    which belongs to other weights and data. An AUC below these is a finding, and no error.
 
-    The limit and the queries are those of the definition's [serve], where it has one; --set serve.KEY=VALUE gives any
+    The limit and the queries are those of the definition's [serve], where it has one; --set serve.KEY=VALUE sets any
     key. With fewer than 5 processes (-n) there is no interval, and 'compare' makes no verdict. Needs the extra
     serve: pip install '.[serve]' in a checkout.
     """
@@ -104,11 +105,11 @@ def serve(benchmark: str, mode: str, form: str, **given: Any) -> None:
     )
     if mode != "accuracy":
         if form in FORMS:
-            raise click.UsageError(f"--format {form} is of a study: --mode accuracy.")
+            raise click.UsageError(f"--format {form} is for studies. Give --mode accuracy, or another --format.")
         start_and_show(request, form=form)
         return
     if request.runs is not None or given["colocate"] is not None:
-        raise click.UsageError("--mode accuracy is of one process; leave -n and --colocate out.")
+        raise click.UsageError("--mode accuracy takes one process. Leave -n and --colocate out.")
     from harness.extensions.serving.accuracy import KIND
 
     with temporary_folder("logs") as folder:

@@ -1,4 +1,4 @@
-"""`simulate`: what the virtual clock says of a served model, from service times measured now."""
+"""`simulate`: simulate the queue of a served model from service times measured now."""
 
 from typing import Any
 
@@ -40,10 +40,11 @@ from reports.render.forms import FORMS
 @VERBOSE
 @QUIET
 def simulate(benchmark: str, form: str, **given: Any) -> None:
-    """Say how long queries of BENCHMARK's model wait at each rate, on a virtual clock: a study, no result.
+    """Simulate how long queries of BENCHMARK's model wait at each rate: a study, no result.
 
-    In a fresh process the model is built and its calls are timed. Queries then queue on the clock, without a model
-    and without LoadGen, at rates up to what it can do; it needs no extra. What is asked is as 'serve' asks it.
+    In a fresh process the model is built and its calls are timed. A queue is then simulated from these times, without
+    a model and without LoadGen, at rates up to the model's capacity; this needs no extra. Limit and queries are given
+    as for 'serve'.
     """
     from harness.extensions.serving.queue_job import KIND
 

@@ -1,10 +1,10 @@
-"""How far from what it looks for one search may end, because of its arrivals and service times: simulated.
+"""Simulate how far a search may end from the true rate, because of its arrivals and service times.
 
-A search asks one row of arrivals, that of its seed, and calls a rate VALID by a few runs. Another row would have
-given another rate. What both look for is the rate at which a run of so many queries is VALID in half of all cases,
-whatever its arrivals, items and service times: the truth here. Whole searches on the virtual clock, each with a seed
-of its own, say by which factors they miss it; the rates between which a search ended, over these factors, are the
-spread. It holds the truth as far as the virtual clock knows the system: what is slower at other times is not in it.
+A search uses one sequence of arrivals, that of its seed, and judges a rate by a few runs; another sequence would give
+another rate. The true rate is here the one at which half of all runs of as many queries are VALID, over all arrivals,
+items and service times. Whole simulated searches, each with a seed of its own, give the factors by which searches
+miss the true rate; the ends of a search's bracket, divided by these factors, are the spread. The spread contains the
+true rate for the system as it was timed: slowness at other times is not included.
 """
 
 from collections.abc import Callable
@@ -19,47 +19,47 @@ from harness.foundation.virtual_clock import Traffic
 
 CONFIDENCE = 0.95
 NUM_SEARCHES = (199, 79, 39)
-"""Searches to simulate: of so many, the order statistics that leave 2.5 % outside at each side are whole numbers."""
+"""Numbers of searches to simulate: for each, the order statistics that leave 2.5 % on each side are whole numbers."""
 _RUNS_OF_A_SEARCH = 20
 _FAST_PER_S, _SLOW_PER_S, _BUDGET_S, _MOST_S = 2e7, 5e5, 5.0, 60.0
-"""Queries a second that the virtual clock answers for one worker, and for several or merged ones; how long that may
-take, as far as fewer searches help, and at most."""
+"""Simulated queries per second of computing, for one worker, and for several workers or merged queries; seconds that
+simulating may take before fewer searches are used, and at most."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchSpread:
-    """By which factors the ends of a search's bracket may miss the rate at which half of all runs are VALID."""
+    """Factors by which the ends of a search's bracket may miss the true rate, at which half of all runs are VALID."""
 
     low: float
-    """The highest VALID rate is more than so many times the truth, in all but 2.5 % of searches."""
+    """Lowest ratio of the lowest INVALID rate to the true rate, in all but 2.5 % of searches."""
     high: float
-    """The lowest INVALID one is less than so many times it, likewise."""
+    """Highest ratio of the highest VALID rate to the true rate, in all but 2.5 % of searches."""
 
     def around(self, bracket: Bracket) -> tuple[float | None, float | None]:
-        """Return between which rates the truth is; None of an end where the search left it open."""
+        """Return the rates between which the true rate is; None for an end that the search left open."""
         low = None if bracket.low is None else bracket.low / self.high
         return low, None if bracket.high is None else bracket.high / self.low
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchCase:
-    """The properties of a search that one on the virtual clock is given, too."""
+    """Properties of a search that its simulations share."""
 
     num_queries: int
     """Queries of each run."""
     near: float
-    """Queries a second near which the bound is."""
+    """Rate near the highest VALID one, in queries per second."""
     start_error: float
-    """Standard deviation of the logarithm by which its start may miss the bound of its own arrivals."""
+    """Standard deviation of the logarithm of the ratio between the first rate and the highest VALID one."""
     may_go_on: Callable[[float, float, bool], bool]
-    """Whether a further run may be made, after so many seconds of runs, of so many seconds, with a VALID rate or not.
-    """
+    """Function that returns whether another run may be made, given the seconds of all runs so far, the seconds of a
+    run, and whether a rate was VALID."""
     num_copies: int = 1
-    """Processes that are asked beside each other, each with its own arrivals: all must be VALID."""
+    """Processes that serve at the same time, each with its own arrivals: the runs of all must be VALID."""
 
 
 def simulate_spread(model: QueueModel, case: SearchCase, seed: int) -> SearchSpread | None:
-    """Search as often as there is time for, each with arrivals of its own.
+    """Simulate as many searches as there is time for, each with arrivals of its own, and return their spread.
 
     None where runs are so long that too few searches could be simulated, or where many searches find no VALID rate.
     """
@@ -82,13 +82,13 @@ def simulate_spread(model: QueueModel, case: SearchCase, seed: int) -> SearchSpr
 
 
 class _SimulatedSearch:
-    """One search on the virtual clock: arrivals and items of its own, service times of each run."""
+    """One simulated search, with arrivals and items of its own, and new service times in each run."""
 
     def __init__(self, model: QueueModel, case: SearchCase, random: np.random.Generator) -> None:
         self._model, self._case, self._random = model, case, random
         self._runs = [self._draw_run() for _ in range(case.num_copies)]
         self.first_bound = min(model.bound_of([run], case.near) or 0.0 for run in self._runs)
-        """The rate up to which a first run is VALID; 0 where none is."""
+        """Highest rate at which a run with the search's arrivals is VALID; 0 where none is."""
         self._allowed = most_late(case.num_queries, model.limit.share) or 0
 
     def _places(self) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":

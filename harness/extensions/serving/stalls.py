@@ -1,8 +1,8 @@
-"""Stalls: times in which a service stood still, for reasons that are not its calls.
+"""Find stalls: times in which a service stood still for other reasons than its calls.
 
-A stall of 300 ms at 700 queries/s makes hundreds of queries late, more than a run of some seconds may have: its
-verdict is then that of the stall. What a call takes is known beforehand, and when LoadGen should issue a query is,
-too; what goes far beyond is counted.
+A stall of 300 ms at 700 queries/s makes hundreds of queries late, more than a run of some seconds may have, and so
+decides the verdict. Calls that take far longer than they did beforehand, and queries that LoadGen issues far later
+than planned, count as stalls.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,43 +17,44 @@ from harness.extensions.serving.timing import TimedSize
 from harness.foundation.virtual_clock import ServiceTimes
 
 _OF_LIMIT, _OF_CALL = 0.5, 3.0
-"""A stall is longer than this share of the limit, and than so many of the longest usual calls (their p99)."""
+"""Least length of a stall: as a share of the latency limit, and as a multiple of the p99 of the slowest calls."""
 _WEIGHT = 0.1
-"""Queries that arrive in stalls, as a share of those that may be late, from which on they may decide."""
+"""Queries that arrive in stalls, as a share of the late queries allowed, from which stalls may decide a verdict."""
 Call = tuple[int, float]
 """Items of a call, and the seconds that it took."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stalls:
-    """What held up one run; the zero of it where nothing did."""
+    """Stalls of one run, in seconds: the longest, and all together; 0 without stalls."""
 
     longest_s: float = 0.0
     total_s: float = 0.0
 
     def may_decide(self, rate: float, num_queries: int, share: float) -> bool:
-        """Whether queries that arrive meanwhile, at `rate`, weigh against the late ones that the rule allows."""
+        """Return whether stalls may decide the verdict: enough queries arrive in them at `rate`, compared with the
+        late queries that LoadGen's rule allows."""
         allowed = max(1, most_late(num_queries, share) or 0)
         return rate * self.total_s >= _WEIGHT * allowed
 
     def beside(self, other: "Stalls") -> "Stalls":
-        """Return what held up either of two processes."""
+        """Return the stalls of two processes together."""
         return Stalls(max(self.longest_s, other.longest_s), self.total_s + other.total_s)
 
 
 def find_stalls(
     calls: Iterable[Call], delays_s: Iterable[float], timed: Sequence[TimedSize], service: ServiceTimes, limit: Limit
 ) -> Stalls:
-    """Find stalls among the calls of a run, and where queries were issued so much later than they should have been.
+    """Find the stalls of a run from the times of calls, and from the delays with which queries were issued.
 
-    Both see most stalls: the greater total counts.
+    Most stalls show in both: the one with the greater total counts.
     """
     usual_s = max(float(np.percentile(size.seconds, 99)) for size in timed)
     least_s = max(_OF_LIMIT * limit.seconds, _OF_CALL * usual_s)
     most = len(service.by_items_s) - 1
     beyond = [took_s - float(service.by_items_s[min(items, most)]) for items, took_s in calls]
     in_calls = [seconds for seconds in beyond if seconds > least_s]
-    # All that should have been issued during a stall is late, the first of it the most.
+    # All queries of a stall are issued late, the first one the most: only the first delay is counted.
     in_issues = [after_s for before_s, after_s in pairwise((0.0, *delays_s)) if after_s > least_s >= before_s]
     return max((Stalls(max(each, default=0.0), sum(each)) for each in (in_calls, in_issues)), key=_total_s)
 

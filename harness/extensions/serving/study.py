@@ -1,4 +1,4 @@
-"""The virtual clock's table as a study: latency against rate, computed from the service times that were measured."""
+"""Study of a simulated queue: latency against rate, simulated from measured service times."""
 
 from collections.abc import Sequence
 
@@ -14,13 +14,13 @@ from rules.records.study import Origin, Parameter, Scalar, Source, StudyCheck, S
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 _Row = tuple[float | None, ...]
-"""Rate in queries/s, utilisation, mean latency in s, and that at each of `PERCENTILES`."""
+"""Rate in queries/s, utilisation, mean latency in s, and latency in s at each of `PERCENTILES`."""
 _FULL = 0.999
-"""Share of what the workers can do from which they are called fully busy."""
+"""Share of the workers' capacity from which they count as fully busy."""
 _BESIDE_SERVE = (
-    "Its calls were timed one after another, while no query waited. 'serve' has LoadGen ask the model itself, under "
-    "load. Each rests on what else the system did meanwhile, which both have on record: beside other work the "
-    "two may be far apart."
+    "Calls were timed one after another, while no query waited; with 'serve', LoadGen asks the model itself, under "
+    "load. Both depend on the other load of the system meanwhile, which both record: on a noisy machine the two may "
+    "differ much."
 )
 
 
@@ -34,12 +34,12 @@ def make_queue_study(
     workers: Workers,
     overhead_s: float | None,
 ) -> StudyRecord:
-    """Simulate equal traffic at each of `rates`, rising, in queries per second, at least one of which the workers can
-    answer; latencies are with LoadGen's overhead, where that was measured.
+    """Simulate equal traffic at each of `rates`, ascending, in queries per second; the workers must be able to answer
+    at least one of them. Latencies include LoadGen's overhead, where it was measured.
 
-    Rates at which the workers are fully busy are left out: such a queue grows without end, and latencies of it would
-    only say how many queries were simulated. The check is Little's law at half the highest rate: queries that are
-    there, on average over time, are the rate times the mean latency.
+    Rates at which the workers are fully busy are left out: their queue grows without end, and their latencies would
+    only depend on the number of simulated queries. The check is Little's law at half the highest rate: the mean
+    number of queries in the system is the rate times the mean latency.
     """
     mean_s = float(answer_alone(traffic, service, workers).mean())
     full_per_s = most_per_s(traffic, service, workers)
@@ -75,11 +75,11 @@ def make_queue_study(
 def _answer(
     benchmark: Benchmark, serve: ServeConfig, best: _Row | None, rows: Sequence[_Row], full_per_s: float
 ) -> str:
-    """Say in one line the highest rate within the limit, simulated; without a limit the latency at the lowest."""
+    """Return a line with the highest simulated rate within the limit; without one, the latency at the lowest rate."""
     if serve.limit_s is not None:
         promise = f"within {serve.limit_s * 1e3:g} ms at p{serve.percentile:g}, simulated"
         if best is None:
-            return f"{benchmark.name}: no rate of these is {promise}"
+            return f"{benchmark.name}: none of these rates is {promise}"
         rate, utilisation, *_ = best
         busy = "" if utilisation is None else f", {percent(utilisation)} busy,"
         unbound = f"; it is the highest rate asked below {full_per_s:,.4g}, where the workers are fully busy"
@@ -92,7 +92,7 @@ def _answer(
 def _list_parameters(
     serve: ServeConfig, mean_s: float, overhead_s: float | None, workers: Workers, num_simulated: int
 ) -> tuple[Parameter, ...]:
-    """List what the simulation rests on; what was not measured, or has no limit, is left out."""
+    """List the parameters of the simulation, without those that are not measured or do not apply."""
     merges = workers.max_items is not None
     rows: tuple[tuple[str, Scalar, str | None, Source, str | None], ...] = (
         ("mean service time", mean_s, "s", "measured", "of a query alone"),
@@ -114,7 +114,7 @@ def _list_parameters(
 
 
 def _check_little(rate: float, traffic: Traffic, service: ServiceTimes, workers: Workers) -> StudyCheck:
-    """Count who is there at evenly spread moments, while queries come."""
+    """Check Little's law: count the queries in the system at evenly spaced times, while queries arrive."""
     latencies_s = simulate(traffic, rate, service, workers)
     arrivals_s = traffic.arrivals_s / rate
     ends_s = np.sort(arrivals_s + latencies_s)

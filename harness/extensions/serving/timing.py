@@ -1,4 +1,4 @@
-"""Service times: how long calls take while no query waits, which is all that the virtual clock needs to know."""
+"""Measure service times: the time of calls while no query waits, from which queues are simulated."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,12 +17,12 @@ NUM_SIZES = 6
 MIN_CALLS = 5
 """Least calls of each size and worker, however long they take."""
 _GOLDEN_RATIO = 0.618
-"""Step, as a share of a list, that spreads what is taken from it."""
+"""Step through a list, as a share of its length, that spreads the chosen elements evenly."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimedSize:
-    """Calls of one size: what `num_queries` queries, or parts of some, hold together, and how long each call took."""
+    """Timed calls of one size: the items and the queries (or parts of queries) of a call, and the seconds of each."""
 
     items: int
     num_queries: int
@@ -37,7 +37,8 @@ Calls: TypeAlias = Sequence[tuple[QueryPart, ...]]
 
 
 def choose_calls(sizes: Sequence[int], workers: Workers) -> Calls:
-    """Choose the calls to time, of a pool of queries of `sizes` items: single parts, and merged ones up to most."""
+    """Choose the calls to time, from a pool of queries of `sizes` items: single parts, and merged parts up to the
+    most items of a call."""
     max_items = workers.max_items
     parts = [part for place, items in enumerate(sizes) for part in split_query(place, items, workers)]
     in_order = sorted(parts, key=lambda part: part.items)
@@ -54,7 +55,7 @@ def choose_calls(sizes: Sequence[int], workers: Workers) -> Calls:
 
 
 def choose_all_calls(sizes: Sequence[int], most: int) -> Calls:
-    """Choose calls of 1, 2, 4 … items up to `most`: what any bound of a call, and any split, is computed from."""
+    """Choose calls of 1, 2, 4 … items up to `most`, from which the times of all merged and split calls follow."""
     in_order = sorted((QueryPart(place, 0, items) for place, items in enumerate(sizes)), key=lambda part: part.items)
     largest = in_order[-1]
     counts = [1 << power for power in range(most.bit_length()) if 1 << power < most] + [most]
@@ -65,7 +66,7 @@ def choose_all_calls(sizes: Sequence[int], most: int) -> Calls:
 
 
 def _merge_parts(in_order: Sequence[QueryPart], most: int) -> tuple[QueryPart, ...]:
-    """Take parts from all over their sizes, again and again, as long as they fit into `most` items."""
+    """Return parts of evenly spread sizes, repeated while they fit into `most` items."""
     merged: list[QueryPart] = []
     stride = max(1, round(len(in_order) * _GOLDEN_RATIO))
     while gcd(stride, len(in_order)) != 1:
@@ -87,7 +88,7 @@ def time_calls(
 ) -> list[TimedSize]:
     """Time every call again and again for `duration_s`, on all workers at once; after a warm-up.
 
-    The calls take turns, so that whatever the system does meanwhile weighs on all sizes alike.
+    Calls of different sizes alternate, so that noise of the system affects all sizes alike.
     """
     took: list[list[float]] = [[] for _ in calls]
 
@@ -112,9 +113,9 @@ def time_calls(
 
 
 def fit_service(timed: Sequence[TimedSize], max_items: int) -> ServiceTimes:
-    """Interpolate the mean time over the items of a call; the factors are what each call took over its size's mean.
+    """Interpolate the mean time over the items of a call; factors are the time of each call over its size's mean.
 
-    Beyond the largest call that was timed the time grows as between the last two.
+    Beyond the largest timed call, the time is extrapolated from the last two sizes.
     """
     by_items: dict[int, list[float]] = {}
     for size in timed:

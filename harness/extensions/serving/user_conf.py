@@ -1,8 +1,8 @@
-"""A user.conf of MLPerf LoadGen, read as keys of [serve]: what a submitter asks of a run.
+"""Read a user.conf of MLPerf LoadGen, a submitter's settings of runs, as keys of [serve].
 
-LoadGen's form (mlcommons/inference, loadgen/test_settings_internal.cc): lines of `model.scenario.key = value`, either
-of the first two may be `*`; durations are in milliseconds. LoadGen passes over keys that it does not know. Here every
-line of the model and scenario that is served is honoured, or refused by its place.
+LoadGen's format (mlcommons/inference, loadgen/test_settings_internal.cc): lines of `model.scenario.key = value`;
+model and scenario may be `*`; durations are in milliseconds. LoadGen ignores keys that it does not know. Here every
+line of the served model and scenario is honoured, or refused with its line number.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from reference_models.process.errors import ConfigError, DatasetError, did_you_m
 from reference_models.process.open_file import read_regular
 
 MODELS = {"dlrm": "dlrm-v2", "hstu": "dlrm-v3"}
-"""What MLPerf Inference calls a recommender, by the model of a definition."""
+"""MLPerf Inference's name of a recommender, by the model of a definition."""
 MAX_BYTES = 1 << 16
 _SCENARIOS = {"server": "Server", "offline": "Offline", "single_stream": "SingleStream"}
 _WHOLE = re.compile(r"0x[0-9a-fA-F]{1,15}|0|[1-9][0-9]{0,17}")
@@ -71,8 +71,8 @@ _KEYS: Mapping[str, Mapping[str, Reading]] = {
         **_OF_ANY,
     },
 }
-"""Keys that are honoured: the key of [serve], and how a value is read. Of a single stream, LoadGen's target latency
-is what it expects of a query."""
+"""Honoured keys of a user.conf, by scenario: the key of [serve], and the function that reads a value. For a single
+stream, LoadGen's target latency is the expected latency of a query."""
 
 
 class _ConfLine(NamedTuple):
@@ -88,9 +88,9 @@ class _ConfLine(NamedTuple):
 
 
 def take_user_conf(serve: dict[str, Any], sources: dict[str, str], model: str) -> None:
-    """Replace the path in serve.user_conf, where it was given now, by the file's keys and digest; in place.
+    """Replace the path in serve.user_conf, where the path was given now, by the file's keys and digest; in place.
 
-    Raises ConfigError for a file, a line or a key that is wrong, and for what is given elsewhere, too.
+    Raises ConfigError for a wrong file, line or key, and for a key that an option sets to another value.
     """
     scenario = _SCENARIOS.get(str(serve.get("scenario", "server")))
     if "serve.user_conf" not in sources or scenario is None:
@@ -116,9 +116,9 @@ def take_user_conf(serve: dict[str, Any], sources: dict[str, str], model: str) -
 
 
 def take_mlperf_form(serve: dict[str, Any], sources: dict[str, str], model: str) -> None:
-    """Give every key of MLPerf's form that nobody gave, where serve.mlperf was given now; in place.
+    """Set every key that MLPerf requires and that was not given, where serve.mlperf was given now; in place.
 
-    The form is that of the round that was given, else of the last one that has the definition's `model`.
+    The requirements are those of the given round, else of the last round that has the definition's `model`.
     """
     if "serve.mlperf" not in sources or serve["mlperf"] is not True:
         return
@@ -126,7 +126,7 @@ def take_mlperf_form(serve: dict[str, Any], sources: dict[str, str], model: str)
         serve["round"] = LAST_ROUNDS.get(MODELS.get(model, ""), EARLIEST)
         sources["serve.round"] = sources["serve.mlperf"]
     if (asked := ROUNDS.get(str(serve["round"]))) is None:
-        return  # refused where it is parsed
+        return  # parsing [serve] refuses an unknown round
     for key, value in FORMS[asked.model].get(str(serve.get("scenario", "server")), {}).items():
         if f"serve.{key}" not in sources:
             serve[key], sources[f"serve.{key}"] = value, sources["serve.mlperf"]
@@ -153,7 +153,7 @@ def _parse(path: Path, content: bytes) -> list[_ConfLine]:
         if len(words) != 3 or words[1] != "=" or len(parts) != 3 or "" in parts:
             raise ConfigError(
                 f"{path}:{number}: {text.strip()!r:.80}, expected 'model.scenario.key = value', with spaces around "
-                "'=' and nothing behind the value."
+                "'=' and nothing after the value."
             )
         model, scenario, key = parts
         line = _ConfLine(number, model, scenario, key, words[2])
@@ -166,13 +166,16 @@ def _parse(path: Path, content: bytes) -> list[_ConfLine]:
 
 
 def _choose(path: Path, lines: list[_ConfLine], model: str | None, scenario: str) -> list[_ConfLine]:
-    """Return the line that LoadGen takes of each key: that of the model before any model's, then of the scenario."""
+    """Return the line that LoadGen uses for each key: of the scenario before `*`, then of the model before `*`."""
     ranks = [(model, scenario), ("*", scenario), (model, "*"), ("*", "*")]
     chosen: dict[str, _ConfLine] = {}
     for rank in reversed(ranks):
         chosen |= {line.key: line for line in lines if (line.model, line.scenario) == rank}
     if not chosen:
-        raise ConfigError(f"{path}: no line is of {model or '*'}.{scenario}, which is served.")
+        raise ConfigError(
+            f"{path}: no line is for {model or '*'}.{scenario}, the served model and scenario. Add one, or leave "
+            "--user-conf out."
+        )
     return sorted(chosen.values())
 
 
@@ -181,5 +184,5 @@ def _find_key(place: str, line: _ConfLine, scenario: str) -> Reading:
         return reading
     why = _REFUSED.get(line.key)
     if why is None:
-        why = f"of {scenario}, dlrmbench honours {', '.join(_KEYS[scenario])}"
+        why = f"for {scenario}, dlrmbench honours {', '.join(_KEYS[scenario])}"
     raise ConfigError(f"{place!r:.200} cannot be honoured: {why}. Remove the line.")

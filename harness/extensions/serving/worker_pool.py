@@ -1,4 +1,4 @@
-"""The workers of a service: threads that take parts of queries from one line, answer them, and say which are done."""
+"""The workers of a service: threads that take parts of queries from one queue, answer them, and report completion."""
 
 import sys
 import threading
@@ -14,7 +14,7 @@ from harness.foundation.virtual_clock import Workers
 
 @dataclass(frozen=True, slots=True)
 class QueryPart:
-    """Items `start` to `stop` - 1 of the query at `place` of a pool: all that it has, or what one call takes."""
+    """Items `start` to `stop` - 1 of the query at `place` of a pool: the whole query, or a part for one call."""
 
     place: int
     start: int
@@ -26,13 +26,13 @@ class QueryPart:
 
 
 _SWITCH_S = 0.0005
-"""Python's own is ten times as long, and longer than most queries here."""
+"""Interval in seconds at which Python switches threads; the default, ten times as long, exceeds most queries."""
 Answer: TypeAlias = Callable[[Sequence[QueryPart]], object]
-"""Answers parts of queries in one call."""
+"""Function that answers parts of queries in one call."""
 
 
 def split_query(place: int, items: int, workers: Workers) -> tuple[QueryPart, ...]:
-    """Split the query at `place` into the parts that `workers` take, in their order."""
+    """Split the query at `place` into the parts that `workers` take, in the order of items."""
     start, parts = 0, []
     for size in workers.split(items):
         parts.append(QueryPart(place, start, start + size))
@@ -42,7 +42,7 @@ def split_query(place: int, items: int, workers: Workers) -> tuple[QueryPart, ..
 
 @dataclass(slots=True)
 class Query:
-    """A query that is not answered yet, with the number of its parts that are not."""
+    """A query that is not fully answered yet, with the number of its parts that are left."""
 
     response_id: int
     issued_s: float
@@ -54,7 +54,7 @@ QueuedPart: TypeAlias = tuple[Query, QueryPart]
 
 @contextmanager
 def switching_often() -> Iterator[None]:
-    """Let threads that wait for the interpreter have it soon, so that who asks is not held up by who answers."""
+    """Shorten Python's thread switch interval, so that workers do not delay the thread that issues queries."""
     before_s = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)
     try:
@@ -64,13 +64,13 @@ def switching_often() -> Iterator[None]:
 
 
 class RequestQueue:
-    """Where parts of queries wait, first come first served, until workers take them; None is its end."""
+    """Queue of parts of queries, first in first out, from which workers take calls; None marks the end."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self._waiting: SimpleQueue[QueuedPart | None] = SimpleQueue()
         self._held: QueuedPart | None = None
-        """What did not fit into a call, and begins the next."""
+        """Part that did not fit into a call, and begins the next call."""
         self._gathering, self._counting = threading.Lock(), threading.Lock()
 
     def put(self, query: Query, parts: Sequence[QueryPart]) -> None:
@@ -78,14 +78,14 @@ class RequestQueue:
             self._waiting.put((query, part))
 
     def close(self) -> None:
-        """Say to every worker that nothing follows."""
+        """Tell every worker that no query follows."""
         for _ in range(self._workers.count):
             self._waiting.put(None)
 
     def take(self) -> list[QueuedPart]:
-        """Wait for the next part and what may be merged with it; nothing at the end.
+        """Wait for the next part and the parts to merge with it; return an empty list at the end.
 
-        One worker at a time gathers, so that two do not share what is waiting.
+        One worker at a time gathers a call, so that waiting parts are not divided between two workers.
         """
         with self._gathering:
             first = self._held or self._waiting.get()
@@ -110,12 +110,12 @@ class RequestQueue:
             following = self._waiting.get(timeout=timeout_s) if timeout_s > 0 else self._waiting.get_nowait()
         except Empty:
             return None
-        if following is None:  # the end is for the next who asks
+        if following is None:  # leave the end for the next worker that takes a call
             self._waiting.put(None)
         return following
 
     def finish(self, call: Sequence[QueuedPart]) -> list[int]:
-        """Count what was answered; returns the response ids of the queries of which it was the last part."""
+        """Count the answered parts of a call; return the response ids of queries that are now fully answered."""
         done = []
         with self._counting:
             for query, _ in call:
@@ -132,7 +132,7 @@ def start_workers(
     complete: Callable[[Sequence[int]], None],
     failures: list[BaseException],
 ) -> list[threading.Thread]:
-    """Start the threads that answer what waits in `line`; `complete` gets the ids of queries that are answered."""
+    """Start the threads that answer the calls of queue `line`; `complete` gets the ids of fully answered queries."""
 
     def work() -> None:
         try:

@@ -49,9 +49,9 @@ def test_equal_files_are_equal_queries_wherever_they_lie(tmp_path: Path) -> None
         ("1\n1,2\n", ":2: '1,2', expected ITEMS in every line, or SECONDS,ITEMS"),
         ("1,2\n2\n", ":2: '2', expected ITEMS in every line"),
         ("1,2,3\n", ":1: '1,2,3', expected ITEMS in every line"),
-        ("nan,2\n", ":1: 'nan,2', expected the seconds"),
-        ("-1,2\n", ":1: '-1,2', expected the seconds"),
-        ("2,1\n1,1\n", ":2: '1,1', expected seconds that do not fall, of at least 2"),
+        ("nan,2\n", ":1: 'nan,2', expected the time of the query"),
+        ("-1,2\n", ":1: '-1,2', expected the time of the query"),
+        ("2,1\n1,1\n", ":2: '1,1', expected times in ascending order, at least 2"),
         ("1,1\n1,1\n", "all queries come at once"),
         ("# none\n", "has no query"),
         (b"\xff\xfe", ":1: "),
@@ -78,7 +78,7 @@ def test_moments_are_for_the_virtual_clock_alone(tmp_path: Path, monkeypatch: py
     path = file_of(tmp_path, "0,3\n1,4\n")
     asked = {"serve.target_latency_ms": 25.0, "serve.queries": f"file:{path}"}
     overrides = [Override(key=key, value=value, source="test") for key, value in asked.items()]
-    with pytest.raises(HarnessError, match="LoadGen draws that itself") as refused:
+    with pytest.raises(HarnessError, match="LoadGen draws times itself") as refused:
         KIND.resolve("dlrm_tiny", overrides, None)
     assert refused.value.exit_code == ExitCode.USAGE
 

@@ -46,8 +46,8 @@ def the_set(tmp_path: Path, name: str) -> Path:
 def test_a_measurement_of_one_process_says_what_it_cannot(run: Run, tmp_path: Path) -> None:
     said = words_of(run("serve", "-n", "1"))
     assert "latency-bounded 10" in said and "VALID by LoadGen" in said
-    assert "p95 20.0 ms of 25.0 ms" in said and "virtual clock said 13" in said
-    assert "interval none, and no verdicts: takes 5 processes, has 1" in said
+    assert "p95 20.0 ms of 25.0 ms" in said and "simulation allows 13" in said
+    assert "interval none, and no verdicts: needs 5 processes, has 1" in said
     (folder,) = made_in(tmp_path / "out")
     record = decode(folder / "extra" / "serve.json", ServeRecord)
     assert isinstance(record, ServeRecord) and record.percentile == 95
@@ -169,8 +169,8 @@ def test_the_page_shows_latency_against_load_and_colocation(run: Run, tmp_path: 
     done = CliRunner().invoke(cli, ["report", "out", "-o", "page.html"])
     assert done.exit_code == 0, done.output
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "Latency against load" in page and "Co-location" in page and "virtual clock, simulated" in page
-    assert "What reduced precision buys" not in page
+    assert "Latency against load" in page and "Co-location" in page and "LoadGen, measured" in page
+    assert "Rate and quality by precision" not in page
     past = past_sets("out")
     assert {entry["kind"] for entry in past} == {"serve"}
     assert all(entry["mean"] > 100 and entry["unit"] == "queries/s" for entry in past)

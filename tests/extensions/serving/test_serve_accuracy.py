@@ -57,7 +57,10 @@ def test_the_log_is_kept_and_its_auc_is_judged(inside: Command, data_root: Path,
     (
         (("--mode", "accuracy"), "Give --weights SET of a 'run --keep-weights', or --train SAMPLES"),
         (("--mode", "accuracy", "--train", "512", "-n", "2"), "--mode accuracy is of one process"),
-        (("--mode", "accuracy", "--train", "512", "--set", "data.num_dense=3"), "coin flips"),
+        (
+            ("--mode", "accuracy", "--train", "512", "--set", "data.num_dense=3"),
+            "labels of synthetic data are random",
+        ),
         (("--mlperf",), "takes 55,296,000 samples, but the evaluation split holds 8,192: 30 queries"),
         (("--user-conf", "user.conf"), "user.conf:2: *.Server.max_duration' cannot be honoured"),
     ),

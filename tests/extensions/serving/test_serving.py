@@ -59,7 +59,7 @@ def test_other_sizes_are_refused(text: str) -> None:
         ({**LIMIT, "colocate": 0}, "serve.colocate is 0"),
         ({**LIMIT, "batch": 0}, "serve.batch is 0"),
         ({**LIMIT, "thread": 1}, "unknown key serve.thread. Did you mean 'threads'?"),
-        ({**LIMIT, "weights": "a", "train_samples": 1}, "both say what is served"),
+        ({**LIMIT, "weights": "a", "train_samples": 1}, "both name the weights"),
     ),
 )
 def test_what_cannot_be_served_is_refused(table: dict[str, Any], words: str) -> None:

@@ -78,7 +78,7 @@ def title_of(page: str) -> str:
 def test_the_title_of_one_process_answers_and_says_that_it_has_no_interval(tmp_path: Path) -> None:
     page = page_of(write_served(tmp_path / "one"))
     assert title_of(page) == ("dlrm_tiny: 100 queries/s VALID within 25.0 ms at p95 (one process)")
-    assert "p95 20.0 ms; five would tell it to about ± 2.6 % (simulated); the long run would allow 125" in (
+    assert "p95 20.0 ms; five processes would narrow it to ± 2.6 % (simulated); the steady state would allow 125" in (
         page.replace("\N{NO-BREAK SPACE}", " ")
     )
     assert "limit 25.0 ms" in page and "Latency against load" in page
@@ -99,7 +99,7 @@ def test_of_several_the_best_is_named_unless_they_were_asked_different_things(tm
         "fast answers the most of 2 served configurations: 200 queries/s VALID within 25.0 ms at p95"
     )
     other = write_served(tmp_path / "other", (300.0,), percentile=99.0, problem_sha256="d" * 64)
-    assert "asked different things" in title_of(page_of(slow, fast, other))
+    assert "with different limits, queries or benchmarks" in title_of(page_of(slow, fast, other))
 
 
 def test_a_rate_without_a_limit_names_its_scenario(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_rate_without_a_limit_names_its_scenario(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changes, words, others",
     [
-        ({}, {"p95", "Server", "VALID", "Virtual clock"}, {"p99", "Offline", "Co-location", "Olympic mean"}),
+        ({}, {"p95", "Server", "VALID", "Simulation"}, {"p99", "Offline", "Co-location", "Olympic mean"}),
         ({"scenario": "offline", "target_latency_s": None}, {"Offline", "VALID"}, {"SingleStream", "Co-location"}),
         ({"num_copies": 2, "alone_per_s": 60.0}, {"Co-location", "p95"}, {"Offline", "Olympic mean"}),
     ],
@@ -163,7 +163,7 @@ def test_the_virtual_clocks_table_is_on_the_page_of_what_was_served(tmp_path: Pa
     (folder / "extra" / "serve_0").mkdir()
     (folder / "extra" / "serve_0" / "study.json").write_text(encode(queue_study()))
     page = page_of(folder)
-    assert "The virtual clock's table, simulated" in page.replace("&#39;", "'") and "p95 (simulated)" in page
+    assert "The simulation's table" in page.replace("&#39;", "'") and "p95 (simulated)" in page
 
 
 @pytest.mark.parametrize("path", ["", "study.json"])
@@ -173,7 +173,7 @@ def test_a_study_has_a_page_by_its_folder_and_by_its_file(path: str, tmp_path: P
     (folder / "study.json").write_text(encode(queue_study()))
     page = page_of(folder / path if path else folder)
     assert title_of(page) == "Latency against load" and "Found so." in page
-    assert page.count("<svg") > 1 and "limit 25.0 ms" in page and "<dt>Virtual clock</dt>" in page
+    assert page.count("<svg") > 1 and "limit 25.0 ms" in page and "<dt>Simulation</dt>" in page
 
 
 def test_a_damaged_study_is_nothing_to_show(tmp_path: Path) -> None:
@@ -225,18 +225,20 @@ def test_the_rate_is_the_one_that_was_valid_with_its_own_latency_and_the_long_ru
     assert facts["latency-bounded"] == (
         "100 queries/s, 16.5 k items/s, VALID by LoadGen in 2 of 2 processes, p95 20.0 ms of 25.0 ms"
     )
-    assert facts["long run"].startswith("would allow 125 queries/s (simulated): VALID over 0.8, ")
-    assert facts["spread"].startswith("96.0 – 104 queries/s: half of such runs are VALID")
-    assert facts["virtual clock"] == (
-        "said 130 queries/s of the long run, 104 queries/s of LoadGen (simulated); measured is 96.2 % of it"
+    assert facts["steady state"].startswith("would allow 125 queries/s (simulated): the VALID rate over 0.8, ")
+    assert facts["spread"].startswith("96.0 – 104 queries/s: half of all runs of this length are VALID")
+    assert facts["simulation"] == (
+        "allows 130 queries/s in steady state, 104 queries/s by LoadGen's rule (simulated); measured is 96.2 % of it"
     )
     assert "doubt" not in facts and served_answer([found]).startswith("here: 100")
 
 
 def test_one_process_says_what_five_would_tell() -> None:
-    assert dict(serve_facts(searched(1)))["interval"].endswith("five would tell it to about ± 2.6 % (simulated)")
+    assert dict(serve_facts(searched(1)))["interval"].endswith(
+        "five processes would narrow it to ± 2.6 % (simulated)"
+    )
     unknown = searched(1, spread_low_per_s=None, spread_high_per_s=None)
-    assert dict(serve_facts(unknown))["interval"] == "none, and no verdicts: takes 5 processes, has 1"
+    assert dict(serve_facts(unknown))["interval"] == "none, and no verdicts: needs 5 processes, has 1"
     assert "(one process)" in served_answer([unknown])
 
 
@@ -244,15 +246,15 @@ def test_one_process_says_what_five_would_tell() -> None:
     ("end", "words"),
     (
         ("left_open", "no rate near"),
-        ("invalid_below", "a run of less was INVALID"),
+        ("invalid_below", "a run at a lower rate was INVALID"),
         ("none_late", "no query was late"),
     ),
 )
 def test_runs_that_contradict_the_clock_end_the_long_run(end: str, words: str) -> None:
     found = searched(long_run_per_s=None, long_run_end=end)
     facts = dict(serve_facts(found))
-    assert facts["long run"].startswith(f"not said, for 2 of 2 processes: {words}")
-    assert "long run" not in served_answer([found])
+    assert facts["steady state"].startswith(f"not known for 2 of 2 processes: {words}")
+    assert "steady state" not in served_answer([found])
 
 
 VALID = [run for run in serve_process()["runs"] if run["is_valid"]]

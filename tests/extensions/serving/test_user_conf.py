@@ -109,7 +109,7 @@ def test_every_value_says_its_file_and_line_and_the_digest_is_kept(tmp_path: Pat
     ("content", "said"),
     (
         ("*.Server.target_qps=40", r"user.conf:1: .*expected 'model.scenario.key = value'"),
-        ("\n*.Server.target_qps = 40 # mine", r"user.conf:2: .*nothing behind the value"),
+        ("\n*.Server.target_qps = 40 # mine", r"user.conf:2: .*nothing after the value"),
         ("*.Server.target_qps =", r"user.conf:1: "),
         ("Server.target_qps = 4", r"user.conf:1: "),
         ("*..target_qps = 4", r"user.conf:1: "),
@@ -125,10 +125,10 @@ def test_every_value_says_its_file_and_line_and_the_digest_is_kept(tmp_path: Pat
         ("*.*.qsl_rng_seed = 4", r"user.conf:1: \*.\*.qsl_rng_seed' cannot be honoured: LoadGen takes its seeds"),
         ("*.Server.max_duration = 4", r"user.conf:1: .*cannot be honoured: no run is cut short"),
         ("*.Server.mode = 1", r"user.conf:1: .*cannot be honoured: give --mode"),
-        ("*.Server.coalesce_queries = 1", r"user.conf:1: .*cannot be honoured: of Server, dlrmbench honours"),
+        ("*.Server.coalesce_queries = 1", r"user.conf:1: .*cannot be honoured: for Server, dlrmbench honours"),
         ("*.*.target_\x1b[2Jqps = 1", r"user.conf:1: .*\\x1b.*cannot be honoured"),
-        ("*.Offline.target_qps = 1", r"user.conf: no line is of dlrm-v2.Server"),
-        ("", r"user.conf: no line is of dlrm-v2.Server"),
+        ("*.Offline.target_qps = 1", r"user.conf: no line is for dlrm-v2.Server"),
+        ("", r"user.conf: no line is for dlrm-v2.Server"),
         (b"\xff\xfe = \x00", r"user.conf:1: "),
         (b"#" * (MAX_BYTES + 1), r"user.conf: 65,537 bytes, expected"),
     ),
@@ -179,13 +179,13 @@ def test_mlperf_gives_what_nobody_gave_over_what_the_definition_says() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     (
-        ({"percentile": 95.0}, r"serve.percentile is 95.0, but MLPerf's form asks for 99.0\."),
+        ({"percentile": 95.0}, r"serve.percentile is 95.0, but --mlperf asks for 99.0\."),
         ({"target_latency_ms": 61.0}, "serve.target_latency_ms is 61.0, .* 60.0 at most"),
         ({"library": 64}, "serve.library is 64, .* 204800 at least"),
         ({"min_duration_s": 1.0}, "serve.min_duration_s is 1.0, .* 600.0 at least"),
         ({"queries": "fixed:8"}, "serve.queries is fixed:8, .* mlperf"),
         ({"colocate": 2}, "serve.colocate is 2"),
-        ({"scenario": "single_stream"}, "asks its recommenders as server and offline"),
+        ({"scenario": "single_stream"}, "scenarios for recommenders are server and offline"),
     ),
 )
 def test_what_is_less_than_mlperf_asks_is_refused(more: dict[str, Any], said: str) -> None:
@@ -195,7 +195,7 @@ def test_what_is_less_than_mlperf_asks_is_refused(more: dict[str, Any], said: st
 
 def test_a_user_conf_that_asks_for_less_than_mlperf_is_refused_by_its_line(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"user.conf:1: \*.\*.min_duration: serve.min_duration_s is 1.0, but MLPerf"
+        ConfigError, match=r"user.conf:1: \*.\*.min_duration: serve.min_duration_s is 1.0, but --mlperf"
     ):
         resolve_with(tmp_path / "user.conf", "*.*.min_duration = 1000", mlperf=True)
 
@@ -240,7 +240,7 @@ def test_a_round_has_its_own_model_and_the_last_one_is_the_models_default() -> N
 
 
 def test_a_round_without_the_form_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"serve.round is '6.1', which is of --mlperf"):
+    with pytest.raises(ConfigError, match=r"serve.round is '6.1', which needs --mlperf"):
         parse_serve({"target_latency_ms": 25, "round": "6.1"})
 
 

@@ -1,4 +1,4 @@
-"""What measurements of serving, and studies of a simulated queue, show of their own."""
+"""Parts of pages and summaries for measurements of serving and studies of a simulated queue."""
 
 from harness.extensions.serving.shown.blocks import serving_blocks
 from harness.extensions.serving.shown.lines import serve_facts

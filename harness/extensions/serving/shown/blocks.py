@@ -1,4 +1,4 @@
-"""What is shown of serving beside its table: the answer, latency against load, how it was served, precisions."""
+"""Blocks of a page on serving: the answer, the setup, co-location, precisions, and latency against load."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -16,15 +16,15 @@ from rules.records.metrics import METRICS
 
 MAX_CHARTS = 12
 _LEAST, _MOST = 1e-12, 1e15
-"""Bounds of rates and seconds that are drawn."""
+"""Bounds of rates and seconds that charts draw."""
 _KINDS = (
-    "Rates, latencies and service times are measured, those of the virtual clock simulated, bytes computed. VALID is "
-    "LoadGen's word for one run of this system, and no MLPerf® result."
+    "Rates, latencies and service times are measured, those of the simulation simulated, bytes computed. VALID is "
+    "LoadGen's verdict on one run of this system, and no MLPerf® result."
 )
 
 
 def serving_blocks(measured: Sequence[Result], id_: str) -> list[Block]:
-    """The blocks of measurements of serving; none of other kinds. `id_` begins their ids on the page."""
+    """Return the blocks of measurements of serving; other kinds have none. `id_` begins the blocks' ids."""
     found = served_among(measured)
     if not found:
         return []
@@ -47,24 +47,24 @@ def _setup_table(found: Sequence[ServedResult], id_: str) -> Table:
             (TableColumn(name="Served by", help="given"), "record", _served_by),
             (TableColumn(name="Precision", help="given; bytes computed"), "record", _precision_cell),
             ("Weights", "record.weights"),
-            (numeric("Of the model", "over simulated"), _model_cell),
+            (numeric("Of the simulation", "measured over simulated"), _model_cell),
             (numeric("Spread", "simulated"), _spread_cell),
         ),
         id_=f"{id_}-setup",
-        caption="How queries were served; the spread holds the rate at which half of such runs are VALID, whatever "
-        "their arrivals, with 95 % confidence, for one process",
+        caption="How queries were served; the spread contains, with 95 % confidence for one process, the rate at "
+        "which half of all runs of this length are VALID, over random arrivals",
     )
 
 
 def _spread_cell(served: ServedResult) -> Cell:
-    """Where the truth of one process may be, and what the long run would allow."""
-    long_run = "" if served.long_run is None else f"long run {si(served.long_run)}"
+    """Return the spread of one process's rate, and below it the simulated steady-state rate."""
+    long_run = "" if served.long_run is None else f"steady state {si(served.long_run)}"
     return Cell(text=spread_words(served) or "—", sub=long_run)
 
 
 def _model_cell(served: ServedResult) -> Cell:
-    """The share of what the virtual clock said, and what LoadGen adds to a query."""
-    return Cell(text=percent(served.of_modelled), sub=f"+{duration(served.first.overhead_s)} a query")
+    """Return the measured rate as a share of the simulated one, and below it LoadGen's overhead for a query."""
+    return Cell(text=percent(served.of_modelled), sub=f"LoadGen adds {duration(served.first.overhead_s)}")
 
 
 def _asked(record: ServeRecord) -> Cell:
@@ -77,7 +77,7 @@ def _queries(record: ServeRecord) -> Cell:
 
 
 def _served_by(record: ServeRecord) -> Cell:
-    """Processes, workers and threads, and how queries are merged."""
+    """Return processes, workers and threads, and below them the most items of a call."""
     copies = plural(record.num_copies, "process", "processes")
     words = f"{copies} × {plural(record.num_workers, 'worker')}, {plural(record.num_threads, 'thread')}"
     notes = [] if record.batch_items is None else [f"up to {plural(record.batch_items, 'item')} a call"]
@@ -111,12 +111,12 @@ def _beside_table(found: Sequence[ServedResult], id_: str) -> Table:
             ("Cores", "record.is_oversubscribed", cores.get),
         ),
         id_=f"{id_}-colocation",
-        caption="Co-location: what processes beside each other answer, each within the limit",
+        caption="Co-location: rates of several processes at the same time, each within the limit",
     )
 
 
 def _precision_table(found: Sequence[ServedResult], id_: str) -> Table:
-    """What each pair of precisions costs and gives; against the first that is fp32 whole, where one is there."""
+    """Return the table of precisions: rates against the first measurement in fp32 throughout, where there is one."""
     plain = next((each for each in found if _precision(each.record) == ("fp32", "fp32")), None)
 
     def speed(each: ServedResult) -> Cell:
@@ -152,35 +152,36 @@ def _precision_table(found: Sequence[ServedResult], id_: str) -> Table:
             (TableColumn(name="MLPerf® class", help="of fp32's AUC"), "first.quality.mlperf_class"),
         ),
         id_=f"{id_}-precision",
-        caption="What reduced precision buys and costs; quality is held against equal weights in fp32, and random "
-        "ones have none",
+        caption="Rate and quality by precision; quality is compared with that of the same weights in fp32, and "
+        "random weights have none",
         is_sortable=len(found) > 1,
     )
 
 
 def _load_blocks(served: ServedResult, begin: str) -> list[Block]:
-    """Latency against load, or LoadGen's runs alone where there is no limit; and the virtual clock's table."""
+    """Return the chart of latency against load, or LoadGen's runs where there is no limit, and the simulation's
+    table."""
     measured = served.result
     id_ = _identifier(f"{begin}-load-{measured.label}")
     blocks: list[Block] = [_load_chart(served, id_) or _runs_table(served, f"{id_}-table")]
     study = read_study(measured.path.parent / f"{measured.kind}_0")
     if study is not None:
-        words = f"The virtual clock's table, simulated: {measured.label}"
+        words = f"The simulation's table: {measured.label}"
         blocks.append(Fold(summary=words, blocks=study_parts(study)))
     return blocks
 
 
 def _load_chart(served: ServedResult, id_: str) -> Chart | None:
-    """The virtual clock's curve, LoadGen's runs, and the limit. None without a limit."""
+    """Return a chart of the simulated curve, LoadGen's runs and the limit; None without a limit."""
     record, process, limit_s = served.record, served.first, served.record.target_latency_s
     curve = [(point.queries_per_s, point.latency_s) for point in process.curve]
     drawn = [*curve, *((run.asked_per_s * record.num_copies, run.latency_s) for run in process.runs)]
     if limit_s is None or not curve or not all(_LEAST < value < _MOST for point in drawn for value in point):
         return None
-    # Rates beyond what the limit allows by far would leave no room for those near it.
+    # Latencies far beyond the limit would leave no room for those near it.
     shown = [point for point in curve if point[1] <= 4 * limit_s] or curve[:2]
     series = [
-        Series(name="virtual clock, simulated", hue=0, dots=tuple(_dot(*point, "simulated") for point in shown)),
+        Series(name="simulation", hue=0, dots=tuple(_dot(*point, "simulated") for point in shown)),
         *(
             Series(name=f"LoadGen, measured: {word}", hue=hue, dots=dots, is_joined=False)
             for word, hue, is_valid in (("VALID", 2, True), ("INVALID", 1, False))
@@ -197,9 +198,9 @@ def _load_chart(served: ServedResult, id_: str) -> Chart | None:
     )
     title = f"Latency against load: {served.result.label}"
     lead = f"{si(process.queries_per_s)} queries/s {promise_words(record)} were VALID" + (
-        f"; the virtual clock said {si(process.modelled_per_s)} of the long run." if process.modelled_per_s else "."
+        f"; the simulation allows {si(process.modelled_per_s)} in steady state." if process.modelled_per_s else "."
     )
-    about = f"One dot per rate that was asked. {lead} The line across is the {limit}."
+    about = f"One dot per rate. {lead} The horizontal line is the {limit}."
     figure = xy_figure(panel, id_=id_, title=title, description=about)
     return Chart(figure=figure, heading=title, lead=lead, table=_runs_table(served, f"{id_}-table"))
 
@@ -219,7 +220,7 @@ def _run_dot(run: LoadGenRun, record: ServeRecord) -> Dot:
 
 
 def _runs_table(served: ServedResult, id_: str) -> Table:
-    """The runs of LoadGen in the first process."""
+    """Return the table of LoadGen's runs in the first process."""
     return table_of(
         served.first.runs,
         (
@@ -232,7 +233,7 @@ def _runs_table(served: ServedResult, id_: str) -> Table:
             ("LoadGen", _verdict),
         ),
         id_=id_,
-        caption="The runs of LoadGen in the first process, in their order",
+        caption="The runs of LoadGen in the first process, in the order in which they were made",
     )
 
 

@@ -1,4 +1,4 @@
-"""What one measurement of serving found, in lines: the bound, what the virtual clock said, LoadGen's runs."""
+"""Facts of one measurement of serving, in lines: the rate, the simulation, LoadGen's runs."""
 
 from harness.extensions.serving.records import ASKED_VALID, ServeProcess, ServeRecord
 from harness.extensions.serving.shown.words import (
@@ -17,22 +17,22 @@ from reports.text.formatting import duration, num_bytes, percent, plural, printa
 from rules.records.metrics import METRICS
 
 NAMES = {"server": "latency-bounded", "offline": "offline", "single_stream": "single stream"}
-"""What the rate of a scenario is called."""
+"""Name of the rate, by scenario."""
 
 
 def rate(value: float) -> str:
-    """A rate of queries: '1.23 k queries/s'."""
+    """Return a rate of queries in words: '1.23 k queries/s'."""
     return f"{si(value)} queries/s"
 
 
 def limit_words(record: ServeRecord, latency_s: float) -> str:
-    """'p95 23.1 ms of 25 ms'; without a limit 'p95 1.2 ms'."""
+    """Return a latency with its limit: 'p95 23.1 ms of 25 ms'; without a limit 'p95 1.2 ms'."""
     words = f"p{record.percentile:g} {duration(latency_s)}"
     return words if record.target_latency_s is None else f"{words} of {duration(record.target_latency_s)}"
 
 
 def serve_facts(measured: Result) -> list[tuple[str, str]]:
-    """The facts of a measurement, the answer first; of several processes their geometric mean."""
+    """Return the facts of a measurement by name, the answer first; rates are geometric means over processes."""
     (served,) = served_among([measured])
     record, summary = served.record, served.summary
     processes = record.processes
@@ -43,13 +43,13 @@ def serve_facts(measured: Result) -> list[tuple[str, str]]:
     if record.judged_as not in (None, ASKED_VALID):
         facts.append(("older file", f"of an earlier version: {record.judged_as}. Measure again to compare"))
     if spread := spread_words(served):
-        words = "half of such runs are VALID, whatever their arrivals (95 %, simulated; of one process)"
+        words = "half of all runs of this length are VALID, over random arrivals (95 %, simulated; one process)"
         facts.append(("spread", f"{spread} queries/s: {words}"))
     if (long_run := _long_run(served)) is not None:
-        facts.append(("long run", long_run))
-    facts.append(("virtual clock", _said(served)))
-    if disturbed := load_words(measured.loads):
-        facts.append(("measured", f"{disturbed}; 'simulate' times calls alone, at another moment, and may differ"))
+        facts.append(("steady state", long_run))
+    facts.append(("simulation", _said(served)))
+    if noisy := load_words(measured.loads):
+        facts.append(("measured", f"{noisy}; 'simulate' times calls alone, at another moment, and may differ"))
     if found := doubts(served):
         facts.append(("doubt", "; ".join(found)))
     if summary is not None and (bounds := summary.interval) is not None:
@@ -60,7 +60,7 @@ def serve_facts(measured: Result) -> list[tuple[str, str]]:
             )
         )
     else:
-        words = f"none, and no verdicts: takes {MIN_RUNS} processes, has {len(processes)}"
+        words = f"none, and no verdicts: needs {MIN_RUNS} processes, has {len(processes)}"
         facts.append(("interval", "; ".join(filter(None, (words, five_words(served))))))
     if (beside := beside_words(served)) is not None:
         facts.append(("co-location", beside))
@@ -76,7 +76,7 @@ def serve_facts(measured: Result) -> list[tuple[str, str]]:
     added = f"{printable(record.loadgen_version, 40)}; adds {duration(overhead_s)} to a query{busy}, measured"
     facts.append(("LoadGen", added))
     if (study := measured.path.parent / "serve_0" / "study.json").is_file():
-        facts.append(("study", f"{printable(study)}: the virtual clock's table, which 'report' shows"))
+        facts.append(("study", f"{printable(study)}: the simulation's table, which 'report' shows"))
     if any(process.latency_s < 5 * overhead_s for process in processes):
         facts.append(("", "LoadGen's overhead is more than a fifth of the latency: the queries are very short."))
     return facts
@@ -90,44 +90,44 @@ def _judged(served: ServedResult) -> str:
 
 
 ENDS = {
-    "left_open": "no rate near the VALID one was INVALID in a run that nothing held up, so it may be far below the "
-    "border",
-    "invalid_below": "a run of less was INVALID, which LoadGen's rule for short runs does not explain",
-    "none_late": "no query was late, where the virtual clock says that some are",
+    "left_open": "no rate near the VALID one was INVALID in a run that nothing held up, so that the VALID rate may "
+    "be far below the highest one",
+    "invalid_below": "a run at a lower rate was INVALID, which LoadGen's rule for short runs does not explain",
+    "none_late": "no query was late, though some are in the simulation",
 }
-"""Why LoadGen's runs say nothing of the long run."""
+"""Reasons why LoadGen's runs do not confirm the simulated steady state, by `LongRunEnd`."""
 
 
 def _long_run(served: ServedResult) -> str | None:
-    """What it would allow: 'would allow 150 queries/s (simulated): VALID over 0.867, what LoadGen's rule …'."""
+    """Return the steady state in words: 'would allow 150 queries/s (simulated): the VALID rate over 0.867 …'."""
     processes = served.record.processes
     share, queries = served.mean("loadgen_share"), processes[0].valid_run.num_queries
     if share is None:
         return None
     if served.long_run is not None:
         return (
-            f"would allow {rate(served.long_run)} (simulated): VALID over {share:.3g}, which LoadGen's rule and "
-            f"arrivals leave of it in runs of {plural(queries, 'query', 'queries')}"
+            f"would allow {rate(served.long_run)} (simulated): the VALID rate over {share:.3g}, the share of it that "
+            f"LoadGen's rule and arrivals allow in runs of {plural(queries, 'query', 'queries')}"
         )
     ended = [end for process in processes if (end := process.long_run_end) is not None]
     if not ended:
         return None
     whys = "; ".join(ENDS[end] for end in dict.fromkeys(ended))
-    return f"not said, for {len(ended)} of {plural(len(processes), 'process', 'processes')}: {whys}"
+    return f"not known for {len(ended)} of {plural(len(processes), 'process', 'processes')}: {whys}"
 
 
 def _said(served: ServedResult) -> str:
     if (mean := served.mean("modelled_per_s")) is None:
         return "found no rate"
-    words = f"said {rate(mean)} of the long run"
+    words = f"allows {rate(mean)} in steady state"
     share = served.mean("loadgen_share")
     if share is not None:
-        words += f", {rate(mean * share)} of LoadGen"
+        words += f", {rate(mean * share)} by LoadGen's rule"
     return f"{words} (simulated); measured is {percent(served.of_modelled)} of it"
 
 
 def beside_words(served: ServedResult) -> str | None:
-    """How many times the queries of one process; None where there is only one."""
+    """Return the throughput relative to one process, in words; None where there is only one process."""
     record, times, alone = served.record, served.mean("times_alone"), served.mean("alone_per_s")
     if times is None or alone is None:
         return None
@@ -136,7 +136,7 @@ def beside_words(served: ServedResult) -> str | None:
 
 
 def setup_words(record: ServeRecord) -> str:
-    """How it was served: processes, workers, threads, batches, precisions and weights."""
+    """Return the setup in words: processes, workers, threads, batches, precisions and weights."""
     parts = [
         f"{plural(record.num_copies, 'process', 'processes')} of {plural(record.num_workers, 'worker')} and "
         f"{plural(record.num_threads, 'thread')}",
@@ -154,7 +154,7 @@ def _batch_words(items: int, wait_s: float) -> str:
 
 
 def quality_words(process: ServeProcess) -> str | None:
-    """The quality of what was served, and its share of that in fp32; None where it is not known."""
+    """Return the quality of the served model, and its ratio to fp32, in words; None where it is not known."""
     quality = process.quality
     if quality is None:
         return None

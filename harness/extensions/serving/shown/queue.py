@@ -8,11 +8,11 @@ from reports.text.formatting import duration, printable, si
 from rules.records.study import StudyRecord, StudyTable
 
 LIMIT = "limit"
-"""Parameter of a queue study: the latency that a line is drawn at."""
+"""Parameter of a queue study that holds the latency limit, drawn as a line."""
 
 
 def draw_latencies(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw each percentile over the rate, as far as it is of the order of the limit; None without two rates."""
+    """Draw each percentile of latency over the rate, up to four times the limit; None with fewer than two rates."""
     limit_s = find_parameter(study, LIMIT)
     series = []
     for hue, name in enumerate(column.name for column in table.columns if column.name.startswith("p")):
@@ -33,6 +33,6 @@ def draw_latencies(study: StudyRecord, table: StudyTable, id_: str) -> Chart | N
         target=None if limit_s is None else limit_s * 1e3,
         target_words="" if limit_s is None else f"limit {duration(limit_s)}",
     )
-    title = "Latency against load, on the virtual clock"
+    title = "Latency against load, from the simulation"
     figure = xy_figure(panel, id_=id_, title=title, description="One line per percentile, a dot per rate.")
     return Chart(figure=figure, table_note="The table below has the numbers.")

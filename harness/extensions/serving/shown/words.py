@@ -1,4 +1,4 @@
-"""The answer of served configurations, in words."""
+"""Words for the answer of a measurement of serving, as titles and summaries have it."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from reports.text.formatting import duration, plural, printable, si
 
 _FIVE = {5: "five"}.get(MIN_RUNS, str(MIN_RUNS))
 _DEVIATIONS, _WIDEST = 2 * 1.96, 10.0
-"""Between the ends of a spread, which holds 95 %; the widest that is told, on logarithms."""
+"""Standard deviations between the ends of a spread, which covers 95 %; widest interval to state, on logarithms."""
 _SCENARIOS = {"offline": "Offline", "single_stream": "SingleStream"}
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
@@ -27,22 +27,25 @@ class ServedResult(NamedTuple):
 
     @property
     def first(self) -> ServeProcess:
-        """The process whose runs and curve are shown."""
+        """Return the process whose runs and curve are shown."""
         return self.record.processes[0]
 
     @property
     def summary(self) -> LogSummary | None:
-        """The queries per second of the processes, on the log scale, as they are compared."""
+        """Return the summary of the processes' queries per second on the log scale, on which they are compared."""
         return log_summary(self.result.measured_values, step=value_step(self.result))
 
     @property
     def rate(self) -> float:
-        """The geometric mean of the processes, in queries per second."""
+        """Return the geometric mean of the processes' rates, in queries per second."""
         return summary.geometric_mean if (summary := self.summary) else self.result.measured_values[0]
 
     @property
     def of_modelled(self) -> float | None:
-        """The mean share of what the virtual clock said that LoadGen would find; None where it found no rate."""
+        """Return the measured rate over the rate that the simulation expects of LoadGen, the mean over processes.
+
+        None where the simulation found no rate.
+        """
         return mean_of_known(
             each.queries_per_s / (each.modelled_per_s * (each.loadgen_share or 1.0))
             for each in self.record.processes
@@ -51,17 +54,17 @@ class ServedResult(NamedTuple):
 
     @property
     def spread(self) -> tuple[float, float] | None:
-        """Where the truth of one process may be, simulated; of several their geometric means. None where unknown."""
+        """Return the ends of the simulated spread, geometric means over processes; None where they are unknown."""
         low, high = map(self.geometric_mean, ("spread_low_per_s", "spread_high_per_s"))
         return None if low is None or high is None else (low, high)
 
     @property
     def long_run(self) -> float | None:
-        """What the long run would allow, simulated: the geometric mean; None where not all processes say it."""
+        """Return the simulated steady-state rate, the geometric mean; None where not all processes have it."""
         return self.geometric_mean("long_run_per_s")
 
     def geometric_mean(self, member: str) -> float | None:
-        """Return that of a positive member; None where not all processes have it."""
+        """Return the geometric mean of a positive member over processes; None where not all processes have it."""
         values = [getattr(each, member) for each in self.record.processes]
         if None in values:
             return None
@@ -73,10 +76,10 @@ class ServedResult(NamedTuple):
 
 
 def served_answer(measured: Sequence[Result]) -> str:
-    """Say what served configurations answer, the best first; empty where none of them was served.
+    """Return the rate of the fastest served configuration as a title; empty without measurements of serving.
 
-    'rm1: 559 queries/s VALID within 25.0 ms at p95 (one run of one process; 605 was INVALID)'. `rest_words` has the
-    rest.
+    'rm1: 559 queries/s VALID within 25.0 ms at p95 (one run of one process; 605 was INVALID)'. `rest_words` adds
+    what the title leaves out.
     """
     found = served_among(measured)
     if not found:
@@ -88,12 +91,12 @@ def served_answer(measured: Sequence[Result]) -> str:
     same = {(record.problem_sha256, each.benchmark) for each, record in found}
     of = f"{plural(len(found), 'served configuration')}"
     if len(same) > 1:
-        return f"{of} that were asked different things; {label}: {words}"
+        return f"{of} with different limits, queries or benchmarks; {label}: {words}"
     return f"{label} answers the most of {of}: {words}"
 
 
 def _title_words(served: ServedResult) -> str:
-    """The rate that was VALID, of how many processes and runs, with the lowest INVALID rate where none is near."""
+    """Return the VALID rate with its processes and runs, and the lowest INVALID rate where no INVALID one is near."""
     processes = served.record.processes
     is_open = not all(process.is_resolved for process in processes)
     rate = min(process.queries_per_s for process in processes) if is_open else served.rate
@@ -103,9 +106,7 @@ def _title_words(served: ServedResult) -> str:
     least = "at least " if is_open and num_valid and not invalid else ""
     words = f"{least}{si(rate)} queries/s {'' if num_valid else 'not '}VALID{of}".replace(" ", _NO_BREAK)
     summary, alone = served.summary, "one process" if len(processes) == 1 else f"{len(processes)} processes"
-    has_interval = (
-        summary is not None and summary.interval is not None and not is_open
-    )  # of open rates it says nothing
+    has_interval = summary is not None and summary.interval is not None and not is_open  # open rates have none
     own = [_interval_words(served) if has_interval else alone]
     if not all(process.is_repeated for process in processes):
         own = [f"one run of {'one process' if len(processes) == 1 else 'a process'}", *own[not has_interval :]]
@@ -117,7 +118,7 @@ def _title_words(served: ServedResult) -> str:
 
 
 def _held_up_words(served: ServedResult) -> str:
-    """'743 and more were INVALID while held up', of higher rates, where no run was INVALID that nothing held up."""
+    """Return words on higher rates, all INVALID while held up: '743 and more were INVALID while held up'."""
     rates = {
         process.queries_per_s * run.asked_per_s / process.valid_run.asked_per_s
         for process in served.record.processes
@@ -131,24 +132,24 @@ def _held_up_words(served: ServedResult) -> str:
 
 
 def rest_words(served: ServedResult) -> str:
-    """What a title leaves out: 'p95 22.0 ms; five would tell it to about ± 3 % (simulated); the long run …'."""
+    """Return the facts that a title leaves out: 'p95 22.0 ms; five processes would narrow it to …'."""
     record = served.record
     latency_s = max(process.latency_s for process in record.processes)
     words = [f"p{record.percentile:g} {duration(latency_s)}", _interval_words(served)]
     if served.long_run is not None:
-        words.append(f"the long run would allow {si(served.long_run)} queries/s (simulated)")
+        words.append(f"the steady state would allow {si(served.long_run)} queries/s (simulated)")
     return "; ".join([*words, *doubts(served)])
 
 
 def promise_words(record: ServeRecord) -> str:
-    """'within 25.0 ms at p95'; of a scenario without a limit its name."""
+    """Return the limit in words: 'within 25.0 ms at p95'; for a scenario without a limit, its name."""
     if record.target_latency_s is None:
         return f"in {_SCENARIOS.get(record.scenario, printable(record.scenario))}"
     return f"within {duration(record.target_latency_s)} at p{record.percentile:g}"
 
 
 def rate_words(served: ServedResult) -> str:
-    """'551'; where a search left the rate open, 'between 1.54 k and 5.48 k', or 'at least 551'."""
+    """Return the rate: '551'; where a search left it open, 'between 1.54 k and 5.48 k' or 'at least 551'."""
     processes = served.record.processes
     if all(process.is_resolved for process in processes):
         return si(served.rate)
@@ -158,31 +159,32 @@ def rate_words(served: ServedResult) -> str:
 
 
 def spread_words(served: ServedResult) -> str:
-    """'950 – 1.07 k'; empty where that is not known."""
+    """Return the ends of the spread: '950 – 1.07 k'; empty where they are unknown."""
     return "" if (spread := served.spread) is None else f"{si(spread[0])} – {si(spread[1])}"
 
 
 def five_words(served: ServedResult) -> str:
-    """Say what so many processes as an interval needs would tell: 'five would tell it to about ± 3.1 % (simulated)'.
+    """Return the interval that five processes would give: 'five processes would narrow it to ± 3.1 % (simulated)'.
 
-    By Student's t on logarithms, as an interval is made, of a deviation that is that of one process's spread. Empty
-    where that is not known.
+    Computed like an interval, by Student's t on logarithms, with the standard deviation of one process's spread.
+    Empty where the spread is unknown.
     """
     if (spread := served.spread) is None:
         return ""
     deviation = (math.log(spread[1]) - math.log(spread[0])) / _DEVIATIONS
     width = float(student_quantile(MIN_RUNS - 1, (1 + NOMINAL) / 2)) * deviation / math.sqrt(MIN_RUNS)
-    return f"{_FIVE} would tell it to about ± {math.expm1(min(abs(width), _WIDEST)) * 100:.2g} % (simulated)"
+    half_width = f"{math.expm1(min(abs(width), _WIDEST)) * 100:.2g} %"
+    return f"{_FIVE} processes would narrow it to ± {half_width} (simulated)"
 
 
 def doubts(served: ServedResult) -> list[str]:
-    """What keeps VALID from standing alone: rates that were left open, and runs that were held up."""
+    """Return the caveats of a VALID rate: rates that were left open, single runs, and runs that were held up."""
     processes = served.record.processes
     found = []
     if num_open := sum(not process.is_resolved for process in processes):
         found.append(
             f"the rate was left open in {num_open} of {plural(len(processes), 'process', 'processes')}: no rate near "
-            "the VALID one was INVALID in a run that nothing held up, so that the border is not known"
+            "the VALID one was INVALID in a run that nothing held up, so that higher rates may be VALID, too"
         )
     if num_single := sum(not process.is_repeated for process in processes):
         found.append(f"VALID in a single run in {num_single} of {plural(len(processes), 'process', 'processes')}")
@@ -197,7 +199,7 @@ def doubts(served: ServedResult) -> list[str]:
 
 
 def served_among(measured: Sequence[Result]) -> list[ServedResult]:
-    """Return those of the measurements that are of serving."""
+    """Return the measurements of serving among `measured`, each with its record."""
     return [ServedResult(each, each.measured) for each in measured if isinstance(each.measured, ServeRecord)]
 
 
