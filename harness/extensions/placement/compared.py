@@ -82,6 +82,8 @@ class FoundPlan:
     """Lower bound of the cost of any plan of whole tables, in seconds, proved by the search; None without a proof."""
     moved: tuple[int, int] | None = None
     """Number of tables, and of bytes, that the plan has on other devices than today's plan."""
+    memory_bytes: int | None = None
+    """Bytes of tables, with their optimizer state, on the device that holds most; None if not known."""
     fault: Exception | None = None
     note: str | None = None
     """Remark on the plan that a reader needs beside the cost."""
@@ -119,10 +121,16 @@ def judge_plans(
             done[name][at],
             cost_s=slowest_s,
             balance=slowest_s / mean_s,
+            memory_bytes=find_most_bytes(sets[name, at]),
             predicted_s=predicted_s,
             spread=costs.spread_of(sets[name, at][int(device_s.argmax())]),
         )
     return done
+
+
+def find_most_bytes(sets: Sequence[Sequence[EmbeddingTable]]) -> int:
+    """Return the bytes of tables, with their optimizer state, on the device that holds most."""
+    return max(sum(table.memory_bytes for table in tables) for tables in sets)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -438,11 +446,13 @@ def _close(
     label, origin = name_row(name, costs), costs.origin
     if len(found[name]) == 1 and (repaired := _say_repairs(found[name])[0]):
         label += f", {repaired}"
-    also = f" (as by {', '.join(name_row(each, costs) for each in alike)})" if alike else ""
+    also = f" (same cost by {', '.join(name_row(each, costs) for each in alike)})" if alike else ""
     is_less = base is not None and base not in (name, *alike)
     than = f", {percent(1 - whole[name] / whole[base])} less than by {base}" if is_less and base else ""
     how = f"{origin}: {costs.timed}" if origin == "measured" else origin
-    said = f"{label}{also}: {duration(whole[name])} a step on the slowest device ({how}){than}"
+    most = max((each.memory_bytes for each in found[name] if each.memory_bytes is not None), default=None)
+    memory = "" if most is None else f", at most {num_bytes(most)} a device"
+    said = f"{label}{also}: {duration(whole[name])} a step on the slowest device{memory} ({how}){than}"
     if (times := _mean([each.balance for each in found[name]]) or 1.0) > MOST_EVEN:
         said += f"; that is {times:.2f} times the mean of all devices"
     if origin == "measured":

@@ -38,8 +38,8 @@ def measure_costs(benchmark: str, num_sets: int | None, seed: int, output: Path,
     """Measure what each of BENCHMARK's embedding tables, or of a file's, takes alone on one thread of this CPU.
 
     Lookups, backward and update of a global batch, of each table and of the halves that plans may cut it into: the
-    median of eight rounds in turns, with their spread, and the load meanwhile. 'place --costs' adds them up, there
-    or elsewhere. With --sets, drawn sets of 1 to 15 of these are measured in the same turns, each by one lookup,
+    median of eight alternate rounds, with their spread, and the load meanwhile. 'place --costs' adds them up, there
+    or elsewhere. With --sets, drawn sets of 1 to 15 of these are measured in the same rounds, each by one lookup,
     backward and update of all its tables: by them 'place --costs FILE --cost net' says whether adding up is wrong by
     more than the noise, and takes a net only where it is shown to predict better.
     """

@@ -1,5 +1,6 @@
 """`place`: plans of embedding tables on devices, found by searches and compared by cost."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from harness.extensions.placement.options import (
     read_question,
     search_options,
 )
-from harness.foundation.errors import ExitCode
+from harness.foundation.errors import ExitCode, HarnessError
 from reports.render.forms import FORMS
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Keep the cheapest plan in this file."
 )
 @click.option(
-    "--run", "num_steps", type=COUNT, metavar="STEPS", help="Measure the plans and 'auto' in turns, with torchrec."
+    "--run", "num_steps", type=COUNT, metavar="STEPS", help="Measure the plans and 'auto' alternately, by torchrec."
 )
 @form_option("table", "json", *FORMS)
 def place(benchmark: str, output: Path | None, num_steps: int | None, form: str, **given: Any) -> None:
@@ -72,6 +73,9 @@ def place(benchmark: str, output: Path | None, num_steps: int | None, form: str,
     In the place of BENCHMARK a file has tables of your own: CSV or JSON of name, rows, width and pooling, and where
     they are known optimizer and zipf_exponent.
     """
+
+    from msgspec import structs
+
     from harness.cli.shared.studies import keep_study
     from harness.extensions.placement.plans import record_best, search_plans
     from harness.extensions.placement.reading import read_task, take_costs
@@ -92,13 +96,36 @@ def place(benchmark: str, output: Path | None, num_steps: int | None, form: str,
     placement = search_plans(question, [task], config)
     if num_steps is not None:
         placement, code = _run_plans(placement, question, benchmark, num_steps, given)
+    study = placement.study
+    if config is not None and (following := _say_next(placement, question, benchmark, output, given)):
+        at = len(placement.costs.findings) + (1 if question.today is None else 2)  # below the answer
+        study = structs.replace(study, findings=(*study.findings[:at], following, *study.findings[at:]))
     inputs = [Path(benchmark), *(given[name] for name in ("trace", "today", "costs") if given[name] is not None)]
-    keep_study(placement.study, kept_in, f"place-{task.name}", form, inputs=inputs)
+    keep_study(study, kept_in, f"place-{task.name}", form, inputs=inputs)
     if output is not None:
         record, skipped = record_best(placement, question)
         write_text(output, encode(record))
         click.echo(f"plan     {output}, by {record.search}{skipped}", err=form != "table")
     click.get_current_context().exit(int(code))
+
+
+def _say_next(
+    placement: "Placement", question: "PlacementQuestion", benchmark: str, output: Path | None, given: dict[str, Any]
+) -> str:
+    """Return a sentence with the command that trains by the cheapest plan; '' if no plan can be run."""
+    from harness.extensions.placement.plans import record_best
+
+    try:
+        record_best(placement, question)
+    except HarnessError:
+        return ""
+    name = "plan.json" if output is None else str(output)
+    ranks = ["--ranks", str(question.devices.num_devices), "--sharding", f"plan:{name}"]
+    options = {"--name": given["name"], "--config": given["config_file"], "--data": given["data_root"]}
+    sets = [word for option, value in options.items() if value is not None for word in (option, str(value))]
+    sets += [word for text in given["assignments"] for word in ("--set", text)]
+    kept = "" if output is not None else f"this command with -o {name} keeps the plan; "
+    return f"Next, to train by it on such devices: {kept}{shlex.join(['dlrmbench', 'run', benchmark, *ranks, *sets])}"
 
 
 def _run_plans(

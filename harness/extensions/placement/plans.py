@@ -19,6 +19,7 @@ from harness.extensions.placement.compared import (
     PlacementCosts,
     as_clause,
     compare_searches,
+    find_most_bytes,
     judge_plans,
     list_cheapest,
     say_moves,
@@ -54,6 +55,7 @@ from reference_models.distributed.search.task import PlacementPlan, Task, find_f
 from reference_models.distributed.search.tasks import NEUROSHARD, describe_tables, generate_tasks, read_tasks, task_of
 from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.registry import find_model
+from reports.text.formatting import num_bytes, plural
 from rules.records.kept.placement import PlanRecord
 from rules.records.study import Parameter, Scalar, Source, StudyRecord, StudyTable
 
@@ -250,8 +252,9 @@ def _search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Ru
         tables, findings, checks = [*tables, *more], [*findings, *said], [check]
     study = make_study(
         "place",
-        f"{config.benchmark.name if config else _name_tasks(question, tasks)} on {question.devices.num_devices} "
-        f"{question.devices.device_type} devices: {as_clause(compared.closing)}",
+        f"{config.benchmark.name if config else _name_tasks(question, tasks)} on "
+        f"{plural(question.devices.num_devices, f'{question.devices.device_type} device')}: "
+        f"{as_clause(compared.closing)}",
         config.benchmark if config else None,
         findings=[*findings, *([compared.claim] if question.has_baselines else [])],
         tables=tables,
@@ -267,7 +270,7 @@ def _search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Ru
 
 def _name_tasks(question: PlacementQuestion, tasks: Sequence[Task]) -> str:
     """Name the tables of a study without a benchmark: the task of named tables, or the number of tasks."""
-    return tasks[0].name if question.table_names else f"{len(tasks)} tasks"
+    return tasks[0].name if question.table_names else plural(len(tasks), "task")
 
 
 def _find_plans(
@@ -545,10 +548,17 @@ def _ask_torchrec(
         if parts is None:
             return _ask_for_whole_tables(question, config, estimate), estimate
         seconds = costs.judge(parts)
-        note = f"its plan is {describe_layouts(estimate)}; 'run --sharding auto' trains by it, and no file has it."
-        slowest_s, mean_s = float(seconds.max()), float(seconds.mean())
-        found = replace(found, cost_s=slowest_s, balance=slowest_s / mean_s, cuts=True, note=note)
+        layouts = f"{describe_layouts(estimate)}{_say_copies(estimate, task)}"
+        note = f"its plan is {layouts}; 'run --sharding auto' trains by it, and no file has it."
+        slowest_s, mean_s, most = float(seconds.max()), float(seconds.mean()), find_most_bytes(parts)
+        found = replace(found, cost_s=slowest_s, balance=slowest_s / mean_s, memory_bytes=most, cuts=True, note=note)
     return found, estimate
+
+
+def _say_copies(estimate: PlannerEstimate, task: Task) -> str:
+    """Return a clause on the memory that tables copied to every device take beyond one copy; '' without any."""
+    copied = [task.tables[each.table].memory_bytes for each in estimate.tables if each.sharding == "data_parallel"]
+    return f", whose copies on every device add {num_bytes(sum(copied))} to each but one" if copied else ""
 
 
 def _ask_for_whole_tables(question: PlacementQuestion, config: RunConfig, estimate: PlannerEstimate) -> FoundPlan:

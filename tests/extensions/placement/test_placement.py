@@ -221,7 +221,7 @@ def test_only_searches_whose_plans_cost_the_same_are_called_alike(tmp_path: Path
     task = task_of_benchmark(resolve("dlrm_tiny", [], None), asked, None)
     equal = replace(task, tables=task.tables[:1] * 4)
     alike, _ = search_plans(asked, [equal], None).study.findings
-    assert alike.startswith("Cheapest by dim (as by lookup, greedy, local): ")
+    assert alike.startswith("Cheapest by dim (same cost by lookup, greedy, local): ")
     alone_asked = replace(asked, by=("dim",), has_baselines=False)
     (alone,) = search_plans(alone_asked, [equal], None).study.findings
     assert alone.startswith("Cheapest by dim: ") and alone.endswith("no plan of whole tables is cheaper.")
@@ -289,7 +289,7 @@ def test_of_equal_costs_the_better_balanced_plan_is_named_first(order: tuple[str
     balance = {"lookup": 1.5, "greedy": 1.02, "local": 1.3}
     found = {name: [FoundPlan(search=name, cost_s=1.0, balance=balance[name])] for name in order}
     compared = compare_searches(NO_COSTS, found, [1.0], is_small=True)
-    assert compared.closing.startswith("Cheapest by greedy (as by ")
+    assert compared.closing.startswith("Cheapest by greedy (same cost by ")
     assert any(column.name == "Over greedy" for column in compared.table.columns)
     study = make_study("place", "", None, tables=[compared.table], parameters=[], findings=[])
     chart = draw_costs(study, compared.table, "x")
@@ -382,7 +382,7 @@ def test_costs_that_differ_by_rounding_are_the_same_and_no_plan_is_below_the_opt
     least_s = 0.3
     closing, over, lead = leads({"lookup": least_s, "greedy": 0.1 + 0.2, "dim": least_s - 1e-16}, least_s)
     assert over == [0, 0, 0] and "less than" not in closing
-    assert closing.startswith("Cheapest by lookup (as by greedy, dim): ")
+    assert closing.startswith("Cheapest by lookup (same cost by greedy, dim): ")
     assert lead == (
         "lookup, greedy and dim find the same cost, 300.0 ms: the optimum, so no plan of whole tables is cheaper."
     )
