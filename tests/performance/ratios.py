@@ -1,4 +1,4 @@
-"""Ratios of times that were measured in turns, and whether they decide anything."""
+"""Ratios of times that were measured alternately, and whether they decide anything."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +27,13 @@ class Ratios:
         return max(self.rounds) / min(self.rounds)
 
     def text(self) -> str:
+        if len(self.rounds) == 1:
+            return f"{self.median:.2f}"
         return f"{self.median:.2f} ({min(self.rounds):.2f} to {max(self.rounds):.2f}){self._doubt}"
 
     def percent(self) -> str:
+        if len(self.rounds) == 1:
+            return f"{100 * self.median:.0f} %"
         return (
             f"{100 * self.median:.0f} % ({100 * min(self.rounds):.0f} to {100 * max(self.rounds):.0f} %){self._doubt}"
         )
