@@ -46,7 +46,7 @@ def tune(
     quiet: bool = True,
     kinds: Mapping[str, int | None] | None = None,
 ) -> Path:
-    """Search settings of a benchmark under constraints, then measure the best trial beside the default, in turns;
+    """Search settings of a benchmark under constraints, then measure the best trial and the default alternately;
     returns the search's folder below `output`, whose study.json and report.html say what was found.
 
     `axes` are keys with their values, or with a range as text: {"train.global_batch_size": "256..2048:log"}. One of

@@ -109,7 +109,7 @@ def tune(
     form: str,
     **given: Any,
 ) -> None:
-    """Search settings of BENCHMARK under constraints; then measure the best trial beside the default, in turns.
+    """Search settings of BENCHMARK under constraints; then measure the best trial and the default alternately.
 
     The first trial is the default. Each other one is proposed by optuna after all before it were measured, one
     process each, with equal seeds. What fails, or misses a constraint, is an infeasible trial. In the end the best
