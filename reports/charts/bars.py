@@ -82,7 +82,7 @@ def _draw(
     marks += [svg.boxes(corners[part], f"part-{part}") for part, _ in PARTS if part in corners]
     if bound is not None:
         marks.append(svg.line(x(bound * scale), 4, x(bound * scale), bottom, "limit"))
-    names = svg.fit_bold_names([row.label for row in rows], left - 12)  # with room for wide letters
+    names = svg.fit_bold_names([row.label for row in rows], left - 11)  # a px for rounding
     marks.append(svg.labels([(name, left - 8, top + 15) for name, top in zip(names, tops, strict=True)], "end"))
     if note:
         words = [
