@@ -1,13 +1,24 @@
 """Make the study of a search: every trial, the best so far, and the best trial measured again beside the default."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from statistics import fmean
 
 from harness.extensions.tuning.records import REGRET, SearchRecord, search_of
+from harness.extensions.tuning.rule import MAX_TRIALS
 from harness.extensions.tuning.sampler import choose_sampler
-from harness.extensions.tuning.trials import Trial, best_of, columns_asked, constraint_text, value_text
+from harness.extensions.tuning.trials import (
+    CORE_KINDS,
+    Trial,
+    best_of,
+    columns_asked,
+    constraint_text,
+    value_text,
+)
 from harness.foundation.study import make_study, make_table
+from harness.run_sets.commands import split_command, without_options
 from reports.comparison.factor import factor_of
 from reports.comparison.records import Comparison
 from reports.comparison.wording import change_text, sentence, speed, threads_words, wide_range, with_sign
@@ -19,6 +30,11 @@ from rules.records.experiment import ExperimentRecord
 from rules.records.kinds import is_logged
 from rules.records.study import Cell, Origin, Parameter, StudyRecord, StudyTable
 
+_SEARCHING = (
+    "--axis", "--minimize", "--maximize", "--constraint", "--trials", "--sampler", "--parallel-trials",
+    "--throughput", "--quality", "--seed", "--format",
+)  # fmt: skip
+"""Options of `tune` that a training of the best trial does not take."""
 _REGRET = "Regret is how far the best trial so far is from the best of all, as a share of that."
 
 
@@ -78,6 +94,7 @@ def make_search_study(
             say_found(search, trials, again),
             *say_parallel(search, trials, shared_threads),
             *([early] if len(trials) < num_asked else []),
+            *filter(None, [say_next(record, trials, again)]),
             _REGRET,
         ],
         seed=record.base_seed,
@@ -108,6 +125,38 @@ def say_found(search: SearchRecord, trials: Sequence[Trial], again: Again) -> st
     return f"{named} beside the default, {pairs}: {sentence(comparison)}{found}"
 
 
+def _is_better(comparison: Comparison | None) -> bool:
+    """Return whether the new side of a comparison is shown to be better than its base."""
+    return comparison is not None and comparison.verdict in ("faster", "better")
+
+
+def say_next(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> str:
+    """Return a sentence with the command to run next: the best trial's settings, or a search of twice the trials; ''
+    if the space has no further point."""
+    assert record.stop is not None
+    words, num_asked = split_command(record.command), int(record.stop.values["trials"])
+    if words[1:2] != ["tune"]:
+        return ""
+    if again.trial is not None and not again.problem and _is_better(again.comparison):
+        if record.kind not in CORE_KINDS:
+            return ""
+        sets = [word for key, text in again.trial.values.items() for word in ("--set", f"{key}={text}")]
+        rest = without_options(words[2:], _SEARCHING, ("-q", "--quiet", "-v", "--verbose"))
+        return f"Next, to train with these settings: {shlex.join(['dlrmbench', 'run', *rest, *sets])}"
+    if len(trials) < num_asked or 2 * num_asked > MAX_TRIALS or _is_exhausted(record, trials):
+        return ""
+    more = [*without_options(words, ("--trials",), ("-q", "--quiet")), "--trials", str(2 * num_asked)]
+    return f"Next, to try more settings: {shlex.join(more)}"
+
+
+def _is_exhausted(record: ExperimentRecord, trials: Sequence[Trial]) -> bool:
+    """Return whether the trials have every point of a space that has values alone, no range."""
+    if any(".." in text for axis in record.axes for text in axis.values):
+        return False
+    tried = {tuple(trial.values.get(axis.key) for axis in record.axes) for trial in trials}
+    return all(point in tried for point in product(*(axis.values for axis in record.axes)))
+
+
 def say_parallel(search: SearchRecord, trials: Sequence[Trial], shared_threads: int | None) -> list[str]:
     """Say how many trials were measured at a time, and what that means for their values; nothing if one at a time."""
     if search.parallel_trials == 1:
@@ -136,9 +185,10 @@ def _answer(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> 
     """Say in one line how the best trial compares with the default, or what it measured if the default measured
     nothing."""
     search, num, comparison = search_of(record), plural(len(trials), "trial"), again.comparison
-    best, place = again.trial, "second best" if again.missed else "best"
-    if best_of(search, trials) is None:
+    best, first = again.trial, best_of(search, trials)
+    if first is None:
         return f"none of {num} is feasible"
+    place = ("second best" if again.missed else "best") + (" other" if first is trials[0] else "")
     if best is None or not (again.is_alone or (comparison is not None and comparison.whole is not None)):
         return f"nothing was measured beside the default, of {num}"
     values = " ".join(f"{key.partition('.')[2]}={text}" for key, text in best.values.items())
@@ -148,16 +198,18 @@ def _answer(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> 
         return f"{values} is the {place} of {num}: {_say_alone(search, again)}; the default measured nothing"
     whole, verdict, what = comparison.whole, comparison.verdict, factor_of(comparison.whole.name).title
     threads = threads_words(comparison, best.values)
-    pairs = f"{what}, {plural(comparison.num_shared_seeds, 'pair')} in turns, {place} of {num}"
+    pairs = f"{what}, {plural(comparison.num_shared_seeds, 'pair')} measured alternately (A/B), {place} of {num}"
     pairs += f"; {threads}" if threads else ""
     change = speed(whole.time_ratio) if whole.time_ratio is not None else change_text(whole) or verdict
     change += wide_range(whole)
+    kept, batch = "the default is kept; ", ""
+    if _is_better(comparison):
+        kept, batch = "", batch_words(record, trials[0], best)
     if verdict in ("faster", "slower"):
-        return f"{values} is {with_sign(change)} than the default: {pairs}{batch_words(record, trials[0], best)}"
+        return f"{kept}{values} is {with_sign(change)} than the default: {pairs}{batch}"
     if verdict in ("better", "worse"):
-        words = f"{values} is {verdict} than the default, {what} {with_sign(change)}: {pairs}"
-        return f"{words}{batch_words(record, trials[0], best)}"
-    return f"{values} beside the default: {verdict}; {pairs}"
+        return f"{kept}{values} is {verdict} than the default, {what} {with_sign(change)}: {pairs}{batch}"
+    return f"{kept}{values} beside the default: {verdict}; {pairs}"
 
 
 def batch_words(record: ExperimentRecord, default: Trial, best: Trial) -> str:
@@ -210,7 +262,7 @@ def _list_again(record: ExperimentRecord, search: SearchRecord, again: Again) ->
     names, units = columns_asked(search), columns_of(record.kind)
     columns: list[tuple[str, str | None, Origin]] = [("Process", None, "given")]
     columns += [(name, units[name].unit, "measured") for name in names]
-    rows = [(at, *(found.get(name) for name in names)) for at, found in enumerate(again.columns, start=1)]
+    rows = [(at, *(found.get(name) for name in names)) for at, found in enumerate(again.columns)]
     return [make_table("The best trial, measured again alone, with seeds that no trial had", columns, rows)]
 
 
@@ -232,5 +284,5 @@ def _list_sides(comparison: Comparison) -> StudyTable:
     known = [(name, unit, origin, value) for name, unit, origin, value in given if value is not None]
     columns = [(name, unit, origin) for name, unit, origin, _ in known]
     row = tuple(value for *_, value in known)
-    title = "The best other trial and the default, measured again in turns, with seeds that no trial had"
+    title = "The best other trial and the default, measured again alternately (A/B), with seeds that no trial had"
     return make_table(title, columns, [row])

@@ -53,6 +53,8 @@ def test_the_planted_setting_is_found_and_measured_again_beside_the_default(samp
         r"no trial had: 2\.25x faster\.",
         last,
     )
+    (following,) = (each for each in study.findings if each.startswith("Next, to train with these settings: "))
+    assert ": dlrmbench run " in following and "--set runtime.implementation=optimized" in following
     (sides,) = study.tables[1].rows
     assert sides[-1] == "faster" and sides[2] == pytest.approx(2.25, rel=1e-3) and sides[3] <= 2.25 <= sides[4]  # type: ignore[operator]
     seeds = [record_of(part).seeds for part in parts_of(folder).values()]
@@ -82,7 +84,9 @@ def test_no_difference_is_an_answer(place: Path) -> None:
     folder, study = found_in(place)
     shown = (folder / "report.html").read_text(encoding="utf-8").partition("<script")[0]
     assert shown.replace("\N{NO-BREAK SPACE}", " ").count("No difference of 3 % or more in throughput") == 1
+    assert "the default is kept; " in study.title
     assert "beside the default: no difference shown; throughput, 5 pairs" in study.title
+    assert any(each.startswith("Next, to try more settings: ") and "--trials 6" in each for each in study.findings)
     for table in study.tables:
         assert all(any(value is not None for value in column) for column in zip(*table.rows, strict=True))
 
