@@ -1,5 +1,6 @@
 """Relation of a suite: for each benchmark a pair of sides, base and new."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,12 +14,13 @@ from harness.experiment.finish import FinishedStudy
 from harness.experiment.relation import Relation
 from harness.experiment.request import Request, RequestError
 from harness.experiment.store import parts_of, read
-from harness.extensions.suites.shown import read_suite_facts
+from harness.extensions.suites.shown import SuiteFacts, read_suite_facts
 from harness.extensions.suites.suite import Suite
 from harness.foundation.errors import ExitCode
 from harness.foundation.files import write_record
 from harness.foundation.study import make_study
 from harness.measure.kinds import Kind
+from harness.run_sets.commands import split_command, without_options
 from harness.run_sets.making import making_of
 from reports.page.content import gather_everything
 from reports.page.report import write_page
@@ -124,6 +126,25 @@ def _file_name(text: str) -> str:
     return "".join(char if char.isascii() and (char.isalnum() or char in "_.-") else "-" for char in text)[:80]
 
 
+_SILENT = ("-q", "--quiet")
+
+
+def _say_next(facts: SuiteFacts, record: ExperimentRecord) -> str:
+    """Return a sentence with the command to run next: twice the runs if a benchmark is undecided, training to the
+    targets after throughput; '' after a failure, and in other cases."""
+    words = split_command(record.command)
+    if facts.failed or words[1:2] != ["suite"]:
+        return ""
+    verdicts = {row.comparison.verdict for row in facts.rows if row.comparison is not None}
+    if verdicts & {"inconclusive", "no difference shown"}:
+        more = [*without_options(words, ("-n", "--runs"), _SILENT), "-n", str(2 * facts.num_runs)]
+        return f"Next, for narrower intervals: {shlex.join(more)}"
+    if facts.kind != "throughput":
+        return ""
+    trained = [*without_options(words, ("--throughput", "-n", "--runs"), _SILENT), "--to-target"]
+    return f"Next, to see whether it holds for the time to train: {shlex.join(trained)}"
+
+
 def finish_suite(folder: Path) -> FinishedStudy:
     """Judge and compare all sides of a suite, and write its study and page."""
     gathered = gather_everything([folder])
@@ -136,16 +157,16 @@ def finish_suite(folder: Path) -> FinishedStudy:
         ("runs of each side", facts.num_runs),
         ("kind", facts.kind),
     )
+    record = read(folder)
     study = make_study(
         SUITE.name,
         facts.title,
         None,
         tables=facts.tables,
         parameters=[Parameter(name=name, value=value, unit=None, source="given", note=None) for name, value in given],
-        findings=facts.findings,
+        findings=[*facts.findings, *filter(None, [_say_next(facts, record)])],
         seed=facts.base_seed,
     )
-    record = read(folder)
     sets = (read_run_set(part, []) for part in parts_of(folder).values())
     study = change(study, made=making_of(record, next((each for each in sets if each is not None), None)))
     write_record(folder / STUDY_FILE, study)
