@@ -62,16 +62,16 @@ if TYPE_CHECKING:
 )
 @form_option("table", "json", *FORMS)
 def place(benchmark: str, output: Path | None, num_steps: int | None, form: str, **given: Any) -> None:
-    """Search where BENCHMARK's embedding tables should be on --devices N, and compare what the plans cost.
+    """Search plans of BENCHMARK's embedding tables on --devices N, and compare their costs.
 
-    A plan costs what its slowest device does: lookups, updates and the exchange of embeddings, modelled from the
-    numbers of the devices, unless --cost says measured. The optimum is of plans that cut no table. 'run --sharding
-    plan:FILE' trains by the plan of -o. With --run, up to 10 plans of other costs and TorchRec's own are a sweep of
-    throughput in the results folder, one thread a rank, which ranks them; 'run --beside' compares two. The study and
-    its page are kept in a new folder there. What is learnt is kept in place/ below --data.
+    A plan's cost is the time of its slowest device for lookups, updates and the exchange of embeddings, modelled from
+    the numbers of the devices, unless --cost says measured. The optimum is of plans that cut no table. 'run
+    --sharding plan:FILE' trains by the plan of -o. With --run, up to 10 plans of different costs and TorchRec's own
+    are ranked by a sweep of throughput in the results folder, one thread a rank; 'run --beside' compares two. The
+    study and its page are kept in a new folder there, trained nets and policies in place/ below --data.
 
-    In the place of BENCHMARK a file has tables of your own: CSV or JSON of name, rows, width and pooling, and where
-    they are known optimizer and zipf_exponent.
+    BENCHMARK may be a file of your own tables: CSV or JSON of name, rows, width and pooling, and, where known,
+    optimizer and zipf_exponent.
     """
 
     from msgspec import structs

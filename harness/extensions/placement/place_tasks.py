@@ -44,10 +44,10 @@ from reports.render.forms import FORMS
 @search_options
 @form_option("table", "json", *FORMS)
 def place_tasks(number: int | None, files: tuple[Path, Path] | None, form: str, **given: Any) -> None:
-    """Search where the tables of many tasks should be on --devices N, and compare what the plans cost.
+    """Search plans of many tasks, each a set of tables, on --devices N, and compare their costs.
 
-    Tasks are drawn as NeuroShard's generator draws them, or read. Costs are those of 'place', and what is learnt is
-    kept in place/ below --data. The study and its page are kept in a new folder of the results folder.
+    Tasks are drawn as NeuroShard's generator draws them, or read. Costs are those of 'place', and trained nets and
+    policies are kept in place/ below --data. The study and its page are kept in a new folder of the results folder.
     """
     from harness.cli.shared.studies import keep_study
     from harness.extensions.placement.plans import make_tasks, search_plans

@@ -19,7 +19,7 @@ from harness.extensions.placement.options import HEADINGS, device_options, read_
 @device_options()
 @form_option("table", "json")
 def plan_devices(benchmark: str, form: str, **given: Any) -> None:
-    """Say where TorchRec would lay BENCHMARK's tables on devices that need not be here, and what they would take.
+    """Show TorchRec's plan of BENCHMARK's tables on devices that need not be here, with memory and time of each.
 
     Modelled by TorchRec's planner, from the memory and bandwidths given; hundreds of devices take minutes. 'place'
     compares it with other searches.

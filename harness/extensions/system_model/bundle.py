@@ -85,7 +85,7 @@ def _measure(
         if (why := why_no_reference(one_result(folder))) is not None:
             raise HarnessError(
                 f"{folder}: {why}. No bundle is made. Measure again when nothing else uses this system; 'dlrmbench "
-                "doctor' says what disturbs it.",
+                "doctor' says what makes it noisy.",
                 ExitCode.ENVIRONMENT,
             )
         yield folder

@@ -43,7 +43,7 @@ def measure_system(
     """Measure the CPU's rates, in about 20 s: products, copies, rows at random, an operator's overhead.
 
     Writes them as 'plan-system' takes them, to -o or to the console; each says how it was measured, and how far apart
-    its repetitions lay. What disturbed them, and the load meanwhile, are in the file.
+    its repetitions lay. Warnings of a noisy machine, and the load, are in the file.
 
     With --bundle the reference sets of this system are measured before: of each benchmark by `reference` and
     `optimized`, runs to the target and throughput, in some minutes. They and the rates become one archive, which

@@ -111,16 +111,16 @@ def tune(
 ) -> None:
     """Search settings of BENCHMARK under constraints; then measure the best trial and the default alternately.
 
-    The first trial is the default. Each other one is proposed by optuna after all before it were measured, one
-    process each, with equal seeds. What fails, or misses a constraint, is an infeasible trial. In the end the best
-    feasible one and the default are measured in 5 pairs of seeds that no trial had, and compared: nothing is best
-    before that. Where the default failed, the best is measured alone. Where the best misses a constraint this time,
-    the second best is measured, too. Columns are those of the table of what is measured, memory, energy_delay, and
-    of runs time_to_train_s; where no kind is asked for, the columns decide it. 'dlrmbench resume' completes an
-    interrupted search, with the trials that it would have made.
+    The first trial is the default. Every other trial is proposed by optuna from all earlier measurements, one
+    process each, with equal seeds. A trial that fails, or misses a constraint, is infeasible. In the end the best
+    feasible trial and the default are measured in 5 pairs of seeds that no trial had, and compared: the default is
+    kept unless the trial is shown to be better. If the default failed, the best is measured alone. If the best misses
+    a constraint this time, the second best is measured, too. Columns are those of a measurement's table, memory,
+    energy_delay, and of runs time_to_train_s; if no kind is asked for, the columns decide it. 'dlrmbench resume'
+    completes an interrupted search, with the trials that it would have made.
 
-    --parallel-trials measures several at a time: they are proposed together, none by what another of them measured,
-    and where one ends before the others its work goes on, thrown away, so that all are measured beside as many.
+    --parallel-trials measures several at a time: they are proposed together, without each other's measurements; one
+    that ends early repeats its work, uncounted, until the last has ended, so that all have the same company.
     """
     from harness.extensions.tuning.asked import with_kind
     from harness.extensions.tuning.records import SearchRecord
