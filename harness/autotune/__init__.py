@@ -1,1 +1,2 @@
-"""Autotuning: before the first repetition, how steps are computed on this system, by timing."""
+"""Autotuning: choose threads and matrix products of a training step by timing them on this system, before the
+first run."""

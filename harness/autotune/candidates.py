@@ -1,7 +1,8 @@
-"""Times ways to compute a training step: threads within a process, spinning by processes in turns.
+"""Time ways to compute a training step: thread counts within one process, each length of spinning in a process of its
+own.
 
-Where a little more or less time would decide otherwise, ways that are close are timed in another process each before
-the least times are compared: what a process meets, its place in memory and what the system does then, is its own.
+Where a slightly different time would change the choice, near-equal ways are timed again in another process before
+their least times are compared: each process has its own placement in memory and meets other load on the system.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,30 +22,32 @@ from rules.records.run_set import TIE, MatmulRecord, StepTimeRecord
 from rules.temporary_folder import temporary_folder
 
 _HOPELESS = 1.4
-"""How many times slower than the best a number of threads is that longer spinning cannot save."""
+"""Slowdown against the best above which a thread count is not timed with longer spinning."""
 _CLOSE = TIE**2
-"""How many times slower than the best a way is that another process's luck may have put behind."""
+"""Slowdown against the best up to which a way is timed in a second process, since the difference may be chance."""
 _LONG_S = 0.25
-"""Steps that take so long are not disturbed as a whole, and another turn of theirs would be long."""
+"""Seconds of a step from which near-equal ways are not timed again: short disturbances average out within long
+steps."""
 Way = tuple[int, int | None]
-"""Threads, and how long they spin."""
+"""Number of threads, and GOMP_SPINCOUNT (None where the environment sets the spinning)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """What all processes that time ways have in common."""
+    """Settings shared by all processes that time one configuration: its tables, data and interpreter."""
 
     tables: Mapping[str, Any]
     definition_path: Path
     data_dir: Path
     given: MatmulRecord | None
-    """Products that are not to be chosen."""
+    """Matrix products given by the user; None where they are chosen."""
     previous: MatmulRecord | None
-    """Products that only clearly faster ones replace."""
+    """Matrix products chosen earlier, which only clearly faster ones replace; None where there are none."""
     interpreter: Interpreter | None
 
     def run(self, thread_counts: Sequence[int], spin_count: int | None) -> TrialsRecord | str:
-        """Time these counts of threads in one process; why it failed, if it did."""
+        """Time a step with each thread count in one process; return the times, or the reason why the process
+        failed."""
         most = max(thread_counts)
         with temporary_folder("choice") as folder:
             job = ChoiceJob(
@@ -71,16 +74,17 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class TimedWays:
-    """Every way that was tried, at its least, and the products that it had then."""
+    """Least time of a step of each way that was tried, and the matrix products used in that time."""
 
     tried: tuple[StepTimeRecord, ...]
     matmuls: Mapping[Way, MatmulRecord]
 
 
 def time_ways(trial: Candidate, thread_counts: Sequence[int], spin_counts: Sequence[int | None]) -> TimedWays | str:
-    """Time all counts with the first length of spinning, and the promising ones with the others.
+    """Time all thread counts with the first length of spinning, and the promising ones with the other lengths.
 
-    Where the decision between processes hangs by a little, close ways take another turn. Why, if the first failed.
+    Where a slightly different time would change the choice, near-equal ways are timed in a second process. Returns
+    the reason why the first process failed, if it did.
     """
     first = trial.run(thread_counts, spin_counts[0])
     if isinstance(first, str):
@@ -107,7 +111,7 @@ def time_ways(trial: Candidate, thread_counts: Sequence[int], spin_counts: Seque
 
 
 def _least(records: Iterable[TrialsRecord]) -> TimedWays:
-    """Join what processes found."""
+    """Return the least time of each way over the records of several processes."""
     least: dict[Way, StepTimeRecord] = {}
     matmuls: dict[Way, MatmulRecord] = {}
     for record in records:

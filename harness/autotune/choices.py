@@ -1,4 +1,5 @@
-"""What is to be chosen for a configuration before its first run, and among which ways."""
+"""Candidates of a choice by timing: the thread counts, spinning and matrix products that a configuration may run
+with."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -21,29 +22,31 @@ from rules.records.run_set import ChoiceRecord
 
 FOLDER = "choices"
 SPIN_COUNTS = (1_000, 300_000)
-"""Values of GOMP_SPINCOUNT: what a busy system needs, and GNU's own default, which is faster on a quiet one."""
+"""Values of GOMP_SPINCOUNT: a short one for busy systems, and GNU's default, which is faster on quiet systems."""
 _SURROUNDINGS = ("OMP_", "KMP_", "GOMP_", "MKL_", "DNNL_", "ONEDNN_", "MALLOC_", "LD_PRELOAD")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnWays:
-    """Ways of something else than training's steps, which a section of a definition asks for and chooses among."""
+    """Choice by timing that a section of a definition asks for, such as [serve], in place of that of a training
+    step."""
 
     thread_counts: tuple[int, ...]
-    """Threads of each way."""
+    """Number of threads of each way."""
     chosen_for: Mapping[str, Any]
-    """What decides the choice besides shape, precision and system; JSON."""
+    """Settings that decide the choice besides shape, precision and system, as JSON values."""
     words: str
-    """What is chosen: workers, threads and calls."""
+    """Noun phrase for messages that names the chosen settings, such as 'workers, threads and calls'."""
     done: str
-    """What is done so then: answered."""
+    """Participle for messages that says what is done with the choice, such as 'answered'."""
     time: "Callable[[Candidates, Interpreter | None], ChoiceRecord | str]"
-    """Chooses by timing in fresh processes; says why that failed, if it did."""
+    """Function that chooses by timing in fresh processes; returns the choice, or the reason why timing failed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidates:
-    """What is to be chosen, among which ways, and what for."""
+    """Ways to compute a configuration's steps among which timing chooses, and the settings that the choice is
+    valid for."""
 
     config: RunConfig
     data_dir: Path
@@ -56,11 +59,13 @@ class Candidates:
     num_cores: int
     cpu: str | None
     own: OwnWays | None = None
-    """What a section chooses among, whose steps need no choice."""
+    """Choice that a section of the definition asks for in place of a training step's; None where there is no such
+    section."""
 
     @property
     def chosen_for(self) -> dict[str, Any]:
-        """What decides it, apart from torch's version: shape, batch, precision, code that trains, this system."""
+        """Settings that decide the choice, without torch's version: shape, batch, precision, training code and
+        this system."""
         workload, runtime = self.config.workload, self.config.workload.runtime
         data = asdict(workload.data.mapped)
         for key in ("name", "sha256", "id_map", "id_maps"):
@@ -86,7 +91,8 @@ class Candidates:
         }
 
     def on_threads(self, num_threads: int) -> "Candidates":
-        """Return the ways on so many threads alone; all of them where the number is given, or not this choice's."""
+        """Return the candidates with `num_threads` threads alone; unchanged where that number is given or is no
+        candidate."""
         if self.own is not None or num_threads not in self.thread_counts or len(self.thread_counts) == 1:
             return self
         spin_counts = self.spin_counts if num_threads > 1 else self.spin_counts[:1]
@@ -94,7 +100,8 @@ class Candidates:
 
     @property
     def compares_fp32(self) -> bool:
-        """Whether a step in fp32 is timed, too: a CPU that has products in bf16 need not be faster in them."""
+        """Whether a step in fp32 is timed besides bf16: bf16 products may be slower even on a CPU that has
+        instructions for them."""
         return self.config.workload.runtime.precision == "bf16" and self.own is None
 
     @property
@@ -103,13 +110,13 @@ class Candidates:
 
     @property
     def path(self) -> Path:
-        """The file that keeps the answer."""
+        """File beside the data in which the choice is remembered."""
         version = "".join(char if char.isalnum() or char in ".-" else "-" for char in str(self.torch_version))
         return self.data_dir / FOLDER / f"{canonical_sha256(self.chosen_for)[:16]}-torch-{version}.json"
 
     @property
     def fits(self) -> Callable[[ChoiceRecord], bool]:
-        """Whether a choice of any origin is one of the answers."""
+        """Predicate of a choice record: whether it was made for these settings and is one of these candidates."""
         return lambda choice: (
             choice.key == self.key
             and (choice.service is None) == (self.own is None)
@@ -122,9 +129,9 @@ class Candidates:
 def find_candidates(
     config: RunConfig, data_dir: Path, given: GivenMatmul | None = None, installation: Installation | None = None
 ) -> Candidates | None:
-    """Say what is to be chosen for a configuration; None where there is one way only.
+    """Return the candidates of a configuration; None where only one way is possible.
 
-    On several ranks and on GPUs all is as given, or as the cores allow.
+    On several ranks and on GPUs nothing is chosen: threads are as given, or as the cores allow.
     """
     runtime, implementation = config.workload.runtime, config.workload.implementation
     if runtime.device != "cpu" or runtime.ranks != 1:
@@ -159,7 +166,7 @@ def find_candidates(
 
 
 def has_own_ways(config: RunConfig) -> bool:
-    """Return whether a section of the definition says what is chosen by timing."""
+    """Return whether a section of the definition has a choice by timing of its own, as [serve] does."""
     return _find_own(config) is not None
 
 
@@ -194,7 +201,7 @@ def _find_torch(installation: Installation | None) -> str | None:
 
 
 def _read_surroundings() -> dict[str, str]:
-    """Read the variables that change what is timed."""
+    """Return the environment variables that change the speed of a step: those of OpenMP, MKL, oneDNN and malloc."""
     return {
         name: value
         for name, value in sorted(os.environ.items())
@@ -203,5 +210,5 @@ def _read_surroundings() -> dict[str, str]:
 
 
 def powers(num_cores: int) -> tuple[int, ...]:
-    """1, 2, 4 … up to the cores, and all of them."""
+    """Return the powers of two below the number of cores, then that number: 1, 2, 4, 6 for 6 cores."""
     return (*(1 << power for power in range(num_cores.bit_length()) if 1 << power < num_cores), num_cores)

@@ -1,7 +1,8 @@
-"""Before the first run of a set, off every clock: the map of ids to rows that [id_map] asks for.
+"""Make the map of ids to rows that a definition's [id_map] asks for, before the first run of a set and off every
+clock.
 
-A job of its own makes it, in a fresh process, and it is kept beside the data, `<dataset>/id_maps/`, for other sets of
-the same definition; the set has its digest (`run_set.json`). The map is the same for the same torch and processor.
+A job in a fresh process makes the map. `<dataset>/id_maps/`, beside the data, keeps the map for other sets of the
+same definition; the set's `run_set.json` records its digest. Equal torch versions and processors make equal maps.
 """
 
 from dataclasses import replace
@@ -40,14 +41,15 @@ from rules.temporary_folder import temporary_folder
 
 _READ_SAMPLES = 1 << 14
 _LEARNER = {"interaction": "dot", "embedding_dim": 4, "bottom_mlp": [16, 4], "top_mlp": [32, 1]}
-"""The model whose embeddings `learned` clusters, whatever the definition's: a small DLRM, where ids that meet others
-alike get embeddings that are alike."""
+"""Small DLRM whose embeddings the map kind `learned` clusters, whatever the definition's model: ids that occur with
+similar ids get similar embeddings."""
 
 
 def ensure_id_map(config: RunConfig, data_dir: Path, *, quiet: bool = False) -> str | None:
-    """Find the configuration's map beside the data, or make it; return its digest, None where there is none.
+    """Find the configuration's map of ids to rows beside the data, or make the map; return its digest, None without
+    [id_map].
 
-    Raises HarnessError (exit 8) where what is kept there is damaged, or with why it could not be made.
+    Raises HarnessError (exit 8) where a kept map is damaged, or where none could be made, with the reason.
     """
     if (place := locate_id_map(config.workload, data_dir)) is None:
         return None
@@ -75,7 +77,10 @@ def _make_apart(config: RunConfig, data_dir: Path) -> None:
 
 
 def make_id_map(job: Job, world: World, on_event: OnEvent) -> IdMapManifest:
-    """Make the map and keep it; the parent holds the folder's lock. Raises OSError where it cannot be written."""
+    """Make the map of ids to rows and write its folder, while the parent process holds the folder's lock.
+
+    Raises OSError where the folder cannot be written.
+    """
     started_s, data_dir = perf_counter(), Path(job.data_dir)
     config = job.parse()[1]
     kind, samples, place = config.data.id_map.kind, config.data.id_map.samples, locate_id_map(config, data_dir)
@@ -122,7 +127,8 @@ def _count_ids(plain: WorkloadConfig, data_dir: Path, num_samples: int) -> list[
 
 
 def _learn_embeddings(plain: WorkloadConfig, data_dir: Path, num_samples: int) -> list[NDArray[np.float32]]:
-    """Train the learner on the first samples, once through, as [train] says; its tables: float32 [ids, 4] each."""
+    """Train the small DLRM on the first samples, one epoch, with [train]; return its tables, float32 [ids, 4]
+    each."""
     model, runtime = find_model("dlrm"), RuntimeConfig(threads=1)
     learner = replace(plain, model_name="dlrm", model=model.parse(_LEARNER), runtime=runtime)
     workload = learner.implementation.load(learner.spec(data_dir, seed=0), SingleProcess())

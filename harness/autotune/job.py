@@ -1,8 +1,8 @@
 """Time ways to compute a configuration's training step in one fresh process, off every clock; nothing is scored.
 
-The parent (`harness.autotune.tuning`) starts such processes, each with a length of OpenMP's spinning, which a process
-keeps for life. A first look, with every matrix product in torch.mm's form, finds the counts of threads that are near
-the best; each of those gets products of its own, and with them they take turns.
+The parent (`harness.autotune.tuning`) starts a process per length of OpenMP's spinning, since that is fixed when a
+process starts. A first look, with every matrix product in torch.mm's form, finds the thread counts that are near the
+best; matrix products are then chosen for each of these, and the counts are timed alternately with their products.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,44 +21,46 @@ from rules.records.measure import Measurement
 from rules.records.run_set import TIE, MatmulRecord, StepTimeRecord
 
 _MIN_ROUNDS, _ROUNDS, _MOST_ROUNDS = 2, 6, 16
-"""At the least, where the budget is used up; as a rule; and where the counts are about as far apart as a tie is."""
+"""Rounds of timing: minimum, even when the budget is used up; usual number; maximum, for counts about as far apart as
+a tie."""
 _ABOUT = 0.04
 _LOOK_S, _MAX_LOOKS = 0.5, 4
 _ROUND_S, _BUDGET_S = 0.08, 4.0
-"""Seconds of steps in a row, and of all rounds; large models make at least two rounds of one step each."""
+"""Seconds of consecutive steps per round, and of all rounds; large models make at least two rounds of one step
+each."""
 _HOPELESS, _SLOW = 1.6, 1.4
-"""How many times slower than the best so far a count of threads is that ends the search for fewer threads, and one
-that is not timed further: other libraries' products make all counts faster, and hardly change their order."""
+"""Slowdown against the best so far that ends the search for fewer threads, and slowdown above which a thread count is
+not timed further: other libraries' products make all counts faster, and hardly change their order."""
 _HELD_STEPS = 64
-"""Batches of synthetic data that are held."""
+"""Number of batches of synthetic data held in memory."""
 
 StepTimer = Callable[[int, int], float]
-"""Seconds per step of so many steps in a row, on so many threads."""
+"""Function (threads, steps) → seconds per step, measured over so many consecutive steps."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChoiceJob(Job):
-    """What to try: counts of threads, all with the same length of spinning, which is this process's."""
+    """Job that times thread counts in one process, all with this process's length of spinning."""
 
     thread_counts: tuple[int, ...]
     spin_count: int | None
     previous: dict[str, Any] | None
-    """Forms of products, which only clearly faster ones replace."""
+    """Earlier forms of matrix products, which only clearly faster ones replace; None where there are none."""
 
 
 class TrialsRecord(Measurement, frozen=True, kw_only=True):
-    """What the process found."""
+    """Seconds per step of the ways that one process timed."""
 
     tried: tuple[StepTimeRecord, ...]
     matmuls: tuple[MatmulRecord, ...]
-    """Ways to compute products for each count of threads near the best; empty where products are not chosen."""
+    """Matrix products chosen for each thread count near the best; empty where products are not chosen."""
 
 
 def fewest_changes(tried: Iterable[StepTimeRecord]) -> StepTimeRecord:
-    """Return the way with the fewest threads, then the shortest spinning, that no other beats by `TIE`.
+    """Return the way with the fewest threads, then the shortest spinning, among those within `TIE` of the fastest.
 
-    In a tie the further threads gain nothing that could be shown: the cores that they would keep busy are left to
-    reading data, to other processes and to the clock speed of the rest, and fewer threads are disturbed less.
+    In a tie more threads have no gain that could be shown, while the cores that they would keep busy serve reading of
+    data, other processes and the clock speed of the rest; and fewer threads are disturbed less.
     """
     ways = list(tried)
     least_s = min(way.step_s for way in ways)
@@ -67,7 +69,8 @@ def fewest_changes(tried: Iterable[StepTimeRecord]) -> StepTimeRecord:
 
 
 def is_about_a_tie(seconds: Sequence[float]) -> bool:
-    """Whether a little more or less time would make a tie of what is none, or the other way round."""
+    """Return whether a time lies so near the limit of a tie with the least that a small change would move it
+    across."""
     return any(abs(step_s / min(seconds) / TIE - 1) < _ABOUT for step_s in seconds)
 
 
@@ -77,10 +80,11 @@ def time_threads(
     clock_s: Callable[[], float],
     choose_products: Callable[[int], None] | None = None,
 ) -> Mapping[int, float]:
-    """Return the seconds of a step on each count of threads that is worth looking at, its least over the rounds.
+    """Return the least seconds of a step on each thread count that is not hopelessly slow, over the rounds.
 
-    Begins with the most threads and goes down until fewer are hopeless. Those near the best are told to
-    `choose_products`, from where on their steps are made of those, and take turns; the longer, the closer they are.
+    Begins with the most threads and goes down until fewer are hopeless. `choose_products` is called for each thread
+    count near the best, whose later steps use the chosen products. These counts are timed alternately, in more rounds
+    the closer they are.
     """
     least_s: dict[int, float] = {}
     for count in sorted(thread_counts, reverse=True):
@@ -112,7 +116,7 @@ def time_threads(
 
 
 def try_ways(job: ChoiceJob, world: World, on_event: OnEvent) -> TrialsRecord:
-    """Build the workload, choose the products of each promising count of threads, and time its steps with them."""
+    """Build the workload, choose matrix products for each promising thread count, and time steps that use them."""
     import torch
 
     config = hold_in_memory(job.parse()[1], _HELD_STEPS)

@@ -1,7 +1,7 @@
-"""bf16 against fp32 on a CPU: by timing alone, since no flag of a CPU tells which is faster.
+"""bf16 against fp32 on a CPU: decided by timing, since no CPU flag tells which is faster.
 
-A set in bf16 is told where it is slower. `runtime.precision=auto` is bf16 where that is faster and a calibration in
-it met the target; in every doubt it is fp32.
+A set in bf16 gets a warning where bf16 is slower. `runtime.precision=auto` becomes bf16 where bf16 is faster and a
+calibration in bf16 met the target; in every doubt it becomes fp32.
 """
 
 from collections.abc import Callable
@@ -30,15 +30,15 @@ _WHY = "Products in bf16 need not be faster than in fp32; a CPU that has no inst
 
 
 def compare_precisions(choice: ChoiceRecord | None) -> str | None:
-    """Say which is faster, with both times; None where not both were timed."""
+    """Return a sentence that says whether bf16 or fp32 is faster, with both times; None where not both were timed."""
     is_timed = choice is not None and choice.bf16_is is not None
     return f"bf16 is {choice.bf16_is} fp32 here: {describe_times(choice)}" if choice and is_timed else None
 
 
 def check_precision(prepared: Preparation, runtime: RuntimeConfig) -> Check | None:
-    """Look whether a set's bf16 is slower than fp32, or emulated where both were not timed, as of several ranks.
+    """Check whether a set's bf16 is slower than fp32, or emulated where the two were not timed (as on several ranks).
 
-    None where neither is so, it was not left to choose, nor timed in both.
+    None where the precision was not left to choose, nothing was timed in both, and bf16 is not emulated.
     """
     timed = prepared.precision or compare_precisions(prepared.choice)
     value = timed or (explain_emulation(runtime) or "").rstrip(".")
@@ -50,7 +50,7 @@ def check_precision(prepared: Preparation, runtime: RuntimeConfig) -> Check | No
 
 
 def check_kept_precision(data_root: Path | None) -> Check:
-    """Look what is kept of bf16 and fp32, as timed on this processor with this torch, beside a folder's datasets."""
+    """Report the remembered times of bf16 and fp32 beside a folder's datasets, for this processor and this torch."""
     root, here, found = data_root or DEFAULT_ROOT, [read_processors().model_name, version_of("torch")], []
     for path in sorted((*root.glob(f"{FOLDER}/*.json"), *root.glob(f"*/{FOLDER}/*.json"))):
         kept = decode(path, KeptChoice)
@@ -65,9 +65,10 @@ def check_kept_precision(data_root: Path | None) -> Check:
 def settle_precision(
     config: RunConfig, find_choice: Callable[[RunConfig], ChoiceRecord | None]
 ) -> tuple[RunConfig, str | None]:
-    """Return the configuration in the precision that `auto` is here, and which and why; else as it is, and None.
+    """Return the configuration with the precision `auto` settled, and a sentence why; unchanged and None for any
+    other.
 
-    `find_choice` returns what is timed, or kept, of a configuration in bf16.
+    `find_choice` returns the choice by timing of a configuration in bf16, remembered or new.
     """
     if config.workload.runtime.precision != "auto":
         return config, None
@@ -81,8 +82,8 @@ def settle_precision(
 
 
 def tell_of_bf16(config: RunConfig, data_dir: Path) -> str | None:
-    """Say how many times as fast steps in bf16 would be, where they were timed for other sets; None where fp32 is not
-    slower, or was not asked for. Nothing is timed for it."""
+    """Return a sentence on the speedup of bf16, where other sets timed it; None where fp32 is not slower or is not
+    this set's precision. Nothing is timed."""
     runtime = config.workload.runtime
     if runtime.device != "cpu" or runtime.precision != "fp32":
         return None
@@ -102,7 +103,8 @@ def tell_of_bf16(config: RunConfig, data_dir: Path) -> str | None:
 
 
 def read_precision(config: RunConfig, data_root: Path | None) -> tuple[RunConfig, str | None]:
-    """Settle a precision by the times that are kept beside the data; of bf16 say, too, how it does beside fp32."""
+    """Settle `auto` by the times remembered beside the data, without timing; return also a sentence on bf16
+    against fp32."""
     data_dir = locate_dataset(config.workload.data, data_root)
     config, why = settle_precision(config, lambda in_bf16: find_choice(in_bf16, data_dir))
     candidates = find_candidates(config, data_dir)
@@ -120,7 +122,7 @@ def _in_precision(config: RunConfig, precision: str, why: str) -> RunConfig:
 
 
 def _why_not_bf16(config: RunConfig) -> str | None:
-    """Say what keeps `auto` from bf16 before anything is timed; None where nothing does."""
+    """Return the reason why `auto` cannot become bf16, whatever timing says; None where nothing prevents it."""
     runtime, train, benchmark = config.workload.runtime, config.workload.train, config.benchmark
     if runtime.device != "cpu" or runtime.ranks != 1:
         return "steps are timed beforehand on a CPU and one rank alone"

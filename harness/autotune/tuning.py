@@ -1,15 +1,16 @@
-"""Before the first run of a set, off every clock: how its steps are computed, or queries answered, by timing.
+"""Choose by timing, before the first run of a set and off every clock, how steps are computed or queries answered.
 
-Threads, where nobody gives them, how long OpenMP's threads spin at a barrier, and, of an implementation that has a
-choice among libraries, the form of each matrix product. What is chosen is the set's (`run_set.json`), for all of its
-runs, and is kept beside the data, `<dataset>/choices/`, for other sets of the same shape on the same processor and
-torch; two sets that share a file there have the same choice. Removing the file has it made anew.
+Chosen are the number of threads, where none is given; the time that OpenMP's threads spin at a barrier; and the form
+of each matrix product, for an implementation that can use several libraries. The set's `run_set.json` records the
+choice, which holds for all of its runs. `<dataset>/choices/`, beside the data, remembers the choice for other sets of
+the same shape on the same processor and torch, so that all of them use the same. Remove the file to have it made
+anew.
 
-Each count of threads is timed with products chosen for it. A plainer way, of fewer threads or shorter spinning, is
-replaced only by one that is 5 % faster; less is a tie, which is said, with the times. What was timed while the system
-was busy is timed again when it is quiet, and what an earlier torch had, too: a gain of 5 % replaces it.
+Each thread count is timed with products chosen for it. A plainer way, with fewer threads or shorter spinning, is
+replaced only by one that is 5 % faster; less is a tie, which is reported with the times. Choices timed while the
+system was busy are timed again when it is quiet, and so are those of an earlier torch: a gain of 5 % replaces them.
 
-What a section of a definition chooses among (`harness.autotune.choices.OwnWays`) is timed and kept alike.
+Choices that a section of a definition asks for (`harness.autotune.choices.OwnWays`) are made and remembered alike.
 """
 
 import os
@@ -42,29 +43,32 @@ from rules.records.run_set import TIE, ChoiceRecord, MatmulRecord, PreflightChec
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preparation:
-    """What one configuration's processes find ready: their data and their threads."""
+    """Settings made before the first run that all processes of one configuration share: data, threads, choice by
+    timing."""
 
     data_dir: Path
     num_threads: int
     size: tuple[int, int]
     """Global batch size and training samples."""
     choice: ChoiceRecord | None = None
-    """How steps are computed, where that was chosen by timing."""
+    """Threads and products chosen by timing; None where nothing was chosen."""
     precision: str | None = None
-    """What runtime.precision=auto became, and why; None where a precision was given."""
+    """Precision that runtime.precision=auto became, with the reason; None where a precision was given."""
     id_map_sha256: str | None = None
-    """The digest of the map of ids to rows that is beside the data, where the definition asks for one."""
+    """SHA-256 of the map of ids to rows beside the data; None where the definition has no [id_map]."""
 
 
 class KeptChoice(Document, frozen=True, kw_only=True):
-    """A file of the folder: what was chosen, and, for who looks into it, what for."""
+    """File of a choice by timing in `<dataset>/choices/`; `chosen_for` tells a reader the settings that it was
+    made for."""
 
     chosen_for: dict[str, Any]
     choice: ChoiceRecord
 
 
 Measure = Callable[[Candidates, MatmulRecord | None], ChoiceRecord | str]
-"""Choose among candidates by timing, products beginning from earlier ones; or say why that failed."""
+"""Function that chooses among candidates by timing, beginning from earlier products; returns the choice, or why it
+failed."""
 
 
 def autotune(
@@ -78,11 +82,12 @@ def autotune(
     measure: Measure | None = None,
     num_threads: int | None = None,
 ) -> Preparation:
-    """Return `prepared` with how its steps are computed: as `known` has it by its key, as kept, or as timed now.
+    """Return `prepared` with threads and products chosen by timing: those that `known` or a file has, or newly timed
+    ones.
 
-    `known` gains what is chosen, so that all configurations of one command share it. Where timing fails nothing is
-    chosen, which is said: the first run meets the same failure, and says it in its own words. Threads that nobody
-    gives are `num_threads`, unless `known` answers.
+    `known` gains the choice under its key, so that all configurations of one command share it. Where timing fails
+    nothing is chosen, and a note says so: the first run meets the same failure and reports it. `num_threads` is the
+    number of threads to use where none is given and `known` has no choice.
     """
     candidates = find_candidates(config, prepared.data_dir, given, installation)
     if candidates is None:
@@ -125,18 +130,19 @@ def _with(prepared: Preparation, choice: ChoiceRecord) -> Preparation:
 
 
 def find_choice(config: RunConfig, data_dir: Path) -> ChoiceRecord | None:
-    """Return what a run of the configuration would find kept; None where it has nothing to choose, or would time."""
+    """Return the remembered choice that a run would use; None where nothing is to be chosen, or the run would time
+    first."""
     candidates = find_candidates(config, data_dir)
     return None if candidates is None else _read_kept(candidates, StatusLine(quiet=True))
 
 
 def to_be_timed(config: RunConfig, data_dir: Path) -> Candidates | None:
-    """Return what a run of the configuration would time before it begins; None where nothing is left to choose."""
+    """Return the candidates that a run would time before it begins; None where nothing is left to choose."""
     return None if find_choice(config, data_dir) is not None else find_candidates(config, data_dir)
 
 
 def describe_choice(choice: ChoiceRecord) -> str:
-    """Say in a few words what was chosen."""
+    """Return a choice by timing in a few words: threads, spinning, times and products."""
     words = plural(choice.num_threads, "thread")
     if choice.service is not None:
         words = describe_way(choice.service.chosen)
@@ -148,7 +154,7 @@ def describe_choice(choice: ChoiceRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Timing:
-    """Answers by fresh processes of an installation, or of this one."""
+    """Chooser by timing in fresh processes, of the given installation or of this one."""
 
     installation: Installation | None
 
@@ -207,9 +213,10 @@ class _Timing:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[str | None]:
-    """Let one process at a time choose; a second one waits and then finds the answer.
+    """Let one process at a time choose; a second one waits and then reads the first one's choice.
 
-    Yields why nothing will be kept, if so. A dataset may be a stranger's, whose links lead to what is the user's.
+    Yields the reason why no choice will be written, if there is one. A dataset may be somebody else's, with links
+    that lead to the user's own files.
     """
     with ExitStack() as held:
         why_not = None
@@ -225,7 +232,7 @@ def _say_why(error: OSError | HarnessError) -> str:
 
 
 def check_choice(choice: ChoiceRecord | None) -> PreflightCheck | None:
-    """Warn of ways that were chosen by timing while other processes took processor time; None of all others."""
+    """Warn of a choice that was timed while other processes took processor time; None for any other choice."""
     if choice is None or not choice.was_busy:
         return None
     return PreflightCheck(
@@ -243,7 +250,8 @@ def is_system_busy() -> bool:
 
 
 def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:
-    """Return an earlier choice, timed again, where nothing new is clearly faster; its forms as timed now."""
+    """Return the earlier choice `kept` unless a way in `timed` is clearly faster; its matrix products are those
+    timed now."""
     if kept.service is not None and timed.service is not None:
         rates = {way.setup: way.queries_per_s for way in timed.service.tried}
         of_kept = rates.get(kept.service.chosen.setup)
@@ -256,7 +264,7 @@ def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:
 
 
 def _read_kept(candidates: Candidates, line: StatusLine) -> ChoiceRecord | None:
-    """Read the file of an earlier set; one that is damaged is passed over, and said."""
+    """Read the file of an earlier choice; print a note and return None where it is damaged."""
     kept = decode(candidates.path, KeptChoice)
     if isinstance(kept, Damage):
         if os.path.lexists(candidates.path):
@@ -273,7 +281,7 @@ def _read_kept(candidates: Candidates, line: StatusLine) -> ChoiceRecord | None:
 
 
 def _earlier(candidates: Candidates) -> MatmulRecord | None:
-    """Find the forms that the newest file of another torch has."""
+    """Return the matrix products in the newest choice made with another torch version; None without one."""
     try:
         others = sorted(
             candidates.path.parent.glob(f"{candidates.path.name[:16]}-torch-*.json"),
@@ -289,7 +297,7 @@ def _earlier(candidates: Candidates) -> MatmulRecord | None:
 
 
 def _keep(candidates: Candidates, choice: ChoiceRecord) -> str | None:
-    """Keep it for other sets; return why it could not be."""
+    """Write a choice beside the data for other sets; return the reason why it could not be written, or None."""
     chosen_for = {**candidates.chosen_for, "torch": candidates.torch_version}
     try:
         write_record(candidates.path, KeptChoice(chosen_for=chosen_for, choice=choice))
