@@ -160,7 +160,7 @@ class Linear:
         return (self.n + self.has_bias) * self.m if self.is_trained else 0
 
     def matmuls(self) -> list[Matmul]:
-        """Return the products of the output, the weight's gradient and, if needed, the input's gradient."""
+        """Return the matrix multiplications of a layer: forward, weight gradient and, if needed, input gradient."""
         forward, backward = self.phases
         made = [Matmul(forward, self.name, self.num_rows, self.n, self.m)]
         if self.is_trained:

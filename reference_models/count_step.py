@@ -32,10 +32,10 @@ class _Shapes:
     num_samples: int
 
     def read(self, start: int, stop: int) -> Any:
-        raise AssertionError("counting reads no samples")
+        raise AssertionError("operations of a step are counted on synthetic data: no samples are read")
 
     def read_into(self, start: int, stop: int, batch: Any) -> None:
-        raise AssertionError("counting reads no samples")
+        raise AssertionError("operations of a step are counted on synthetic data: no samples are read")
 
 
 def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_size: int) -> Step:

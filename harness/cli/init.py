@@ -99,7 +99,7 @@ def init(
     columns = None
     if columns_file is not None:
         if kind is not None or data_of is not None:
-            raise click.UsageError("--from-columns is data already; leave --kind and --data-of out.")
+            raise click.UsageError("--from-columns already says which data to use. Leave --kind and --data-of out.")
         columns = _guess_columns(columns_file, name or path.stem, overrides)
         title = title or f"Clicks of {columns_file.name}"
     begin = partial(

@@ -202,9 +202,10 @@ def split_step(rounds: Sequence[TrafficTimes]) -> TrafficTimes:
 
 
 def computing_s(times: TrafficTimes) -> float | None:
-    """Seconds of a plain step less the waiting; None where the waiting is longer, so that no split is possible.
+    """Return the seconds of a step that are not spent in collective calls, 0 or more.
 
-    Waiting is longer where calls that overlap with computing are most of a step, or on a noisy machine.
+    None where the calls, timed alone, take longer than the step: calls that overlap with computing are most of the
+    step, or the machine is noisy.
     """
     left_s = times.step_s - times.all_to_all_s - times.all_reduce_s
     return left_s if left_s >= 0.0 else None

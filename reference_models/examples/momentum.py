@@ -42,6 +42,7 @@ class MomentumWorkload(ReferenceWorkload):
     name = "momentum"
 
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
-        """Build as the reference does, and replace the last optimizer, which is that of the layers."""
+        """Build the model and optimizers of the reference DLRM, with the layers' optimizer replaced by momentum
+        Adagrad."""
         model, (tables, _) = super().build_model(num_embeddings)
         return model, [tables, MomentumAdagrad(model.dense_parameters(), self.spec.train.opt_base_learning_rate)]

@@ -14,7 +14,8 @@ _MAX_RANKS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankedSet:
-    """One configuration with its ranks and exchange. Values are geometric means over the runs that converged."""
+    """Row of a table of rank counts: a configuration's ranks and exchange, with geometric means over its converged
+    runs."""
 
     result: Result
     num_ranks: int

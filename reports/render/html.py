@@ -97,7 +97,7 @@ _WIDEST_WORD = 16
 
 
 def _breakable(text: str) -> Markup:
-    """Return text whose long words stay whole, but break after underscores and equal signs in a shorter line."""
+    """Return text in which long words break only after underscores and equal signs, where the line is too narrow."""
     words = str(escape(_keep_together(text))).split(" ")
     return Markup(" ".join(_whole(word) if len(word) > _WIDEST_WORD else word for word in words))
 

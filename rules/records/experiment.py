@@ -145,7 +145,8 @@ class Group(NamedTuple):
         return isinstance(self.record, ExperimentRecord) and self.record.reads_as == "pair"
 
     def holds(self, name: str) -> bool:
-        """Return whether a folder name belongs to the group; True for every name where the file is damaged."""
+        """Return whether a folder of this name belongs to the experiment; True for every name where its file is
+        damaged."""
         return isinstance(self.record, Damage) or name in self.record.folders
 
 

@@ -78,8 +78,8 @@ class Measurement(Document, frozen=True, kw_only=True):
     """Members of the record or of a process that state what was asked for, and "benchmark", in the order in which
     settings are shown."""
     MUST_AGREE: ClassVar[Mapping[str, str]] = {}
-    """Message by setting that both sides of a comparison must share, shown where they differ: one {} for each
-    value."""
+    """Settings that both sides of a comparison must share, each with the message shown where they differ ({} stands
+    for a side's value)."""
     COMMAND: ClassVar[str | None] = None
     """Verb that measures the kind; None where it is `run --<kind>`."""
     IS_LOGGED: ClassVar[bool] = False

@@ -136,7 +136,7 @@ class BenchmarkResult:
     metric: str
     """Metric of the evaluations, as quality.metric names it."""
     energy_j: float | None
-    """Olympic mean of the energy in the files of power/, over the same runs; not normalised."""
+    """Olympic mean of the energy (joules) that the files of power/ give for the scored runs; not normalised."""
 
     @property
     def final_quality(self) -> float | None:

@@ -58,7 +58,8 @@ class MeasuredUsage:
     energy_gap: str
     highest_factor: float
     failed: ModelRequest | None
-    """Request that fails first above the highest factor; None where none does."""
+    """First request that fails when the request rate is raised above `highest_factor`; None where no request
+    fails."""
     failed_service_s: float | None
     """Service time of `failed` alone; None where nothing failed."""
     trials: Mapping[str, Sequence[RetrievalTrial]]

@@ -249,7 +249,8 @@ def _outcome_cell(result: Result) -> Cell:
 
 
 def _mean_cell(result: Result, unit: TimeUnit) -> Cell:
-    """Return the Olympic mean, with the interval if an RCP factor scales the score; else the score has that."""
+    """Return a cell with the Olympic mean, and its interval where an RCP factor scales the score (else the score's
+    cell has the interval)."""
     return Cell(text=unit.number(result.score.olympic_mean_s), sub=_bounds(result, unit) if _factor(result) else "")
 
 

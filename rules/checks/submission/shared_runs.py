@@ -35,8 +35,8 @@ hours."""
 
 
 class _Twin(NamedTuple):
-    """A run that an earlier set holds too; `alike` names the equal qualities, where neither the run's bytes nor its
-    start are equal."""
+    """Run found in two sets; `alike` lists the qualities that are equal, where neither the log's bytes nor the start
+    time are."""
 
     run: RunResult
     judged: JudgedSet
