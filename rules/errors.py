@@ -17,7 +17,7 @@ class NothingToJudgeError(InputError):
 
 
 class AbsentKindError(InputError):
-    """What was given is of a kind of measurement that this installation does not have."""
+    """Error for a file of a kind of measurement that this installation does not have."""
 
 
 class ReferenceSystemError(ValueError):

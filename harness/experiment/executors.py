@@ -39,7 +39,7 @@ class RepetitionTask:
     record: RunSetRecord
     index: int
     more: Mapping[str, Any]
-    """Members of the job beyond those from the set."""
+    """Members of the repetition's job that the set's record does not have."""
     resume: str
     """Command that completes the experiment after an interruption."""
     hooks: Hooks = NO_HOOKS

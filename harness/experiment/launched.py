@@ -146,7 +146,8 @@ class BegunRun:
 
 
 def _begin(experiment: Experiment, index: int, held: ExitStack) -> BegunRun | str | HarnessError:
-    """Prepare the run; return it, or a message where it exists already, or the error why it cannot begin."""
+    """Prepare the run; return the run that may begin, or a message that it exists already, or the error that
+    prevents it."""
     (configuration,), folder = experiment.configurations, experiment.request.output
     try:
         if not (folder / "extra").exists():

@@ -123,7 +123,7 @@ class CalibrationRecord(Document, frozen=True, kw_only=True):
     preflight: tuple[PreflightCheck, ...] = ()
     """Environment check before the command that wrote this file. Empty in files of earlier versions."""
     loads: tuple[LoadRecord, ...] = ()
-    """Other load on the system while that command trained. Empty in files of earlier versions."""
+    """Other load on the system during the training for this file. Empty in files of earlier versions."""
 
     def __post_init__(self) -> None:
         if all(summary.global_batch_size != self.default_batch_size for summary in self.batch_sizes):

@@ -294,7 +294,7 @@ class ObservedRecord(Record, frozen=True, kw_only=True):
     """
 
     uncertain_s: Amount
-    """Seconds between these two moments, of run_start and run_stop together: mostly delays of the timekeeper
+    """Uncertainty, in seconds, of when run_start and run_stop arrived, added up: mostly delays of the timekeeper
     itself."""
     run_start_ms: Int64 | None
     """Milliseconds since 1970 before which run_start had not arrived; None where it never did."""

@@ -74,7 +74,7 @@ class DataLookRecord(Record, frozen=True, kw_only=True):
     positives: dict[Literal["train", "eval"], Annotated[float, Meta(ge=0, le=1)]]
     """Share of labels that are 1, by split; for soft labels their mean."""
     columns: tuple[ColumnLookRecord, ...]
-    """The first columns, numbers before categories."""
+    """Statistics of each column, of at most a fixed number of columns; numbers before categories."""
     num_columns: Count
     remarks: tuple[str, ...] = ()
     """Possible defects of the data."""

@@ -141,7 +141,7 @@ class BenchmarkResult:
     @property
     def final_quality(self) -> float | None:
         """Return the geometric mean of the final quality of the scored runs, which an Open result must report
-        (training_rules.adoc, "Quality measure"); None where a run has none, or one that is not positive."""
+        (training_rules.adoc, "Quality measure"); None where a run has no final quality, or none above 0."""
         found = [run.final_quality for run in self.runs[: self.num_runs_scored]]
         known = [quality for quality in found if quality is not None and quality > 0]
         return geometric_mean(known) if known and len(known) == len(found) else None

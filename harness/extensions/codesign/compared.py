@@ -121,7 +121,8 @@ def _find_gaps(compared: Compared, searched: DesignOutcomes) -> dict[Method, lis
 
 
 def _compare(ours: Sequence[float], others: Sequence[float]) -> tuple[int, int, float]:
-    """Return the numbers of seeds with ours below and above the other, and the p-value of the sign test."""
+    """Return the number of seeds in which the first method is better, that in which it is worse, and the sign
+    test's p."""
     num_better = sum(other - one > _SAME for one, other in zip(ours, others, strict=True))
     num_worse = sum(one - other > _SAME for one, other in zip(ours, others, strict=True))
     num = num_better + num_worse

@@ -139,12 +139,12 @@ def find_gain(searched: DesignOutcomes) -> float:
 
 
 def _leading(objectives: Sequence[Objective]) -> list[Objective]:
-    """Return latency alone where it is an objective, else energy."""
+    """Return the objective 'latency' where a search minimises latency, else 'energy'."""
     return ["latency_s"] if "latency_s" in objectives else ["energy_j"]
 
 
 def find_best(designs: Sequence[ModelledDesign], objectives: Sequence[Objective]) -> ModelledDesign:
-    """Return the best design in latency where that is an objective, else in energy."""
+    """Return the design of lowest latency where a search minimises latency, else that of lowest energy."""
     return min(designs, key=lambda design: design.values(_leading(objectives)))
 
 

@@ -36,7 +36,7 @@ class Cache:
     share: float | None
     """Capacity as a share of the rows of the tables below DRAM; None where there is no cache."""
     words: str = ""
-    """Name of the cache beside the tier's, such as 'cache of 5 %'; empty where there is no cache."""
+    """Name of the cache in tables and findings, such as 'cache of 5 %'; empty where there is no cache."""
     of_tables: tuple[int, ...] | None = None
     """Rows of each table's own cache [tables]; None where one cache serves all tables."""
     policy: str = LRU

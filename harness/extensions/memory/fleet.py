@@ -19,11 +19,11 @@ class Watts(NamedTuple):
     """Power of a host's parts, in watts."""
 
     host: float
-    """A host, without the DRAM that holds rows."""
+    """Watts of a host, without the DRAM that holds embedding rows."""
     dram_gb: float
-    """A gigabyte of the DRAM that holds rows."""
+    """Watts of a gigabyte of the DRAM that holds embedding rows."""
     device: float
-    """A device of the slower memory."""
+    """Watts of a device of the memory below DRAM."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,7 +22,8 @@ Ids = NDArray[np.int64]
 Pool = Literal["host", "device", "switch"]
 Placement = Literal["interleave", "hot-local"]
 NUM_QUERIES, NUM_UNLOADED = 200_000, 20_000
-"""Queries of a simulation at a rate, and of one in which no query meets another."""
+"""Queries in a simulation at a given rate, and in a simulation of isolated queries, which never wait for each
+other."""
 _MOST_STEPS, _LEAST_QUERIES = 12_000_000, 10_000
 """Most queries x channels of all devices in a simulation, and the fewest queries that this limit leaves."""
 _SHARED_LINK = "the host's link"

@@ -164,4 +164,4 @@ class PoolResult(NamedTuple):
     gain: float | None
     """Speed-up over rows added up by the host; None for the host itself, and where either is impossible."""
     gains: tuple[float, float] | None
-    """Smallest and largest speed-up over the ranges of the tier's numbers; None where `gain` is."""
+    """Smallest and largest speed-up over the ranges of the tier's numbers; None where there is no speed-up."""

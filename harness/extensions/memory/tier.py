@@ -19,7 +19,7 @@ _LEAST, _MOST, _MOST_BYTES = 1e-30, 1e30, 1 << 40
 _Number = Annotated[float, Meta(ge=0, le=_MOST)]
 """A number of a tier's file, in a range in which products and quotients of a few stay finite."""
 MAX_CHANNELS = 64
-"""Most channels simulated for a device; a device with more is simulated with as many fewer, faster ones."""
+"""Most channels of a simulated device; a device with more is simulated with this many, each faster in proportion."""
 
 
 class Deeper(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

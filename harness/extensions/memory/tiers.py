@@ -199,12 +199,14 @@ def _count_kept(trace: AccessTrace, question: TierQuestion) -> int:
 
 
 def _name_side(question: TierQuestion) -> str:
-    """Return the words behind a share of rows or lookups where one side alone is below DRAM; else nothing."""
+    """Return words, for after a share of rows or lookups, that name the side whose tables alone are below DRAM, if
+    any."""
     return "" if question.side is None else f" of the {question.side}'s side"
 
 
 def _say_shares(question: TierQuestion) -> str:
-    """Return the end of a table's title that says what shares are of where one side alone is below DRAM."""
+    """Return the end of a table's title that names the side whose rows the shares refer to; empty where all tables
+    count."""
     return "" if question.side is None else f", shares of rows and lookups{_name_side(question)}"
 
 
@@ -307,7 +309,7 @@ def _fit_cache(
 
 
 def _name_policy(question: TierQuestion, policy: str) -> str:
-    """Return the name of a cache's policy, to stand behind its size; nothing where all caches are LRU."""
+    """Return a cache's replacement policy, written after its size; empty where all caches are LRU."""
     return "" if question.is_of_lru else f" ({POLICIES[policy].title})"
 
 

@@ -17,7 +17,7 @@ from rules.tree.result_set import leads_out
 
 _RESULT = re.compile(r"result_(\d{1,6})\.txt\Z")
 _MAX_RUNS = 1000
-"""Most runs of the other side that are read: more than anybody makes."""
+"""Most runs of a pair's other side that are read: more than anybody makes."""
 Span = tuple[float, float, str, int]
 """Begin and end of a run in milliseconds since 1970, its side, and its number."""
 
