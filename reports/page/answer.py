@@ -1,4 +1,4 @@
-"""Answers with which a page or a group of configurations opens: the fastest one, by how much, of how many."""
+"""Answers that open a page or a group of configurations: which is fastest, by what factor, and of how many."""
 
 import math
 from collections.abc import Sequence
@@ -25,15 +25,11 @@ BATCH_SIZE = "train.global_batch_size"
 _OUTCOMES: tuple[VerdictOutcome, ...] = ("valid", "incomplete", "not judged", "invalid")
 """Outcomes of verdicts, in the order in which a title counts them."""
 BATCH_COST = "; another batch may take more samples"
-"""Addition of a title to a speed measured without a target, where configurations differ in the batch size."""
+"""Words that a title adds to a speed measured without a target, where configurations differ in batch size."""
 
 
 def answer(group: Sequence[Result], comparisons: Sequence[Comparison], context: GroupContext) -> str:
-    """Return the answer of a comparison of configurations; '' of a lone configuration.
-
-    `comparisons` are those with the baseline, `context` is the group's. Of official results no fastest one is named:
-    the guidelines ask for more beside a comparison than a sentence can say.
-    """
+    """Return the answer of a comparison of configurations; '' where there is only one configuration."""
     if len(group) < 2:
         return ""
     is_own = group[0].status == "own"
@@ -64,15 +60,16 @@ def judged_words(sets: Sequence[Result]) -> str:
 
 
 def what_there_is(sets: Sequence[Result]) -> str:
-    """Return '3 configurations of dlrm_tiny', with ', unverified' if all results under official names are that."""
+    """Return '3 configurations of dlrm_tiny', with ', unverified' if all results under official names are
+    unverified."""
     benchmarks = sorted({result.benchmark_name for result in sets})
     unverified = ", unverified" if all(result.standing == "unverified" for result in sets) else ""
     return f"{plural(len(sets), 'configuration')} of {names(benchmarks)}{unverified}"
 
 
 def _fastest(group: Sequence[Result], context: GroupContext) -> str:
-    """Return the fastest of the configurations that the rules accept with its time, and those not shown to differ
-    from it; where there are none of these, by how much the next is slower."""
+    """Return the fastest VALID configuration with its time, and the configurations not shown to differ from it; where
+    all differ, the factor by which the next one is slower."""
     accepted = [result for result in group if result.outcome != "invalid"]
     timed = [(time_s, result) for result in accepted if (time_s := _time_s(result, accepted)) is not None]
     if len(timed) < 2:
@@ -101,10 +98,8 @@ def _time_s(result: Result, accepted: Sequence[Result]) -> float | None:
 
 
 def answer_measured(group: Sequence[Result]) -> str:
-    """Return the answer of measurements of one quantity: of one its value, of two the factor, of more the best.
-
-    Empty where two are not comparable, or too few for a verdict.
-    """
+    """Return the answer of measurements of one quantity: the value of a single one, the ratio of two, the best of
+    more."""
     first, num = group[0], group[0].num_runs
     what = f"{first.measure.title.lower()} of {plural(num, 'process', 'processes')}"
     if len(group) == 1:
@@ -135,7 +130,7 @@ def answer_sweep(sweep: SweepFacts) -> str:
 
 
 def _threads_of(sweep: SweepFacts) -> str:
-    """Return '; with 1 to 2 threads' where numbers of threads differ and no axis asked for that."""
+    """Return '; with 1 to 2 threads' where numbers of threads differ although threads are no axis; else ''."""
     asked = [row.result.asked for row in sweep.rows if row.result is not None]
     threads = sorted({each.num_threads for each in asked if each is not None})
     if len(threads) < 2 or THREADS in dict(sweep.axes):
@@ -144,7 +139,8 @@ def _threads_of(sweep: SweepFacts) -> str:
 
 
 def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = False) -> str:
-    """Return the best of many as an answer; `is_of_batches`: batch sizes differ, and no target was trained to."""
+    """Return the answer that names the best of many results; `is_of_batches`: batch sizes differ, and no target
+    was set."""
     refused = f"; INVALID: {names(found.refused)}" if found.refused else ""
     refused = (f"; {names(found.controls)} is a control, which no user can have" if found.controls else "") + refused
     if len(found.alike) == found.num_compared - 1:
@@ -155,17 +151,13 @@ def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = F
 
 
 def _none_apart(of_all: str, num: int, word: str, best: str) -> str:
-    """Return the answer where none of `num` configurations but the best, which is not among them, is told from it."""
+    """Return the answer where no other configuration is shown to differ from the best; `num` counts all of them."""
     others = f"The other of {of_all} is not" if num == 2 else f"No other of {of_all} is"
     return f"{others} shown to differ from the {word}, {best}"
 
 
 def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
-    """Return the comparison of two configurations as an answer, marking those that the rules reject; '' of no result.
-
-    'optimized is 2.70× faster than reference on dlrm_tiny: throughput, 5 pairs'. Without a verdict it
-    says that, and of fewer runs than a verdict takes how many it would be.
-    """
+    """Return the comparison of two configurations as an answer that marks INVALID ones; '' where it has no result."""
     whole = comparison.whole
     if whole is None or comparison.refusal is not None:
         return ""
@@ -200,7 +192,8 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
 
 
 def _also_words(group: Sequence[Result], comparison: Comparison) -> str:
-    """Return what else the faster side changes: threads, which a timing may have chosen, and the batch."""
+    """Return the other differences of the faster side in words: threads (possibly chosen by timing) and batch
+    size."""
     changed = {change.name for change in comparison.changes}
     threads = threads_words(comparison) if changed - {THREADS, THREADS_TIMED} else ""
     also = f"; {threads}" if threads else ""
@@ -219,7 +212,7 @@ def _how_often(comparison: Comparison, verb: str) -> str:
 
 
 def _count_wins(group: Sequence[Result], name: str) -> int:
-    """Return the number of pairs of equal seeds that go the way that the means go."""
+    """Return the number of pairs of equal seeds whose difference has the same direction as that of the means."""
     base, new = ({each.seed: each.values.get(name) for each in result.repetitions} for result in group)
     both = [(base[seed], new[seed]) for seed in base.keys() & new.keys()]
     signs = [(of_new > of_base) - (of_new < of_base) for of_base, of_new in both if of_base and of_new]

@@ -36,7 +36,7 @@ class ReportContent:
     """Records of the profiles' run sets, as far as they exist."""
     studies: Sequence[StudyRecord] = ()
     others: Sequence[OtherSet] = ()
-    """Result sets of MLPerf's other benchmarks, which are counted and not shown."""
+    """Result sets of MLPerf benchmarks that dlrmbench does not judge; the page counts and does not show them."""
     published: PublishedTable | None = None
     """Published results among which the results of logs are placed; None where that was not asked for."""
 

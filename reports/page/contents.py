@@ -1,4 +1,4 @@
-"""Parts of the page: the kinds of results that each is for, in the order in which a reviewer asks."""
+"""Parts of the page in a reviewer's order, each with the kinds of results that it is shown for."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -54,10 +54,7 @@ _SCORE_WORDS = {
 
 
 class ResultGroup(NamedTuple):
-    """Comparable results, which share tables: their baseline, the comparisons with it, and the context of these.
-
-    `order` is that of `results`; ids of the group's parts begin with `id`.
-    """
+    """Comparable results, which share tables, with their baseline and the comparisons with the baseline."""
 
     results: Sequence[Result]
     baseline: Result
@@ -70,7 +67,8 @@ class ResultGroup(NamedTuple):
 
 
 class PagePart(NamedTuple):
-    """Part of the page: the kinds of results that it is for, and the function that makes it of a group, or None."""
+    """Part of the page: the kinds of results that it is shown for, and the function that makes its section of a
+    group."""
 
     kinds: Collection[str]
     make: Callable[[ResultGroup], PageSection | None]
@@ -125,7 +123,8 @@ def group_sections(group: ResultGroup, *, is_brief: bool = False) -> tuple[PageS
 
 
 def brief_section(section: PageSection, *, has_notes: bool = False) -> PageSection:
-    """Return a section as a decision needs it: one chart, without its numbers, and unless it `has_notes` no notes."""
+    """Return a section shortened for a decision: one chart without its numbers, and no notes unless it
+    `has_notes`."""
     first = next((block for block in section.blocks if isinstance(block, Chart)), None)
     return replace(
         section,
@@ -139,7 +138,7 @@ def brief_section(section: PageSection, *, has_notes: bool = False) -> PageSecti
 
 
 def _is_in_head(section: PageSection) -> bool:
-    """Return True if a part lists differences that the page's head has, all of them."""
+    """Return whether a part only lists differences that the page's head lists as well."""
     tables = [block for block in section.blocks if isinstance(block, Table)]
     return section.name == DIFFERENCES and sum(len(table.rows) for table in tables) <= MOST_DIFFERING
 
@@ -184,7 +183,7 @@ def _spread_section(group: Sequence[Result], context: GroupContext, id_: str) ->
 
 
 def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """Return a sentence of the scores whose intervals overlap, or that there is no interval to tell."""
+    """Return the chart of scores with their intervals, led by the number of pairs whose intervals overlap."""
     unit = column_unit(scored)
     positions = {result.index: position for position, result in enumerate(group)}
     drawn = [

@@ -1,4 +1,4 @@
-"""Head of a page, below its title, alike for every kind: machine, date, command, code, what differs, and noise."""
+"""Head of a page, below its title, equal in form for all kinds: machine, date, command, code, differences, noise."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,7 +107,8 @@ def _with_numbers(machine: str, record: RunSetRecord | None) -> str:
 
 
 def _numbers(environment: Mapping[str, Any]) -> str:
-    """Return numbers that tell processors of one name apart, ' (family 25 model 17, 2 cores)'; '' of unknown ones."""
+    """Return numbers that tell processors of one name apart, ' (family 25 model 17, 2 cores)'; '' where they are
+    unknown."""
     _, _, numbers = str(environment.get("processor") or "").partition(" ")
     cores = environment.get("num_cores")
     told = [printable(numbers, 40), plural(cores, "core") if type(cores) is int and cores > 0 else ""]
@@ -116,7 +117,8 @@ def _numbers(environment: Mapping[str, Any]) -> str:
 
 
 def _machine_words(study: StudyRecord, host: str) -> str:
-    """Return the machine that a study models, then the host that computed it; the host alone if none is modelled."""
+    """Return the machine that a study models, followed by the host that computed the study; the host alone without
+    a model."""
     find_modelled = details_of(study.kind).modelled
     if find_modelled is None or not (modelled := find_modelled(study)):
         return host
@@ -125,7 +127,8 @@ def _machine_words(study: StudyRecord, host: str) -> str:
 
 
 def command_of_study(study: StudyRecord) -> str:
-    """Return the command that makes a study again: as it was typed, with the seed where that was drawn at random."""
+    """Return the command that makes a study again: the typed command, with the seed where that was drawn at
+    random."""
     if study.made is None:
         return ""
     return study.made.command if study.seed is None else with_seed(study.made.command, study.seed)
@@ -163,7 +166,8 @@ def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[
 
 
 def differing_words(content: ReportContent) -> str:
-    """Return the differences of configurations: the settings of two, the axes of sweeps, of more the keys."""
+    """Return the differences of configurations: settings of two configurations, axes of sweeps, else the differing
+    keys."""
     if content.sweeps:
         return "; ".join(
             " × ".join(f"{printable(key, _MAX_VALUE)} ({_values_words(values)})" for key, values in sweep.axes)
@@ -192,12 +196,12 @@ def differing_words(content: ReportContent) -> str:
 
 
 def _values_words(values: Sequence[str]) -> str:
-    """Return the values of an axis, '0.03, 0.06', or of many values their number."""
+    """Return the values of an axis, '0.03, 0.06'; where there are many values, their number."""
     return ", ".join(values) if len(values) <= _MOST_VALUES else str(len(values))
 
 
 def _changes_words(changes: Sequence[Change], most: int) -> str:
-    """Return at most so many changes, 'runtime.threads: 1 → 2'; a placeholder that nobody filled in is no value."""
+    """Return at most a given number of changes, 'runtime.threads: 1 → 2'; unfilled placeholders count as no value."""
     told = (
         f"{printable(change.name, _MAX_VALUE)}: {printable(change.base, _MAX_VALUE)} → "
         f"{printable(change.new, _MAX_VALUE)}"
@@ -227,7 +231,8 @@ def _code_words(version: str, environment: Mapping[str, Any], several: str = "")
 
 
 def _noise_words(made: Sequence[Provenance]) -> str:
-    """Return the causes of noise; of a page that timed nothing, that its command repeats it; '' of unknown ones."""
+    """Return the causes of noise; '' where they are unknown; where nothing was timed, that the command gives the
+    same again."""
     checks = [check for each in made for check in each.preflight]
     loads = [load for each in made for load in each.loads]
     warned = list({check.name: check for check in checks if check.status == "warning"}.values())
@@ -240,7 +245,7 @@ def _noise_words(made: Sequence[Provenance]) -> str:
 
 
 def _warning_words(made: Sequence[Provenance]) -> str:
-    """Return '⚠ load, cpu governor': what the environment checks warned of; '' where nothing was."""
+    """Return the warnings of the environment checks, '⚠ load, cpu governor'; '' where there was no warning."""
     warned = dict.fromkeys(check.name for each in made for check in each.preflight if check.status == "warning")
     return f"⚠ {names([printable(name, 40) for name in warned], most=4)}" if warned else ""
 

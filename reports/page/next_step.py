@@ -1,4 +1,4 @@
-"""Next command to run after what a page shows: more runs, a comparison, or the page of a decision."""
+"""Next command to run after reading a page: more runs, a comparison, or a page for a decision."""
 
 import shlex
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from rules.records.experiment import resume_command
 
 _OTHERS = {"reference": "optimized", "optimized": "reference"}
 _KINDS = ("training", "throughput", "quality")
-"""Kinds that every implementation of a model can be measured in."""
+"""Kinds of measurement that every implementation of a model supports."""
 _MAX_COMMAND = 400
 _TO_QUIET = "names what makes this machine noisy; then measure again"
 _TO_REPAIR = "lists the broken rules with their remedies"
@@ -25,10 +25,8 @@ _TO_DECIDE = "makes one page to decide by"
 
 
 def next_step(content: ReportContent, *, is_brief: bool = False) -> Fact | None:
-    """Return the next command after one or two results of this harness, with its purpose; None of other pages.
-
-    A page that `is_brief` is the page of the decision, and leads to no other one.
-    """
+    """Return the next command, with its purpose, for a page of one or two results of this harness; None for other
+    pages."""
     results = [*content.sets, *content.measured]
     is_own = all(each.asked and each.place is not None and not system_of(each) for each in results)
     if content.sweeps or content.studies or content.profiles or content.published or not is_own:
@@ -41,7 +39,8 @@ def next_step(content: ReportContent, *, is_brief: bool = False) -> Fact | None:
 
 
 def _after_one(result: Result) -> tuple[str, str] | None:
-    """Return a command and its purpose: list what is broken, make missing runs, or compare implementations."""
+    """Return the next command after one result, with its purpose: list broken rules, make missing runs, or
+    compare."""
     assert result.place is not None and result.asked is not None
     place, record = _from_here(result.place), result.asked
     if result.outcome == "invalid":
@@ -62,7 +61,8 @@ def _after_one(result: Result) -> tuple[str, str] | None:
 
 
 def _after_two(results: Sequence[Result]) -> tuple[str, str] | None:
-    """Return a command and its purpose: measure alternately, make the runs that should decide, or show one page."""
+    """Return the next command after a comparison, with its purpose: measure alternately, add runs, or show one
+    page."""
     base, new = sorted(results, key=lambda result: order_in_pair(result.place))
     context = context_of([base, new]) if base.is_logged and new.is_logged else GroupContext()
     if base.quantities != new.quantities:
@@ -100,5 +100,5 @@ def _after_two(results: Sequence[Result]) -> tuple[str, str] | None:
 
 
 def _from_here(folder: Path) -> Path:
-    """Return a folder as seen from the working directory if it is below that, which is shorter."""
+    """Return a folder's path relative to the working directory if the folder is below it, else the full path."""
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder

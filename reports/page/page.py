@@ -146,8 +146,8 @@ def _headline(
     num_logged: int,
     others: Sequence[PageSection],
 ) -> str:
-    """Return the title of the page: its answer; of results of one study, the study's. Without runs to a target it is
-    what the kind says of all its results, else what the page shows."""
+    """Return the title of the page: its answer, or the title of the study where all results are of one study. Without
+    runs to a target the title comes from the kind of measurement, else it names the contents."""
     places = {None if result.place is None else _whole_of(result.place) for result in gathered.results}
     answers_of = [study for study in gathered.studies if details_of(study.kind).is_answer]
     if len(answers_of) == len(gathered.studies) == 1 and len(places) <= 1 and not gathered.sweeps:
@@ -179,10 +179,8 @@ def _headline(
 
 
 def _unfinished(results: Sequence[Result]) -> str:
-    """Return how many runs of one command's results are done, and the command that continues; '' of complete ones.
-
-    A group that ends by a rule has as many as its rule asked for, and a configuration that failed is said to have.
-    """
+    """Return the number of finished runs of a command's results, and the command that continues; '' where all are
+    finished."""
     places = {result.place.parent for result in results if result.place is not None}
     if len(results) < 2 or len(places) != 1:
         return ""
@@ -201,7 +199,7 @@ def _unfinished(results: Sequence[Result]) -> str:
 
 
 def _eyebrow(gathered: ReportContent) -> str:
-    """Return the kind of page, by the strongest of its results."""
+    """Return the kind of page, determined by the strongest evidence among its results."""
     if gathered.sets or any(sweep.is_of_runs for sweep in gathered.sweeps):
         return "training to a quality target"
     if gathered.measured or gathered.sweeps or any(details_of(study.kind).is_answer for study in gathered.studies):
@@ -218,7 +216,7 @@ def _columns_of(study: StudyRecord) -> list[StudyColumn]:
 
 
 def _kinds(gathered: ReportContent) -> set[str]:
-    """Return the kinds of a page's contents other than runs to a target; profiles and studies are kinds, too."""
+    """Return the kinds of a page's contents except runs to a target; profiles and studies count as kinds."""
     profiled = {"profile"} if gathered.profiles else set()
     return (
         {sweep.kind for sweep in gathered.sweeps}
@@ -236,7 +234,8 @@ def _metrics(gathered: ReportContent) -> list[Metric]:
 
 
 def briefly_named(sets: Sequence[Result]) -> tuple[Result, ...]:
-    """Return own run sets under the name that somebody chose, without benchmark and moment, where that is unique."""
+    """Return this harness's run sets labelled by the user's name for them (without benchmark and time), where it
+    is unique."""
     brief = [brief_name(result) for result in sets]
     return tuple(
         replace(result, label=name) if brief.count(name) == 1 else result
@@ -314,7 +313,7 @@ def _group_view(
 
 
 def _without_said(view: GroupView, said: Sequence[str]) -> GroupView:
-    """Return a view whose lists leave out what an answer above says already, in the same words, of 'new: …'."""
+    """Return a view whose lists omit sentences of the form 'new: …' that the answer above them already has."""
 
     def unsaid(block: Block) -> bool:
         return not isinstance(block, Bullets) or bool(block.items)
@@ -333,7 +332,7 @@ def _without_said(view: GroupView, said: Sequence[str]) -> GroupView:
 
 
 def _why_apart(groups: Sequence[Sequence[Result]], index: int) -> Iterator[str]:
-    """Yield the reason that keeps a group apart from the first one of the same benchmark and division."""
+    """Yield the reason why a group is separate from the first group of the same benchmark and division."""
     first = groups[index][0]
     name = _problem_name(first)
     twin = next((group[0] for group in groups[:index] if _problem_name(group[0]) == name), None)
@@ -370,7 +369,7 @@ def _dek(gathered: ReportContent, groups: Sequence[Sequence[Result]], *, title_i
 
 
 def colophon(now: datetime) -> str:
-    """Return the last line of a page: the program that wrote it, and when."""
+    """Return the last line of a page: the program that wrote the page, and the time."""
     return f"Written by dlrmbench {_version()} on {now:%Y-%m-%d %H:%M} UTC. One file, no network, no tracking."
 
 

@@ -40,10 +40,7 @@ FORMATS = ("html", *_EXPORTS, *BLOCK_FORMS)
 
 
 def write_page(gathered: ReportContent, folder: Path) -> Path:
-    """Write the page of a folder of results, whole or not at all, in place of whatever has its name.
-
-    Returns its path. Raises OSError where it cannot be written.
-    """
+    """Write the page of a folder of results, completely or not at all, replacing any file of that name."""
     return write_unnamed(folder / PAGE_NAME, render_report(gathered))
 
 
@@ -104,13 +101,13 @@ def page_data(sets: Sequence[Result], order: Order = "files", studies: Sequence[
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
-    """Return a list per name, or one value where all rows have the same."""
+    """Return the rows as one list per quantity, or as a single value where all rows have the same value."""
     columns = {name: [row[name] for row in rows] for name in names}
     return {name: values[0] if len(set(values)) == 1 else values for name, values in columns.items()}
 
 
 def _short(value: Any) -> Any:
-    """Return a number with the digits that a clock of 1 ms can fill; whole ones are exact."""
+    """Return a number rounded to the digits that a clock of 1 ms can resolve; whole numbers stay exact."""
     if not isinstance(value, float) or not math.isfinite(value):
         return value
     return int(value) if value.is_integer() else float(f"{value:.7g}")

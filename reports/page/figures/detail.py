@@ -9,7 +9,8 @@ from reports.text.formatting import plural
 MOST_WHOLE = 24
 """Most configurations of which a page shows everything."""
 MOST_DETAILED = 12
-"""Most configurations that are shown in full where there are more: these first ones, and every INVALID one."""
+"""Number of first configurations shown in full (besides all INVALID ones) where a page has more than it can show
+in full."""
 
 
 def detailed(group: Sequence[Result]) -> tuple[Result, ...]:
@@ -21,7 +22,7 @@ def detailed(group: Sequence[Result]) -> tuple[Result, ...]:
 
 
 def detailed_parts(group: Sequence[Result]) -> list[tuple[str, Sequence[Result]]]:
-    """Yield the results that are shown in detail, as many at a time as one drawing holds, each part with its name."""
+    """Yield the results shown in detail in parts small enough for one drawing each, with the name of each part."""
     if len(group) <= MOST_WHOLE:
         return [("Configurations", group)]
     shown = detailed(group)
@@ -33,7 +34,7 @@ def detailed_parts(group: Sequence[Result]) -> list[tuple[str, Sequence[Result]]
 
 
 def detail_words(group: Sequence[Result]) -> str:
-    """Return of which configurations details are shown; '' where it is all of them."""
+    """Return words that say which configurations details are shown for; '' where details of all are shown."""
     shown = detailed(group)
     if len(shown) == len(group):
         return ""
@@ -43,7 +44,7 @@ def detail_words(group: Sequence[Result]) -> str:
 
 
 def detail_note(group: Sequence[Result]) -> str:
-    """Return what is not on the page, and where it is; '' where nothing is left out."""
+    """Return a sentence that says what the page leaves out and where to find it; '' where nothing is left out."""
     if not detail_words(group):
         return ""
     return (

@@ -27,7 +27,7 @@ def column_unit(sets: Sequence[Result]) -> TimeUnit:
 
 
 def fate_words(run: Run, result: Result) -> str:
-    """Return how a run of `one` configuration enters its score."""
+    """Return words that say how a run enters the score of its configuration."""
     if run.fate == "failed":
         # A log without run_stop, and without a word on why, is one that somebody or something cut off.
         is_cut = run.log.status is None and run.log.abort_reason is None
@@ -41,7 +41,8 @@ def fate_words(run: Run, result: Result) -> str:
 
 
 def _extreme(run: Run, result: Result) -> str:
-    """Return whether a run is the fastest or slowest: of ties, the scoring drops the first ones as the fastest."""
+    """Return whether a run is the fastest or the slowest; among equal times, scoring drops the first ones as
+    fastest."""
     scored = result.runs[: result.score.num_runs_scored]
     times = [math.inf if each.time_s is None else each.time_s for each in scored]
     order = sorted(range(len(times)), key=times.__getitem__)
@@ -49,12 +50,13 @@ def _extreme(run: Run, result: Result) -> str:
 
 
 def hue_number(position: int, sets: Sequence[Result]) -> int:
-    """Return the colour number of a configuration: its own where there are colours enough, else one for all."""
+    """Return the colour number of a configuration: one of its own where there are enough colours, else the same
+    for all."""
     return position if len(sets) <= MAX_HUES else 0
 
 
 def chart_name(result: Result) -> str:
-    """Return the name of a configuration where its score is drawn; one that the rules reject is marked."""
+    """Return the name of a configuration as charts of scores show it, with a mark where it is INVALID."""
     return f"{result.label} (INVALID)" if result.outcome == "invalid" else result.label
 
 
@@ -102,7 +104,8 @@ def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
 
 
 def _mark_words(sets: Sequence[Result]) -> dict[str, str]:
-    """Return the legend of the marks of runs; without a score none is counted, and the mean is another."""
+    """Return the legend of the marks of runs; without a score no run is marked as counted, and the mean is
+    geometric."""
     drawn = [result for result in sets if not result.is_repeat]
     has_score = {result.score.olympic_mean_s is not None for result in drawn if _shown_mean(result)[1] is not None}
     alone = "geometric mean of the runs that reached the target: no score"
@@ -117,7 +120,8 @@ def _mark_words(sets: Sequence[Result]) -> dict[str, str]:
 
 
 def _shown_mean(result: Result) -> tuple[str, float | None]:
-    """Return the name of a mean and the mean: without an Olympic one that of several runs that reached the target."""
+    """Return the name and the value of a mean: the Olympic mean, else the mean of at least two runs that met the
+    target."""
     if result.score.olympic_mean_s is not None:
         return "Olympic mean ", result.score.olympic_mean_s
     summary = result.summary("time_to_train_s")
@@ -125,7 +129,8 @@ def _shown_mean(result: Result) -> tuple[str, float | None]:
 
 
 def strips_sentence(sets: Sequence[Result]) -> str:
-    """Return a sentence of the number of runs, those without a time, and the luck within a configuration."""
+    """Return a sentence on the number of runs, the runs without a time, and the variation inside each
+    configuration."""
     drawn = [run for result in sets for run in result.drawn]
     num_repeated = sum(len(result.runs) for result in sets) - len(drawn)
     failed = sum(not run.log.converged for run in drawn)
