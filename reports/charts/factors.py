@@ -1,9 +1,4 @@
-"""Chart of why one configuration takes longer than another: diverging bars of the factors of the time, on a log2
-axis.
-
-Bars start at 1×, to the right is slower. On a logarithmic axis the lengths of the factors' bars add up to the
-length of the bar of the whole.
-"""
+"""Chart of the reasons for a difference in time: diverging bars of the factors of the time, on a log2 axis."""
 
 import math
 from collections.abc import Sequence
@@ -28,10 +23,7 @@ _TICKS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactorBar:
-    """Effect of one factor on the time (above 1 is slower) with its interval; None is not known.
-
-    `is_rejected`: the rules reject a side, so that no colour says which is better.
-    """
+    """Effect of one factor on the time (above 1 is slower) with its interval; None where unknown."""
 
     name: str
     time_ratio: float | None

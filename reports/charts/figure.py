@@ -70,7 +70,8 @@ def draw_both(
 
 
 def hue(index: int) -> str:
-    """Return the CSS class of the colour (and dash) of configuration `index`; after five they repeat."""
+    """Return the CSS class of the colour and dash of configuration `index`; colours repeat after five
+    configurations."""
     return f"hue{index % 5}"
 
 
@@ -87,7 +88,7 @@ def num_ticks(width: float) -> int:
 
 
 def reused_curves(id_: str, x: svg.Scale, wide_x: svg.Scale) -> Markup:
-    """Draw the wide drawing's curves again, squeezed: curves are most of a chart's size, only their width differs."""
+    """Draw the wide drawing's curves in narrow form: curves are most of a chart's size, and differ only in width."""
     squeeze = (x.stop - x.start) / (wide_x.stop - wide_x.start)
     return svg.tag(
         "use",

@@ -17,7 +17,7 @@ from reports.text.formatting import converged
 
 _STUB = 2**0.1
 MOST_NUMBERED, MOST_MARKS = 12, 100
-"""Most results that have a number each, and a mark each; of more, results at one place share a mark."""
+"""Most results that get a number and a mark each; with more, results at one place share a mark."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

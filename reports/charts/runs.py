@@ -43,7 +43,7 @@ class Strip:
 
     @property
     def known(self) -> list[tuple[StripDot, float]]:
-        """Return the repetitions that have a value, each with it."""
+        """Return the repetitions that have a value, as (repetition, value)."""
         return [(dot, dot.value) for dot in self.dots if dot.value is not None and math.isfinite(dot.value)]
 
     @property

@@ -153,13 +153,14 @@ def fit_names(names: Sequence[str], width: float) -> list[str]:
 
 
 def _alike(cut: Mapping[str, str]) -> list[str]:
-    """Return the names that were cut to the text of another."""
+    """Return the names that become equal to another name when they are cut."""
     texts = Counter(cut.values())
     return [name for name, text in cut.items() if texts[text] > 1]
 
 
 def fit_bold_names(names: Sequence[str], width: float) -> list[str]:
-    """Cut names as `fit_names` does: bold letters are wider."""
+    """Cut names in bold, which is wider, where they would exceed `width` px, so that different ones stay
+    different."""
     return fit_names(names, width / BOLD)
 
 
@@ -351,5 +352,5 @@ def _number(value: float) -> str:
 
 
 def _within(value: float) -> float:
-    """Return a coordinate, those far outside any picture at 100,000 px, where arithmetic still works."""
+    """Return a coordinate as text; those far outside any picture become 100,000 px, where arithmetic still works."""
     return max(-_FAR, min(value, _FAR)) if value == value else _FAR

@@ -58,7 +58,7 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChartAxis:
-    """Axis: name, scale between two px, format of its ticks; `places` are values to label instead of round ones."""
+    """Axis: name, scale between two px, format of its ticks; `places` are values to label in place of round ones."""
 
     name: str
     scale: MakeScale
@@ -124,7 +124,7 @@ def up_to(last: float) -> MakeScale:
 
 
 def from_zero(values: Sequence[float]) -> MakeScale:
-    """Return a scale from 0, on which lengths compare; a logarithmic one where values differ by 8 times or more."""
+    """Return a scale from 0, on which lengths are comparable; logarithmic where values differ by 8 times or more."""
     if values and svg.are_far_apart(values):
         return partial(svg.value_scale, values)
     return partial(svg.Scale, 0.0, max(values, default=1.0) * 1.1)
@@ -197,8 +197,8 @@ def _curves(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, id_: str, sa
 
 
 def _runs(curves: Sequence[Curve], x: svg.Scale, y: svg.Scale) -> Iterator[Markup]:
-    """Draw curves and ends by colour. All ends of one are a single path of round caps, which stay round where the
-    narrow drawing squeezes it."""
+    """Draw curves and their ends by colour; the ends of one colour are a single path of round caps, which stay round
+    where the narrow drawing squeezes the curves."""
     by_hue: dict[int, list[Curve]] = {}
     for curve in curves:
         if curve.points:

@@ -10,32 +10,32 @@ from reports.statistics.intervals import Interval, LogSummary
 from reports.text.formatting import MISSING, interval, percent
 
 ALL_EQUAL = 1e-9
-"""Coefficient of variation below which values are all equal, on a grid, but for what floats lose."""
+"""Coefficient of variation below which values on a grid count as equal, apart from floating-point rounding."""
 
 
 def sorted_cell(text: str, value: float | None, sub: str = "") -> Cell:
-    """Return a cell of a number whose text does not sort by itself (its unit varies), with its value to sort by."""
+    """Return a cell whose text does not sort by itself, since its unit varies, with the number to sort by."""
     return Cell(text=text, sort="" if value is None or math.isnan(value) else f"{value:.9g}", sub=sub)
 
 
 def by_value(form: Callable[[float], str]) -> Callable[[float], Cell]:
-    """Return the form of a column whose texts do not sort by themselves."""
+    """Return a cell format for a column whose texts do not sort by themselves."""
     return lambda value: sorted_cell(form(value), value)
 
 
 def with_spread(form: Callable[[float], str]) -> Callable[[LogSummary], Cell]:
-    """Return the form of a column of geometric means, the coefficient of variation below each."""
+    """Return a cell format for geometric means, with the coefficient of variation below each mean."""
     return lambda found: Cell(text=form(found.geometric_mean), sub=spread_text(found))
 
 
 def spread_text(found: LogSummary) -> str:
-    """Return the spread of values in words, 'CV 4.3 %', 'all equal'; '' of a single value."""
+    """Return the spread of values in words: 'CV 4.3 %', 'all equal'; '' for a single value."""
     spread = found.coefficient_of_variation
     return "" if spread is None else "all equal" if spread < ALL_EQUAL else f"CV {percent(spread)}"
 
 
 def interval_of(form: Callable[[float], str]) -> Callable[[LogSummary], str]:
-    """Return the form of a column of the intervals of geometric means."""
+    """Return a cell format for the intervals of geometric means."""
     return lambda found: bounds_text(found.interval, form)
 
 
@@ -48,10 +48,7 @@ def mean_columns(
     interval: tuple[str, str],
     is_narrow: bool,
 ) -> list[Shown[Any]]:
-    """Return a column of the geometric means of a member and one of their intervals, or a narrow one of both.
-
-    `found` are the means of all rows, `interval` is its name and unit.
-    """
+    """Return a column of a member's geometric means and one of the intervals, or a narrow column of both."""
     name, unit = interval
     if not is_narrow:
         below = numeric(f"{name}, {unit}", "of that mean")

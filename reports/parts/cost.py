@@ -11,7 +11,7 @@ from rules.records.run import EnergyRecord
 
 
 def energy_records(result: Result) -> tuple[EnergyRecord | None, ...]:
-    """Return the energy of every repetition, in their order; None where it was not recorded."""
+    """Return the energy of each repetition, in the order of the repetitions; None where it was not recorded."""
     return tuple(getattr(repetition.record, "energy", None) for repetition in result.repetitions)
 
 
@@ -38,8 +38,8 @@ def energy_source(result: Result) -> str | None:
 
 
 def energy_fact(result: Result) -> Fact | None:
-    """Return the mean energy of a run, or of a process that measured, with its source; None where it was not measured
-    in all of them."""
+    """Return the mean energy of a run or process, with its source; None where some repetition's energy was not
+    measured."""
     energy_j, per_sample_j = mean_energy_j(result), energy_per_sample_j(result)
     if energy_j is None:
         return None
@@ -50,7 +50,7 @@ def energy_fact(result: Result) -> Fact | None:
 
 
 def energy_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Callable[[Result], Cell]]]:
-    """Yield the columns of energy that any configuration has: of a run or process, and by samples."""
+    """Yield columns of energy, per run or process and per sample; each only where some configuration has a value."""
     if any(mean_energy_j(result) is not None for result in group):
         each = "run" if group[0].is_logged else "process"
         yield numeric("Energy", f"measured; mean per {each}"), _energy_cell
@@ -58,7 +58,7 @@ def energy_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Calla
 
 
 def cost_numbers(result: Result) -> tuple[Fact, ...]:
-    """Return large numbers for energy and cost, each only where it exists."""
+    """Return energy and cost as large numbers; each is left out where it is unknown."""
     energy, found = energy_fact(result), []
     if energy is not None:
         found.append(energy)
@@ -76,7 +76,7 @@ def cost_numbers(result: Result) -> tuple[Fact, ...]:
 
 
 def cost_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Callable[[Result], Cell]]]:
-    """Yield the columns of energy and cost that any configuration has, each with the form of its cells."""
+    """Yield columns of energy and cost, each with its format; a column without any value is left out."""
     yield from energy_columns(group)
     prices = {result.price_per_hour: result for result in group if result.price_per_hour is not None}
     if prices:

@@ -8,7 +8,7 @@ FORMULA = "normalised entropy = a·C^−b + c"
 
 
 def law_words(law: ScalingLaw) -> str:
-    """Return a sentence of the fitted law, or of the reason why none was fitted."""
+    """Return a sentence on the fitted scaling law, or the reason why no law was fitted."""
     if (fitted := law.fitted) is None:
         return f"No scaling law was fitted: {law.why_not}."
     return (
@@ -20,7 +20,7 @@ def law_words(law: ScalingLaw) -> str:
 
 
 def law_record(law: ScalingLaw | None) -> dict[str, object]:
-    """Return the law as plain values, for json; nothing where none was asked for."""
+    """Return the scaling law as plain values for JSON; empty where no fit was asked for."""
     if law is None:
         return {}
     fitted = law.fitted
@@ -59,7 +59,8 @@ def _interval_words(fitted: PowerLaw) -> str:
 
 
 def chosen_words(law: ScalingLaw) -> str:
-    """Return how many configurations were left out beside the best of each size, in a sentence; '' of none."""
+    """Return a sentence with the number of configurations left out because another of their size is better; '' for
+    none."""
     if not law.num_beaten:
         return ""
     return (
@@ -75,7 +76,8 @@ def _gain_words(fitted: PowerLaw) -> str:
 
 
 def law_warning(fitted: PowerLaw) -> str:
-    """Return a warning of what the seeds and sizes of a fit leave open, such as a gain that may be none, or ''."""
+    """Return a warning of what a fit's seeds and sizes cannot show, such as a gain that may be zero; '' without
+    one."""
     if fitted.exponent == 0:
         return " Quality does not improve with training FLOP here."
     gain = fitted.gain_interval

@@ -59,7 +59,7 @@ def load_words(loads: Sequence[LoadRecord | None]) -> str | None:
 
 
 def environment_words(preflight: Sequence[PreflightCheck], loads: Sequence[LoadRecord | None]) -> str | None:
-    """Return one or two sentences of what could disturb a measurement; None where nothing of that is on record."""
+    """Return one or two sentences on circumstances that could disturb a measurement; None where none is recorded."""
     warnings = [check for check in preflight if check.status == "warning"]
     checked = "The environment check had no warnings." if preflight else None
     if warnings:
@@ -71,8 +71,8 @@ def environment_words(preflight: Sequence[PreflightCheck], loads: Sequence[LoadR
 
 
 def difference_words(load: LoadRecord | None, others: Sequence[LoadRecord | None]) -> str | None:
-    """Return in what else one process differed from all others: 'other work kept 1.8 of 2 CPUs busy (0.1 – 0.2)';
-    None where no difference is known."""
+    """Return the other differences of one process from all others: 'other work kept 1.8 of 2 CPUs busy (0.1 – 0.2)';
+    None where there is no known difference."""
     rest = [other for other in others if other is not None]
     if load is None or not rest:
         return None
@@ -96,7 +96,8 @@ def _apart(
     words: str,
     number: Callable[[float], str],
 ) -> str | None:
-    """Return a value beside those of all others, if it lies beyond them and `least` or more from their median."""
+    """Return 'value (range of the others)' if a value lies beyond all others and at least `least` from their
+    median; else None."""
     known = [other for other in others if other is not None]
     if value is None or not known:
         return None

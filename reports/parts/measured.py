@@ -21,7 +21,7 @@ _WORDS: dict[str | None, Callable[[float], str]] = {
     "B": num_bytes,
 }
 _IN_FULL: dict[str, Callable[[float | None], str]] = {"samples/s": throughput}
-"""Forms of values by unit, for columns whose head names the unit: all digits before the point are shown."""
+"""Formats of values by unit, for columns whose head names the unit: all digits before the point are shown."""
 
 
 def measure_of(sweep: SweepFacts) -> Measure | None:
@@ -33,7 +33,7 @@ def measure_of(sweep: SweepFacts) -> Measure | None:
 
 
 def in_unit(value: float | None, unit: str | None) -> str:
-    """Return a value in the form of its unit: '0.75123' of an AUC, '2.02 GB/s'."""
+    """Return a value with its unit, in the unit's usual format: '0.75123' for an AUC, '2.02 GB/s'."""
     if value is None:
         return MISSING
     if unit is None or unit in _WORDS:
@@ -42,18 +42,14 @@ def in_unit(value: float | None, unit: str | None) -> str:
 
 
 def mean_name(measure: Measure) -> str:
-    """Return the name of the mean that a kind is shown and compared by."""
+    """Return the name of the mean by which results of a kind are shown and compared."""
     return "geometric mean" if measure.scale == "ratio" else "mean"
 
 
 def measured_columns(
     measure: Measure, *, is_narrow: bool = False, hidden: Collection[str] = ()
 ) -> list[tuple[TableColumn, Callable[[Result | None], Cell]]]:
-    """Return columns of the compared quantity with its interval, then of the means of the record's other members.
-
-    Narrow columns, as a page has them, have the interval below its mean, and no unit in a cell that its head names.
-    Members that are `hidden` have no column.
-    """
+    """Return columns of the compared quantity with its interval, then of the means of the record's other members."""
     main, others = Column(member="", title=measure.name, unit=measure.unit), []
     for column in measure.columns:
         if column.member == measure.value:
@@ -92,7 +88,8 @@ def measured_columns(
 
 
 def _in_column(value: float | None, column: Column) -> str:
-    """Return a value as `in_unit` does, without the unit where the column's title ends with it: 'Queries/s'."""
+    """Return a value in its unit's usual format, without the unit where the column's title ends with it:
+    'Queries/s'."""
     text, unit = in_unit(value, column.unit), column.unit
     if unit is None or not column.title.lower().endswith(unit.lower()):
         return text

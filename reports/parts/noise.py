@@ -1,4 +1,4 @@
-"""Detectable differences of sets, in words, and the assumptions that they rest on."""
+"""Detectable differences of sets in words, with the assumptions that they depend on."""
 
 from collections.abc import Sequence
 
@@ -16,11 +16,12 @@ POWER = "80 % power"
 """Statistical power at which a difference is called detectable."""
 _INTERVALS = f"Intervals hold 95 % {IF_INDEPENDENT}."
 _UNSEEN = 0.005
-"""Share of a spread below which it is printed as 0 %."""
+"""Share of a spread below which that share is printed as 0 %."""
 
 
 def size_text(fraction: float | None) -> str:
-    """Return a difference in percent with two digits at least: '31 %', '8.2 %'; beyond 100 % it is of no use."""
+    """Return a detectable difference in percent with at least two digits: '31 %', '8.2 %'; above 100 %, words
+    instead."""
     if fraction is not None and fraction > 1:
         return "over 100 %"
     return percent(fraction, 0 if fraction is not None and fraction >= 0.0995 else 1)
@@ -62,8 +63,8 @@ def _between(low: str, high: str) -> str:
 
 
 def outlier_words(result: Result) -> str | None:
-    """Return each run that was far slower or faster than all others, and in what else it differed: 'run 3 (seed 17)
-    at 0.65× the speed of the others, while other work kept 1.8 of 2 CPUs busy (0.1 – 0.2)'."""
+    """Return runs far slower or faster than the others, with their other differences: 'run 3 (seed 17) at 0.65× the
+    speed of the others, while other work kept 1.8 of 2 CPUs busy (0.1 – 0.2)'."""
     found = []
     for run, over in result.outliers:
         others = [load_of(other) for other in result.converged if other is not run]
@@ -120,7 +121,7 @@ def measured_assumptions(measured: Result, band: DriftTolerance) -> str:
 
 
 def _drift(bands: Sequence[DriftTolerance]) -> str:
-    """Return the drift that is allowed for a set measured later, and its source."""
+    """Return the drift assumed for a set measured at another time, and the source of that number."""
     assumed = f"{percent(DRIFT_BAND, 0)} ({drift_source(())})"
     sets = tuple(dict.fromkeys(label for band in bands for label in band.sets))
     far = assumed if not sets else f"what repeated sets show ({drift_source(sets)})"

@@ -21,7 +21,7 @@ def per_second(value: float | None, unit: str) -> str:
 
 
 def profile_answer(record: ProfileRecord) -> str:
-    """Return a profile's result in a clause: 'dlrm_tiny, reference: a step takes 16.4 ms, 14 % of the speed at its
+    """Return a profile's result as a clause: 'dlrm_tiny, reference: a step takes 16.4 ms, 14 % of the speed at its
     ceilings, 80 % bound by memory'."""
     step, limit = record.step.measured, record.step.computed.limits.all_phases
     parts = [f"a step takes {duration(amount(step.step_s))}"]
@@ -53,7 +53,7 @@ def _spread_words(spread: float | None) -> str:
 
 
 def conditions(record: ProfileRecord) -> tuple[str, ...]:
-    """Return the conditions under which a profile was measured, and how far its numbers can be trusted."""
+    """Return the conditions under which a profile was measured, and the accuracy of its numbers."""
     step = record.step.measured
     cost = percent(step.instrumentation_cost)
     low, high = step.instrumentation_cost_interval
@@ -98,7 +98,7 @@ def phases_table(record: ProfileRecord, id_: str = "phases") -> Table:
 
 
 def _if_amount(form: Callable[[float], str]) -> Callable[[float], str]:
-    """Return the form of a column that shows amounts only."""
+    """Return a cell format that shows an amount only, without its rate."""
     return lambda value: MISSING if (known := amount(value)) is None else form(known)
 
 
@@ -160,7 +160,7 @@ def _ceilings(record: ProfileRecord) -> Iterator[tuple[str, ...]]:
 
 
 def _rates(rate: Rate | None, unit: str) -> tuple[str, str, str]:
-    """Return the best and the median rate of the trials, and how far apart the middle half of them lay."""
+    """Return the best and the median rate of the trials, with the interquartile range."""
     if rate is None:
         return MISSING, MISSING, MISSING
     return per_second(rate.best, unit), per_second(rate.median, unit), percent(rate.spread)

@@ -38,7 +38,7 @@ from rules.logs.text import printable
 from rules.scoring.results import RunResult
 
 EPOCHS = "epochs to converge"
-"""Name of the fact that tells in epochs what another tells in samples."""
+"""Name of the fact in epochs that states the same as another fact in samples."""
 ENERGY = "energy per run"
 OWN = "not an MLPerf result: a benchmark of its own"
 _VERIFICATION: dict[Standing, str | None] = {
@@ -50,7 +50,7 @@ _VERIFICATION: dict[Standing, str | None] = {
 
 
 def describe_score(result: Result) -> ScoreRecord:
-    """Describe one set as `describe_scores` does several."""
+    """Return the document of one set's score, as `describe_scores` does for several sets."""
     (record,) = describe_scores([result])
     return record
 
@@ -105,7 +105,7 @@ def _describe(result: Result, row: SetMember) -> ScoreRecord:
 
 
 def _why_no_interval(result: Result) -> str | None:
-    """Return the reason why an Olympic mean has no interval; None where it has one, or where there is no mean."""
+    """Return the reason why an Olympic mean has no interval; None where there is an interval, or no Olympic mean."""
     if result.interval is not None or result.score.olympic_mean_s is None:
         return None
     if len(result.converged) < len(result.runs):
@@ -114,7 +114,8 @@ def _why_no_interval(result: Result) -> str | None:
 
 
 def _smoothed(converged: Sequence[RunResult]) -> list[float | None]:
-    """Return interpolated samples to converge; None where a run has no crossing: the others would be chosen runs."""
+    """Return interpolated samples to converge; None where a run never crosses the target, since the others are a
+    selection."""
     values = [smoothed_samples(run) for run in converged]
     return [] if None in values else values
 
@@ -126,10 +127,7 @@ def _mean(name: str, spread: str, values: Sequence[float | None]) -> dict[str, A
 
 
 def score_facts(record: ScoreRecord) -> Mapping[str, Fact]:
-    """Return the facts of a score, its factors and their grounds, by name and in reading order.
-
-    The page shows value, unit and note of some; the terminal the line of each, `score` a column of each.
-    """
+    """Return the facts of a score in reading order, by name: the score, its factors, and the values behind them."""
     found = {name: show(record) for name, show in _SHOWN}
     return {
         name: Fact(name=name, value=told) if isinstance(told, str) else replace(told, name=name)
@@ -139,11 +137,7 @@ def score_facts(record: ScoreRecord) -> Mapping[str, Fact]:
 
 
 def time_fact(result: Result, unit: TimeUnit | None = None) -> Fact:
-    """Return the score as the time to train, in `unit` or its own, with the mean that it is.
-
-    Without a score it is the time of the runs that reached the target, and why that is no score; 'none' where none
-    did.
-    """
+    """Return the score as a time to train, in `unit` or a unit of its own, with the name of its mean."""
     score_s = result.score.score_s
     if score_s is None or not math.isfinite(score_s):
         reason = f"no score: {short(result.score.no_score_reason or 'the runs do not make one')}"
@@ -157,10 +151,8 @@ def time_fact(result: Result, unit: TimeUnit | None = None) -> Fact:
 
 
 def unscored_time(times_s: Sequence[float | None], unit: TimeUnit | None = None) -> Fact | None:
-    """Return the time of runs that reached the target and make no score: of one, or the geometric mean of several.
-
-    `times_s` are their times to train in seconds; None where none is known.
-    """
+    """Return the time of runs that met the target but make no score: one run's time, or the geometric mean of
+    several."""
     summary = log_summary(times_s)
     if summary is None:
         return None

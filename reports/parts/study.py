@@ -1,4 +1,4 @@
-"""Blocks of a study: findings, grounds, tables and checks; every column names its origin."""
+"""Blocks of a study: findings, parameters, tables and checks; every column states the origin of its numbers."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -31,12 +31,12 @@ _LEAST_S, _BELOW_LEAST = 1e-10, "<0.0001 µs"
 
 
 def study_blocks(study: StudyRecord) -> tuple[Block, ...]:
-    """Return the blocks of a whole study; texts come from its file and are made printable."""
+    """Return the blocks of a whole study; its texts are made printable, since the file may be anyone's."""
     return (Heading(text=printable(study.title)), *study_parts(study))
 
 
 def study_parts(study: StudyRecord) -> tuple[Block, ...]:
-    """Return the blocks of a study without its heading, for a place that has a heading of its own."""
+    """Return the blocks of a study without its heading, for a page section that has a heading."""
     return (
         *(Prose(text=printable(finding)) for finding in study.findings),
         *(study_table(table) for table in study.tables if not table.title.startswith(TIMELINE)),
@@ -71,7 +71,7 @@ def study_table(table: StudyTable) -> Table:
 
 
 def without_empty_columns(table: StudyTable) -> StudyTable:
-    """Return a table without the columns in which no row says anything; one without rows as it is."""
+    """Return a table without columns that are empty in all rows; a table without rows is returned unchanged."""
     columns = range(len(table.columns))
     kept = [at for at in columns if not table.rows or any(row[at] is not None for row in table.rows)]
     if not kept:
@@ -85,7 +85,8 @@ def _is_number(table: StudyTable, index: int) -> bool:
 
 
 def _shown(column: StudyColumn, values: Sequence[Value], seconds: TimeUnit | None) -> list[Cell]:
-    """Return the cells of one column, times in one unit of time: `seconds` unless that is None."""
+    """Return the cells of one column; times are in the unit `seconds`, or in one chosen for the column where that
+    is None."""
     is_head = column.unit is not None and column.unit == column.name.lower()
     amounts = [value for value in values if is_amount(value)]
     number = significant if is_head else _number_format(column.unit, amounts, seconds)
@@ -99,7 +100,7 @@ def is_amount(value: Value) -> TypeGuard[int | float]:
 def _number_format(
     unit: str | None, values: Sequence[float], shared: TimeUnit | None = None
 ) -> Callable[[float], str]:
-    """Return the format of a column's numbers: in one SI unit, that of the largest; times in the `shared` unit."""
+    """Return the number format of a column: one SI unit, that of its largest value; for times the `shared` unit."""
     if unit == "s":
         text = _seconds_format([value for value in values if not 0 < value < _LEAST_S], shared)
         return lambda value: _BELOW_LEAST if 0 < value < _LEAST_S else text(value)
@@ -120,7 +121,7 @@ def _number_format(
 
 
 def _seconds_format(values: Sequence[float], shared: TimeUnit | None = None) -> Callable[[float], str]:
-    """Return the format of times of one column, none of which is above 0 and below `_LEAST_S`."""
+    """Return the time format of a column without positive values below `_LEAST_S`."""
     if _are_near(values):
         return _near_seconds(values, shared).text
     seconds = shared or time_unit(values)
@@ -158,7 +159,7 @@ def _near_seconds(values: Sequence[float], shared: TimeUnit | None = None) -> Ti
 
 
 def _are_near(values: Sequence[float]) -> bool:
-    """Return True if as many decimals do for all values: the largest is at most 5 times the least."""
+    """Return whether one number of decimals suits all values: the largest is at most 5 times the smallest."""
     positive = [value for value in values if value > 0]
     return not positive or max(positive) <= 5 * min(positive)
 
@@ -174,7 +175,7 @@ def _text(value: Value, number: Callable[[float], str]) -> str:
 
 
 def _runs(numbers: Sequence[int]) -> str:
-    """Return numbers with neighbours drawn together: '0-7', '1, 4'."""
+    """Return numbers as ranges: '0-7', '1, 4'."""
     present = set(numbers)
     starts = sorted(number for number in present if number - 1 not in present)
     ends = sorted(number for number in present if number + 1 not in present)
@@ -225,5 +226,5 @@ def find_parameter(study: StudyRecord, name: str) -> float | None:
 
 
 def number_of(value: Value) -> float | None:
-    """Return a cell if it is a finite number above 0; None of any other."""
+    """Return a cell's value if it is a finite number above 0, else None."""
     return amount(value) if is_amount(value) else None

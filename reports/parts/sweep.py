@@ -50,12 +50,12 @@ def _axis_column(key: str, *, is_narrow: bool) -> TableColumn:
 
 
 def _axis_cell(row: SweepRow, at: int) -> Cell:
-    """Return a row's value of an axis; below the first axis is said that the rules reject the row's runs."""
+    """Return a row's value of an axis; for the first axis with a note below if the row's runs are INVALID."""
     return Cell(text=row.values[at], sub="INVALID" if at == 0 and row.is_refused else "")
 
 
 def _columns(sweep: SweepFacts, *, is_narrow: bool) -> Iterator[Shown[SweepRow]]:
-    """Yield the columns that a kind of sweep shows of a configuration."""
+    """Yield the columns for one configuration of a sweep that its kind of measurement has."""
     unit = times_unit(sweep)
     if sweep.is_of_runs:
         score = numeric(f"Score, {unit.name}", "Olympic mean")
@@ -96,7 +96,7 @@ def _flop_per_byte(row: SweepRow) -> float | None:
 
 
 def bound_words(row: SweepRow) -> str:
-    """Return the limits of a step's phases, those of a tenth of its time and more: 'gather 61 %, compute 30 %'."""
+    """Return the limits of a step's phases with at least a tenth of its time: 'gather 61 %, compute 30 %'."""
     if row.profile is None:
         return MISSING
     shares = sorted(bound_shares(row.profile), key=lambda entry: -entry[1])
@@ -104,7 +104,8 @@ def bound_words(row: SweepRow) -> str:
 
 
 def against_first(row: SweepRow) -> str:
-    """Return the verdict against the baseline in a sentence; of a failed configuration, why it failed."""
+    """Return the verdict against the baseline in a sentence; for a failed configuration, the reason of the
+    failure."""
     if row.failure:
         return f"failed: {row.failure}"
     if row.num_runs == 0:

@@ -1,4 +1,5 @@
-"""Sections of every configuration against the baseline: why it takes longer or shorter, and how sure that is."""
+"""Sections that compare every configuration with the baseline: causes of the difference in time, and its
+certainty."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -32,7 +33,7 @@ from reports.text.formatting import (
 MAX_PANELS = 8
 MAX_BARS = 50
 MAX_WHOLE = 3
-"""Most comparisons that are put in sentences and by factor; of more only the whole is."""
+"""Most comparisons that are shown in sentences and factor by factor; of more, only the time to train is compared."""
 _NAMES = {
     "time_to_train": "Time to train",
     "samples_to_converge": "Samples to converge",
@@ -43,7 +44,7 @@ _KINDS = {"slower": "bad", "faster": "valid"}
 
 
 class _ComparedFactor(NamedTuple):
-    """Factor of the time with the comparison that it belongs to."""
+    """Compared factor of the time to train, with the comparison that has the factor."""
 
     comparison: Comparison
     factor: FactorComparison
@@ -52,11 +53,7 @@ class _ComparedFactor(NamedTuple):
 def compare_group(
     group: Sequence[Result], baseline: Result, context: GroupContext, *, is_brief: bool = False
 ) -> tuple[Comparison, ...]:
-    """Compare all others of the group with `baseline`, in their order; `context` is the group's.
-
-    How many runs an inconclusive comparison would take is found for those that `_explained` chooses, of none if
-    `is_brief`.
-    """
+    """Compare each other result of the group with `baseline`, in the group's order."""
     others = [result for result in group if result is not baseline]
     rejected = [result.outcome == "invalid" for result in others]
     explained = () if is_brief else _explained(rejected)
@@ -64,13 +61,14 @@ def compare_group(
 
 
 def _explained(rejected: Sequence[bool]) -> set[int]:
-    """Return the places of the comparisons shown with all factors: of many the first, and those of INVALID sets."""
+    """Return the indices of comparisons that are shown with all factors: the first ones, and those of INVALID
+    sets."""
     number = len(rejected) if len(rejected) < MOST_WHOLE else MOST_DETAILED
     return {place for place, is_rejected in enumerate(rejected) if place < number or is_rejected}
 
 
 def why_section(baseline: Result, comparisons: Sequence[Comparison], id_: str) -> PageSection | None:
-    """Return the section of the factors of the differences; None of a lone configuration."""
+    """Return the section on the factors of the differences; None where there is only one configuration."""
     if not comparisons:
         return None
     usable = [comparison for comparison in comparisons if comparison.factors]
@@ -85,7 +83,8 @@ def why_section(baseline: Result, comparisons: Sequence[Comparison], id_: str) -
 
 
 def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[Block]:
-    """Return charts of all factors of a few configurations; of many one of each whole, the factors folded."""
+    """Return charts of all factors of a few configurations; for many, one chart of the times, with the factors
+    folded."""
     is_many = len(comparisons) > MAX_PANELS
     blocks: list[Block] = _sentences(comparisons)
     if is_many:
@@ -107,7 +106,7 @@ def _count_verdicts(comparisons: Sequence[Comparison], baseline: str) -> str:
 
 
 def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: str) -> Chart:
-    """Return a chart with one bar per configuration: its whole against the baseline."""
+    """Return a chart with one bar per configuration: its time to train relative to the baseline."""
     wholes = [(comparison, whole) for comparison in comparisons if (whole := comparison.whole) is not None]
     bars = (
         replace(_bar(comparison, whole), name=comparison.new, verdict=comparison.verdict, is_whole=False)
@@ -146,7 +145,7 @@ def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
 
 
 def _sentences(comparisons: Sequence[Comparison]) -> list[Block]:
-    """Return each comparison in a sentence, where they are few."""
+    """Return a sentence for each comparison; none where there are too many comparisons."""
     if len(comparisons) > MAX_WHOLE:
         return []
     texts = tuple(_sentence(comparison) for comparison in comparisons)
@@ -161,7 +160,7 @@ def _sentence(comparison: Comparison) -> str:
 
 
 def _rejected(comparison: Comparison) -> str:
-    """Return which side the rules reject, seen from the new side; '' where neither."""
+    """Return words that name the INVALID side of a comparison, as seen from the new side; '' where both are VALID."""
     if "new" not in comparison.invalid_sides:
         return f"{comparison.base} is INVALID by the rules" if comparison.invalid_sides else ""
     return "INVALID by the rules" + (f", as is {comparison.base}" if "base" in comparison.invalid_sides else "")
@@ -207,7 +206,7 @@ def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -
 
 
 def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
-    """Return the notes beside the table; what several comparisons share is said once, with their names."""
+    """Return the notes below the table of comparisons; a note on several comparisons appears once and names them."""
     said: dict[str, list[str]] = {}
     for comparison in comparisons:
         texts = [*circumstances(comparison), *([olympic_words(comparison)] if len(comparisons) <= MAX_WHOLE else [])]
@@ -250,7 +249,8 @@ def _table(comparisons: Sequence[Comparison], id_: str, explained: Collection[st
 
 
 def interval_name(comparisons: Sequence[Comparison]) -> str:
-    """Return the name of the intervals shown: the adjusted ones that decide; of too few runs, the plain ones."""
+    """Return the name of the intervals in the table: adjusted (they decide the verdict), or plain where runs are
+    too few."""
     adjusted = [factor.adjusted_interval for comparison in comparisons for factor in comparison.factors]
     text = percent(comparisons[0].confidence, 0) if comparisons else ""
     return f"{text} interval" + (", Holm-adjusted" if any(adjusted) else "")
@@ -292,7 +292,7 @@ def _ratio_cell(factor: FactorComparison) -> Cell:
 
 
 def _value_cell(factor: FactorComparison, value: float | None, num_runs: int, unit: TimeUnit) -> Cell:
-    """Return the cell of one side's own value with its number of runs."""
+    """Return the cell with the value of one side and its number of runs."""
     forms: dict[str, Callable[[float | None], str]] = {
         "time_to_train": unit.text,
         "samples_to_converge": count,

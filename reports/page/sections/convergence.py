@@ -1,4 +1,4 @@
-"""Section of convergence: quality of each run over the epoch, the time or the samples; and of the reference."""
+"""Section on convergence: quality of each run, and of the reference, over epochs, time or samples."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ _epoch, _samples = attrgetter("epoch_num"), attrgetter("samples_count")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _RunCurve:
-    """Run that has evaluations with their place; epochs are those trained, wherever the log begins to count."""
+    """Run with evaluations that state their epoch or samples; epochs count from the start of training."""
 
     result: Result
     run: Run
@@ -39,7 +39,8 @@ class _RunCurve:
 
 
 def _epoch_sizes(drawn: Sequence[_RunCurve]) -> list[float]:
-    """Return the samples per epoch by every evaluation; none where an evaluation does not say both."""
+    """Return the samples per epoch from every evaluation; empty where an evaluation lacks its samples or its
+    epoch."""
     every = [evaluation for entry in drawn for evaluation in entry.evaluations]
     sizes = [e.samples_count / e.epoch_num for e in every if e.samples_count and e.epoch_num and e.epoch_num > 0]
     return sizes if len(sizes) == len(every) else []
@@ -68,7 +69,7 @@ def _drawn(group: Sequence[Result]) -> list[_RunCurve]:
 
 
 def _first_epoch(result: Result) -> float:
-    """Return the number from which epoch_num counts in the logs of a result: 1 in some rounds, else 0."""
+    """Return the epoch_num that means the start of training in a result's logs: 1 in some rounds, else 0."""
     benchmark, _ = find_points(result)
     return benchmark.quality.first_epoch_num if benchmark is not None else 0
 
@@ -96,7 +97,7 @@ def _lead(drawn: Sequence[_RunCurve], target: float | None) -> str:
 
 
 def convergence_chart(group: Sequence[Result], id_: str) -> Chart | None:
-    """Return the chart of quality at every evaluation; None when no log holds an evaluation with its place."""
+    """Return the chart of quality over training; None where no evaluation states its epoch or samples."""
     drawn = _drawn(group)
     if not drawn:
         return None
@@ -150,7 +151,7 @@ def _hint(entry: _RunCurve) -> str:
 
 
 def evaluations_table(curves: Sequence[_RunCurve], group: Sequence[Result], id_: str) -> Table:
-    """Return a table of evaluations with one row per run, read like the chart's lines; None without any."""
+    """Return the table of the chart's evaluations, a row per run; None without evaluations."""
     points = [entry.line(_epoch).points[:MAX_ROWS] for entry in curves]
     heads = _heads(points)
     return text_table(
@@ -166,7 +167,8 @@ def evaluations_table(curves: Sequence[_RunCurve], group: Sequence[Result], id_:
 
 
 def _heads(points: Sequence[Sequence[tuple[float, float]]]) -> list[str]:
-    """Return the columns' heads: places in the epoch if all runs were evaluated at the same ones, else numbers."""
+    """Return the column heads: epochs where all runs were evaluated at the same points, else numbers of
+    evaluations."""
     number = max(map(len, points), default=0)
     places = [{epochs(known[at][0]) for known in points if at < len(known)} for at in range(number)]
     if all(len(some) == 1 for some in places):

@@ -1,4 +1,4 @@
-"""Section of a user's prepared data: missing values, rare classes, unseen ids, columns that tell the label."""
+"""Section on a user's prepared data: missing values, rare classes, unseen ids, columns that reveal the label."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ _SPLITS: tuple[tuple[Literal["train", "eval"], str], ...] = (("train", "training
 
 
 def data_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Return the section; None where no configuration was trained on data with such a look on record."""
+    """Return the section on prepared data; None where no configuration's data has recorded statistics."""
     looks: list[tuple[DataLookRecord, list[str]]] = []
     for result in group:
         if result.asked is None or (look := result.asked.dataset.look) is None:
@@ -38,7 +38,8 @@ def data_section(group: Sequence[Result], id_: str) -> PageSection | None:
 
 
 def _look_blocks(look: DataLookRecord, whose: str, id_: str) -> list[Block]:
-    """Return the shares of positives, possible faults, and a row for each column; `whose` data it is, of several."""
+    """Return the shares of positives, possible defects and a row per column; `whose` names the data where sets
+    differ."""
     shares = ", ".join(f"{percent(look.positives.get(split))} of {name}" for split, name in _SPLITS)
     text = f"{whose}: labels are 1 in {shares}." if whose else f"Labels are 1 in {shares}."
     if look.soft_labels is not None:

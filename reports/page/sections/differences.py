@@ -18,7 +18,8 @@ DIFFERENCES = "Differences"
 
 
 def differences_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """List what two configurations differ in, settings first; None of one, or of more than two."""
+    """Return the section that lists the differences of two configurations, settings first; None for any other
+    number."""
     if len(group) != 2:
         return None
     base, new = sorted(group, key=lambda result: order_in_pair(result.place))

@@ -1,4 +1,4 @@
-"""A table of machines where sets of several stand on one page: speed, price, and what each one's own repeats show."""
+"""Section that compares the machines on a page: speed, price, and the drift between repeated sets of each machine."""
 
 import math
 from collections.abc import Sequence
@@ -36,11 +36,8 @@ _WORDS = {
 
 
 def machines_section(group: Sequence[Result], repeats: Repeats, id_: str) -> PageSection | None:
-    """List the machines of a group of own sets, the cheapest first where prices are known, else the fastest.
-
-    `repeats` are sets that repeat those of the group, of any machine. None of one machine, of sets that are not of
-    this harness, and of what has no speed.
-    """
+    """List the machines of a group of this harness's sets, the cheapest first where prices are known, else the
+    fastest."""
     rates = [_rate(result) for result in group]
     if len({machine_of(result) for result in group}) < 2 or None in rates:
         return None
@@ -64,7 +61,7 @@ def machines_section(group: Sequence[Result], repeats: Repeats, id_: str) -> Pag
 
 
 def machine_of(result: Result) -> str:
-    """Return a machine's name: a reference system's, else the system's, with its processor's numbers.
+    """Return a machine's name, that of the reference system or else of the system, with its processor's numbers.
 
     '' of a set that is not of this harness.
     """
@@ -77,7 +74,7 @@ def machine_of(result: Result) -> str:
 
 
 def _rate(result: Result) -> float | None:
-    """Return the geometric mean of samples/s; None where it is not known, or the set is not of this harness."""
+    """Return the geometric mean of samples/s; None where it is unknown, and for sets of other harnesses."""
     if result.asked is None:
         return None
     found = log_summary([sample.values.get(_SPEED) for sample in result.samples])
@@ -94,7 +91,7 @@ def _order(result: Result) -> tuple[float, float]:
 
 
 def _lead(ordered: Sequence[Result]) -> str:
-    """Return how the machines are ordered, and what may not be read from the order."""
+    """Return a sentence on the order of the machines, and on the differences that may be drift alone."""
     by = "cost to train (prices as given)" if _cost(ordered[0]) is not None else "speed"
     spans = spans_ms(ordered)
     when = ""
@@ -160,7 +157,7 @@ def _price_cell(result: Result) -> str | None:
 
 
 def _repeats_words(result: Result, repeats: Repeats) -> str:
-    """Return the drift that a machine's own repeats show, whatever was measured in them."""
+    """Return the drift between repeated sets of one machine, whatever quantity they measured."""
     machine, named = machine_of(result), []
     for group in repeats.groups:
         if machine_of(group[0]) == machine and len(group) >= MIN_SETS:
@@ -181,5 +178,5 @@ def _repeats_words(result: Result, repeats: Repeats) -> str:
 
 
 def repeats_of(group: Sequence[Result], known: Repeats) -> Repeats:
-    """Return the repeats that are known of a group; of measurements, which have none, those beside them."""
+    """Return the known repeated sets of a group; for measurements, which have none, those in their folders."""
     return known if known.groups or group[0].is_logged else find_repeats(group)

@@ -38,8 +38,8 @@ MAX_SENTENCES = 24
 
 
 def _page_columns(kind: str, measured: Sequence[Result]) -> list[Shown[Result]]:
-    """Return the columns of the compared quantity, then the kind's own, or those of other members that are not shown
-    below; a column without a single value is left out."""
+    """Return the columns of the compared quantity, then those of the kind, or of other members not shown below the
+    table; columns without any value are left out."""
     measure, details = measured[0].measure, details_of(kind)
     both, *others = measured_columns(measure, is_narrow=True, hidden=details.hidden)
     kept = [(head, cell) for head, cell in others if any(cell(found).text != MISSING for found in measured)]
@@ -47,7 +47,7 @@ def _page_columns(kind: str, measured: Sequence[Result]) -> list[Shown[Result]]:
 
 
 def measured_section(measured: Sequence[Result]) -> PageSection:
-    """Show measurements of a kind apart from everything that was trained to a target."""
+    """Return the section on measurements of one kind, which are kept apart from runs to a target."""
     kind, measure = measured[0].kind, measured[0].measure
     id_ = measured[0].quantities[0].replace(".", "-")  # a kind may measure several
     lead = "A measurement: nothing was trained to a target, so nothing here is a time to train or a score."
@@ -91,7 +91,7 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
 
 
 def processes_section(measured: Sequence[Result], id_: str) -> PageSection:
-    """Show every process as a dot, and list what each measured."""
+    """Return the chart of all processes as dots, and the list of their values."""
     named, measure = distinct(measured), measured[0].measure
     unit = time_unit(value for found in named for value in compared_values(found)) if measure.unit == "s" else None
     scale, unit_name = (unit.seconds, unit.name) if unit else (1.0, measure.unit)
@@ -179,7 +179,8 @@ def _compare(measured: Sequence[Result]) -> dict[str, Comparison]:
 
 
 def _against(comparison: Comparison | None) -> Cell:
-    """Return the verdict in few words; the baseline, first of a benchmark or base of a pair, is named as that."""
+    """Return the cell with the verdict against the baseline; 'baseline' for the baseline itself (a None
+    comparison)."""
     if comparison is None:
         return Cell(text="baseline", kind="quiet")
     if (whole := comparison.whole) is None:
@@ -190,7 +191,8 @@ def _against(comparison: Comparison | None) -> Cell:
 
 
 def _smallest_cell(smallest: Smallest, measure: Measure) -> Cell:
-    """Return the detectable difference of as many such processes; where drift matters, alternately below it."""
+    """Return the cell with the detectable difference for as many processes; where drift matters, alternately
+    below."""
     if measure.scale != "ratio":
         return Cell(text=in_unit(smallest.apart, measure.unit))
     return Cell(text=size_text(smallest.apart), sub=f"{size_text(smallest.in_turns)} alternately")

@@ -1,4 +1,4 @@
-"""Section of results among published ones of MLPerf's rounds: by minutes, and by accelerator-minutes."""
+"""Section that ranks results among published results of MLPerf's rounds: by minutes, and by accelerator-minutes."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,7 +17,8 @@ _WORDS = {"dot-counted": "a published result", "mean": "this one"}
 
 
 def published_section(group: Sequence[Result], table: PublishedTable | None, id_: str) -> PageSection | None:
-    """Place the results of a group; None where no table was asked for. Raises ReferenceSystemError for own ones."""
+    """Rank a group's results among published ones; None without a table. Raises ReferenceSystemError for own
+    benchmarks."""
     if table is None:
         return None
     placed = place_results(group, table)
@@ -33,7 +34,7 @@ def published_section(group: Sequence[Result], table: PublishedTable | None, id_
 
 
 def _charts(placed: Sequence[ResultPlace], id_: str) -> list[Chart]:
-    """Draw a strip for each result of minutes, and of accelerator-minutes where they are known."""
+    """Return a strip chart of minutes for each result, and one of accelerator-minutes where they are known."""
     minutes = [_strip(each, each.minutes.value, _minutes) for each in placed if each.minutes is not None]
     products = [
         _strip(each, each.accelerator_minutes.value, _accelerator_minutes)

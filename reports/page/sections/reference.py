@@ -1,4 +1,5 @@
-"""Section of convergence like the reference's: results among the reference convergence points of their round."""
+"""Section on convergence compared with the reference: results among the reference convergence points of their
+round."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from rules.scoring.rcp import Convergence, ReferencePoint, Unit
 
 
 def reference_section(group: Sequence[Result], id_: str) -> PageSection:
-    """Return the section with one chart per set of points: rounds have their own."""
+    """Return the section with one chart per set of reference points, since every round has its own points."""
     by_points: dict[tuple[ReferencePoint, ...], list[tuple[Result, Convergence | None]]] = {}
     without: list[Result] = []
     for result in group:
@@ -105,7 +106,8 @@ def _chart(
 
 
 def _failing(point: ReferencePoint, result: Result) -> str:
-    """Return the chance that a good set fails an own benchmark's test (false alarm), in words; '' of others."""
+    """Return the chance of a false alarm in an own benchmark's convergence test, in words; '' for official
+    benchmarks."""
     num_runs = result.score.num_runs_required
     if result.status != "own" or num_runs is None or not point.epochs:
         return ""
@@ -113,14 +115,14 @@ def _failing(point: ReferencePoint, result: Result) -> str:
 
 
 def _unit(result: Result) -> Unit:
-    """Return the unit of the points of a set's benchmark."""
+    """Return the unit, epochs or samples, of the reference points of a set's benchmark."""
     benchmark, _ = find_points(result)
     in_samples = benchmark is not None and benchmark.quality.convergence_unit == keys.SAMPLES_COUNT
     return "samples" if in_samples else "epochs"
 
 
 def _first_epoch(result: Result) -> str:
-    """Return how far points are from epochs trained: some rounds' logs count epoch_num from 1; '' elsewhere."""
+    """Return words on the offset of epoch_num where a round's logs count epochs from 1; '' where they count from 0."""
     benchmark, _ = find_points(result)
     first = benchmark.quality.first_epoch_num if benchmark is not None else 0
     return f"; as logged, where epoch_num counts from {first}: {first} more than the epochs trained" if first else ""
@@ -143,7 +145,8 @@ def _result_row(result: Result, found: Convergence | None) -> tuple[Cell | str, 
 
 
 def _lead(judged: Sequence[tuple[Result, Convergence | None]]) -> str:
-    """Return the test's result; one faster than the reference, but within chance, is scaled back."""
+    """Return the result of the convergence test in words; a result faster than the reference by chance is scaled
+    back."""
     if len(judged) == 1:
         member, found = judged[0]
         if found is None:

@@ -1,4 +1,4 @@
-"""Remarks that a reader must know before believing the scores: what is INVALID, and what is unusual."""
+"""Remarks to read before believing the scores: INVALID results, and unusual circumstances."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ MAX_WARNINGS = 12
 
 
 def group_warnings(group: Sequence[Result]) -> tuple[str, ...]:
-    """Return what a reader must know before believing the scores, alike sentences once; INVALID sets come first."""
+    """Return remarks to read before believing the scores, equal sentences once; those on INVALID sets come first."""
     refused = _said_of([(sentence, result.label) for result in group for sentence in _refusals(result)], len(group))
     remarks = _said_of(
         [(text, result.label) for result in group for text in (*_warnings(result), *result.problems)], len(group)
@@ -26,7 +26,7 @@ def group_warnings(group: Sequence[Result]) -> tuple[str, ...]:
 
 
 def _said_of(pairs: Sequence[tuple[str, str]], num_sets: int) -> list[str]:
-    """Return each sentence once, with the labels of its sets where there are several sets."""
+    """Return each remark once, followed by the labels of its sets where the page has several sets."""
     said: dict[str, list[str]] = {}
     for sentence, label in pairs:
         said.setdefault(sentence, []).append(label)
@@ -34,7 +34,7 @@ def _said_of(pairs: Sequence[tuple[str, str]], num_sets: int) -> list[str]:
 
 
 def _refusals(result: Result) -> Iterator[str]:
-    """Yield what makes the set INVALID, or the submission or the round that it is in."""
+    """Yield the errors that make the set, its submission or its round INVALID, as sentences."""
     if result.outcome == "invalid":
         yield f"INVALID by the rules: {_errors(result.verdict.findings)}."
     for verdict in result.levels:
@@ -49,7 +49,7 @@ def broken_codes(result: Result) -> list[str]:
 
 
 def refusal_words(refused: Sequence[Result]) -> str:
-    """Return by which rules published sets are INVALID here, and if so that MLCommons' own checker accepts them:
+    """Return the codes of rules by which published sets are INVALID here, and the official checker's verdict on them:
     'INVALID here by CA101, which the official checker does not test (it says SUCCESS)'."""
     codes = list(dict.fromkeys(code for result in refused for code in broken_codes(result)))
     text = f"INVALID here by {names(codes)}" if codes else "INVALID here"
@@ -59,13 +59,14 @@ def refusal_words(refused: Sequence[Result]) -> str:
 
 
 def _errors(findings: Sequence[Finding]) -> str:
-    """Return '10 errors; demanded but not met: CA101 (evaluations come as often as the benchmark says)', or ''."""
+    """Return '10 errors; demanded but not met: CA101 (evaluations come as often as the benchmark says)'; ''
+    without errors."""
     errors = [finding for finding in findings if finding.severity == "error"]
     return f"{plural(count_problems(errors)['error'], 'error')}; {broken_rules(errors, 'error')}" if errors else ""
 
 
 def level_name(verdict: Verdict) -> str:
-    """Return the name of a submission's or a round's directory."""
+    """Return the name of the directory of a submission or a round."""
     return printable(PurePath(verdict.subject).name or verdict.subject, 80)
 
 

@@ -1,4 +1,4 @@
-"""Section to reproduce results: the commands, the files that they were read from, and what is not on record."""
+"""Section on reproducing results: commands, the files of the results, and records that are missing."""
 
 import json
 import shlex
@@ -25,12 +25,13 @@ from rules.records.run_set import MATMUL_FILE, RunSetRecord
 MAX_OPEN = 3
 MAX_VALUES = 300
 _TAKE_MATMUL = (["run"], ["sweep"])
-"""Verbs that take the way to compute matrix products as an option; others time it."""
+"""Verbs with an option for the forms of matrix products; all other verbs time the forms."""
 _SCOPES = {"whole": "Dataset: sha256, measured", "blocks": "Dataset: sha256 of blocks, measured"}
 
 
 def reproduce_section(group: Sequence[Result], id_: str) -> PageSection:
-    """Return the section of commands to copy, digests and checksums; what several share is said once."""
+    """Return the section with commands to copy, digests and checksums; text that several results share appears
+    once."""
     facts, definitions = [_facts(result) for result in group], [own_definition(result) for result in group]
     is_one_definition = len(group) > 1 and len(set(definitions)) == 1
     shared = tuple(fact for fact in facts[0] if all(fact in other for other in facts)) if len(group) > 1 else ()
@@ -64,7 +65,7 @@ def reproduce_section(group: Sequence[Result], id_: str) -> PageSection:
 
 
 def _definition(member: Result, text: str | None) -> Iterator[Block]:
-    """Yield the definition that only the set has; shipped ones are not repeated."""
+    """Yield the definition of a benchmark that is not shipped, from the copy in the set."""
     if text is not None:
         length = plural(len(text.splitlines()), "line")
         words = f"The definition of {member.benchmark_name}, as it was run: {length} of TOML"
@@ -72,7 +73,8 @@ def _definition(member: Result, text: str | None) -> Iterator[Block]:
 
 
 def _commands(member: Result) -> Iterator[Block]:
-    """Yield the command, with the seed and number of runs that it did not name, and values of files and variables."""
+    """Yield a set's command, with its seed and number of runs added, and the values from files and from the
+    environment."""
     record = member.asked
     if record is None or not record.command:
         yield Prose(text="The command was not recorded.", kind="absent")
@@ -115,7 +117,7 @@ def _with_seed(record: RunSetRecord, place: Path | None) -> str:
 
 
 def _spinning(record: RunSetRecord) -> dict[str, str]:
-    """Return the environment variable by which the set's choice says how long threads spin."""
+    """Return the setting of the environment variable for the length of spinning in the set's choice by timing."""
     choice = record.choice
     return {} if choice is None or choice.spin_count is None else {"GOMP_SPINCOUNT": str(choice.spin_count)}
 
@@ -126,7 +128,8 @@ def _is_plain(value: object) -> bool:
 
 
 def _given(record: RunSetRecord) -> tuple[dict[str, dict[str, dict[str, Any]]], dict[str, str]]:
-    """Return values by file, section and key, and those of environment variables by name."""
+    """Return the values given in files, by file, section and key, and those given by environment variables, by
+    name."""
     files: dict[str, dict[str, dict[str, Any]]] = {}
     variables: dict[str, str] = {}
     fields = {f"submission.{key}": (entry.value, entry.source) for key, entry in record.submission.items()}
@@ -165,7 +168,8 @@ def _facts(member: Result) -> tuple[Fact, ...]:
 
 
 def _dataset_digests(member: Result, of_manifest: str | None) -> Iterator[Fact]:
-    """Yield the digests of the data as the runs' processes read it; the manifest's where it is another, or alone."""
+    """Yield the digests of the data as the runs read them, and the manifest's where it differs or no run recorded
+    one."""
     copies = [copy for run in member.runs if run.record for copy in run.record.read_data]
     of_scope = {
         scope: tuple(dict.fromkeys(copy.sha256 for copy in copies if copy.scope == scope)) for scope in _SCOPES
@@ -199,7 +203,7 @@ def _files(result: Result, id_: str) -> Iterator[Block]:
 
 
 def _missing(group: Sequence[Result]) -> tuple[str, ...]:
-    """Return what this page would show and these results do not have."""
+    """Return the records that these results lack, each with the part of the page that is missing for want of it."""
     absent: dict[str, list[str]] = {}
     for result in group:
         for words, is_there in (

@@ -1,4 +1,4 @@
-"""Section of the rules' findings on a group's configurations: broken rules first, alike findings once."""
+"""Section on the rules' findings for a group's configurations: broken rules first, equal findings once."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -60,7 +60,7 @@ def rules_section(group: Sequence[Result], id_: str) -> PageSection:
 
 
 def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """Return the submissions and rounds of the sets: their verdicts, and the findings that no set has."""
+    """Return the verdicts on the sets' submissions and rounds, and those findings that belong to no set."""
     found = {verdict.subject: verdict for result in group for verdict in reversed(result.levels)}
     if not found:
         return ()
@@ -91,13 +91,13 @@ def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
 
 
 def _level_words(verdict: Verdict) -> str:
-    """Return a level in words, 'submission in training_results_v5.1'; of a round 'round'."""
+    """Return a submission or round in words: 'submission in training_results_v5.1', 'round'."""
     inside = printable(PurePath(verdict.subject).parent.name, 80) if verdict.level == "submission" else ""
     return f"{verdict.level} in {inside}" if inside else verdict.level
 
 
 def _below(finding: Finding, verdict: Verdict) -> str:
-    """Return the place of a finding, as seen from the directory of its level."""
+    """Return the place of a finding, relative to the directory of its submission or round."""
     path = finding.path.removeprefix(verdict.subject).removeprefix("/")
     place = printable(path, 120) if path else level_name(verdict)
     return place if finding.line_num is None else f"{place}:{finding.line_num}"
@@ -142,7 +142,7 @@ def _places(places: Sequence[str]) -> str:
 
 
 def place(result: Result, finding: Finding) -> str:
-    """Return a finding's file and line, without the folders that all of the set's logs share."""
+    """Return a finding's file and line, relative to the folder that all logs of the set share."""
     path = PurePath(finding.path)
     folder = PurePath(result.verdict.subject)
     shown = path.name if path.parent == folder else "the set" if path == folder else path
@@ -150,7 +150,7 @@ def place(result: Result, finding: Finding) -> str:
 
 
 def rule_index(sets: Iterable[Result]) -> tuple[Fact, ...]:
-    """Return code and title of every rule that was applied to any set, so that each title is on the page once."""
+    """Return code and title of every rule that was applied to at least one set."""
     titles = {outcome.code: outcome.title for result in sets for outcome in result.verdict.outcomes}
     return tuple(Fact(name=printable(code, 20), value=printable(titles[code])) for code in sorted(titles))
 
@@ -169,7 +169,7 @@ def _by_reason(outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
 
 
 class _CheckerOpinion(NamedTuple):
-    """Official checker's opinion of a log, beside our verdict on it; of a whole set `run` is empty."""
+    """Official checker's opinion and our verdict on a log, or on a whole set, for which `run` is empty."""
 
     result: Result
     opinion: OfficialOpinion
@@ -178,7 +178,8 @@ class _CheckerOpinion(NamedTuple):
 
 
 def _opinion(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """Return the official checker's opinion of each log, beside ours; only logs with remarks have rows."""
+    """Return a table of the official checker's opinion and our verdict on each log; only logs with remarks have
+    rows."""
     asked = [
         _CheckerOpinion(result, opinion, run.label, log.outcome)
         for result in group
@@ -218,7 +219,8 @@ def _opinion(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
 
 
 def _set_opinions(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """Return the opinions of official checkers of whole sets (seeds, reference points, descriptions), beside ours."""
+    """Return a table of the official checkers' opinions on whole sets (seeds, reference points, descriptions) and
+    ours."""
     asked = [_CheckerOpinion(result, opinion) for result in group for opinion in result.verdict.official]
     if not asked:
         return ()
@@ -240,7 +242,7 @@ def _set_opinions(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
 
 
 def _outcome_cell(row: _CheckerOpinion) -> Cell:
-    """Return the cell of the checker's verdict, marked where ours is another."""
+    """Return the cell of the official checker's verdict, with a mark where our verdict differs."""
     return Cell(text=row.opinion.outcome, kind="warn" if row.opinion.outcome != row.ours else "")
 
 

@@ -1,4 +1,4 @@
-"""Section of scaling: results over the number of ranks, and over what the ranks send, where these differ."""
+"""Section on scaling: results over the number of ranks, and over the bytes that ranks send, where these differ."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,10 +23,8 @@ _MAX_LISTED = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScalingLine:
-    """Configurations that differ in their ranks only, or in their ranks and, with them, the global batch.
-
-    Where `shares_threads`, all worlds have as many threads in all; else each rank has as many as any other.
-    """
+    """Configurations that differ only in their number of ranks, or also in the global batch size that grows with
+    the ranks."""
 
     name: str
     sets: tuple[RankedSet, ...]
@@ -34,14 +32,15 @@ class ScalingLine:
 
 
 class _ScalingPoint(NamedTuple):
-    """Configuration on a line of scaling."""
+    """Configuration as one point of a scaling curve."""
 
     line: ScalingLine
     ranked: RankedSet
 
     @property
     def efficiency(self) -> float | None:
-        """Return samples per second and rank (and thread, where those are shared), over the smallest world's."""
+        """Return samples per second per rank (per thread, where ranks share threads), relative to the fewest
+        ranks."""
         base, own = self.line.sets[0], self.ranked
         if base.samples_per_s is None or own.samples_per_s is None:
             return None
@@ -53,7 +52,7 @@ _Value = Callable[[_ScalingPoint], float | None]
 
 
 def scaling_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Return the section; None where no two configurations differ in ranks or exchange alone."""
+    """Return the section on scaling; None where no two configurations differ only in ranks or exchange."""
     worlds = [world for result in group if (world := ranked_set(result)) is not None]
     unit = column_unit(group)
     blocks: list[Block] = []
@@ -67,10 +66,8 @@ def scaling_section(group: Sequence[Result], id_: str) -> PageSection | None:
 
 
 def scaling_lines(worlds: Sequence[RankedSet]) -> list[ScalingLine]:
-    """Return lines of at least two numbers of ranks, with one global batch (strong scaling) or local batch (weak).
-
-    On CPUs ranks bring their threads along, or share a number of them between them, with one global batch.
-    """
+    """Return curves over at least two numbers of ranks, at equal global (strong scaling) or local batch size
+    (weak)."""
     found: list[ScalingLine] = []
     for is_weak, shares_threads in ((False, False), (True, False), (False, True)):
         families: dict[object, list[RankedSet]] = {}
@@ -98,7 +95,7 @@ def _exchange_of(world: RankedSet) -> str:
 
 
 def _alike(world: RankedSet, *, is_weak: bool) -> object:
-    """Return the settings that sets of a line share; where the batch grows with ranks, learning rates may differ."""
+    """Return the settings that sets of one curve share; under weak scaling, learning rates may differ."""
     others = tuple(pair for pair in world.others if not (is_weak and pair[0] == LEARNING_RATE))
     return others, _batch(world, is_weak=is_weak)
 
@@ -190,7 +187,7 @@ def _scaling_table(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> Ta
 
 
 def link_families(worlds: Sequence[RankedSet]) -> list[tuple[RankedSet, ...]]:
-    """Return the sets that differ in what their ranks send and in the link between ranks, in nothing else."""
+    """Return the sets that differ only in the exchange between ranks and in the link's bandwidth."""
     families: dict[object, list[RankedSet]] = {}
     for world in worlds:
         if world.num_ranks > 1 and world.bandwidth_bytes_per_s is not None and world.time_to_train_s is not None:
@@ -237,13 +234,14 @@ def _speed(value: float) -> str:
 
 
 def _whole_exchange(family: Sequence[RankedSet]) -> RankedSet | None:
-    """Return the set that exchanges all in full precision, where exactly one is there."""
+    """Return the only set that exchanges everything in full precision; None where there is none, or more than one."""
     whole = [ranked for ranked in family if (ranked.comm, ranked.grad_comm) == ("fp32", "dense")]
     return whole[0] if len(whole) == 1 else None
 
 
 def _cost_words(family: Sequence[RankedSet]) -> str:
-    """Return the time of the first few schemes over that of the exchange in full precision."""
+    """Return bytes, time and samples of the first few exchange schemes, relative to the exchange in full
+    precision."""
     base = _whole_exchange(family)
     if base is None:
         return "Ratios need exactly one configuration that exchanges all in fp32 and dense."
@@ -270,7 +268,7 @@ def _ratio(value: float | None, of_base: float | None) -> str:
 
 
 def _link_table(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Table:
-    """Return the table of each scheme's gain over the exchange in full precision, where exactly one such set is."""
+    """Return the table of exchange schemes, with ratios to the exchange in full precision where exactly one set has it."""
     against, base = "over fp32 and dense", _whole_exchange(family)
     base_s, base_samples = (base.time_to_train_s, base.samples_to_converge) if base else (None, None)
     return table_of(

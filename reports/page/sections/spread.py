@@ -1,4 +1,4 @@
-"""Noise of sets before a comparison: the parts of their spread, and the difference that they could show."""
+"""Section on the noise of sets before any comparison: parts of the spread, and the detectable difference."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -22,7 +22,7 @@ _whole_percent = partial(percent, digits=0)
 
 
 def spread_blocks(group: Sequence[Result], context: GroupContext, id_: str) -> tuple[Block, ...]:
-    """Return the parts of the spread, the detectable differences, what is missing and what is assumed."""
+    """Return blocks on the spread of sets: its parts, the detectable differences, missing values, and assumptions."""
     shown = detailed(group)
     bands = find_bands(shown, context.repeats)
     found = [_SetNoise(result, noise_of_runs(result, band)) for result, band in zip(shown, bands, strict=True)]

@@ -1,4 +1,5 @@
-"""Section of the machine's place: a line and a strip, beside systems that measured alike."""
+"""Section on a machine's speed relative to reference systems that measured the same configuration: sentences, a
+strip."""
 
 from collections.abc import Sequence
 
@@ -16,7 +17,8 @@ _WORDS = {
 
 
 def standing_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Hold the only set of a group against known systems; None of several, and where none measured alike."""
+    """Compare the only set of a group with reference systems; None for several sets, or without a comparable
+    system."""
     standings = find_standings(group[0]) if len(group) == 1 else ()
     if not standings:
         return None
@@ -29,7 +31,7 @@ def standing_section(group: Sequence[Result], id_: str) -> PageSection | None:
 
 
 def standing_blocks(standings: Sequence[Standing], id_: str) -> tuple[Block, ...]:
-    """Return a sentence for each system, and one strip of all."""
+    """Return a sentence for each reference system, and one strip chart of all ratios."""
     strips = [
         Strip(
             name=standing.system,

@@ -1,4 +1,4 @@
-"""Sections of systems and configurations: differences first, equal values folded; and of noise."""
+"""Sections on systems, configurations and noise: differences first, equal values folded."""
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
@@ -16,15 +16,15 @@ from rules.records.run_set import PreflightCheck
 NOISE = "Noise and environment"
 MAX_COLUMNS = 4
 MAX_VALUES = 24
-"""Most values shown of a key that differs, the most frequent ones; every configuration has a seed of its own."""
+"""Most distinct values shown of a key that differs, the most frequent ones first; seeds, for example, all differ."""
 _ORDER = ("warning", "unknown", "ok")
 
 Entries = Mapping[str, tuple[str, str]]
-"""Values with their sources by key; the source is empty where nobody recorded it."""
+"""Values and their sources by key; the source is empty where it was not recorded."""
 
 
 def noise_section(group: Sequence[Result], id_: str) -> PageSection:
-    """Return the section of the preflight of every configuration: checks with the same answer share a row."""
+    """Return the section on the environment checks of all configurations; checks with equal results share a row."""
     rows: dict[PreflightCheck, list[str]] = {}
     for result in group:
         for check in result.asked.preflight if result.asked else ():
@@ -45,7 +45,7 @@ def noise_section(group: Sequence[Result], id_: str) -> PageSection:
 
 
 def _loads(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """Return the table of the system's load during each repetition; nothing where no record says it."""
+    """Return the table of the system's load during each repetition; empty where no load was recorded."""
     known = [result for result in group if any(result.loads)]
     if not known:
         return ()
@@ -73,7 +73,7 @@ def check_blocks(
     who: Mapping[PreflightCheck, str] | None = None,
     before: str = "the first run",
 ) -> tuple[Block, ...]:
-    """Return the environment check's results: warnings, and all else folded; `who` says of which configurations."""
+    """Return the environment check's results, warnings open and all others folded; `who` names the configurations."""
     disturbing = [check for check in checks if check.status == "warning"]
     quiet = [check for check in checks if check.status != "warning"]
     blocks: list[Block] = [Prose(text=_noise_lead(disturbing, checks, before))]

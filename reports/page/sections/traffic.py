@@ -1,4 +1,4 @@
-"""Section of the traffic between ranks in a step, and the placement of tables: of runs and of throughput."""
+"""Section on the traffic between ranks in a step and the placement of tables, for runs and throughput."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ METHOD = (
 
 
 def exchange_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Return the section; None where no configuration has a record of several ranks."""
+    """Return the section on traffic; None where no configuration has a record of several ranks."""
     worlds = [world for result in group if (world := ranked_set(result)) is not None and world.traffic]
     if not worlds:
         return None
@@ -89,7 +89,7 @@ def _world_cell(world: RankedSet) -> Cell:
 
 
 def _ranks_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
-    """Return the table of each rank's place and the most memory that it took in any run."""
+    """Return the table of each rank's host and its peak memory over all runs."""
     by_rank: dict[int, list[RankRecord]] = {}
     for run in world.result.runs:
         for rank in run.record.ranks if run.record else ():
@@ -170,6 +170,6 @@ def _placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ..
 
 
 def _shards_words(entry: PlacementRecord) -> str:
-    """Return shards in words, '2 of 25 × 16', rows by columns; those of another shape follow after a comma."""
+    """Return the shapes of a table's shards, rows by columns: '2 of 25 × 16', further shapes after a comma."""
     shapes = Counter((shard.num_rows, shard.num_columns) for shard in entry.shards)
     return ", ".join(f"{number} of {count(rows)} × {count(columns)}" for (rows, columns), number in shapes.items())

@@ -85,7 +85,7 @@ def verdict_section(
 
 
 def badge(result: Result) -> Badge:
-    """Return the verdict as icon, word and one sentence."""
+    """Return the verdict as an icon, a word and a sentence."""
     errors, warnings = result.verdict.count("error"), result.verdict.count("warning")
     words = f"{plural(errors, 'error')}, {plural(warnings, 'warning')} from the rules{result.verdict.own_code}"
     words += _disturbed(result)
@@ -98,7 +98,7 @@ def _disturbed(result: Result) -> str:
 
 
 def headline(result: Result) -> str:
-    """Return the result in one sentence; an INVALID one says so, a published one by which rules."""
+    """Return the result in one sentence, which says if it is INVALID and, for published results, by which rules."""
     target = result.first_run.quality_target if result.first_run else None
     goal = f" to {result.metric.label} {quality(target)}" if target is not None else ""
     words = refusal_words([result]) if result.status == "official" else "INVALID by the rules"
@@ -130,7 +130,7 @@ def tags(group: Sequence[Result]) -> tuple[str, ...]:
 
 
 def _marks(result: Result) -> tuple[str, ...]:
-    """Return the marks that must stand beside a score under an official name; nothing for others."""
+    """Return the footnote marks required beside a score under an official name; '' for own benchmarks."""
     return (MARKS[result.standing],) if result.standing in MARKS else ()
 
 
@@ -235,7 +235,7 @@ def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Compa
 
 
 def _name_cell(result: Result, *, is_linked: bool) -> Cell:
-    """Return the configuration with its system, how it was run, and the category of an official result."""
+    """Return the cell of a configuration: its system, its runtime, and the category of an official result."""
     category = printable(dict(result.system.fields).get("status", ""), 60) if result.status == "official" else ""
     about = "; ".join(words for words in (system_words(result), runtime_words(result), category) if words)
     return Cell(text=result.label, anchor=f"set{result.index + 1}" if is_linked else "", sub=about)
@@ -260,14 +260,14 @@ def _bounds(result: Result, unit: TimeUnit) -> str:
 
 
 def _rcp_cell(result: Result) -> Cell:
-    """Return the outcome of the RCP test; below it the factor, or of an own benchmark the chance of a false alarm."""
+    """Return the cell of the RCP test's result; below it the factor, or an own benchmark's chance of a false alarm."""
     convergence = result.score.convergence
     share = convergence.failing_share if convergence is not None else None
     return Cell(text=outcome_words(result), sub=_factor(result) if share is None else failing_words(share))
 
 
 def _factor(result: Result) -> str:
-    """Return the factor that scales the score; '' where none does."""
+    """Return the RCP factor that scales the score; '' where no factor scales it."""
     return f"× {result.score.rcp_factor:.4f}" if result.is_scaled else ""
 
 
@@ -293,7 +293,7 @@ def _peak_bytes(result: Result) -> float | None:
 
 
 def _time_cell(result: Result, unit: TimeUnit) -> Cell:
-    """Return the score; without one the time of the runs that reached the target, which is said to be no score."""
+    """Return the cell of the score; without one, the time of runs that met the target, marked as no score."""
     if result.score.score_s is not None:
         unverified = MARKS["unverified"] if result.standing == "unverified" else ""
         beside = (unverified, "" if _factor(result) else _bounds(result, unit))
@@ -305,7 +305,7 @@ def _time_cell(result: Result, unit: TimeUnit) -> Cell:
 
 
 def _against(comparison: Comparison | None) -> Cell:
-    """Return the verdict of the comparison in few words, what is not settled with its word first."""
+    """Return the cell of the comparison's verdict; its main text is the ratio where a difference is shown, else the word."""
     if comparison is None:
         return Cell(text="baseline", kind="quiet")
     whole = comparison.whole
