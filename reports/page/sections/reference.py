@@ -122,7 +122,8 @@ def _unit(result: Result) -> Unit:
 
 
 def _first_epoch(result: Result) -> str:
-    """Return words on the offset of epoch_num where a round's logs count epochs from 1; '' where they count from 0."""
+    """Return words on the offset of epoch_num where a round's logs count epochs from 1; '' where they count from
+    0."""
     benchmark, _ = find_points(result)
     first = benchmark.quality.first_epoch_num if benchmark is not None else 0
     return f"; as logged, where epoch_num counts from {first}: {first} more than the epochs trained" if first else ""

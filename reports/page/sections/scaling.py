@@ -268,7 +268,8 @@ def _ratio(value: float | None, of_base: float | None) -> str:
 
 
 def _link_table(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Table:
-    """Return the table of exchange schemes, with ratios to the exchange in full precision where exactly one set has it."""
+    """Return the table of exchange schemes, with ratios to the exchange in full precision where exactly one set has
+    it."""
     against, base = "over fp32 and dense", _whole_exchange(family)
     base_s, base_samples = (base.time_to_train_s, base.samples_to_converge) if base else (None, None)
     return table_of(

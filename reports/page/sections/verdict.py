@@ -260,7 +260,8 @@ def _bounds(result: Result, unit: TimeUnit) -> str:
 
 
 def _rcp_cell(result: Result) -> Cell:
-    """Return the cell of the RCP test's result; below it the factor, or an own benchmark's chance of a false alarm."""
+    """Return the cell of the RCP test's result; below it the factor, or an own benchmark's chance of a false
+    alarm."""
     convergence = result.score.convergence
     share = convergence.failing_share if convergence is not None else None
     return Cell(text=outcome_words(result), sub=_factor(result) if share is None else failing_words(share))
@@ -305,7 +306,8 @@ def _time_cell(result: Result, unit: TimeUnit) -> Cell:
 
 
 def _against(comparison: Comparison | None) -> Cell:
-    """Return the cell of the comparison's verdict; its main text is the ratio where a difference is shown, else the word."""
+    """Return the cell of the comparison's verdict; its main text is the ratio where a difference is shown, else the
+    word."""
     if comparison is None:
         return Cell(text="baseline", kind="quiet")
     whole = comparison.whole
