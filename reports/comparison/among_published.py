@@ -18,7 +18,7 @@ from rules.records.kept.published import PublishedResult, PublishedTable
 
 
 class Place(NamedTuple):
-    """A value, and the published values that it is ranked among."""
+    """Value of a result, and the published values among which it is ranked."""
 
     value: float
     others: tuple[float, ...]

@@ -56,7 +56,7 @@ def why_refused(base: Result, new: Result) -> str | None:
 
 
 def refused_words(comparisons: Sequence[Comparison]) -> str | None:
-    """Return the error message for comparisons that were refused, with its remedy; None where none was."""
+    """Return the error message for refused comparisons, with its remedy; None where no comparison was refused."""
     refused = [comparison for comparison in comparisons if comparison.refusal is not None]
     if not refused:
         return None
@@ -84,7 +84,7 @@ def _why_other_measurement(base: Result, new: Result) -> str | None:
 
 
 PROCESSOR = "processor"
-"""Name of the change that lists the processors of both sides."""
+"""Name of the listed difference between the processors of both sides."""
 
 
 def systems_differ(base: Result, new: Result) -> bool:
@@ -104,7 +104,8 @@ def systems_differ(base: Result, new: Result) -> bool:
 
 
 def _said(text: str) -> str:
-    """Return the value of a field of a system description; empty for N/A, which says that it does not apply."""
+    """Return the value of a field of a system description; empty for N/A, which means that the field does not
+    apply."""
     return "" if text.strip().upper() == "N/A" else text.strip()
 
 
@@ -136,12 +137,8 @@ def _processor(side: Result, number: object) -> str | None:
 
 
 def list_changes(base: Result, new: Result) -> tuple[Change, ...]:
-    """Return the settings that differ between two results, at most MAX_CHANGES; None for a side that lacks one.
-
-    Different numbers of threads are followed by the step times by which each side's number was chosen: they may have
-    been a tie. Logged values that repeat a setting are left out. Between sets of one kind the amount measured and
-    the commands around it (hooks) are settings, too.
-    """
+    """Return the settings that differ between two results, at most MAX_CHANGES; a value is None where its side
+    lacks it."""
     of_base, of_new = ({**dict(side.settings), **_asked_texts(side, base, new)} for side in (base, new))
     if of_base.get(THREADS) == of_new.get(THREADS):
         for settings in (of_base, of_new):
@@ -187,7 +184,7 @@ def beside_command(base: Result, new: Result) -> str | None:
 
 
 def notes_of(base: Result, new: Result, pairing: Pairing) -> tuple[str, ...]:
-    """Return the remarks that a reader of the comparison of two results must know, a sentence each."""
+    """Return the remarks to read beside the comparison of two results, a sentence each."""
     notes = []
     if base.asked and new.asked and not list_changes(base, new) and not list_hardware_changes(base, new):
         notes.append(f"{SAME_CONFIGURATION}: no setting, software or hardware on record differs")

@@ -49,10 +49,7 @@ _SHOWN_SMALL = ("no difference shown", "below the smallest effect")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Draft:
-    """One comparison before its family of tests is known: all but the verdicts, and a difference for each factor.
-
-    `band`, the drift tolerance, is None where the sides' runs were made alternately.
-    """
+    """One comparison before multiple testing: all but the verdicts, and a difference for each factor."""
 
     base: Result
     new: Result
@@ -121,14 +118,7 @@ def compare_pairs(
     explained: Collection[int] | None = None,
     is_described: bool = True,
 ) -> tuple[Comparison, ...]:
-    """Compare the second of each pair with its first; the family of tests is all factors of all of them.
-
-    The smallest effect is that of the base's kind where none is given. `context` is that of a group that holds all
-    sides: its repeated sets show how far the system drifts between sets that were measured one after the other. The
-    number of runs that an inconclusive verdict needs is computed for the indices of `pairs` in `explained` (None: for
-    all), since for a thousand pairs it takes longer than everything else. Without `is_described` comparisons have
-    verdicts and values alone.
-    """
+    """Compare the second of each pair with its first; all factors of all pairs are one family of tests."""
     context = GroupContext() if context is None else context
     drafts = []
     find_band = partial(DriftTolerances().of, repeats=context.repeats)
@@ -221,10 +211,8 @@ def _draft(base: Result, new: Result, settings: _Settings) -> _Draft:
 def _factor(
     name: str, pairing: Pairing, settings: _Settings, band: DriftTolerance | None
 ) -> tuple[FactorComparison, Difference | None]:
-    """Return one factor's values, and the difference of its effect on log time; None where that is not known.
-
-    A quantity that is no factor of the time is compared on its own scale: a positive difference is more of it.
-    """
+    """Return one factor's values, and the difference of its effect on log time; the difference is None where
+    unknown."""
     base, new = pairing.compared(name)
     kind = factor_of(name)
     factor = FactorComparison(name=name, unit=kind.unit, num_base=len(pairing.base), num_new=len(pairing.new))
@@ -364,10 +352,7 @@ def _judge(factor: FactorComparison, difference: Difference, test: TestResult, d
 
 
 def _drift_reason(name: str, difference: Difference, test: TestResult, draft: _Draft) -> str | None:
-    """Return the reason why drift prevents a verdict; None where it does not.
-
-    Drift prevents it where the same runs, made alternately, would have a verdict, or where no number of runs has one.
-    """
+    """Return the reason why drift prevents a verdict; None where drift does not."""
     size, margin, band = abs(float(difference.mean)), draft.margin(name), float(difference.band)
     if draft.band is None or not band:
         return None
@@ -376,7 +361,7 @@ def _drift_reason(name: str, difference: Difference, test: TestResult, draft: _D
 
 
 def _share_verdict(draft: _Draft, level: float | None) -> Verdict | None:
-    """Return slower where significantly fewer runs of new reach the target, faster where more do, else None."""
+    """Return 'slower' where significantly fewer runs of new reach the target, 'faster' where more do, else None."""
     share_p = draft.comparison.converged_p
     if level is None or share_p is None or share_p > level:
         return None
@@ -385,10 +370,8 @@ def _share_verdict(draft: _Draft, level: float | None) -> Verdict | None:
 
 
 def _distrust(factor: FactorComparison, draft: _Draft) -> FactorComparison:
-    """Return the factor, inconclusive where it favours a side of which more runs failed than Olympic scoring drops.
-
-    The runs of such a side that converged are a selection. Throughput and overhead do not depend on convergence.
-    """
+    """Return the factor; with the verdict inconclusive where it favours a side with more failed runs than scoring
+    may drop."""
     favoured = {"faster": draft.new, "slower": draft.base}.get(factor.verdict)
     if factor.name not in ("time_to_train", "samples_to_converge") or favoured is None:
         return factor

@@ -21,7 +21,7 @@ from rules.tree.inventory import find_in_processes, take_inventory
 
 SECTIONS: tuple[SettingSection, ...] = ("configuration", "software", "system", "logged")
 _RULES: SettingSection = "rules"
-"""Section with the verdicts of a ruleset on both sides; there only where the user names a ruleset."""
+"""Name of the section with a ruleset's verdicts on both sides, which exists only where the user names a ruleset."""
 MAX_VALUES = 4
 # Fields of the system description that name software.
 _SOFTWARE_FIELDS = frozenset({"framework", "other_software_stack", "operating_system", "sw_notes"})
@@ -48,7 +48,7 @@ class DescribedConfiguration:
 
 
 def find_difference(a: DescribedConfiguration, b: DescribedConfiguration) -> DifferenceDocument:
-    """Compare the settings of two configurations, section by section; a section that one side lacks is left out."""
+    """Compare the settings of two configurations, section by section; a section missing on one side is left out."""
     missing = (
         *(UnknownSection(side="a", section=section) for section in a.missing),
         *(UnknownSection(side="b", section=section) for section in b.missing),
@@ -72,11 +72,8 @@ def find_difference(a: DescribedConfiguration, b: DescribedConfiguration) -> Dif
 
 
 def describe(path: Path, ruleset: str | None = None) -> DescribedConfiguration:
-    """Read the one configuration at `path`: a run set, a result directory, a log, a measurement or an exported file.
-
-    With `ruleset`, an official round, its logs are judged too. Raises InputError where there is none, or more than
-    one, DefinitionError where the round is unknown or had no such benchmark.
-    """
+    """Read the only configuration at `path`: a run set, a result directory, a log, a measurement or an exported
+    file."""
     if is_document(path):
         return _of_document(path)
     inventory = take_inventory(path)
@@ -99,7 +96,7 @@ def describe(path: Path, ruleset: str | None = None) -> DescribedConfiguration:
 def _of_records(
     record: RunSetRecord | None, system: Iterable[tuple[str, str]], system_file: str
 ) -> dict[str, dict[str, Setting]]:
-    """Return the settings of a run set's record, where there is one, and of the system description, by section."""
+    """Return the settings, by section, in a run set's record (if it has one) and in the system description."""
     settings: dict[str, dict[str, Setting]] = {section: {} for section in SECTIONS}
     provenance = record.system.provenance if record is not None else {}
     for name, value in system:
@@ -127,7 +124,7 @@ def _of_records(
 
 
 def _logged(logs: Sequence[RunLog]) -> dict[str, Setting]:
-    """Return the settings that the logs of a set hold: one value per key, or all where the runs disagree."""
+    """Return the settings in the logs of a set: one value per key, or all values where the runs disagree."""
     found: dict[str, dict[str, str]] = {}
     for log in logs:
         for key, lines in log.by_key.items():

@@ -1,10 +1,4 @@
-"""Drift tolerance: the difference between two sets measured one after the other that drift alone may make.
-
-A system's speed drifts: neighbours, clocks and temperatures last longer than a run, and a set whose runs agree may as
-a whole be off by more than its runs differ. Only sets of one configuration, measured again and again, show by how
-much, and only for their own hours: they have to lie around both sides in time. Without such sets a tolerance is
-assumed. Sides whose runs were made alternately need none, and convergence follows the seeds and does not drift.
-"""
+"""Drift tolerance: largest difference that drift alone may cause between two sets measured one after the other."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -68,7 +62,7 @@ class Repeats:
         return Repeats(groups=tuple(found), is_given=self.is_given)
 
     def when(self, new: Result) -> str:
-        """Return '4 sets made within 12 min, 3.0 h before new'; empty without sets, or where a time is not known."""
+        """Return '4 sets made within 12 min, 3.0 h before new'; empty without sets, or where a time is unknown."""
         spans, ours = spans_ms([each for group in self.groups for each in group]), spans_ms((new,))
         if not spans or not ours:
             return ""
@@ -99,7 +93,8 @@ NO_REPEATS = Repeats()
 
 
 def drifts(name: str) -> bool:
-    """Return whether drift of a system changes a factor: every speed and time, neither convergence nor quality."""
+    """Return whether system drift changes a factor: true for all speeds and times, false for convergence and
+    quality."""
     return name != "samples_to_converge" and factor_of(name).is_ratio
 
 
@@ -153,7 +148,7 @@ class DriftTolerances:
 
 
 def spans_ms(sides: Sequence[Result]) -> list[tuple[float, float]]:
-    """Return start and end of each result, in ms since 1970; empty where one of them has no time on record."""
+    """Return start and end of each result, in ms since 1970; empty where a time is missing."""
     found = []
     for side in sides:
         known = [moment for sample in side.samples for moment in (sample.started_ms, sample.stopped_ms)]
@@ -166,7 +161,8 @@ def spans_ms(sides: Sequence[Result]) -> list[tuple[float, float]]:
 
 
 def _mean_speed(samples: Sequence[Repetition], name: str) -> float | None:
-    """Return the mean logarithm of the part of a factor that drifts: of the time to train, the time per sample."""
+    """Return the mean logarithm of a factor's part that drifts; for the time to train, that is the time per
+    sample."""
     if name != "time_to_train":
         values = compared_values(samples, name)
         return None if values is None else float(values.mean())

@@ -51,7 +51,8 @@ def _factor_row(factor: FactorComparison) -> FactorRow:
 
 
 def comparison_rows(document: ComparisonDocument) -> Iterator[list[Any]]:
-    """Yield a row per factor of each comparison, by COMPARISON_COLUMNS; one without a factor where it is refused."""
+    """Yield a row per factor of each comparison, by COMPARISON_COLUMNS; a refused comparison has one row without a
+    factor."""
     for comparison in document.comparisons:
         for factor in comparison.factors or (None,):
             members = msgspec.to_builtins(comparison) | ({} if factor is None else msgspec.to_builtins(factor))
@@ -62,7 +63,8 @@ FACTOR_COLUMNS = ("factor", "base", "new", "new / base (interval)", "verdict")
 
 
 def mean_words(comparison: Comparison) -> str:
-    """Return which means a comparison's values are; of runs to the target also why the score is another number."""
+    """Return a sentence on the kind of mean in a comparison; for runs to a target also why scores differ from
+    these means."""
     whole = comparison.whole
     if whole is None:
         return ""
@@ -73,7 +75,8 @@ def mean_words(comparison: Comparison) -> str:
 
 
 def factor_cells(factor: FactorComparison) -> list[str | None]:
-    """Return a factor's cells for FACTOR_COLUMNS, None for what is not known; the interval is that of the verdict."""
+    """Return a factor's cells for FACTOR_COLUMNS, None where unknown; the interval is the one that decides the
+    verdict."""
     interval, kind = factor.shown_interval, factor_of(factor.name)
     is_difference = factor.difference is not None
     words = difference_text if is_difference else ratio_text
@@ -132,7 +135,8 @@ def _drift_words(comparison: Comparison) -> str:
 
 
 def olympic_words(comparison: Comparison) -> str:
-    """Return the ratio of the Olympic means, and of the normalised scores if it differs; empty without both means."""
+    """Return a sentence with the ratio of the Olympic means, and of the normalised scores if different; '' without
+    both."""
     if comparison.olympic_ratio is None:
         return ""
     scores = f"Olympic means, new / base: {ratio_text(comparison.olympic_ratio)}"
@@ -142,7 +146,7 @@ def olympic_words(comparison: Comparison) -> str:
 
 
 def method_line(comparisons: Sequence[Comparison]) -> str:
-    """Return how intervals and verdicts of comparisons are made; empty where there is no interval."""
+    """Return a sentence on the method of intervals and verdicts; '' where no comparison has an interval."""
     factors = [factor for comparison in comparisons for factor in comparison.factors if factor.interval]
     if not factors or factors[0].interval is None:
         return ""

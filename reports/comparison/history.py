@@ -82,7 +82,7 @@ def _past(path: Path, record: RunSetRecord | str, sets: Sequence[ResultSet]) -> 
 
 
 def _measured_once(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
-    """Describe a set of one auxiliary process, such as a profile's, of which no run is missing."""
+    """Return the row of a set with one auxiliary process, such as a profile's, which counts as complete."""
     is_done = (path / "extra" / f"{kind}.json").is_file()
     return PastSet(**known, kind=kind, num_done=int(is_done), problem=None if is_done else "not finished")
 
@@ -141,6 +141,6 @@ def _digest(record: RunSetRecord) -> str | None:
 
 
 def _given_name(folder: str, benchmark: str, digest: str | None) -> str | None:
-    """Return the part between benchmark and time in a set's name, unless that is the digest."""
+    """Return the part of a set's name between benchmark and time, unless that part is the configuration's digest."""
     found = _MOMENT.fullmatch(folder.removeprefix(f"{benchmark}-"))
     return None if found is None or found[1] == digest else printable(found[1])

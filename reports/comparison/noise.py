@@ -22,8 +22,8 @@ MIN_EFFECT = FACTORS["time_to_train"].min_effect
 
 
 def find_bands(sides: Sequence[Result], repeats: Repeats | None = None) -> tuple[DriftTolerance, ...]:
-    """Return the drift tolerance between each of `sides` and a later set, by the sets in the folders of `sides` that
-    repeat them: `repeats`, where those are known."""
+    """Return the drift tolerance between each of `sides` and a set measured at another time, from repeated sets:
+    `repeats` if given, else those found in the folders of `sides`."""
     known, bands = find_repeats(sides) if repeats is None else repeats, DriftTolerances()
     return tuple(bands.of(side, side, known) for side in sides)
 
@@ -43,7 +43,7 @@ def _own_reach(logs: NDArray[np.float64] | None) -> float:
 
 
 def noise_of_processes(result: Result, band: DriftTolerance) -> Smallest | None:
-    """Return the detectable difference between a measurement and one like it; quality does not drift."""
+    """Return the detectable difference between two measurements like this one; quality does not drift."""
     (name,) = result.quantities
     min_effect, values = factor_of(name).min_effect, [sample.values[name] for sample in result.samples]
     if result.measure.scale != "ratio":

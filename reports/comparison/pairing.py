@@ -1,4 +1,5 @@
-"""Pairing of the runs of two sides: runs of equal seeds are compared in pairs, else all with all."""
+"""Pairing of the runs of two sides: runs with equal seeds form pairs; without equal seeds the sides are
+independent groups."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ _MIN_SHARE = 0.8
 
 
 class SideValues(NamedTuple):
-    """Compared values of some runs, None where one run lacks its value; `moments` is None of fewer than two runs."""
+    """Compared values of some runs, None where a run lacks the value; `moments` is None for fewer than two runs."""
 
     values: Floats | None
     mean: float
@@ -36,12 +37,12 @@ class SideValues(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KnownValues:
-    """Compared values by runs and factor: computed once, however many comparisons a side is in."""
+    """Cache of compared values by runs and factor, shared by all comparisons of a side."""
 
     _known: dict[tuple[int, str], tuple[tuple[Repetition, ...], SideValues]] = field(default_factory=dict)
 
     def of(self, samples: tuple[Repetition, ...], factor: str) -> SideValues:
-        """Return the compared values of runs, which are told from others by identity."""
+        """Return the compared values of runs; the cache identifies runs by object identity."""
         key = id(samples), factor  # no other's while they are kept here
         if key not in self._known:
             values = compared_values(samples, factor)
@@ -98,15 +99,12 @@ class Pairing:
         return f"Welch's t{on}"
 
     def compared(self, factor: str) -> tuple[Floats | None, Floats | None]:
-        """Return the compared values of both sides: logarithms, or the values themselves on a scale of differences.
-
-        None for a side in which a run lacks its value, or has no logarithm.
-        """
+        """Return the compared values of both sides: logarithms, or plain values on a "difference" scale."""
         base, new = self._of_sides(factor)
         return base.values, new.values
 
     def means(self, factor: str) -> tuple[float, float]:
-        """Return the means of the compared values of both sides, which have to be known."""
+        """Return the mean compared value of each side; both must be known."""
         base, new = self._of_sides(factor)
         assert base.values is not None and new.values is not None
         return base.mean, new.mean
@@ -115,7 +113,8 @@ class Pairing:
         return self.known.of(self.base, factor), self.known.of(self.new, factor)
 
     def is_identical(self, factor: str) -> bool:
-        """Return whether every pair has equal values of a factor: samples to converge, where no update changes."""
+        """Return whether all pairs have equal values of a factor, such as samples to converge where the update is
+        unchanged."""
         base, new = self.compared(factor)
         return self.is_paired and base is not None and new is not None and bool(np.array_equal(base, new))
 
@@ -171,13 +170,14 @@ def pair_runs(
 
 
 def _by_seed(samples: Sequence[Repetition]) -> dict[int, Repetition]:
-    """Return samples by their seed; none where two share a seed, since their partners are then unknown."""
+    """Return samples by seed; empty where two samples share a seed, since their partners are then unknown."""
     found = {sample.seed: sample for sample in samples if sample.seed is not None}
     return found if len(found) == len(samples) else {}
 
 
 def compared_values(samples: Sequence[Repetition], factor: str) -> Floats | None:
-    """Return the compared values of one side's runs: logarithms, or values on a scale of differences; else None."""
+    """Return the compared values of one side's runs: logarithms, or plain values on a "difference" scale; None if
+    unknown."""
     known = np.asarray([sample.values[factor] for sample in samples if factor in sample.values], dtype=np.float64)
     if not len(known) or len(known) != len(samples):
         return None

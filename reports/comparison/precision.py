@@ -66,7 +66,7 @@ def runs_needed(
 
 
 def smallest_shown(difference: Difference, level: float, margin: float, pairing: Pairing) -> float:
-    """Return the detectable difference (80 % power) of as many runs with the same spread, on their scale."""
+    """Return the detectable difference (80 % power) for as many runs with the same spread, on the factor's scale."""
     design = Design(
         spread=_spread(difference, pairing),
         num_base=len(pairing.base),

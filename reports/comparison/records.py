@@ -83,7 +83,7 @@ class FactorComparison(FactorValues, kw_only=True, frozen=True):
 
     @property
     def time_interval(self) -> Interval | None:
-        """Interval that is shown, as a ratio of times."""
+        """Interval that is shown, of the ratio of times; for a throughput the inverse of its own interval."""
         shown = self.shown_interval
         if shown is None or self.name != "throughput":
             return shown
@@ -199,7 +199,8 @@ class Comparison(ComparedSides, kw_only=True, frozen=True):
     band_words: str = ""
     """Source of the drift tolerance, and time of the sets that show it; empty where runs were made alternately."""
     drift: str = ""
-    """Drift tolerance of the whole with its source, in words; empty where there is none."""
+    """Drift tolerance of the time to train (or of the measured quantity) with its source, in words; empty where
+    there is none."""
     disturbed_sides: tuple[Literal["base", "new"], ...] = ()
     """Sides that were measured on a noisy machine, by their records."""
     is_regression_excluded: bool = False
@@ -214,7 +215,7 @@ class Comparison(ComparedSides, kw_only=True, frozen=True):
 
     @property
     def whole(self) -> FactorComparison | None:
-        """Factor that is the product of the others: the time to train, or the one measured quantity."""
+        """Factor that is the product of all others: the time to train; for a measurement its only quantity."""
         return self.factors[0] if self.factors else None
 
 

@@ -1,4 +1,5 @@
-"""Repeated sets of the configurations of a comparison, found beside them or given: they show a system's drift."""
+"""Repeated sets of compared configurations, found in the same folders or given by the user: they show the system's
+drift."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +23,7 @@ from rules.tree.result_set import real_path
 
 _MAX_FOLDERS = 1_000
 _MAX_REPEATS = 30
-"""Most repeated sets of one configuration, the newest: further ones would add little, and each is read."""
+"""Most repeated sets read per configuration, the newest first, since further sets add little."""
 
 
 def find_repeats(results: Sequence[Result]) -> Repeats:
@@ -113,7 +114,7 @@ def _has_read(result: Result, logs: Sequence[Path]) -> bool:
 
 
 def _in_sequence(sides: Iterable[Result]) -> tuple[Result, ...]:
-    """Return the sets that were measured one after the other, each once: copies and alternate sets show no drift."""
+    """Return the sets measured one after the other, without copies and without sets measured alternately."""
     taken: list[Result] = []
     for side in sides:
         if side.samples and side.turns is None and not any(_is_same_time(side, other) for other in taken):

@@ -40,10 +40,8 @@ Told = Literal["faster", "slower", "about as fast", "not told"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """Comparison of a set with a reference system: `ratio` of samples/s, set over system; None within the tolerance.
-
-    `machine` describes the system with its threads; `notes` are further differences.
-    """
+    """Comparison of a set with a reference system: `ratio` of samples/s, set to system; None within the drift
+    tolerance."""
 
     system: str
     machine: str
@@ -65,10 +63,8 @@ class Standing:
 
 
 def find_standings(result: Result, folder: Path | None = None) -> tuple[Standing, ...]:
-    """Compare a set of this harness with every known bundle that measured alike, those in `folder` included.
-
-    Bundles that cannot be read, or are no reference, are skipped: who runs a benchmark did not ask for them.
-    """
+    """Compare a set of this harness with every known bundle that measured the same configuration; `folder` has
+    more bundles."""
     if result.asked is None or result.place is None or system_of(result) is not None:
         return ()
     found = list[Standing]()
@@ -84,7 +80,8 @@ def find_standings(result: Result, folder: Path | None = None) -> tuple[Standing
 
 
 def _read_alike(result: Result, path: Path) -> list[Result]:
-    """Read the sets of a bundle that were asked for the same as `result`; the others are not judged."""
+    """Read the sets in a bundle whose requested configuration equals that of `result`; the other sets are not
+    judged."""
     assert result.asked is not None
     records = sorted(open_system(path).folder.glob("*/extra/run_set.json"))
     decoded = ((place, decode(place, RunSetRecord)) for place in records)
@@ -93,14 +90,14 @@ def _read_alike(result: Result, path: Path) -> list[Result]:
 
 
 def is_alike(mine: RunSetRecord, theirs: RunSetRecord) -> bool:
-    """Return whether two sets were asked for the same, the number of threads aside."""
+    """Return whether two sets had the same requested configuration, apart from the number of threads."""
     about = ((each.kind, each.options, each.benchmark, each.division) for each in (mine, theirs))
     values = ({key: given.value for key, given in each.config.items() if key != _THREADS} for each in (mine, theirs))
     return len({repr(each) for each in about}) == 1 and next(values) == next(values)
 
 
 def stand(mine: Result, theirs: Result, system: str) -> Standing:
-    """Compare a set with an alike set of a reference system, by their speeds."""
+    """Compare the speed of a set with that of a reference system's set of the same configuration."""
     (comparison,) = compare_pairs([(theirs, mine)], is_described=False)
     speed = next((factor for factor in comparison.factors if factor.name == _SPEED), None)
     ratio = None if speed is None else speed.ratio

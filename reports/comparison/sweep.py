@@ -37,7 +37,7 @@ BEST_CONFIDENCE = 0.98
 """Confidence that the list "not shown to differ" misses no configuration as fast, or as good, as the best."""
 
 _BETTER_OF_TWO = {"faster": 1, "better": 1, "slower": 0, "worse": 0}
-"""Index of the better side of a pair, by the verdict on its second side."""
+"""Index of the better side of a pair for each verdict on its second side."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +84,7 @@ class SweepRow:
 
     @property
     def _records(self) -> list[Any]:
-        """Records of the runs or processes, in their order; None where a run has none. Kinds record different
+        """Records of the runs or processes, in order; None for a run without a record. Kinds record different
         members."""
         return [repetition.record for repetition in self.result.repetitions] if self.result else []
 
@@ -138,7 +138,7 @@ class SweepRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BestSide:
-    """The fastest (or best) configuration of several, and those that are not distinguished from it."""
+    """Fastest (or best) configuration of several, with the configurations not shown to differ from it."""
 
     label: str
     value: str
@@ -148,7 +148,8 @@ class BestSide:
     refused: Sequence[str]
     """Labels of INVALID configurations, which are not compared."""
     controls: Sequence[str] = ()
-    """Labels of controls, which no user can have: the others are compared with them, and none is named the best."""
+    """Labels of controls, configurations no user can have: others are compared with controls, and no control is
+    named best."""
     verdict: str = ""
     """Verdict of the comparison, where only two configurations are compared; else empty."""
     so_far: str = ""
@@ -297,7 +298,7 @@ def _gather_sets(folders: Sequence[Path | None], known: Sequence[Result]) -> dic
 
 
 def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
-    """Compare each row with the first that has results; all comparisons are one family of tests."""
+    """Compare each row with the first row that has results; all comparisons are one family of tests."""
     sides = {row.index: side for row in rows if (side := _side(row)) is not None}
     if len(sides) < 2:
         return tuple(rows)
@@ -316,12 +317,7 @@ def _find_pair(rows: Sequence[SweepRow]) -> tuple[Result, Result, Comparison] | 
 
 
 def find_best(sides: Sequence[Result], pair: Comparison | None = None) -> BestSide | None:
-    """Find the best of the results that the rules accept and that are no control; None without two to compare, or
-    where benchmarks differ.
-
-    All others are compared with the best at a stricter confidence, since the data chose it. Of two results alone
-    `pair` compares the second with the first, and its verdict is the only one.
-    """
+    """Return the best VALID result that is no control; None for fewer than two, or where benchmarks differ."""
     refused = [side.label for side in sides if side.outcome == "invalid"]
     sides = [side for side in sides if side.outcome != "invalid"]
     if len({side.benchmark_name for side in sides}) != 1:
@@ -398,7 +394,7 @@ def _side(row: SweepRow) -> Result | None:
 
 
 def _trained(run: Run) -> float | None:
-    """Return the samples trained in the timed part, whether or not the run converged; None where not known."""
+    """Return the samples trained in the timed part of a run, converged or not; None where unknown."""
     evaluations = run.log.evaluations
     last = evaluations[-1].samples_count if evaluations else None
     return float(last) if last else run.log.samples_to_converge

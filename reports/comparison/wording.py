@@ -35,7 +35,7 @@ def rejected_words(comparison: Comparison) -> str:
 
 
 def plain_sentence(comparison: Comparison, base: str = "base") -> str:
-    """Return a comparison in a sentence without the rules' verdicts and noise; `base` is the name of that side."""
+    """Return a comparison in a sentence without the rules' verdicts and noise; `base` is the name of the base."""
     whole = comparison.whole
     if comparison.refusal is not None or whole is None:
         return f"Not compared: {comparison.refusal or 'nothing is known'}."

@@ -98,7 +98,7 @@ def phases_table(record: ProfileRecord, id_: str = "phases") -> Table:
 
 
 def _if_amount(form: Callable[[float], str]) -> Callable[[float], str]:
-    """Return a cell format that shows an amount only, without its rate."""
+    """Return a cell format for values that can be drawn, which are positive; all others are shown as missing."""
     return lambda value: MISSING if (known := amount(value)) is None else form(known)
 
 
