@@ -185,7 +185,7 @@ class Product:
     num_parameters = 0
 
     def matmuls(self) -> list[Matmul]:
-        """Return the product and the gradients of its left and right operand."""
+        """Return the matrix product and the gradients of its left and right operand."""
         (forward, backward), (m, k, n) = self.phases, (self.m, self.k, self.n)
         return [
             Matmul(phase, self.name, *shape, num=self.num, is_of_one_tensor=self.is_of_one_tensor)
@@ -274,7 +274,7 @@ class Step:
     num_other_parameters: int = 0
     """Weights that are neither in tables nor in `layers`."""
     beside: Mapping[str, PhaseCosts] = field(default_factory=dict)
-    """Costs of phases beside those of `layers` and `lookups`."""
+    """Costs, by phase, that `layers` and `lookups` do not include."""
     lookups: Lookups | None = None
     input_bytes: int | None = None
     """Bytes of the batch; None for a batch of clicks."""

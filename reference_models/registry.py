@@ -99,7 +99,7 @@ def label_of(code: str) -> str:
 
 
 def without_digest(code: str) -> str:
-    """Return a model or implementation as it is written on the command line, without the digest."""
+    """Return the name of a model or implementation as on the command line, without the digest of its file."""
     place = parse_place(code)
     return code if place is None else str(replace(place, sha256=None))
 

@@ -145,7 +145,7 @@ class ModelSpec:
     batch: type[Any] = Batch
     """Type of batch that the model trains on: the kinds of data with this batch, and synthetic data, fit it."""
     why_no_bags: str = ""
-    """Reason, as the end of a sentence, why the model's lookups are no bags of table rows; empty where they are."""
+    """Reason, as the end of a sentence, why the model's lookups are not bags of table rows; empty where they are."""
     metric: str = "roc_auc"
     """Metric that its workloads' `evaluate` computes, the quality.metric of definitions: one of `metrics.METRICS`."""
     optimizers: Collection[str] = ("sgd", "adagrad", "rowwise_adagrad")

@@ -84,7 +84,7 @@ class DataSpec:
     takes_sizes_from_files: bool = False
     """Whether num_embeddings may be left out of [data], since the files determine them."""
     has_one_id_per_table: bool = False
-    """Whether multi_hot may have only ones."""
+    """Whether every feature must have exactly one id per sample (multi_hot of ones)."""
     parameters: str | None = None
     """Place of the record class of [data.parameters], as 'module:name'; None without parameters."""
     check: Callable[[DataConfig], object] = lambda data: None

@@ -27,7 +27,7 @@ _UNKNOWN = "not tried"
 
 
 NUM_SLOTS = 2
-"""Batches on the device at once: one is copied there while the step of the other runs."""
+"""Number of batches on the device: the next one is copied there during the current one's step."""
 _MAX_INT32 = 2**31 - 1
 
 
@@ -195,7 +195,7 @@ class CUDAGraphWorkload(OptimizedWorkload):
         return self._kernel_problem is None
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        """Add whether Triton's kernels are used, or why not, and whether steps are replayed."""
+        """Add log values that say whether Triton's kernels are used, or why not, and whether steps are replayed."""
         problem = self._kernel_problem
         return {
             **super().hyperparameters(),

@@ -78,7 +78,8 @@ class FusedDLRM(DLRM):
         return fuse_interaction(self.interaction, 1 + len(self.num_embeddings), like, optimizer, self.matmuls)
 
     def use(self, matmuls: Matmuls) -> None:
-        """Compute products as `matmuls` says from the next step on; the operands' type stays that of `fuse`."""
+        """Use the matrix product forms of `matmuls` from the next step on; the operands keep the type that `fuse`
+        set."""
         self.matmuls = matmuls
         self._passes.clear()
 
@@ -125,7 +126,7 @@ class FusedDLRM(DLRM):
 
     @torch.no_grad()
     def logits(self, batch: Batch) -> torch.Tensor:
-        """Return logits [B], without gradients; they live until the next call."""
+        """Return logits [B], without gradients; the next call overwrites the tensor."""
         return self._over(len(batch.labels), trains=False).forward(batch)
 
     def rates(self, optimizer: torch.optim.Optimizer) -> tuple[float, float]:

@@ -64,10 +64,8 @@ class OptimizedWorkload(ReferenceWorkload):
         return self._compiled
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        """Add whether compiled passes or torch's operators do the work around products, and why.
-
-        Chosen forms of products that this machine lacks are named, too.
-        """
+        """Add log values that say whether compiled passes or torch's operators surround the matrix products, and
+        why."""
         found = self._cpu_kernels
         missing = () if self._matmuls is None else self._matmuls.missing
         kernels = f"torch: {found}" if isinstance(found, str) else "compiled"
@@ -90,13 +88,13 @@ class OptimizedWorkload(ReferenceWorkload):
             )
 
     def choose_matmul(self, previous: MatmulChoice | None) -> MatmulChoice:
-        """Time the products of the warm-up in `build`: see `reference_models.fused.choice.ChoosesMatmul`."""
+        """Time the matrix products made in `build`'s warm-up: see `reference_models.fused.choice.ChoosesMatmul`."""
         precision: Precision = "bf16" if self._autocast_bf16 else "fp32"
         kernels = None if self._matmuls is None else self._matmuls.cpu_kernels
         return choose(self._products, precision, previous, cpu_kernels=kernels)
 
     def use_matmul(self, choice: MatmulChoice | None) -> None:
-        """Compute products by another choice from the next step on."""
+        """Use other forms of matrix products from the next step on."""
         self._matmuls = self._make_matmuls(choice)
         self.model.use(self._matmuls)
 

@@ -14,7 +14,8 @@ from msgspec import Meta
 from reference_models.process.errors import ConfigError
 
 Kind = Literal["forward", "data_gradient", "weight_gradient"]
-"""y = x W' + b, dx = dy W, dW = dy' x."""
+"""Kind of a matrix product of a linear layer: forward y = x W' + b, input gradient dx = dy W, weight gradient dW =
+dy' x."""
 Precision = Literal["fp32", "bf16"]
 """Precision of a product's operands."""
 Form = Literal["mm", "mm_transposed", "mm_copied", "onednn", "onednn_transposed", "openblas"]
@@ -76,7 +77,7 @@ class ChosenProduct(_Value, frozen=True, kw_only=True):
     seconds: dict[Form, Annotated[float, Meta(ge=0, le=1e6)]] = {}
 
     def without(self, missing: Collection[Form]) -> Form:
-        """Return the chosen form; if it is `missing`, the fastest other form that was timed, else the default."""
+        """Return the chosen form; where that form is `missing`, the fastest other timed form, else the default."""
         if self.form not in missing:
             return self.form
         return min(self.seconds.keys() - set(missing), key=self.seconds.__getitem__, default=DEFAULT_FORM)
@@ -100,7 +101,8 @@ class MatmulChoice(_Value, frozen=True, kw_only=True):
         return hashlib.sha256(b"\n".join(forms)).hexdigest()
 
     def forms(self, missing: Collection[Form] = ()) -> dict[MatmulProduct, Form]:
-        """Return each product's form; for a `missing` form the fastest other that was timed, else the default."""
+        """Return each product's form; where that form is `missing`, the fastest other timed form, else the
+        default."""
         return {chosen.product: chosen.without(missing) for chosen in self.products}
 
 

@@ -84,7 +84,7 @@ class Matmuls:
 
 
 def forms_at_hand(product: MatmulProduct, cpu_kernels: CPUKernels | None = None) -> tuple[Form, ...]:
-    """Return the forms that can compute `product` with this torch and the compiled `cpu_kernels`."""
+    """Return the forms in which this torch and the compiled `cpu_kernels` can compute a matrix product."""
     forms: list[Form] = ["mm", "onednn"]
     if product.kind == "weight_gradient":
         forms += ["mm_transposed", "onednn_transposed"]

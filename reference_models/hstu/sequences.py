@@ -80,10 +80,7 @@ def synthetic_sequences(num_samples: int, shape: SequenceShape) -> Sequences:
 
 
 class SequenceLog:
-    """Split of a sequence log, with the split before, by user. The constructor reads and checks all rows.
-
-    Raises DatasetError for the first row that is out of order or invalid.
-    """
+    """Split of a sequence log, with the preceding split, by user. The constructor reads and checks all rows."""
 
     def __init__(self, split: ClickDataset, before: ClickDataset | None, place: str, shape: SequenceShape) -> None:
         self._first = 0 if before is None else before.num_samples

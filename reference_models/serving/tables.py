@@ -49,10 +49,7 @@ class ServedTables:
         return sums
 
     def _merge_ids(self, indices: torch.Tensor) -> torch.Tensor:
-        """Return the rows in the block of all tables, ordered by table, then sample, then id.
-
-        Ids are converted first, and shifted in place: in one call both took twice as long.
-        """
+        """Return the row numbers of ids in the block of all tables, ordered by table, then sample, then id."""
         num_samples, num_ids = indices.shape
         rows = torch.empty(indices.numel(), dtype=self._row_type, device=self._device)
         if len(set(self._multi_hot)) == 1:

@@ -7,7 +7,7 @@ import torch
 from reference_models.data.store.dataset import Batch, ClickDataset
 
 SHARE = 4
-"""A split is held if it takes at most 1 / SHARE of the device's free memory."""
+"""Divisor of the device's free memory: a split is held on the device if it takes at most 1 / SHARE of that memory."""
 
 
 class HeldSplit:

@@ -34,7 +34,7 @@ class Phase(StrEnum):
     SPARSE_OPTIMIZER = "sparse_optimizer"
     DENSE_OPTIMIZER = "dense_optimizer"
     OTHER = "other"
-    """Work of no phase: the loop itself."""
+    """Work outside all phases: the training loop itself."""
 
 
 _WORDS: Mapping[str, str] = {"mlp": "MLP", "forward": "fwd", "backward": "bwd", "grad": "gradients"}
@@ -84,7 +84,7 @@ class TimesReplay(Protocol):
 
 @runtime_checkable
 class ReportsPhases(Protocol):
-    """Workload that reports the phase that it is in."""
+    """Workload that reports the current phase of its training step."""
 
     def report_phases(self, enter: Enter) -> AbstractContextManager[None]:
         """While inside, call `enter` where a phase of `train` begins. Computed numbers stay the same, bit for bit.

@@ -11,11 +11,11 @@ from rules.records.run import CheckpointsRecord
 from rules.records.study import Origin, Parameter, StudyColumn, StudyRecord, StudyTable
 
 Row = Mapping[str, Any]
-"""The values of one configuration, by the names of the study's columns."""
+"""Values of one configuration, by the names of the study's columns."""
 _PUBLISHED = "6 to 17 × fewer bytes written, 2.5 to 8 × less capacity"
 _PUBLISHED_OF = "of models of its own, whose tables are more than 99 % of all bytes"
 _WRITTEN, _LEAST_CAPACITY = 6.0, 2.5
-"""The least published factors: of fewer bytes written, and of less capacity."""
+"""Smallest published factors by which checkpoints reduce the bytes written and the capacity needed."""
 _MOST_SIZES = 2
 """Most configurations for which a sentence gives sizes and times; beyond, the table alone has them."""
 _COLUMNS: Mapping[str, tuple[str | None, Origin]] = {

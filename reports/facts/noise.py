@@ -65,11 +65,8 @@ class Noise:
 
 
 def noise_of(samples: Sequence[Repetition], *, min_effect: float, bands: Mapping[str, float]) -> Noise:
-    """Return the noise of converged runs: shares of the spread, and detectable differences to as many similar runs.
-
-    `min_effect` is the smallest effect of interest, `bands` are the drift tolerances of the time to train and of the
-    throughput, all as fractions.
-    """
+    """Return the noise of converged runs: shares of the spread, and detectable differences between sets of as many
+    runs."""
     time, speed, num_samples = (
         _logs(samples, name) for name in ("time_to_train", "throughput", "samples_to_converge")
     )
@@ -88,10 +85,8 @@ def noise_of(samples: Sequence[Repetition], *, min_effect: float, bands: Mapping
 
 
 def noise_of_rates(rates: Sequence[float], *, min_effect: float, band: float, step: float = 0.0) -> Smallest | None:
-    """Return the detectable difference of processes that measured one rate; None of too few, or if one is 0 or less.
-
-    `step` is the resolution of the rates, `band` their drift tolerance, both as fractions.
-    """
+    """Return the detectable difference of a rate measured in several processes; None for too few, or for a rate of
+    0 or less."""
     logs = _logarithms(rates)
     return None if logs is None else _of_rates(logs, step, min_effect, band, level=_LEVEL)
 

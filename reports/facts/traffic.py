@@ -34,7 +34,7 @@ def traffic_words(traffic: TrafficRecord) -> str:
 
 
 def computing_s(step_s: float | None, *waited_s: float | None) -> float | None:
-    """Return a step's time less the time spent waiting for other ranks, in seconds; None if unknown or negative."""
+    """Return a step's time minus the time spent waiting for other ranks, in seconds; None if unknown or negative."""
     known = [value for value in waited_s if value is not None]
     if step_s is None or len(known) < len(waited_s):
         return None

@@ -135,7 +135,8 @@ def write_members(bundle: Bundle, folder: Path) -> None:
 
 
 def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Return the members by name, none decompressed. Raises InputError for a member that is not a bundle's file."""
+    """Return the archive's members by name, without decompressing. Raises InputError for a file that no bundle
+    has."""
     found = archive.infolist()
     if len(found) > MAX_MEMBERS:
         raise _refused(path, "", f"{len(found):,} members", f"at most {MAX_MEMBERS:,}")

@@ -122,14 +122,15 @@ def make_result(
 
 
 def benchmark_status(name: str | None, *, is_defined: bool) -> Status:
-    """Return whose benchmark a name is: MLPerf's, one's own where it is shipped or `is_defined`, else unknown."""
+    """Return the owner of a benchmark's name: MLPerf; own where it is shipped or `is_defined`; else unknown."""
     if name is not None and name in shipped_names():
         return "official" if shipped_versions(name)[-1].status == "official" else "own"
     return "own" if name is not None and is_defined else "unknown"
 
 
 def with_repeats(results: Sequence[Result]) -> tuple[Result, ...]:
-    """Return the results with `repeats` set at each run that an earlier result also has, so that it is drawn once."""
+    """Return the results with `repeats` set at each run that an earlier result also has, so that charts show the
+    run once."""
     seen: dict[object, str] = {}
     marked = []
     for result in results:

@@ -196,10 +196,7 @@ def require_references(results: Sequence[Result]) -> None:
 
 
 def with_alike(asked: Sequence[Result], known: Sequence[Result]) -> tuple[Result, ...]:
-    """Return `asked`, then the results in `known` that have benchmark and kind of one of them.
-
-    Raises ReferenceSystemError where there is none, InputError where one of them is no reference.
-    """
+    """Return `asked`, then those results of `known` that share benchmark and kind with one of `asked`."""
     wanted = {(result.benchmark, result.kind) for result in asked}
     found = tuple(result for result in known if (result.benchmark, result.kind) in wanted)
     if not found:

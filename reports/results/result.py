@@ -361,7 +361,8 @@ class Result:
 
 
 def standing_of(status: Status, place: Path | None, score: BenchmarkResult) -> Standing:
-    """Return a result's standing; under an official name it is ours where its log has keys of this harness."""
+    """Return a result's standing; under an official name it is 'unverified' where the log has keys of this
+    harness."""
     if status != "official":
         return status
     is_ours = place is not None or any(run.definition_sha256 for run in score.runs)

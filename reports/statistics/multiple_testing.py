@@ -70,7 +70,7 @@ def _holm(p_values: Sequence[float], confidence: float) -> list[float]:
 
 
 def _stack(differences: Sequence[Difference]) -> Difference:
-    """Stack single differences into one of arrays, in their order."""
+    """Return one Difference of arrays from single differences, in their order."""
     columns = (
         [getattr(each, name) for each in differences] for name in ("mean", "standard_error", "degrees", "band")
     )

@@ -34,7 +34,7 @@ FILE_NAMES = (
     ("terabyte_processed_train.bin", "terabyte_processed_test.bin"),
     ("train_data.bin", "test_data.bin"),
 )
-"""File names by `--processed-data-file=terabyte_processed.npz`, and those of the loader's own command."""
+"""File names written by `--processed-data-file=terabyte_processed.npz`, and those of the loader's own command."""
 _INT32 = np.dtype("<i4")
 
 

@@ -27,7 +27,7 @@ _MAX_BYTES = 1 << 28
 
 @dataclass(kw_only=True, slots=True)
 class SpoolProgress:
-    """Work done by a preparation. `asked` is the digest of its files and definition."""
+    """Progress of a preparation. `asked` is the digest of its files and definition."""
 
     asked: str
     num_rows: int = 0

@@ -24,9 +24,9 @@ class Array:
     dtype: str
     """Type in the file; a batch may have wider numbers."""
     shape: Callable[[Sizes], tuple[int, ...]]
-    """Function to the shape without the axis of samples."""
+    """Function from the sizes of a sample to the array's shape without the axis of samples."""
     is_wrong: Callable[["NDArray[Any]", Sizes], "NDArray[np.bool_]"]
-    """Function to a mask of invalid values."""
+    """Function from values to a mask of those that are invalid."""
     expected: str
     """Valid values in words, for messages."""
 

@@ -80,7 +80,7 @@ def _sum_earlier_above(values: Ids, weights: Floats) -> Floats:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MissRatioCurve:
-    """What LRU caches of every size miss of one trace."""
+    """Misses of LRU caches of every size on one trace."""
 
     num_lookups: int
     num_cold: float

@@ -23,7 +23,7 @@ _LOOKUP_BYTES = 64
 _Key = tuple[EmbeddingTable, int]
 """Table, and its number among the equal tables of its set."""
 _Form = tuple[int, Optimizer]
-"""Columns and optimizer: tables with equal ones are looked up and updated together."""
+"""Columns of a row, and the optimizer: tables with both equal are looked up and updated together."""
 _SetKey = frozenset[tuple[EmbeddingTable, int]]
 
 
