@@ -16,7 +16,7 @@ from reference_models.fused.matmul import Matmuls
 from reference_models.fused.merged_embedding import LookupPlan, MergedEmbedding, join_accumulators, split_tables
 
 UpdateTables = Callable[[torch.Tensor, LookupPlan, torch.Tensor], None]
-"""Function that updates the tables, of the rows looked up, the batch size's LookupPlan and the bags' gradient."""
+"""Function that updates the tables, given the rows looked up, the batch size's LookupPlan and the bags' gradient."""
 
 
 class FusedDLRM(DLRM):

@@ -147,7 +147,8 @@ def time_services(
 
 
 def try_services(job: ServiceChoiceJob, world: World, on_event: OnEvent) -> ServiceTrials:
-    """Build the model with random weights and time all ways. Raises HarnessError (exit 7) if none meets the limit."""
+    """Build the model with random weights and time every way of answering queries. Raises HarnessError (exit 7) if no
+    way meets the latency limit."""
     import torch
 
     from harness.extensions.serving.model import build_served

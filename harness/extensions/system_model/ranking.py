@@ -60,7 +60,8 @@ def _rate_of(results: Sequence[Result]) -> float | None:
 
 
 def describe_ranking(order: Sequence[str], by: str, unfit: Sequence[str] = ()) -> str:
-    """Say the order of systems, the best first, and which have no rank since no run fits there."""
+    """Return a sentence on the order of systems, the best first, which names those without a rank since no run
+    fits them."""
     left = f" Not ranked, since no run fits there: {names(list(unfit), 12)}." if unfit else ""
     return (f"By modelled {by}, the least first: {names(list(order), 12)}." if order else "") + left.removeprefix(
         "" if order else " "

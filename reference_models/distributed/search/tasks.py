@@ -68,7 +68,8 @@ def task_of(
 
 
 def check_task(task: Task) -> Task:
-    """Return a task that has tables, which fit all devices together; else raise ConfigError."""
+    """Return the task; raise ConfigError if it has no tables, or if the tables do not fit the memory of all
+    devices together."""
     if not task.tables:
         raise ConfigError(f"{task.name} has no embedding tables: there is nothing to place.")
     need, memory = sum(table.memory_bytes for table in task.tables), task.num_devices * task.memory_bytes
