@@ -166,8 +166,9 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
             f"smallest effect (equivalence margin) of {effect_text(effect, factors[0])}{unit} decide a verdict."
         )
     return (
-        f"Intervals: {'; '.join(methods)}; the run is the unit. {which} A spread is at least that with one more run, "
-        "which ends an evaluation (or a clock's step) away. The interval and a smallest effect (equivalence margin) "
+        f"Intervals: {'; '.join(methods)}; the run is the unit. {which} A spread counts as no smaller than if one "
+        "further run ended an evaluation (or a clock's step) away from the others. The interval and a smallest "
+        "effect (equivalence margin) "
         f"of {percent(effect)} decide a verdict; where the sides' runs were not made alternately, the drift "
         "tolerance widens the interval of a speed or time: as repeated sets show it, else 20 %, and no less than "
         f"{DRIFT_REACH:g} standard deviations of single runs' speed."
