@@ -52,7 +52,8 @@ def list_plans(placement: Placement, question: PlacementQuestion) -> Plans:
             take(f"random-{seed}", judge_plans(placement.costs, [task], {"random": [drawn]})["random"][0])
     if not plans:
         raise HarnessError(
-            "no plan can be run: all cut tables. Add --by lookup, which cuts none.", ExitCode.INCONCLUSIVE
+            "no plan can be run: each cuts tables in a way that a run refuses. Add --by lookup, which cuts none.",
+            ExitCode.INCONCLUSIVE,
         )
     return plans
 

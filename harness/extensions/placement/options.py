@@ -94,7 +94,7 @@ _SEARCHING = (
     click.option(
         "--cost", type=click.Choice(["bandwidth", "torchrec", "measured", "net"]), default="bandwidth",
         show_default=True,
-        help="Of a set of tables: by bytes and rates, by TorchRec's estimator, measured here, or learnt.",
+        help="Cost of tables on a device: by bandwidth, TorchRec's estimator, measured, or learnt.",
     ),
     click.option(
         "--measure", "num_measured", type=click.IntRange(100, 10_000), metavar="SETS",

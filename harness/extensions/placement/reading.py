@@ -30,7 +30,7 @@ def read_task(
     config = None
     if Path(benchmark).suffix in FORMS:
         if given["trace"] is not None:
-            raise click.UsageError("--trace is of a benchmark. In a file of tables give zipf_exponent.")
+            raise click.UsageError("--trace works with a benchmark only. In a file of tables give zipf_exponent.")
         question, task = describe_file(Path(benchmark), question, given["batch_size"])
     else:
         if given["batch_size"] is not None:

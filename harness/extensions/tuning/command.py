@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.extensions.tuning.records import ConstraintRecord
 
 _HELP = {
-    "axes": "What to vary; repeatable: values, or a range LOW..HIGH, with :log of its logarithm.",
+    "axes": "Key and values to vary, or a range LOW..HIGH, :log for a log scale; repeatable.",
     "output": "Folder in which the search's folder is made.",
     "seed": "Base seed of all trials and of what they propose.  [default: drawn]",
 }
