@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.extensions.memory.policies import LRU
 from harness.extensions.memory.setups import PoolResult, Setup, TierQuestion
 from harness.extensions.memory.trace import KeptTrace
 from reference_models.data.traces.trace import AccessTrace
@@ -53,6 +54,10 @@ def _ask_next(setup: Setup, best: PoolResult, folder: Path, row_size: int | None
         changed = ["--cache", _CACHES]
     elif setup.cache.share is not None and setup.cache.of_tables is None:
         changed = ["--cache", f"{100 * setup.cache.share:.6g}%"]
+    elif question.fit_bytes is not None:
+        changed = ["--fit-cache", str(question.fit_bytes)]
+    if setup.cache.words and setup.cache.policy != LRU:
+        changed += ["--policy", setup.cache.policy]
     rate = question.rate
     if rate is None or best.wait_s is None:
         busy_s = setup.busiest(best.pool).busy_s
@@ -67,6 +72,9 @@ def _ask_next(setup: Setup, best: PoolResult, folder: Path, row_size: int | None
     words += ["--devices", str(question.num_devices)] if question.num_devices > 1 else []
     words += [] if question.pools == ("host",) else ["--pool", ",".join(question.pools)]
     words += [] if question.side is None else ["--side", question.side]
+    if question.local_bytes:
+        words += ["--local", str(question.local_bytes)]
+        words += [] if question.placement == "interleave" else ["--placement", question.placement]
     words += [] if row_size is None else ["--row-size", str(row_size)]
     return f"Next, {why}: {shlex.join(words)}"
 
