@@ -234,7 +234,7 @@ class Bench:
         timed: Sequence[TimedSize],
         service: ServiceTimes,
     ) -> tuple[list[LoadGenRun], Bracket]:
-        """Let LoadGen judge rates around the start, or one rate where no limit is; equal on every rank."""
+        """Let LoadGen judge rates around the plan's first, equal on every rank; without a limit, one rate alone."""
         done: list[LoadGenRun] = []
         attempts: list[RateAttempt] = []
         min_duration_s = self.serve.min_duration_s or 0.0

@@ -78,7 +78,11 @@ _ANSWERING = (
         },
     ),
     click.option(
-        "--train", "train_samples", type=click.IntRange(min=1), metavar="SAMPLES", help="Train SAMPLES samples first."
+        "--train",
+        "train_samples",
+        type=click.IntRange(min=1),
+        metavar="SAMPLES",
+        help="Train this many samples first.",
     ),
     click.option(
         "--mlperf",
