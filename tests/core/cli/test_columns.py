@@ -105,7 +105,7 @@ def test_a_label_may_be_named_and_another_base_chosen(command: Call, here: Path)
         (b"click,click\n1,0\n", (), 8, "a.csv: has 2 columns 'click'. Rename all but one"),
         (b"click,price\n1,0.5\n0,0.7\n", (), 8, "no column looks like a category"),
         (b"user,click\nu,1\nv,0\n", ("--set", "data.parameters.label=clik"), 2, "Did you mean 'click'?"),
-        (b"user,click\nu,1\nv,0\n", ("--kind", "criteo"), 2, "leave --kind and --data-of out"),
+        (b"user,click\nu,1\nv,0\n", ("--kind", "criteo"), 2, "Leave --kind and --data-of out"),
         (gzip.compress(b"user,click\nu,1\nv,0\n" * 9, mtime=0)[:-9], (), 8, "gzip file is cut short"),
         (b"PAR1 is not all", (), 8, "a.csv: cannot be read: "),
     ],

@@ -299,7 +299,7 @@ def test_the_table_of_the_virtual_clock_is_a_study_that_keeps_littles_law(worker
         (Workers(), 40, "50 queries/s, 50.0 % busy, stays within 40 ms at p95, simulated"),
         (Workers(count=2), 1e6, "100 queries/s, 50.0 % busy, stays within 1e+06 ms at p95, simulated; it is"),
         (Workers(max_items=1), 1e6, "98 queries/s stays within 1e+06 ms at p95, simulated; it is"),
-        (Workers(), 1, "no rate of these is within 1 ms at p95, simulated"),
+        (Workers(), 1, "none of these rates is within 1 ms at p95, simulated"),
     ),
 )
 def test_a_rate_that_keeps_the_workers_fully_busy_is_no_answer(workers: Workers, limit_ms: float, said: str) -> None:
