@@ -25,7 +25,7 @@ def next_command(*folders: Path) -> str:
     if found is None:
         return ""
     words = shlex.split(found.value)
-    whole = click.Context(cli, info_name=words[0])
+    whole = click.Context(cli, info_name=words[0], **cli.context_settings)
     name, verb, rest = cli.resolve_command(whole, words[1:])
     assert verb is not None and found.note
     verb.make_context(name, rest, parent=whole).close()
