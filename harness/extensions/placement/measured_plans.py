@@ -52,7 +52,7 @@ def list_plans(placement: Placement, question: PlacementQuestion) -> Plans:
             take(f"random-{seed}", judge_plans(placement.costs, [task], {"random": [drawn]})["random"][0])
     if not plans:
         raise HarnessError(
-            "no plan can be measured: each cuts tables in a way that a run refuses. Add --by lookup, which cuts none.",
+            "no plan can be run: each cuts tables in a way that a run refuses. Add --by lookup, which cuts none.",
             ExitCode.INCONCLUSIVE,
         )
     return plans
