@@ -42,6 +42,11 @@ def _num_counted(first: int, end: int, num_runs: int) -> int:
 
 def failing_words(share: float) -> str:
     """Return the share in words: 'chance of a false alarm 1.2 %'. A positive share is not rounded to 0."""
+    return f"chance of a false alarm {failing_percent(share)}" if share else "no chance of a false alarm"
+
+
+def failing_percent(share: float) -> str:
+    """Return the share alone, for a table's cell: '1.2 %'. A positive share is not rounded to 0."""
     if share == 0:
-        return "no chance of a false alarm"
-    return f"chance of a false alarm {'<0.1' if share < 5e-4 else f'{share * 100:.1f}'} %"
+        return "0 %"
+    return f"{'<0.1' if share < 5e-4 else f'{share * 100:.1f}'} %"

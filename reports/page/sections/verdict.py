@@ -42,7 +42,7 @@ from reports.text.formatting import (
 from rules.checks.rule import SEVERITIES
 from rules.judge.agreement import accepted_by_round
 from rules.logs import keys
-from rules.scoring.good_sets import failing_words
+from rules.scoring.good_sets import failing_percent
 from rules.scoring.results import RunResult
 
 _EPOCHS, _SPEED = "epochs_to_converge", "throughput_samples_per_s"
@@ -203,6 +203,7 @@ def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Compa
     linked = {result.index for result in detailed(group)} if len(group) > 1 else set()
     unit = column_unit(group)
     is_scaled = any(result.is_scaled for result in group)
+    may_fail = any(_failing_share(result) is not None for result in group)
     base = TableColumn(name="Against", help=fit_names([comparisons[0].base], 280)[0]) if comparisons else None
     published = f"; {MARKS['published']}" if any(result.standing == "published" for result in group) else ""
     what = "epochs and samples/s are geometric means over converged runs"
@@ -222,7 +223,7 @@ def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Compa
             (numeric("Samples/s"), lambda result: result.summary(_SPEED), with_spread(throughput)),
             (numeric(f"Final {group[0].metric.label}", "mean"), _final_quality, quality),
             (numeric("Runs", "converged / needed"), _runs_cell),
-            ("RCP", _rcp_cell),
+            (TableColumn(name="RCP", help="chance of a false alarm" if may_fail else ""), _rcp_cell),
             (numeric("Batch size", "samples, learning rate"), "first_run", _batch_cell),
             (numeric("Peak memory") if any(map(_peak_bytes, group)) else None, _peak_bytes, by_value(num_bytes)),
             *cost_columns(group),
@@ -260,11 +261,15 @@ def _bounds(result: Result, unit: TimeUnit) -> str:
 
 
 def _rcp_cell(result: Result) -> Cell:
-    """Return the cell of the RCP test's result; below it the factor, or an own benchmark's chance of a false
-    alarm."""
+    """Return the outcome of the RCP test; below it the factor, or of an own benchmark the chance of a false alarm."""
+    share = _failing_share(result)
+    return Cell(text=outcome_words(result), sub=_factor(result) if share is None else failing_percent(share))
+
+
+def _failing_share(result: Result) -> float | None:
+    """Return the chance that a good set fails an own benchmark's RCP test; None of others."""
     convergence = result.score.convergence
-    share = convergence.failing_share if convergence is not None else None
-    return Cell(text=outcome_words(result), sub=_factor(result) if share is None else failing_words(share))
+    return convergence.failing_share if convergence is not None else None
 
 
 def _factor(result: Result) -> str:
