@@ -60,7 +60,8 @@ def test_an_own_benchmarks_test_states_its_chance_of_a_false_alarm(num_evals: in
     assert words in chart.lead
     table = verdict_table([result], "v")
     place = [column.name for column in table.columns].index("RCP")
-    assert (table.rows[0][place].text, table.rows[0][place].sub) == (convergence.status, words)
+    cell = table.rows[0][place]
+    assert (cell.text, f"{table.columns[place].help} {cell.sub}") == (convergence.status, words)
     assert {row[3].sub for row in chart.table.rows if row[-1].text == "reference"} >= {words}
     reason = describe_score(result).rcp_reason
     assert reason is not None and reason.endswith(f"; {words}")
