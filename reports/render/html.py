@@ -18,6 +18,7 @@ from reports.document.page import PageView
 
 _TAG = re.compile(r"<[^>]*>")
 _PERCENT = re.compile(r"(?<=\d) %")
+_UNIT = re.compile(r"(?<=\d) (?=(?:µs|ms|s|min|h|[KMGT]i?B)\b)")
 _BREAK = re.compile(r"(?<=[_=])(?=\w)")
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -97,8 +98,9 @@ _WIDEST_WORD = 16
 
 
 def _breakable(text: str) -> Markup:
-    """Return text in which long words break only after underscores and equal signs, where the line is too narrow."""
-    words = str(escape(_keep_together(text))).split(" ")
+    """Return text in which long words break only after underscores and equal signs, where the line is too narrow, and
+    numbers stay with their units."""
+    words = str(escape(_UNIT.sub("\u00a0", _keep_together(text)))).split(" ")
     return Markup(" ".join(_whole(word) if len(word) > _WIDEST_WORD else word for word in words))
 
 

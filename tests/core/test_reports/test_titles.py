@@ -24,6 +24,7 @@ from reports.comparison.wording import sentence
 from reports.page.content import ReportContent, gather_everything
 from reports.page.head import Provenance, differing_words, head_facts
 from reports.page.report import render_report
+from reports.render.html import _breakable
 from reports.results.measured import read_measured
 from reports.text.formatting import epochs
 from rules.benchmarks.loader import load_benchmark
@@ -294,6 +295,12 @@ def test_sides_without_names_are_called_by_the_one_setting_that_differs(tmp_path
     assert page_of(base, named)[0].startswith("named is 2.00× faster than base")
     half = measure(tmp_path / "half", "throughput", rates(1000), **{key: "reference"})
     assert page_of(half, new)[0].startswith("optimized is 5.40× faster than half")
+
+
+@pytest.mark.parametrize("words", ("203.9 µs", "3 s", "4.5 GiB", "12.4 %"))
+def test_a_number_in_a_title_stays_with_its_unit(words: str) -> None:
+    number, unit = words.split(" ")
+    assert str(_breakable(f"takes {words} a step")) == f"takes {number}\u00a0{unit} a step"
 
 
 def test_a_long_name_breaks_on_a_phone_where_its_words_do(tmp_path: Path) -> None:
