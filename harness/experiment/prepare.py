@@ -3,7 +3,8 @@
 Writes only beside the data.
 """
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,14 +50,37 @@ def prepare(experiment: Experiment) -> Experiment:
         configurations = _prepare_sides(experiment, experiment.source)
     else:
         configurations = _prepare_alike(experiment)
-    sizes = [each.prepared.size for each in configurations if each.prepared is not None]
+    made = [(each.config, each.prepared) for each in configurations if each.prepared is not None]
+    return replace(experiment, configurations=configurations, options=_fit_options(experiment, made))
+
+
+def _fit_options(experiment: Experiment, made: Sequence[tuple[RunConfig, Preparation]]) -> Mapping[str, int]:
+    """Return the kind's options fitted to the datasets' sizes.
+
+    Raises ConfigError where they do not fit, or where fewer checkpoints are made than are to be restored.
+    """
+    sizes = [prepared.size for _, prepared in made]
     sizes += [(size, num_samples) for _, num_samples in sizes for size in experiment.batch_sizes]
     options = experiment.kind.fit(experiment.options, sizes)
     if "restores" in experiment.kind.takes:
-        for each in configurations:
-            if each.prepared is not None:
-                refuse_restores(each.config.workload.checkpoint, options["num_samples"], each.prepared.size[1])
-    return replace(experiment, configurations=configurations, options=options)
+        for config, prepared in made:
+            refuse_restores(config.workload.checkpoint, options["num_samples"], prepared.size[1])
+    return options
+
+
+def _refuse_restores_untimed(experiment: Experiment) -> None:
+    """Raise ConfigError as `_fit_options` where checkpoints are to be restored, before autotuning times anything.
+
+    Data that cannot be prepared is left to be reported later.
+    """
+    configs = [each.config for each in experiment.configurations]
+    if not any(config.workload.checkpoint and config.workload.checkpoint.restores for config in configs):
+        return
+    request, made = experiment.request, list[tuple[RunConfig, Preparation]]()
+    for config in configs:
+        with suppress(HarnessError):
+            made.append((config, prepare_data(experiment.kind, config, request.data, quiet=request.quiet)))
+    _fit_options(experiment, made)
 
 
 def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet: bool) -> Preparation:
@@ -92,6 +116,7 @@ def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet
 def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:
     """Prepare each configuration by itself; configurations of one shape are autotuned once."""
     request, kind, relation = experiment.request, experiment.kind, find_relation(experiment.relation)
+    _refuse_restores_untimed(experiment)
     known: MutableMapping[str, ChoiceRecord] = {}
     found: list[Configuration] = []
     hints: dict[str | None, None] = {}
@@ -140,6 +165,7 @@ def _prepare_sides(experiment: Experiment, source: Source) -> tuple[Configuratio
         config = base.config
         base = replace(base, installation=ask_installation(request.python, config.benchmark, config.tables, given))
     of_base, of_new = (_prepare_side(experiment, source, each.config) for each in (base, new))
+    _fit_options(experiment, [(base.config, of_base), (new.config, of_new)])
     config, of_new = _settle(experiment, new.config, of_new, {})
     base, new = replace(base, prepared=of_base), replace(new, config=config, prepared=of_new)
     return (

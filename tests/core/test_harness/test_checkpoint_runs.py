@@ -13,6 +13,7 @@ from made_sets import made_in
 from small_set import SmallBenchmark
 
 from harness.config.catalog import load_entry
+from harness.experiment import prepare
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.checkpoints import read_checkpoint
 from harness.run_sets.dataset import ensure_dataset
@@ -152,7 +153,13 @@ def test_32_bits_with_restores_are_the_run_without_checkpoints(
 
 
 @pytest.mark.usefixtures("workers_inside")
-def test_more_restores_than_checkpoints_are_refused(small: SmallBenchmark, tmp_path: Path, inside: Command) -> None:
+def test_more_restores_than_checkpoints_are_refused(
+    small: SmallBenchmark, tmp_path: Path, inside: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def time_threads(*asked: Any, **how: Any) -> None:
+        raise AssertionError("refused before threads are timed")
+
+    monkeypatch.setattr(prepare, "autotune", time_threads)
     words = ["run", *small.options, "--quality", 4096, "-o", tmp_path / "o", "-q"]
     done = inside(*words, "--set", "checkpoint.every=2048", "--set", "checkpoint.restores=3")
     assert done.returncode == ExitCode.USAGE
