@@ -86,7 +86,9 @@ def study_usage(
                     measure_usage(crew, text, usage, its, drawn, share, axis=axis, is_simulated=is_simulated)
                 )
                 watch.look()
-    study = make_usage_study(found, axis, counting, seed, environment.loads, num_threads=threads, again=again)
+    study = make_usage_study(
+        found, axis, counting, seed, environment.loads, num_threads=threads, again=again, is_trained=bool(cascades)
+    )
     for cascade in cascades:
         assert num_trained is not None
         line.show(f"training {cascade.filter} and {cascade.ranker}, {num_processes} times each", now=True)

@@ -41,10 +41,12 @@ def make_usage_study(
     *,
     num_threads: int,
     again: str = "",
+    is_trained: bool = False,
 ) -> StudyRecord:
     """Make the study of one usage, or of a usage for each value of an axis; `loads` are those of the processes.
 
     `again` is the command that measures the usage without an axis, for advice; empty for none.
+    `is_trained` says that the quality of a cascade is added to the study.
     """
     first = points[0][0]
     origin: Origin = "simulated" if first.spans is first.simulated else "measured"
@@ -82,7 +84,7 @@ def make_usage_study(
             f"{names(stand_ins, 8)} are small MLPs of ours in place of the source's networks: the score says how "
             "this machine schedules, and is no result of the source's benchmark."
         )
-    findings += _say_not_shown(first.usage)
+    findings += _say_not_shown(first.usage, is_trained=is_trained)
     findings.append(f"Numbers of the usage: {first.usage.source}")
     tables.append(make_table("Processes", (*head, *_process_columns(origin)), processes))
     where, small = f", {axis}={first.text}" if axis else "", ", with small MLPs" if stand_ins else ""
@@ -98,14 +100,22 @@ def make_usage_study(
     )
 
 
-def _say_not_shown(usage: Usage) -> Iterator[str]:
-    """Say of models that rank after a retrieval that the quality of both together is not known."""
+def _say_not_shown(usage: Usage, *, is_trained: bool) -> Iterator[str]:
+    """Say of models that rank what another one keeps that the quality of both together is not known.
+
+    Two benchmarks are a cascade, whose quality `--train` measures; `is_trained` says that it was asked for.
+    """
     for name, model in usage.models.items():
         before = model.after or ""
         if before and usage.models[before].source == RETRIEVAL:
             yield (
                 f"The quality of {before} and {name} end to end is not shown: {name} ranks as many items of its own "
                 f"data as candidates are handed on, not the candidates. Known: precision of {before}, time of both."
+            )
+        elif before and not is_trained and STAND_IN not in (model.source, usage.models[before].source):
+            yield (
+                f"The quality of {before} and {name} end to end is not shown, only the time of both. 'usage --train "
+                "SAMPLES' shows it by items kept: it trains both, which must share their generated data."
             )
 
 

@@ -152,6 +152,17 @@ def test_quality_of_what_follows_a_retrieval_is_said_not_to_be_shown(tmp_path: P
         assert any("quality of find and rank end to end is not shown" in each for each in made.findings) == is_said
 
 
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_a_cascade_that_is_not_trained_says_how_its_quality_is_shown(*, is_trained: bool) -> None:
+    keep = {"source": "dlrm_tiny", "rate": 2, "deadline_ms": 60000, "items": 8, "top_k": 4}
+    rank = {"source": "dlrm_tiny", "after": "keep", "deadline_ms": 60000}
+    head = {"title": "a", "source": "a", "duration_s": 1, "workers": 1}
+    found = measure(parse_usage({"usage": head, "keep": keep, "rank": rank}, "u.toml"), 1)
+    made = study.make_usage_study([[found]], None, "once", 1, [LOAD], num_threads=1, is_trained=is_trained)
+    said = [each for each in made.findings if "quality of keep and rank end to end is not shown" in each]
+    assert len(said) == (not is_trained) and all("--train SAMPLES" in each for each in said)
+
+
 @pytest.mark.parametrize(
     ("slow_s", "within_ms", "said"),
     [
