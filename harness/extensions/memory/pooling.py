@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.extensions.memory.channels import answer_reads, draw_latencies
-from harness.extensions.memory.steady import choose_steady, find_wait_quantiles
+from harness.extensions.memory.steady import choose_steady, choose_weighted, find_wait_quantiles, rake_queries
 from harness.extensions.memory.tier import Tier
 from harness.foundation.virtual_clock import ServiceTimes, Times, draw_traffic, finish_singly
 
@@ -29,6 +29,11 @@ _MOST_STEPS, _LEAST_QUERIES = 12_000_000, 10_000
 _SHARED_LINK = "the host's link"
 _ALIKE = 1e-6
 """Rounding errors of times, as a share of a mean crossing or service time: smaller differences count as none."""
+MORE_NEAR_CEILING = 3
+"""Times NUM_QUERIES that are simulated for several devices near their ceiling, where the slowest of them counts."""
+_NEARLY = 0.9
+"""Load from which several devices are near their ceiling; also the share of the busiest resource's load from which
+another one's waits are corrected to the steady state, too."""
 
 
 class RemoteReads(NamedTuple):
@@ -55,6 +60,8 @@ class Waits(NamedTuple):
     """Mean reads in flight at a device when a read is issued; the largest of all devices."""
     alone: Times
     """Waiting time of each query if the busiest resource were a single server alone; 0 without a rate."""
+    others: tuple[tuple[Times, Times], ...] = ()
+    """The same waiting times for each other resource that is nearly as busy, with its time for each sample."""
 
     def steady(self, most: "Resource", rate: float) -> "Waits":
         """Return queries distributed as in the steady state at `rate`, with `most` the busiest resource.
@@ -63,7 +70,12 @@ class Waits(NamedTuple):
         steady state's.
         """
         alone = find_wait_quantiles(most.of_samples_s, rate, len(self.alone))
-        chosen = choose_steady(self.alone, alone)
+        if self.others:
+            waits, taken_s = zip(*self.others, strict=True)
+            known = [find_wait_quantiles(each_s, rate, len(alone)) for each_s in taken_s]
+            chosen = choose_weighted(self.alone, rake_queries([*waits, self.alone], [*known, alone]), len(alone))
+        else:
+            chosen = choose_steady(self.alone, alone)
         more = np.where(self.alone[chosen] > 0.0, alone - self.alone[chosen], 0.0)
         queue, device, link_queue, link, adds = (each[chosen] for each in self.parts)
         if most.name == _SHARED_LINK:
@@ -190,8 +202,10 @@ def simulate_waits(
     whatever the other arguments.
     """
     nothing = ServiceTimes(by_items_s=np.zeros(1), factors=np.ones(1))
-    most = max(_LEAST_QUERIES, _MOST_STEPS // (tier.num_channels * reads.rows.shape[1]))
-    num_queries = min(most, NUM_UNLOADED if rate is None else NUM_QUERIES)
+    limit = max(_LEAST_QUERIES, _MOST_STEPS // (tier.num_channels * reads.rows.shape[1]))
+    num_queries = min(
+        limit, NUM_UNLOADED if rate is None else NUM_QUERIES * _count_repeats(reads, tier, row_bytes, rate)
+    )
     traffic = draw_traffic(num_queries, range(len(reads.rows)), nothing, seed)
     chosen, granules = traffic.items, tier.granules(row_bytes)
     rows = reads.rows[chosen]
@@ -221,11 +235,12 @@ def simulate_waits(
         link = link_bytes(reads, tier, pool, row_bytes)[1][chosen] / shared
         if rate is not None:
             link_wait = _wait_for_link(arrivals + queue[last] + device[last], link)
-    alone = np.zeros(num_queries)
+    alone, others = np.zeros(num_queries), tuple[tuple[Times, Times], ...]()
     if rate is not None:
-        taken_s = busiest(reads, tier, pool, row_bytes).of_samples_s[chosen]
-        alone = finish_singly(arrivals, taken_s, 1) - arrivals - taken_s
-        alone[alone <= _ALIKE * float(taken_s.mean())] = 0.0
+        most = busiest(reads, tier, pool, row_bytes)
+        alone = _wait_alone(arrivals, most.of_samples_s[chosen])
+        nearly = _nearly_busiest(reads, tier, pool, row_bytes, most)
+        others = tuple((_wait_alone(arrivals, taken_s[chosen]), taken_s) for taken_s in nearly)
     added = rows.max(axis=1) + reads.partials[chosen].sum(axis=1) if pool == "device" else rows.sum(axis=1)
     return Waits(
         queue=queue[last],
@@ -235,7 +250,30 @@ def simulate_waits(
         adds=added * row_bytes / tier.add_bytes_per_s.value,
         depth=depth,
         alone=alone,
+        others=others,
     )
+
+
+def _count_repeats(reads: RemoteReads, tier: Tier, row_bytes: int, rate: float) -> int:
+    """Return by what to multiply NUM_QUERIES: more near the ceiling of several devices, equal for all pools."""
+    load = rate * float(service_s(reads, tier, "host", row_bytes).mean(axis=0).max())
+    return MORE_NEAR_CEILING if reads.rows.shape[1] > 1 and load >= _NEARLY else 1
+
+
+def _nearly_busiest(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int, most: Resource) -> list[Times]:
+    """Return for each other resource nearly as busy as `most` the time that each sample occupies it [samples]."""
+    found = [*service_s(reads, tier, pool, row_bytes).T]
+    if (shared := tier.shared_link(pool)) is not None:
+        found.append(link_bytes(reads, tier, pool, row_bytes)[1] / shared)
+    least_s = _NEARLY * most.busy_s
+    return [each for each in found if each.mean() >= least_s and not np.array_equal(each, most.of_samples_s)]
+
+
+def _wait_alone(arrivals_s: Times, taken_s: Times) -> Times:
+    """Return each query's wait [queries] at a single server that it occupies for `taken_s`; rounding counts as 0."""
+    waits = finish_singly(arrivals_s, taken_s, 1) - arrivals_s - taken_s
+    waits[waits <= _ALIKE * float(taken_s.mean())] = 0.0
+    return waits
 
 
 def _wait_for_link(ready_s: Times, crossing_s: Times) -> Times:

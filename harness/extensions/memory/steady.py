@@ -5,7 +5,11 @@ So each simulated query also goes, at its arrival, through a single-server queue
 times: an M/G/1 queue, whose waits are known exactly (Pollaczek and Khinchine: Asmussen 2003, "Applied probability and
 queues", VIII.5). Queries are then chosen such that these waits are distributed as in the steady state, by
 post-stratification (Asmussen and Glynn 2007, "Stochastic simulation", V.7); all other delays stay as simulated.
+Where other resources are nearly as busy, queries are weighted first so that the waits at each of them are
+distributed as in the steady state, too: raking (Deming and Stephan 1940, Annals of Mathematical Statistics 11).
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,6 +18,8 @@ from reference_models.data.traces.trace import Ids
 
 _CELLS, _MEANS = 1 << 17, 40.0
 """Cells of the tabulated waiting-time distribution, and its length in mean waits of the queries that wait."""
+_STRATA, _ROUNDS = 200, 8
+"""Strata of the waits at a resource, and rounds of raking over all resources."""
 
 
 def find_wait_quantiles(service_s: Times, rate: float, number: int) -> Times:
@@ -37,6 +43,34 @@ def find_wait_quantiles(service_s: Times, rate: float, number: int) -> Times:
     wanted = (np.arange(number) + 0.5) / number
     found = np.interp(wanted * shares[-1], shares, np.arange(_CELLS) * cell_s)
     return np.asarray(np.where(wanted < 1.0 - load, 0.0, found))
+
+
+def rake_queries(waits_s: Sequence[Times], quantiles_s: Sequence[Times]) -> Times:
+    """Return weights of queries [queries], 1 on average, by which the waits at each resource are in steady state.
+
+    `waits_s` are the simulated queries' waits at each resource [queries], `quantiles_s` those of the steady state.
+    The last resource's are met best. Strata without a simulated query are left out.
+    """
+    strata, shares = list[Ids](), list[Times]()
+    for waits, quantiles in zip(waits_s, quantiles_s, strict=True):
+        edges = np.unique(quantiles[:: max(1, len(quantiles) // _STRATA)])
+        strata.append(np.searchsorted(edges, waits))
+        shares.append(np.bincount(np.searchsorted(edges, quantiles), minlength=len(edges) + 1) / len(quantiles))
+    weights = np.ones(len(waits_s[0]))
+    for _ in range(_ROUNDS):
+        for stratum, share in zip(strata, shares, strict=True):
+            found = np.bincount(stratum, weights, len(share))
+            weights *= np.divide(share * len(weights), found, out=np.zeros(len(share)), where=found > 0)[stratum]
+    return np.asarray(weights * (len(weights) / weights.sum()))
+
+
+def choose_weighted(waits_s: Times, weights: Times, number: int) -> Ids:
+    """Choose `number` of the queries in order of `waits_s` [queries], each as often as its weight says; return their
+    indices."""
+    order = np.argsort(waits_s, kind="stable")
+    shares = np.cumsum(weights[order])
+    places = np.searchsorted(shares, (np.arange(number) + 0.5) / number * shares[-1])
+    return np.asarray(order[places])
 
 
 def choose_steady(waits_s: Times, quantiles_s: Times) -> Ids:

@@ -122,6 +122,7 @@ def test_constant_latencies_wait_as_long_as_read_by_read(
     tier: Tier, load: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pooling, "NUM_QUERIES", 2_000)
+    monkeypatch.setattr(pooling, "MORE_NEAR_CEILING", 1)
     reads = made_reads(2, 4)
     most = busiest(reads, tier, "host", ROW_BYTES)
     assert most.name == ("a device's reads" if tier is FLAT else "the host's link")
@@ -143,6 +144,7 @@ def test_shipped_tiers_wait_as_long_as_read_by_read(
 ) -> None:
     number = {3: 130_000, 12: 16_000, 30: 8_000, 40: 10_000}[mean]
     monkeypatch.setattr(pooling, "NUM_QUERIES", number)
+    monkeypatch.setattr(pooling, "MORE_NEAR_CEILING", 1)
     reads, tier = made_reads(num_devices, mean), find_tier(name)
     rate = load / busiest(reads, tier, "host", ROW_BYTES).busy_s
     waits = simulate_waits(reads, tier, "host", ROW_BYTES, rate=rate, seed=1)

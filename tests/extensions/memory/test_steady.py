@@ -6,7 +6,7 @@ from msgspec.structs import replace as change
 
 from harness.extensions.memory import pooling
 from harness.extensions.memory.pooling import RemoteReads, busiest, simulate_waits
-from harness.extensions.memory.steady import choose_steady, find_wait_quantiles
+from harness.extensions.memory.steady import choose_steady, choose_weighted, find_wait_quantiles, rake_queries
 from harness.extensions.memory.tier import TierQuantity, find_tier
 
 
@@ -50,3 +50,19 @@ def test_what_is_said_near_a_ceiling_is_alike_for_all_seeds(monkeypatch: pytest.
         found.append(tuple(f(each) for each in totals for f in (np.mean, lambda t: np.quantile(t, 0.99))))
     mean, p99, steady_mean, steady_p99 = np.std(np.log(found), axis=0)
     assert steady_mean < mean / 2 and steady_p99 < p99 / 2 and steady_mean < 0.02
+
+
+def test_weights_meet_the_waits_at_each_resource() -> None:
+    rng = np.random.default_rng(0)
+    known = [find_wait_quantiles(np.full(3, 1.0), 0.5, 2_000), find_wait_quantiles(np.full(3, 1.2), 0.5, 2_000)]
+    first, other = rng.random((2, 20_000))
+    drawn = first, np.where(rng.random(20_000) < 0.5, first, other)
+    waits = [
+        its[(1_999 * each**1.3).astype(int)] for its, each in zip(known, drawn, strict=True)
+    ]  # long ones too rare
+    weights = rake_queries(waits, known)
+    for its, quantiles in zip(waits, known, strict=True):
+        chosen = its[choose_weighted(its, weights, 20_000)]
+        assert weights.mean() == pytest.approx(1.0)
+        for at in (0.0, *np.quantile(quantiles, [0.6, 0.7, 0.8])):
+            assert (chosen <= at).mean() == pytest.approx((quantiles <= at).mean(), abs=0.01)
