@@ -16,7 +16,16 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 EXAMPLES = Path(__file__).with_name("recipes")
 """The whole files that the document shows parts of, by the places that they are written to."""
-_COPIED = ("harness", "reference_models", "reports", "rules", "tests", "pyproject.toml", "README.md")
+_COPIED = (
+    "harness",
+    "reference_models",
+    "reports",
+    "rules",
+    "tests",
+    "pyproject.toml",
+    "README.md",
+    "CONTRIBUTING.md",
+)
 _BLOCK = re.compile(r"^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"`((?:dlrmbench|python|pytest) [^`]+)`")
 

@@ -191,7 +191,7 @@ def test_moves_of_todays_plan_leave_what_is_kept_whole_in_its_place() -> None:
         (("dlrm_tiny", "--keep", "nobody=1"), 2, "no table 'nobody'. Name one of 0 to 7."),
         (("tables.csv", "--keep", "9=1"), 2, "cannot be kept on device 1"),
         (("tables.csv", "--run", "5"), 2, "a file of tables is none"),
-        (("tables.csv", "--trace", "t.npz"), 2, "--trace is of a benchmark"),
+        (("tables.csv", "--trace", "t.npz"), 2, "--trace works with a benchmark only"),
         (("tables.csv", "--batch-size", 2**30), 2, "tables.csv:2: 4,294,967,296 lookups"),
         (("none.csv",), 8, "none.csv: cannot be read"),
         (("half.json",), 8, "half.json:1: "),
