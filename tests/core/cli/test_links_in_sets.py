@@ -51,7 +51,7 @@ def test_nothing_is_written_into_folders_that_are_links(
     path.symlink_to(users)
     before = content_of(users)
     code, _, err = command("resume", mine, "--runs", 3, "-q")
-    assert code == 8 and str(path) in err and "is a link" in err and "Remove it" in err
+    assert code == 8 and str(path) in err and "is a link" in err and "Remove the link" in err
     assert content_of(users) == before
 
 

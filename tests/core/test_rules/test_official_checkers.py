@@ -99,7 +99,7 @@ def test_convergence_gives_a_factor_and_known_crashes_are_its_own(opinions: dict
     assert fast.outcome == "invalid" and of_open.outcome == "not asked"
     assert dlrm.outcome == "valid" and dlrm.factor is not None and dlrm.factor >= 1.0
     assert dlrm.messages[0].startswith("asked with 5 runs of dlrm added, which its table of runs lacks: ")
-    for crashed, said in ((one, "nan, no number"), (mixed, "KeyError: None")):
+    for crashed, said in ((one, "nan, not a number"), (mixed, "KeyError: None")):
         assert crashed.outcome == "crashed" and said in crashed.messages[0] and crashed.factor is None
 
 

@@ -64,11 +64,14 @@ def test_the_planted_setting_is_found_and_measured_again_beside_the_default(samp
 
 
 @pytest.mark.slow
-def test_threads_that_are_chosen_for_each_side_are_said_with_the_answer(place: Path) -> None:
+def test_sides_measured_again_have_equal_threads(place: Path) -> None:
     ended = tune(place, f"{FASTEST} --trials 10 --sampler random", TimedWorkers(Moment()))
     assert ended.code == 0, ended.err
     _, study = found_in(place)
-    assert "with 2 threads against 1" in answer_of(ended) and "; with 2 threads against 1" in study.title
+    assert "threads against" not in answer_of(ended) and "threads against" not in study.title
+    pair = [path for side in ("base", "new") for path in place.rglob(f"{side}/extra/run_set.json")]
+    sides = [record_of(path.parents[1]) for path in pair]
+    assert len(sides) == 2 and len({side.num_threads for side in sides}) == 1
 
 
 def record_of(folder: Path) -> RunSetRecord:
