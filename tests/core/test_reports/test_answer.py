@@ -28,7 +28,7 @@ OF_PAIRS = " on dlrm_tiny: time to train, 5 pairs, measured alternately (A/B)"
 
 def title(folder: Path, *, is_asked: bool = False, **options: str) -> str:
     page = Page(render_report(gather_everything([folder], second_opinion=is_asked), **options))  # type: ignore[arg-type]
-    return page.html.partition("<h1>")[2].partition("</h1>")[0]
+    return page.html.partition("<h1>")[2].partition("</h1>")[0].replace("\u00a0s", " s")
 
 
 def write(folder: Path, name: str, throughput: float, *, is_valid: bool = True, num_runs: int = 5) -> None:
