@@ -117,7 +117,7 @@ def test_a_sample_of_the_other_split_has_a_range(inside: Command, tmp_path: Path
     study = json.loads((tmp_path / "u" / "study.json").read_text())
     estimated = study["tables"][0]
     assert "estimated from" in study["title"] and "estimated from" in estimated["title"]
-    assert "modelled" not in json.dumps(study)
+    assert "modelled" not in json.dumps(study) and "SHARDS" in json.dumps(study)
     assert [column["name"] for column in estimated["columns"]] == ["Cache", "Rows", "Miss ratio", "Lowest", "Highest"]
     assert all(0 <= row[3] <= row[2] <= row[4] <= 1 for row in estimated["rows"]) and len(estimated["rows"]) > 3
     assert inside("trace", "rm1_deeprecsys", "-o", "t", "--lookups", 32_000, "--policy", "lru").returncode == 0
