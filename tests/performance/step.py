@@ -4,10 +4,9 @@ python tests/performance/step.py A|B [--optimizer NAME] [--threads N] [--rounds 
 python tests/performance/step.py table [--threads N...]
 
 Each is alone in a process of its own, since models that share one disturb each other by up to two times. The
-processes take turns on the same batches, one at a time, while the others sleep. Medians over rounds, and ratios of
-them. Each makes a step before its clock starts: what lay idle during the others' turns may have been reclaimed, or
-have left the caches. If a ratio spreads beyond 1.3 over the rounds, all are measured once more, by new processes; one
-that still does is printed as undecided. The limit is the time of the step's products alone, each by the library and
+processes take turns on the same batches, one at a time, while the others sleep. Medians of the rounds' ratios. Each makes a step before its clock starts: what lay idle during the others' turns may have been reclaimed, or
+have left the caches. Rounds go on until the median of every ratio is known within 10 % (its 95 % interval by ranks),
+for at most --rounds; a ratio that is not by then is printed as undecided. The limit is the time of the step's products alone, each by the library and
 in the layout that is fastest here; which libraries those are is printed with their shares. torchrec and `tbe`
 (FBGEMM's kernel below a compiled dense part) take part where they are installed, and `bf16`, ours with operands in
 bf16, where the CPU has products of it; what is left out is named. Each trains once more in a process of its own for
@@ -15,8 +14,8 @@ its peak memory. On a busy machine, --cpu-time with one thread counts processor 
 --phases says what of ours is beyond its products.
 
 `table` prints the rows of reference_models/dlrm/README.md, section 8, for this CPU: A and B on each number of
-threads, ratios of medians with the least and the greatest round, and those of the least times. Ten minutes on two
-quiet cores. Its several threads wait spinning, as is GNU OpenMP's default and stock PyTorch's, and as runs of ours do
+threads, medians of ratios with their interval and the least and the greatest round, and ratios of the least times. Ten
+minutes on two quiet cores, up to thirty where times wander. Its several threads wait spinning, as is GNU OpenMP's default and stock PyTorch's, and as runs of ours do
 on a quiet machine; a single step has a worker's short spinning. GOMP_SPINCOUNT in the environment goes before both.
 
 A step whose loss grows is refused: subnormal numbers, which then occur, make single steps up to ten times slower.
@@ -42,11 +41,11 @@ from jobs import Job, make_batches, make_job, products_by_phase, run_as_a_worker
 from machine import cpu_info
 from matmul_limit import Limit, best_shape_flops, count_processor_time, now_s, timed_s
 from peers import PEERS, ChosenStep
-from ratios import Ratios, measure_again_in_doubt
+from ratios import Ratios, Times, measure_until_decided
 
 from reference_models.training.phases import ignore_phase
 
-WARM_UP_STEPS, MEMORY_STEPS = 3, 4
+WARM_UP_STEPS, MEMORY_STEPS, LEAST_ROUNDS = 3, 4, 7
 STEPS_PER_ROUND = {"A": 5, "B": 1}
 LIMIT = "limit"
 SPIN = "300000"
@@ -61,7 +60,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("job", choices=["A", "B", "table"])
     parser.add_argument("--optimizer", default="rowwise_adagrad", choices=["adagrad", "rowwise_adagrad", "sgd"])
     parser.add_argument("--threads", type=int, nargs="+", help="all cores, or for the table one and all")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=41, help="the most rounds that are measured")
     parser.add_argument("--cpu-time", action="store_true", help="time by each process's processor time")
     parser.add_argument("--layouts", action="store_true", help="print the best layout of each product")
     parser.add_argument("--phases", action="store_true", help="print what each phase takes beyond its products")
@@ -156,18 +155,12 @@ def work_alone(name: str, job_name: str, options: argparse.Namespace) -> None:
         print(json.dumps({name: took_s}), flush=True)
 
 
-Times = dict[str, list[float]]
-"""Seconds by name and round."""
-
-
-def measure_in_turns(
-    job: str, num_threads: int, options: argparse.Namespace, about: dict[str, dict[str, Any]]
-) -> Times:
+def measure_job(job: str, num_threads: int, options: argparse.Namespace) -> tuple[Times, dict[str, dict[str, Any]]]:
     """Start a process for each, then measure round by round; what cannot be started is named, and left out.
 
-    `about` takes what each says of itself. Every other round goes the other way round.
+    Returned are the times, and what each says of itself. Every other round goes the other way round.
     """
-    times: Times = {}
+    about: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
         alone = {}
         for name in (*PEERS, LIMIT):
@@ -179,27 +172,18 @@ def measure_in_turns(
                 raise SystemExit(f"{name}: {process.why_left_out}")
             else:
                 print(f"{name} is left out: {process.why_left_out}", file=sys.stderr)
-        for number in range(options.rounds):
-            for name in [*alone][:: 1 if number % 2 == 0 else -1]:
-                for what, took_s in alone[name].measure().items():
-                    times.setdefault(what, []).append(took_s)
-    return times
 
+        def measure_round(number: int) -> dict[str, float]:
+            order = [*alone][:: 1 if number % 2 == 0 else -1]
+            return {what: took_s for name in order for what, took_s in alone[name].measure().items()}
 
-def measure_job(job: str, num_threads: int, options: argparse.Namespace) -> tuple[Times, dict[str, dict[str, Any]]]:
-    """Measure all of a job alternately, once more where a ratio to ours spreads too far."""
-    about: dict[str, dict[str, Any]] = {}
-    times = measure_in_turns(job, num_threads, options, about)
-    others = [name for name in times if name not in ("ours", "best shape")]
-    first = iter([times])
-    again = measure_again_in_doubt(
-        lambda: next(first, None) or measure_in_turns(job, num_threads, options, about), "ours", others
-    )
-    return {name: list(rounds) for name, rounds in again.items()}, about
+        others = [name for name in alone if name != "ours"]
+        times = measure_until_decided(measure_round, "ours", others, min(LEAST_ROUNDS, options.rounds), options.rounds)
+    return times, about
 
 
 def print_table(options: argparse.Namespace) -> None:
-    """Print two rows per job and number of threads: of medians, and of the least times."""
+    """Print two rows per job and number of threads: medians of ratios, and ratios of the least times."""
     names = [name for _, name in TABLE]
     print("| CPU | step | threads | " + " | ".join(names) + " | bf16 to fp32 | of the limit |")
     print("|" + "---|" * (len(names) + 5))
@@ -273,7 +257,7 @@ def print_job(options: argparse.Namespace, num_threads: int) -> None:
     clock = "measured by processor time" if options.cpu_time else "measured"
     peers = [name for name in PEERS if name in times]
     print(
-        f"{clock}; medians of {options.rounds} rounds of {num_steps} steps, each alone in its process, alternately; "
+        f"{clock}; medians of {len(times['ours'])} rounds of {num_steps} steps, each alone in its process, alternately; "
         "first losses: " + ", ".join(f"{name} {about[name]['losses'][0]:.5f}" for name in peers)
     )
     limit_s, flop = statistics.median(times[LIMIT]), about[LIMIT]["flop"]
