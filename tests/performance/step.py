@@ -4,19 +4,21 @@ python tests/performance/step.py A|B [--optimizer NAME] [--threads N] [--rounds 
 python tests/performance/step.py table [--threads N...]
 
 Each is alone in a process of its own, since models that share one disturb each other by up to two times. The
-processes take turns on the same batches, one at a time, while the others sleep. Medians of the rounds' ratios. Each makes a step before its clock starts: what lay idle during the others' turns may have been reclaimed, or
-have left the caches. Rounds go on until the median of every ratio is known within 10 % (its 95 % interval by ranks),
-for at most --rounds; a ratio that is not by then is printed as undecided. The limit is the time of the step's products alone, each by the library and
-in the layout that is fastest here; which libraries those are is printed with their shares. torchrec and `tbe`
-(FBGEMM's kernel below a compiled dense part) take part where they are installed, and `bf16`, ours with operands in
-bf16, where the CPU has products of it; what is left out is named. Each trains once more in a process of its own for
-its peak memory. On a busy machine, --cpu-time with one thread counts processor time: waiting for it is left out.
---phases says what of ours is beyond its products.
+processes take turns on the same batches, one at a time, while the others sleep, and each makes a step before its clock
+starts: what lay idle during the others' turns may have been reclaimed, or have left the caches. A ratio is the median
+of the rounds' ratios. Rounds go on until every ratio's median is known within 10 % (its 95 % interval by ranks), for
+at most --rounds; a ratio that is not by then is printed as undecided. The limit is the time of the step's products
+alone, each by the library and in the layout that is fastest here; which libraries those are is printed with their
+shares. torchrec and `tbe` (FBGEMM's kernel below a compiled dense part) take part where they are installed, and
+`bf16`, ours with operands in bf16, where the CPU has products of it; what is left out is named. Each trains once more
+in a process of its own for its peak memory. On a busy machine, --cpu-time with one thread counts processor time:
+waiting for it is left out. --phases says what of ours is beyond its products.
 
-`table` prints the rows of reference_models/dlrm/README.md, section 8, for this CPU: A and B on each number of
-threads, medians of ratios with their interval and the least and the greatest round, and ratios of the least times. Ten
-minutes on two quiet cores, up to thirty where times wander. Its several threads wait spinning, as is GNU OpenMP's default and stock PyTorch's, and as runs of ours do
-on a quiet machine; a single step has a worker's short spinning. GOMP_SPINCOUNT in the environment goes before both.
+`table` prints the rows of reference_models/dlrm/README.md, section 8, for this CPU: A and B on each number of threads,
+medians of ratios with their intervals and the least and the greatest round, and ratios of the least times. Ten minutes
+on two quiet cores, thirty where times wander. Its several threads wait spinning, as is GNU OpenMP's default and stock
+PyTorch's, and as runs of ours do on a quiet machine; a single step has a worker's short spinning. GOMP_SPINCOUNT in
+the environment goes before both.
 
 A step whose loss grows is refused: subnormal numbers, which then occur, make single steps up to ten times slower.
 """
@@ -178,7 +180,9 @@ def measure_job(job: str, num_threads: int, options: argparse.Namespace) -> tupl
             return {what: took_s for name in order for what, took_s in alone[name].measure().items()}
 
         others = [name for name in alone if name != "ours"]
-        times = measure_until_decided(measure_round, "ours", others, min(LEAST_ROUNDS, options.rounds), options.rounds)
+        times = measure_until_decided(
+            measure_round, "ours", others, min(LEAST_ROUNDS, options.rounds), options.rounds
+        )
     return times, about
 
 
@@ -257,7 +261,7 @@ def print_job(options: argparse.Namespace, num_threads: int) -> None:
     clock = "measured by processor time" if options.cpu_time else "measured"
     peers = [name for name in PEERS if name in times]
     print(
-        f"{clock}; medians of {len(times['ours'])} rounds of {num_steps} steps, each alone in its process, alternately; "
+        f"{clock}; medians of {len(times['ours'])} rounds of {num_steps} steps, alternately, each in its process; "
         "first losses: " + ", ".join(f"{name} {about[name]['losses'][0]:.5f}" for name in peers)
     )
     limit_s, flop = statistics.median(times[LIMIT]), about[LIMIT]["flop"]

@@ -1,6 +1,7 @@
-"""A ratio that spreads too far over its rounds is measured again, and is undecided where it still does."""
+"""Steps are measured until their ratios are known; what is not known by the last round is undecided."""
 
 import importlib.util
+import random
 from typing import Any
 
 import pytest
@@ -16,23 +17,27 @@ def ratios() -> Any:
     return module
 
 
-STEADY = {"ours": [1.0, 1.1, 0.9], "peer": [1.5, 1.6, 1.4], "limit": [0.8, 0.9, 0.7]}
-JUMPY = {**STEADY, "peer": [1.5, 2.4, 1.4]}
-WILD = {**STEADY, "limit": [0.8, 0.1, 0.7]}
+@pytest.mark.parametrize(("num_rounds", "rank"), [(1, 1), (5, 1), (6, 1), (8, 1), (9, 2), (15, 4), (21, 6), (41, 14)])
+def test_the_interval_has_the_ranks_of_the_sign_test(ratios: Any, num_rounds: int, rank: int) -> None:
+    rounds = [float(number) for number in range(1, num_rounds + 1)]
+    random.Random(0).shuffle(rounds)
+    assert ratios.Ratios(tuple(rounds)).interval == (rank, num_rounds + 1 - rank)
 
 
-@pytest.mark.parametrize(
-    ("measured", "taken"),
-    [([STEADY], STEADY), ([JUMPY, STEADY], STEADY), ([JUMPY, WILD], JUMPY), ([WILD, JUMPY], JUMPY)],
-    ids=["steady at once", "steady again", "the steadier is first", "the steadier is second"],
-)
-def test_the_steadier_of_at_most_two_is_taken(ratios: Any, measured: list[Any], taken: Any) -> None:
-    left = iter(measured)
-    assert ratios.measure_again_in_doubt(lambda: next(left), "ours", ["peer", "limit"]) is taken
-    assert next(left, None) is None
+def test_a_ratio_is_decided_where_its_interval_is_narrow_whatever_a_single_round_says(ratios: Any) -> None:
+    steady = ratios.Ratios.of([1.5] * 9, [1.0] * 8 + [0.5])
+    assert steady.is_decided and steady.text() == "1.50 (1.50 to 1.50; rounds 1.50 to 3.00)"
+    wandering = ratios.Ratios.of([0.6, 0.9] * 5, [1.0] * 10)
+    assert not wandering.is_decided and wandering.percent() == "75 % (60 to 90; rounds 60 to 90) undecided"
+    assert ratios.Ratios.of([1.5], [1.0]).text() == "1.50"
 
 
-def test_what_spreads_beyond_1_3_is_undecided(ratios: Any) -> None:
-    steady, jumpy = (ratios.Ratios.of(times["peer"], times["ours"]) for times in (STEADY, JUMPY))
-    assert steady.text() == "1.50 (1.45 to 1.56)" and jumpy.text() == "1.50 (1.50 to 2.18) undecided"
-    assert ratios.Ratios.of(STEADY["limit"], STEADY["ours"]).percent() == "80 % (78 to 82 %)"
+@pytest.mark.parametrize(("peer", "num_rounds"), [([1.5], 7), ([1.5, 3.0], 12)], ids=["steady", "wandering"])
+def test_rounds_go_on_until_all_is_decided_or_the_last(ratios: Any, peer: list[float], num_rounds: int) -> None:
+    def measure_round(number: int) -> dict[str, float]:
+        return {"ours": 1.0, "peer": peer[number % len(peer)], "limit": 0.8}
+
+    times = ratios.measure_until_decided(measure_round, "ours", ["peer", "limit"], least=7, most=12)
+    assert {name: len(rounds) for name, rounds in times.items()} == dict.fromkeys(
+        ("ours", "peer", "limit"), num_rounds
+    )
