@@ -4,21 +4,21 @@ python tests/performance/step.py A|B [--optimizer NAME] [--threads N] [--rounds 
 python tests/performance/step.py table [--threads N...]
 
 Each is alone in a process of its own, since models that share one disturb each other by up to two times. The
-processes take turns on the same batches, one at a time, while the others sleep, and each makes a step before its clock
-starts: what lay idle during the others' turns may have been reclaimed, or have left the caches. A ratio is the median
-of the rounds' ratios. Rounds go on until every ratio's median is known within 10 % (its 95 % interval by ranks), for
-at most --rounds; a ratio that is not by then is printed as undecided. The limit is the time of the step's products
-alone, each by the library and in the layout that is fastest here; which libraries those are is printed with their
-shares. torchrec and `tbe` (FBGEMM's kernel below a compiled dense part) take part where they are installed, and
-`bf16`, ours with operands in bf16, where the CPU has products of it; what is left out is named. Each trains once more
-in a process of its own for its peak memory. On a busy machine, --cpu-time with one thread counts processor time:
-waiting for it is left out. --phases says what of ours is beyond its products.
+processes take turns on the same batches, one at a time, while the others sleep, and each makes a step before its
+clock starts: what lay idle during the others' turns may have been reclaimed, or have left the caches. A ratio is
+the median of the rounds' ratios. Rounds go on until every ratio's median is known within 10 % (its 95 % interval by
+ranks), for at most --rounds; a ratio that is not by then is printed as undecided. The limit is the time of the
+step's products alone, each by the library and in the layout that is fastest here; which libraries those are is
+printed with their shares. torchrec and `tbe` (FBGEMM's kernel below a compiled dense part) take part where they are
+installed, and `bf16`, ours with operands in bf16, where the CPU has products of it; what is left out is named. Each
+trains once more in a process of its own for its peak memory. On a busy machine, --cpu-time with one thread counts
+processor time: waiting for it is left out. --phases says what of ours is beyond its products.
 
-`table` prints the rows of reference_models/dlrm/README.md, section 8, for this CPU: A and B on each number of threads,
-medians of ratios with their intervals and the least and the greatest round, and ratios of the least times. Ten minutes
-on two quiet cores, thirty where times wander. Its several threads wait spinning, as is GNU OpenMP's default and stock
-PyTorch's, and as runs of ours do on a quiet machine; a single step has a worker's short spinning. GOMP_SPINCOUNT in
-the environment goes before both.
+`table` prints the rows of reference_models/dlrm/README.md, section 8, for this CPU: A and B on each number of
+threads, medians of ratios with their intervals and the least and the greatest round, and ratios of the least times.
+Ten minutes on two quiet cores, thirty where times wander. Its several threads wait spinning, as is GNU OpenMP's
+default and stock PyTorch's, and as runs of ours do on a quiet machine; a single step has a worker's short spinning.
+GOMP_SPINCOUNT in the environment goes before both.
 
 A step whose loss grows is refused: subnormal numbers, which then occur, make single steps up to ten times slower.
 """
