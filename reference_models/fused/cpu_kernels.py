@@ -30,8 +30,10 @@ WIDTHS = (16, 32, 64, 128)
 """Row widths for which the functions of tables and dot products are compiled: a row's sum stays in registers."""
 MAX_FEATURES = 64
 """Largest number of vectors of a sample in the compiled dot products of pairs."""
+ROWS = 64
+"""Samples whose gradients are added up before they are added to a sum over all samples."""
 _SOURCES = tuple(Path(__file__).with_name(name) for name in ("lanes.h", "sorted_update.c", "dense_passes.c"))
-_FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC")
+_FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC", f"-DROWS={ROWS}")
 _COMPILE_S = 60.0
 _MAX_LIBRARY_BYTES = 64 << 20
 
@@ -129,10 +131,10 @@ class CPUKernels:
 
     def differentiate_relu(self, dy: torch.Tensor, y: torch.Tensor | None, *, sums: bool) -> torch.Tensor | None:
         """Set dy [n, m] to zero in place where y, if given, is not positive; return dy's `sums` [m] over n."""
-        total = dy.new_empty(dy.shape[1]) if sums else None
+        total = _sums_of(dy) if sums else None
         pointers = (dy.data_ptr(), *(None if t is None else t.data_ptr() for t in (y, total)))
         self._call["differentiate_relu"](*pointers, *dy.shape, torch.get_num_threads())
-        return total
+        return None if total is None else total[0]
 
     def cross(self, x: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         """Return x + x_0 (z + bias) [n, m]; x, x_0 and z are [n, m], `bias` is [m]."""
@@ -148,10 +150,10 @@ class CPUKernels:
 
         dy (z + bias) is written to `dx_0`, or with `adds` added to it; with `adds_dy` dy is added, too.
         """
-        sums = torch.empty_like(bias)
+        sums = _sums_of(dy)
         pointers, sizes = _at(dy, x_0, z, bias, dx_0, sums), (adds, adds_dy, *dy.shape)
         self._call["differentiate_cross"](*pointers, *sizes, torch.get_num_threads())
-        return sums
+        return sums[0]
 
     def adagrad(
         self, value: torch.Tensor, squares: torch.Tensor, gradient: torch.Tensor, lr: float, eps: float
@@ -187,6 +189,12 @@ class CPUKernels:
         pointers = (a.data_ptr(), lda, b.data_ptr(), ldb, adds, out.data_ptr(), out.stride(0))
         self._call["multiply"](self._sgemm, *sizes, *pointers, torch.get_num_threads())
         return out
+
+
+def _sums_of(values: torch.Tensor) -> torch.Tensor:
+    """Return memory for the sums [m] over `values` [n, m], in row 0, and those of each block of `ROWS` samples."""
+    num_samples, width = values.shape
+    return values.new_empty(1 - (-num_samples // ROWS), width)
 
 
 def _by_lines(matrix: torch.Tensor) -> tuple[torch.Tensor, bool, int]:

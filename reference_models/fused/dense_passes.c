@@ -1,13 +1,17 @@
 /* What a training step does around its matrix products on a CPU, each in one pass over memory.
  *
  * reference_models/fused/cpu_kernels.py compiles it and says what the arguments are. All arrays are float32 by rows
- * without gaps. Sums over samples are the same for any number of threads: threads divide columns, not samples.
+ * without gaps. Threads divide samples: halves of one row would be fetched and written by both. Sums over samples are
+ * the same for any number of threads: blocks of ROWS samples are added up each, then the blocks in their order.
  */
 #include "lanes.h"
 
 #define MAX_FEATURES 64
 #define MAX_WIDTH 128
-#define ROWS 64           /* samples that are added up before they are added to a sum */
+#ifndef ROWS
+#error "ROWS, the samples of a block, is cpu_kernels.py's: it makes room for a sum of each"
+#endif
+#define COLUMNS 1024      /* columns whose sums are made at a time, on the stack */
 #define LEAST_WORK 32768  /* numbers that are worth more than one thread */
 
 static int64_t worth(int64_t work, int64_t num_threads)
@@ -34,34 +38,44 @@ void add_bias(float *y, const float *bias, int64_t has_relu, int64_t n, int64_t 
     }
 }
 
-/* dy [n, m] = 0 where y <= 0, unless y is NULL; sums [m] of its columns, unless that is NULL. */
+static int64_t count_blocks(int64_t n)
+{
+    return (n + ROWS - 1) / ROWS;
+}
+
+/* Row 0 of sums [1 + blocks, m] = the sum of its other rows, added in their order. */
+static void add_blocks(float *sums, int64_t blocks, int64_t m)
+{
+    memset(sums, 0, m * sizeof(float));
+    for (int64_t b = 0; b < blocks; b++) {
+        const float *row = sums + (1 + b) * m;
+        for (int64_t j = 0; j < m; j++) sums[j] += row[j];
+    }
+}
+
+/* dy [n, m] = 0 where y <= 0, unless y is NULL; row 0 of sums [1 + blocks, m] of its columns, unless that is NULL. */
 void differentiate_relu(float *dy, const float *y, float *sums, int64_t n, int64_t m, int64_t num_threads)
 {
-    const int64_t parts = worth(n * m, num_threads);
-#pragma omp parallel for num_threads(parts) schedule(static, 1)
-    for (int64_t t = 0; t < parts; t++) {
-        const int64_t from = edge(m, t, parts), to = edge(m, t + 1, parts);
-        if (sums) memset(sums + from, 0, (to - from) * sizeof(float));
-        float part[1024];
-        for (int64_t c = from; c < to; c += 1024) {
-            const int64_t width = to - c < 1024 ? to - c : 1024;
-            for (int64_t first = 0; first < n; first += ROWS) {
-                const int64_t last = n < first + ROWS ? n : first + ROWS;
-                memset(part, 0, width * sizeof(float));
-                for (int64_t i = first; i < last; i++) {
-                    float *g = dy + i * m + c;
-                    if (y) {
-                        const float *value = y + i * m + c;
-                        for (int64_t j = 0; j < width; j++) g[j] = value[j] <= 0 ? 0 : g[j];
-                    }
-                    if (sums)
-                        for (int64_t j = 0; j < width; j++) part[j] += g[j];
+    const int64_t blocks = count_blocks(n);
+#pragma omp parallel for num_threads(worth(n * m, num_threads)) schedule(static)
+    for (int64_t b = 0; b < blocks; b++) {
+        float part[COLUMNS];
+        for (int64_t c = 0; c < m; c += COLUMNS) {
+            const int64_t width = m - c < COLUMNS ? m - c : COLUMNS;
+            memset(part, 0, width * sizeof(float));
+            for (int64_t i = b * ROWS; i < n && i < (b + 1) * ROWS; i++) {
+                float *g = dy + i * m + c;
+                if (y) {
+                    const float *value = y + i * m + c;
+                    for (int64_t j = 0; j < width; j++) g[j] = value[j] <= 0 ? 0 : g[j];
                 }
                 if (sums)
-                    for (int64_t j = 0; j < width; j++) sums[c + j] += part[j];
+                    for (int64_t j = 0; j < width; j++) part[j] += g[j];
             }
+            if (sums) memcpy(sums + (1 + b) * m + c, part, width * sizeof(float));
         }
     }
+    if (sums) add_blocks(sums, blocks, m);
 }
 
 /* y = x + x_0 (z + bias), all [n, m] but bias [m]. */
@@ -76,38 +90,35 @@ void cross(
     }
 }
 
-/* Differentiate `cross` by x_0, z and bias: dx_0 (+)= dy (z + bias), perhaps + dy; z = dy x_0; sums [m] of the new z.
-*/ void differentiate_cross(
+/* Differentiate `cross` by x_0, z and bias: dx_0 (+)= dy (z + bias), perhaps + dy; z = dy x_0; row 0 of sums
+ * [1 + blocks, m] = the sums of the new z's columns. */
+void differentiate_cross(
     const float *dy, const float *x_0, float *z, const float *bias, float *dx_0, float *sums, int64_t adds,
     int64_t adds_dy, int64_t n, int64_t m, int64_t num_threads)
 {
-    const int64_t parts = worth(n * m, num_threads);
+    const int64_t blocks = count_blocks(n);
     const float own = adds_dy ? 1 : 0;
-#pragma omp parallel for num_threads(parts) schedule(static, 1)
-    for (int64_t t = 0; t < parts; t++) {
-        const int64_t from = edge(m, t, parts), to = edge(m, t + 1, parts);
-        memset(sums + from, 0, (to - from) * sizeof(float));
-        float part[1024];
-        for (int64_t c = from; c < to; c += 1024) {
-            const int64_t width = to - c < 1024 ? to - c : 1024;
-            for (int64_t first = 0; first < n; first += ROWS) {
-                const int64_t last = n < first + ROWS ? n : first + ROWS;
-                memset(part, 0, width * sizeof(float));
-                for (int64_t i = first; i < last; i++) {
-                    const int64_t at = i * m + c;
-                    const float *g = dy + at, *x = x_0 + at, *b = bias + c;
-                    float *value = z + at, *into = dx_0 + at;
-                    for (int64_t j = 0; j < width; j++) {
-                        const float change = g[j] * (value[j] + b[j] + own);
-                        into[j] = adds ? into[j] + change : change;
-                        value[j] = g[j] * x[j];
-                        part[j] += value[j];
-                    }
+#pragma omp parallel for num_threads(worth(n * m, num_threads)) schedule(static)
+    for (int64_t b = 0; b < blocks; b++) {
+        float part[COLUMNS];
+        for (int64_t c = 0; c < m; c += COLUMNS) {
+            const int64_t width = m - c < COLUMNS ? m - c : COLUMNS;
+            memset(part, 0, width * sizeof(float));
+            for (int64_t i = b * ROWS; i < n && i < (b + 1) * ROWS; i++) {
+                const int64_t at = i * m + c;
+                const float *g = dy + at, *x = x_0 + at, *add = bias + c;
+                float *value = z + at, *into = dx_0 + at;
+                for (int64_t j = 0; j < width; j++) {
+                    const float change = g[j] * (value[j] + add[j] + own);
+                    into[j] = adds ? into[j] + change : change;
+                    value[j] = g[j] * x[j];
+                    part[j] += value[j];
                 }
-                for (int64_t j = 0; j < width; j++) sums[c + j] += part[j];
             }
+            memcpy(sums + (1 + b) * m + c, part, width * sizeof(float));
         }
     }
+    add_blocks(sums, blocks, m);
 }
 
 /* Adagrad of n weights: squares += g^2; value -= lr g / (sqrt(squares) + eps). */
