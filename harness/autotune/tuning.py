@@ -7,13 +7,15 @@ the same shape on the same processor and torch, so that all of them use the same
 anew.
 
 Each thread count is timed with products chosen for it. A plainer way, with fewer threads or shorter spinning, is
-replaced only by one that is 5 % faster; less is a tie, which is reported with the times. Choices timed while the
-system was busy are timed again when it is quiet, and so are those of an earlier torch: a gain of 5 % replaces them.
+replaced only by one that is 5 % faster; less is a tie, which is reported with the times. Choices timed while other
+processes were at work are timed again when it is quiet, and so are those of an earlier torch: a gain of 5 % replaces
+them.
 
 Choices that a section of a definition asks for (`harness.autotune.choices.OwnWays`) are made and remembered alike.
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -33,12 +35,16 @@ from harness.foundation.files import write_record
 from harness.foundation.status_line import StatusLine
 from harness.run_sets.dataset import kept_lock
 from harness.run_sets.installation import Installation
-from harness.system.preflight import check_load
+from harness.system.load import LoadWatch
+from harness.system.preflight import MAX_LOAD_PER_CPU
 from harness.system.software import SPIN
 from reports.results.records import describe_times, describe_way
 from reports.text.formatting import plural
 from rules.records.codec import Damage, Document, decode
 from rules.records.run_set import TIE, ChoiceRecord, MatmulRecord, PreflightCheck, StepTimeRecord
+
+_LOOK_S = 0.5
+"""Seconds for which other processes are watched before a choice of a noisy machine is made again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,8 +104,8 @@ def autotune(
         return _with(prepared, choice)
     candidates = candidates if num_threads is None else candidates.on_threads(num_threads)
     with _locked(candidates.path.parent) as why_not:
-        kept, is_busy = _read_kept(candidates, line), is_system_busy()
-        if kept is not None and (is_busy or not kept.was_busy):
+        kept = _read_kept(candidates, line)
+        if kept is not None and (not kept.was_busy or is_system_busy()):
             line.finish(f"{done} with {describe_choice(kept)}, as timed on {kept.chosen_utc[:10]}: {candidates.path}")
             known[candidates.key] = kept
             return _with(prepared, kept)
@@ -108,6 +114,7 @@ def autotune(
         what = what if candidates.own is None else candidates.own.words
         line.show(f"timing {what}, once for this shape on this system: some seconds", now=True)
         earlier = _earlier(candidates) if kept is None else kept.matmul
+        watch = LoadWatch()
         timed = (measure or _Timing(installation))(candidates, earlier)
         if isinstance(timed, str):
             line.finish(
@@ -116,6 +123,7 @@ def autotune(
             return prepared
         if candidates.compares_fp32 and timed.in_fp32 is None:
             line.finish("note: steps in fp32 could not be timed, so that nothing says whether bf16 is faster.")
+        is_busy = is_system_busy(watch)
         timed = change(timed if kept is None else prefer(kept, timed), was_busy=is_busy)
         why_not = why_not or _keep(candidates, timed)
         where = f"not kept: {why_not}" if why_not else f"kept in {candidates.path}"
@@ -244,9 +252,17 @@ def check_choice(choice: ChoiceRecord | None) -> PreflightCheck | None:
     )
 
 
-def is_system_busy() -> bool:
-    """Return whether other work disturbs timing now, as the environment check says."""
-    return check_load(os.getloadavg()[0], os.cpu_count() or 1).status == "warning"
+def is_system_busy(watch: LoadWatch | None = None) -> bool:
+    """Return whether other processes take processor time: since `watch` began, or else in the next half second.
+
+    This process and its children are left out; where the system does not tell them apart, its load average decides.
+    """
+    if watch is None:
+        watch = LoadWatch()
+        time.sleep(_LOOK_S)
+    load = watch.end()
+    others = load.load_avg_before if load.other_cpus is None else load.other_cpus
+    return others is not None and others > MAX_LOAD_PER_CPU * load.num_cpus
 
 
 def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:

@@ -142,7 +142,7 @@ def seams(workers: ScriptedWorkers) -> dict[str, Callable[..., Any]]:
         "harness.planning.plan:measure_steps": lambda *_: (0.01, 0.1),
         "harness.planning.sweep:measure_start_s": lambda: 1.5,
         "harness.run_sets.installation:ask_installation": answering_installation,
-        "harness.autotune.tuning:is_system_busy": lambda: False,
+        "harness.autotune.tuning:is_system_busy": lambda *_: False,
         "rules.benchmarks.seeds:draw_base_seed": lambda: 7,
         "harness.system.code:code_sha256": lambda: CODE,
         "harness.system.code:describe_code": _code_record,

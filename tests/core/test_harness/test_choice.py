@@ -11,13 +11,23 @@ import msgspec
 import pytest
 
 from harness.autotune.choices import FOLDER, Candidates, find_candidates
-from harness.autotune.tuning import KeptChoice, Preparation, autotune, find_choice, prefer, to_be_timed
+from harness.autotune.tuning import (
+    KeptChoice,
+    Preparation,
+    autotune,
+    find_choice,
+    is_system_busy,
+    prefer,
+    to_be_timed,
+)
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.foundation.errors import ExitCode
 from harness.launch.process import WorkerEnd
+from harness.system.load import LoadWatch
 from harness.system.resources import Resources, read_resources
 from reports.results.records import describe_times
 from rules.records.codec import decode
+from rules.records.load import LoadRecord
 from rules.records.run_set import ChoiceRecord, MatmulRecord, StepTimeRecord
 
 LAUNCH = "harness.autotune.candidates.launch_worker"
@@ -128,7 +138,7 @@ def matmul_of(form: str = "onednn", num_samples: int = 512) -> MatmulRecord:
 def chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Preparation]:
     """Choose for dlrm_tiny on two cores, with what is kept below tmp_path/data."""
     cores(monkeypatch, 2)
-    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda: False)
+    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda *_: False)
 
     def call(measure: Any, known: dict[str, ChoiceRecord] | None = None, **given: Any) -> Preparation:
         prepared = Preparation(data_dir=tmp_path / "data", num_threads=2, size=(512, 1000))
@@ -169,16 +179,33 @@ def test_what_was_timed_on_a_busy_system_is_timed_again_on_a_quiet_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     busy, quiet = FakeTiming(num_threads=1, matmul=matmul_of()), FakeTiming(num_threads=2, matmul=matmul_of("mm"))
-    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda: True)
+    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda *_: True)
     first = chosen(busy)
     assert ", and timed again when the machine is quiet" in capsys.readouterr().err
     assert chosen(busy).choice == first.choice and len(busy.asked) == 1, "sets on a busy system are alike"
-    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda: False)
+    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda *_: False)
     again = chosen(quiet)
     assert again.num_threads == 2 and quiet.asked == [matmul_of()]
-    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda: True)
+    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda *_: True)
     assert chosen(busy).choice == again.choice and len(busy.asked) == len(quiet.asked) == 1
     assert len(kept_in(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("other_cpus", "load_avg", "is_busy"),
+    [(0.5, 0.0, True), (0.1, 3.0, False), (None, 3.0, True), (None, 0.1, False), (None, None, False)],
+    ids=["others work", "only what went before", "not told apart: busy", "not told apart: quiet", "not known"],
+)
+def test_a_system_is_busy_where_other_processes_worked_meanwhile(
+    other_cpus: float | None, load_avg: float | None, is_busy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The load average counts the minute before, and with it the commands that went before."""
+    load = LoadRecord(
+        num_cpus=2, duration_s=1.0, load_avg_before=load_avg, load_avg_after=load_avg, other_cpus=other_cpus
+    )
+    watch = LoadWatch()
+    monkeypatch.setattr(LoadWatch, "end", lambda self: load)
+    assert is_system_busy(watch) == is_busy
 
 
 def test_a_new_choice_needs_5_percent_over_the_kept_one() -> None:

@@ -30,7 +30,7 @@ def test_a_link_or_a_pipe_in_its_place_costs_the_file_and_not_the_run(
     kind: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of the folder, its lock or the file itself, in a dataset that may be a stranger's."""
-    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda: False)
+    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda *_: False)
     folder, users = tmp_path / "data" / FOLDER, tmp_path / "users"
     config = resolve("dlrm_tiny", [Override(key="runtime.implementation", value="optimized", source="test")])
     prepared = Preparation(data_dir=folder.parent, num_threads=2, size=(512, 4096))

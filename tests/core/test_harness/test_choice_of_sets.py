@@ -80,7 +80,7 @@ def timing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Timing:
     monkeypatch.setattr(choosing, "find_candidates", ASK)
     monkeypatch.setattr(choosing, "_Timing", made)
     monkeypatch.setattr("harness.autotune.choices.powers", lambda num_cores: (1, 2))
-    monkeypatch.setattr(choosing, "is_system_busy", lambda: False)
+    monkeypatch.setattr(choosing, "is_system_busy", lambda *_: False)
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("harness.experiment.create.run_checks", lambda data, output: [])
@@ -217,9 +217,9 @@ def test_sides_have_equal_threads_unless_others_are_asked_for(timing: Timing, tm
 def test_a_choice_made_on_a_busy_system_is_warned_of_until_it_is_made_again(
     timing: Timing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choosing, "is_system_busy", lambda: True)
+    monkeypatch.setattr(choosing, "is_system_busy", lambda *_: True)
     base = api.run("dlrm_tiny", throughput=4, settings=OPTIMIZED, output=tmp_path / "results")
-    monkeypatch.setattr(choosing, "is_system_busy", lambda: False)
+    monkeypatch.setattr(choosing, "is_system_busy", lambda *_: False)
     pair = api.run(beside=base, settings={"train.opt_base_learning_rate": 0.2}, output=tmp_path / "pairs")
     fresh = api.run("dlrm_tiny", throughput=4, settings=OPTIMIZED, output=tmp_path / "results")
     told = [

@@ -43,7 +43,7 @@ def prepared_with(choice: ChoiceRecord | None) -> Preparation:
 def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda: False)
+    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda *_: False)
     return tmp_path / "data"
 
 

@@ -170,7 +170,7 @@ def test_workers_and_threads_are_tried_and_what_is_given_is_kept(monkeypatch: py
 
 def test_a_choice_is_kept_for_what_asks_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cores(monkeypatch, (1, 2))
-    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda: False)
+    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda *_: False)
     prepared = Preparation(data_dir=tmp_path, num_threads=2, size=(1, 1))
     asked: list[Candidates] = []
 
