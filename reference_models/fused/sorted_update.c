@@ -5,6 +5,8 @@
  */
 #include "lanes.h"
 
+/* On an Intel Xeon (family 6 model 207) AHEAD 8 takes 0.5 % longer for a step of 26 lookups at width 16, 48 no less;
+ * MOST 4096 takes 0.7 % longer, 65536 no less. */
 #define AHEAD 24     /* lookups between asking for a row and using it; best of 4 to 32 (AMD EPYC, family 25 model 1) */
 #define MOST 16384   /* rows of a table that are counted one by one: as many counts as a core's cache holds */
 
