@@ -31,7 +31,7 @@ WIDTHS = (16, 32, 64, 128)
 MAX_FEATURES = 64
 """Largest number of vectors of a sample in the compiled dot products of pairs."""
 ROWS = 64
-"""Samples whose gradients are added up before they are added to a sum over all samples: threads divide blocks of them.
+"""Samples of a block, whose gradients are added up before they are added to a sum over all; threads divide blocks.
 256 takes as long for a step (Intel Xeon, family 6 model 207)."""
 _SOURCES = tuple(Path(__file__).with_name(name) for name in ("lanes.h", "sorted_update.c", "dense_passes.c"))
 _FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC", f"-DROWS={ROWS}")
