@@ -19,9 +19,9 @@ SIDES: Final = (BASE, NEW)
 
 Word = Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
 ReadsAs = Literal["alone", "pair", "pairs", "table", "trials"]
-"""How reports read the configurations: "alone" (a single set; never written to a file); a "pair", the second compared
-with the first; several such "pairs"; the points of a "table", each compared with the first and with the best; or
-"trials" of one process each, which are no results by themselves."""
+"""Way in which reports read a group's configurations: "alone" (a single set; never written to a file); a "pair", the
+second compared with the first; several "pairs", each compared within itself; the points of a "table", each compared
+with the first and with the best; or "trials" of one process each, which are no results by themselves."""
 
 
 class AxisRecord(Record, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class ExperimentRecord(Document, frozen=True, kw_only=True):
     harness_version: str
     command: str
     relation: Word
-    """How the configurations were derived, as one of the relations that the command that made the group defines."""
+    """Relation of the configurations to each other, by its name; the command that made the group defines it."""
     reads_as: ReadsAs
     on_other_code: Literal["warn", "refuse"]
     """Effect of resuming the group with other code than it was begun with."""

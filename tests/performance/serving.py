@@ -1,10 +1,10 @@
-"""How near LoadGen's bound of a system of constant service time is to the truth: queries on a virtual clock.
+"""Compare LoadGen's bound of a system of constant service time with the true one: that of simulated queries.
 
     python tests/performance/serving.py [SERVICE_MS [LIMIT_MS [CALLS]]]
 
-Prints the rate of the long run, the truth and their ratio, of each call and as the median of all. The truth is that
-of the service times which LoadGen's own runs had: what is left is the search, LoadGen's rule, the chance of its
-arrivals, and what threads and the line add.
+Prints the measured steady-state rate, the true one and their ratio, of each call and as the median of all. The true
+rate is simulated from the service times that LoadGen's own runs had: the rest of the difference comes of the search,
+LoadGen's rule, its random arrivals, and the overhead of threads and the queue.
 """
 
 import json
@@ -22,7 +22,7 @@ from harness.extensions.serving.bound import Limit, model_bound
 from harness.extensions.serving.config import parse_serve
 from harness.extensions.serving.loadgen import published_seeds
 from harness.foundation.errors import end_process
-from harness.foundation.virtual_clock import ServiceTimes, Workers, draw_traffic
+from harness.foundation.queue_simulation import ServiceTimes, Workers, draw_traffic
 from reference_models.process.world import SingleProcess
 
 PERCENTILE, NUM_QUERIES = 95.0, 400_000

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.extensions.memory.tier import Tier
-from harness.foundation.virtual_clock import Times, finish_singly
+from harness.foundation.queue_simulation import Times, finish_singly
 
 Ids = NDArray[np.int64]
 _STEP, _NUM_STEPS = 0.01, 2_000

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from harness.extensions.memory.channels import answer_reads, draw_latencies
 from harness.extensions.memory.steady import choose_steady, choose_weighted, find_wait_quantiles, rake_queries
 from harness.extensions.memory.tier import Tier
-from harness.foundation.virtual_clock import ServiceTimes, Times, draw_traffic, finish_singly
+from harness.foundation.queue_simulation import ServiceTimes, Times, draw_traffic, finish_singly
 
 Ids = NDArray[np.int64]
 Pool = Literal["host", "device", "switch"]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.foundation.virtual_clock import Times
+from harness.foundation.queue_simulation import Times
 from reference_models.data.traces.trace import Ids
 
 _CELLS, _MEANS = 1 << 17, 40.0

@@ -33,8 +33,8 @@ from harness.extensions.memory.setups import PoolResult, Row, Setup, TierQuestio
 from harness.extensions.memory.tier import list_parameters
 from harness.extensions.memory.trace import is_unlike, name_units, read_trace, say_cold, say_least
 from harness.foundation.errors import HarnessError
+from harness.foundation.queue_simulation import Times, percentile_of
 from harness.foundation.study import Columns, make_study, make_table
-from harness.foundation.virtual_clock import Times, percentile_of
 from reference_models.data.table_file import Side
 from reference_models.data.traces.trace import AccessTrace
 from reference_models.process.errors import ConfigError

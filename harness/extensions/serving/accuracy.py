@@ -30,8 +30,8 @@ from harness.extensions.serving.loadgen import (
 )
 from harness.extensions.serving.worker_pool import Answer, QueryPart
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.queue_simulation import Workers
 from harness.foundation.study import make_check, make_study, make_table
-from harness.foundation.virtual_clock import Workers
 from harness.measure.kinds import Job, OnEvent
 from reference_models.data.synthetic.config import has_signal
 from reference_models.process.world import World

@@ -11,7 +11,7 @@ import numpy as np
 from harness.extensions.serving.bound import Limit, ModelledBound, highest_rate, model_bound, most_per_s
 from harness.extensions.serving.config import ServeConfig
 from harness.extensions.serving.loadgen import LoadGenVerdict, Scenario, ScheduledRun, Seeds, judge
-from harness.extensions.serving.records import WIDEST_BRACKET, LoadGenRun, LongRunEnd, ServiceTime
+from harness.extensions.serving.records import WIDEST_BRACKET, Contradiction, LoadGenRun, ServiceTime
 from harness.extensions.serving.schedule import MIN_QUERIES, QueueModel, draw_arrivals
 from harness.extensions.serving.search import RESOLUTION, Bracket, RateAttempt, bracket_of, search_highest
 from harness.extensions.serving.spread import SearchCase, SearchSpread, simulate_spread
@@ -19,7 +19,7 @@ from harness.extensions.serving.stalls import Call, Stalls, find_stalls
 from harness.extensions.serving.timing import TimedSize, choose_calls, fit_service, time_calls
 from harness.extensions.serving.worker_pool import Answer, QueryPart
 from harness.foundation.errors import ExitCode, RefusedByAllError
-from harness.foundation.virtual_clock import (
+from harness.foundation.queue_simulation import (
     ServiceTimes,
     Times,
     Traffic,
@@ -84,7 +84,7 @@ class ProcessMeasurements:
     """Highest VALID and lowest INVALID rate, in queries per second of each process."""
     loadgen_share: float | None
     """Simulated: rate that LoadGen's rule calls VALID, as a share of the steady-state bound; None without a limit."""
-    long_run_end: LongRunEnd | None
+    long_run_end: Contradiction | None
     """Reason why LoadGen's runs contradict the simulated steady state; None where none does, and without a limit."""
     spread: SearchSpread | None
     """Simulated: factors by which a search may miss the rate that it looks for; None without a limit."""
@@ -125,11 +125,11 @@ class _Plan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _LongRun:
+class _SteadyState:
     """Simulated members of `ProcessMeasurements`, which go with the measured rate; None without a latency limit."""
 
     share: float | None = None
-    end: LongRunEnd | None = None
+    end: Contradiction | None = None
     spread: SearchSpread | None = None
 
 
@@ -202,7 +202,7 @@ class Bench:
                 self._say_none_valid(done, answer_alone(traffic, service, self.workers)), ExitCode.INCONCLUSIVE
             )
         best = next(run for run in reversed(done) if run.is_valid and run.asked_per_s == bracket.low)
-        simulated = _LongRun()
+        simulated = _SteadyState()
         if self.serve.scenario == "server":
             model = self._queue(traffic, service, overhead_s)
             plan = self._plan_again(plan, best.num_queries // world.size, model, world)
@@ -279,15 +279,15 @@ class Bench:
         timed: Sequence[TimedSize],
         model: QueueModel,
         world: World,
-    ) -> _LongRun:
+    ) -> _SteadyState:
         """Simulate the steady state and the spread that go with the measured rate."""
         runs = model.draw_runs(self.seeds.schedule, plan.num_queries, NUM_LATE_DRAWS)
         late = [model.count_late(each, best.asked_per_s) for each in runs]
-        long_run = best.asked_per_s * plan.rate / plan.bound
+        steady_per_s = best.asked_per_s * plan.rate / plan.bound
         self._say("simulating searches with other arrivals")
-        return _LongRun(
+        return _SteadyState(
             share=plan.bound / plan.rate,
-            end=end_of_long_run(done, best, high_per_s, long_run, self.limit.seconds, late),
+            end=find_contradiction(done, best, high_per_s, steady_per_s, self.limit.seconds, late),
             spread=simulate_spread(model, self._case(plan, timed, model, world), self.seed),
         )
 
@@ -493,15 +493,15 @@ class Bench:
         )
 
 
-def end_of_long_run(
+def find_contradiction(
     done: Sequence[LoadGenRun],
     best: LoadGenRun,
     high_per_s: float | None,
-    long_run_per_s: float,
+    steady_per_s: float,
     limit_s: float,
     late: Sequence[int],
-) -> LongRunEnd | None:
-    """Return the reason why LoadGen's runs contradict a steady state of `long_run_per_s` for each process, or None.
+) -> Contradiction | None:
+    """Return the reason why LoadGen's runs contradict a steady state of `steady_per_s` for each process, or None.
 
     left_open: `high_per_s`, the lowest INVALID rate, is not near the VALID one. invalid_below: a run was INVALID at a
     lower rate than the VALID one; or at a lower rate than the steady state's with a percentile beyond `limit_s`,
@@ -513,7 +513,7 @@ def end_of_long_run(
     for run in done:
         if run.is_valid or run.is_held_up:
             continue
-        if run.asked_per_s < best.asked_per_s or (run.asked_per_s < long_run_per_s and run.latency_s > limit_s):
+        if run.asked_per_s < best.asked_per_s or (run.asked_per_s < steady_per_s and run.latency_s > limit_s):
             return "invalid_below"
     own = [run for run in done if run.is_valid and run.asked_per_s == best.asked_per_s]
     if not any(run.num_late for run in own) and list(late).count(0) < NONE_LATE * len(late):

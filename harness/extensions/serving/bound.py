@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.foundation.virtual_clock import (
+from harness.foundation.queue_simulation import (
     ServiceTimes,
     Traffic,
     Workers,
@@ -37,7 +37,7 @@ class ModelledBound:
     """Simulated bound of a service: the highest rate within the limit, and latency against rate."""
 
     rate: float | None
-    """Highest rate within the limit in steady state, in queries per second; None where no rate is."""
+    """Highest rate within the limit in steady state, in queries per second; None if no rate is within the limit."""
     curve: tuple[tuple[float, float], ...]
     """(queries per second, latency in seconds at the limit's share), in ascending order of rates."""
 
@@ -84,8 +84,8 @@ def highest_rate(
 ) -> float | None:
     """Return the highest simulated rate of a scenario, in queries per second, without a curve.
 
-    Server: within the limit, None where no rate is. Offline: with workers that are never idle. Single stream: one
-    query after the other.
+    Server: the highest rate within the limit, None if there is no such rate. Offline: the rate of workers that are
+    never idle. Single stream: the rate of one query after the other.
     """
     if scenario == "server":
         return model_bound(traffic, service, workers, limit, num_rates=_NUM_RATES_FAST).rate

@@ -16,7 +16,7 @@ from harness.extensions.serving.bound import MAX_CALL, Limit, climb, highest_rat
 from harness.extensions.serving.config import ServeConfig, read_serve
 from harness.extensions.serving.timing import TimedSize, choose_all_calls, choose_calls, fit_service, time_calls
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.virtual_clock import Workers, draw_traffic
+from harness.foundation.queue_simulation import Workers, draw_traffic
 from harness.launch.deadline import AT_ONCE
 from harness.launch.process import Interpreter, explain_end, launch_worker
 from harness.measure.job import write_job

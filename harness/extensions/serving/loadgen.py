@@ -22,7 +22,7 @@ from harness.extensions.serving.worker_pool import (
     switching_often,
 )
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.virtual_clock import Workers
+from harness.foundation.queue_simulation import Workers
 
 MODULE = "mlperf_loadgen"
 INSTALL = "pip install '.[serve]' in a checkout of dlrmbench"

@@ -12,7 +12,7 @@ from harness.extensions.serving.job import WEIGHTS_KEY, ServedKind, resolve_serv
 from harness.extensions.serving.study import make_queue_study
 from harness.extensions.serving.timing import choose_calls, fit_service, time_calls
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.virtual_clock import answer_alone, draw_traffic, percentile_of, replay_traffic
+from harness.foundation.queue_simulation import answer_alone, draw_traffic, percentile_of, replay_traffic
 from harness.measure.kinds import Job, OnEvent
 from reference_models.process.world import World
 from rules.records.study import STUDY_FILE, StudyRecord

@@ -29,7 +29,7 @@ WIDEST_BRACKET = 1.05
 """Highest ratio of the lowest INVALID rate to the VALID one at which the VALID rate counts as resolved."""
 MAX_ENTRIES = 1000
 """Most entries of a list of one process."""
-LongRunEnd = Literal["left_open", "invalid_below", "none_late"]
+Contradiction = Literal["left_open", "invalid_below", "none_late"]
 """Reasons why LoadGen's runs contradict the simulated steady state: no rate near the VALID one was INVALID; a run at
 a lower rate was INVALID; or the VALID runs had no late query, though simulated ones have."""
 
@@ -183,7 +183,7 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     long_run_per_s: PositiveAmount | None = None
     """Simulated queries per second in steady state: the VALID rate over `loadgen_share`. None without a limit, where
     `long_run_end` has a reason, and in the oldest files."""
-    long_run_end: LongRunEnd | None = None
+    long_run_end: Contradiction | None = None
     loadgen_share: PositiveAmount | None = None
     """Simulated: the rate that LoadGen's rule calls VALID for its arrivals, over the rate that is within the limit in
     steady state. None without a limit, and in older files."""

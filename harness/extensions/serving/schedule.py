@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from harness.extensions.serving.bound import Limit, bisect_rate
 from harness.extensions.serving.rule import MOST_QUERIES, fewest_queries, most_late
-from harness.foundation.virtual_clock import ServiceTimes, Times, Traffic, Workers, simulate
+from harness.foundation.queue_simulation import ServiceTimes, Times, Traffic, Workers, simulate
 
 LOW = 0.015
 """Fraction by which LoadGen's rule alone may lower the highest VALID rate in a run of the desired length."""

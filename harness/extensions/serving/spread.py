@@ -15,7 +15,7 @@ import numpy as np
 from harness.extensions.serving.rule import most_late
 from harness.extensions.serving.schedule import QueueModel, draw_arrivals
 from harness.extensions.serving.search import Bracket, RateAttempt, bracket_of, search_highest
-from harness.foundation.virtual_clock import Traffic
+from harness.foundation.queue_simulation import Traffic
 
 CONFIDENCE = 0.95
 NUM_SEARCHES = (199, 79, 39)

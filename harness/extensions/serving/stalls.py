@@ -14,7 +14,7 @@ import numpy as np
 from harness.extensions.serving.bound import Limit
 from harness.extensions.serving.rule import most_late
 from harness.extensions.serving.timing import TimedSize
-from harness.foundation.virtual_clock import ServiceTimes
+from harness.foundation.queue_simulation import ServiceTimes
 
 _OF_LIMIT, _OF_CALL = 0.5, 3.0
 """Least length of a stall: as a share of the latency limit, and as a multiple of the p99 of the slowest calls."""

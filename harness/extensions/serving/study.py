@@ -6,8 +6,8 @@ import numpy as np
 
 from harness.extensions.serving.bound import most_per_s
 from harness.extensions.serving.config import ServeConfig
+from harness.foundation.queue_simulation import ServiceTimes, Traffic, Workers, answer_alone, percentile_of, simulate
 from harness.foundation.study import make_check, make_study, make_table
-from harness.foundation.virtual_clock import ServiceTimes, Traffic, Workers, answer_alone, percentile_of, simulate
 from reports.text.formatting import duration, percent
 from rules.benchmarks.loader import Benchmark
 from rules.records.study import Origin, Parameter, Scalar, Source, StudyCheck, StudyRecord

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from harness.extensions.serving.worker_pool import Answer, QueryPart, split_query, switching_often
-from harness.foundation.virtual_clock import ServiceTimes, Workers
+from harness.foundation.queue_simulation import ServiceTimes, Workers
 
 NUM_SIZES = 6
 """Sizes of queries that are timed, from the smallest to the largest of the pool."""

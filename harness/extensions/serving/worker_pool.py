@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
-from harness.foundation.virtual_clock import Workers
+from harness.foundation.queue_simulation import Workers
 
 
 @dataclass(frozen=True, slots=True)

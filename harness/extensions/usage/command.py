@@ -24,7 +24,7 @@ def _usages() -> Iterable[str]:
 @click.option("--set", "assignments", multiple=True, metavar="MODEL.KEY=VALUE", help="One value; repeatable.")
 @click.option("--axis", metavar="MODEL.KEY=V1,V2", help="Several values of one key, compared.")
 @click.option(
-    "--virtual-clock",
+    "--simulated",
     "is_simulated",
     is_flag=True,
     help="Schedule in simulated time, with service times measured now.",
@@ -97,7 +97,7 @@ def usage(
     given = [part for text in assignments for part in ("--set", text)]
     given += [] if num_workers is None else ["--workers", str(num_workers)]
     given += [] if num_threads is None else ["--threads", str(num_threads)]
-    given += ["--virtual-clock"] if how["is_simulated"] else []
+    given += ["--simulated"] if how["is_simulated"] else []
     study, why_hopeless = study_usage(
         path, points, None if axis is None else key, data=data_root, output=output, num_threads=num_threads,
         seed=draw_base_seed() if seed is None else seed, counting=counting,

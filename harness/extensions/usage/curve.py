@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.extensions.usage.crew import RetrievalTrial
 from harness.extensions.usage.definition import CURVE, AskedModel
-from harness.foundation.virtual_clock import percentile_of
+from harness.foundation.queue_simulation import percentile_of
 from reference_models.serving.pagerank import STEPS
 from reports.statistics.intervals import Interval, mean_interval
 from reports.text.formatting import names, percent, printable

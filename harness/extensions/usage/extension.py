@@ -13,8 +13,8 @@ EXTENSION = Extension(
     needs=("serving",),
     shown={"usage": "harness.extensions.usage.shown:DETAILS"},
     renamed={
-        "serve --usage": ("usage NAME", "usage NAME --virtual-clock"),
-        "simulate --usage": ("usage NAME --virtual-clock",),
+        "serve --usage": ("usage NAME", "usage NAME --simulated"),
+        "simulate --usage": ("usage NAME --simulated",),
         "serve --axis": ("usage NAME --axis MODEL.KEY=V1,V2",),
         "serve --score": ("usage NAME --score",),
     },

@@ -15,8 +15,8 @@ from harness.extensions.usage.crew import Crew, RealClock, RetrievalTrial, build
 from harness.extensions.usage.definition import RETRIEVAL, Usage
 from harness.extensions.usage.schedule import (
     ModelRequest,
+    SimulatedClock,
     Spans,
-    VirtualClock,
     draw_requests,
     draw_service,
     find_highest_factor,
@@ -116,7 +116,7 @@ def measure_usage(
     times_s = crew.time_requests([*usage.models], seed)
     requests = draw_requests(usage, seed)
     service_s = draw_service(requests, times_s, seed)
-    simulated = run_schedule(requests, count, VirtualClock(service_s))
+    simulated = run_schedule(requests, count, SimulatedClock(service_s))
     spans = simulated if is_simulated else run_schedule(requests, count, RealClock(crew, requests))
     trials: dict[str, list[RetrievalTrial]] = {}
     for name, model in usage.models.items():

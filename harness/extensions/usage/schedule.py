@@ -118,7 +118,7 @@ def run_schedule(requests: Sequence[ModelRequest], num_workers: int, clock: Sche
                 put(follower)
 
 
-class VirtualClock:
+class SimulatedClock:
     """Simulated time, in which request i takes `service_s[i]`."""
 
     def __init__(self, service_s: Seconds) -> None:
@@ -169,7 +169,7 @@ def find_highest_factor(usage: Usage, seed: int, service_s: Seconds) -> tuple[fl
 
     for step in steps[bisect_left(steps, True, key=lambda step: not _are_surely_met(draw(step), service_s)) :]:
         requests = draw(step)
-        if failed := first_failure(requests, run_schedule(requests, usage.workers, VirtualClock(service_s))):
+        if failed := first_failure(requests, run_schedule(requests, usage.workers, SimulatedClock(service_s))):
             return (step - 1) * GRID, failed
     return MAX_STEPS * GRID, None
 

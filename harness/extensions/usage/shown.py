@@ -131,6 +131,6 @@ TERMS = {
     "Highest factor on all rates": "The largest factor on all rates at and below which every deadline is met.",
     "Retrieval": "Candidates near a node of a graph by PageRank; precision is the share of the exact ones.",
     "Subgraphs": "Nodes from which the second stage of a retrieval goes on; more are more precise and slower.",
-    "Simulated time": "A schedule that is computed from measured service times (--virtual-clock).",
+    "Simulated time": "A schedule that is computed from measured service times (--simulated).",
 }
 DETAILS = Details(chart=draw_usage, terms=TERMS)

@@ -18,8 +18,8 @@ from harness.extensions.usage.definition import RETRIEVAL, STAND_IN, Usage
 from harness.extensions.usage.measuring import MeasuredUsage
 from harness.extensions.usage.schedule import GRID, ModelRequest
 from harness.extensions.usage.score import Counting, ModelScore, join_scores
+from harness.foundation.queue_simulation import percentile_of
 from harness.foundation.study import make_study, make_table
-from harness.foundation.virtual_clock import percentile_of
 from reports.statistics.intervals import Interval, mean_interval
 from reports.text.formatting import capital, duration, names, percent, plural
 from rules.records.load import LoadRecord

@@ -18,7 +18,7 @@ from small_optics import ADAM, OPTICS, PATTERNS
 from toy_clicks import spec_maker
 
 from harness.config.catalog import load_entry
-from harness.foundation.virtual_clock import Workers
+from harness.foundation.queue_simulation import Workers
 from harness.run_sets.dataset import ensure_dataset
 from reference_models.config.sections import RuntimeConfig, parse_runtime, parse_train
 from reference_models.d2nn.config import parse_model as parse_d2nn

@@ -13,7 +13,7 @@ from harness.extensions.memory import pooling
 from harness.extensions.memory.channels import answer_reads, draw_latencies
 from harness.extensions.memory.pooling import RemoteReads, busiest, simulate_waits
 from harness.extensions.memory.tier import Tier, TierQuantity, find_tier
-from harness.foundation.virtual_clock import ServiceTimes, draw_traffic
+from harness.foundation.queue_simulation import ServiceTimes, draw_traffic
 
 ROW_BYTES = 128
 

@@ -1,4 +1,4 @@
-"""Waits of the long run: as queueing theory says of one server, and alike from seed to seed near a ceiling."""
+"""Waits in steady state: as queueing theory says of one server, and alike from seed to seed near a ceiling."""
 
 import numpy as np
 import pytest

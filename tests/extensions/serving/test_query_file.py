@@ -9,7 +9,7 @@ from harness.extensions.serving.config import list_sizes, parse_serve
 from harness.extensions.serving.job import KIND
 from harness.extensions.serving.query_file import MAX_BYTES, read_query_file
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.virtual_clock import ServiceTimes, Workers, draw_traffic, replay_traffic, simulate
+from harness.foundation.queue_simulation import ServiceTimes, Workers, draw_traffic, replay_traffic, simulate
 
 LIMIT = {"target_latency_ms": 25.0}
 
@@ -71,7 +71,7 @@ def test_a_file_that_is_not_there_is_input_that_is_missing(tmp_path: Path) -> No
     assert refused.value.exit_code == ExitCode.INPUT
 
 
-def test_moments_are_for_the_virtual_clock_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moments_are_for_simulations_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.extensions.serving.job.require_loadgen", lambda: None)
     from harness.config.run_config import Override
 

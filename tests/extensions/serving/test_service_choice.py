@@ -19,7 +19,7 @@ from harness.extensions.serving.config import ServeConfig, parse_serve
 from harness.extensions.serving.job import resolve_served, with_choice
 from harness.extensions.serving.timing import TimedSize, choose_all_calls
 from harness.extensions.serving.worker_pool import Query, RequestQueue, split_query
-from harness.foundation.virtual_clock import ServiceTimes, Workers, finish_batches
+from harness.foundation.queue_simulation import ServiceTimes, Workers, finish_batches
 from reference_models.process.errors import ConfigError
 from reports.results.measured import read_measured
 from rules.errors import InputError
@@ -127,7 +127,7 @@ def test_parts_of_one_query_are_never_in_one_call(sizes: list[int], count: int, 
         assert sum(part.items for _, part in call) <= most
         calls.append(call)
     assert sum(map(len, calls)) == num_parts
-    # All are there at once and a call takes a second: one worker answers them in so many calls on the virtual clock.
+    # All are there at once and a call takes a second: one worker answers them in so many simulated calls.
     alone = Workers(count=1, max_items=most)
     service = ServiceTimes(by_items_s=np.ones(most + 1), factors=np.ones(1))
     found = finish_batches(np.zeros(len(sizes)), np.array(sizes), np.ones(len(sizes)), service, alone)
@@ -138,7 +138,7 @@ def test_parts_of_one_query_are_never_in_one_call(sizes: list[int], count: int, 
     assert found.max() == sum(1 for _ in iter(plain.take, []))
 
 
-def test_the_virtual_clock_answers_split_queries_at_once() -> None:
+def test_the_simulation_answers_split_queries_at_once() -> None:
     service = ServiceTimes(by_items_s=np.arange(11, dtype=np.float64), factors=np.ones(1))
     workers = Workers(count=2, max_items=10, split_from=6)
     assert finish_batches(np.zeros(1), np.array([8]), np.ones(1), service, workers).tolist() == [4]

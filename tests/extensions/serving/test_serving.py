@@ -14,7 +14,7 @@ from harness.extensions.serving.config import list_sizes, parse_serve
 from harness.extensions.serving.model import ServedModel
 from harness.extensions.serving.timing import TimedSize, choose_calls, fit_service, time_calls
 from harness.extensions.serving.worker_pool import QueryPart, split_query
-from harness.foundation.virtual_clock import Workers
+from harness.foundation.queue_simulation import Workers
 from reference_models.data.store.dataset import Batch
 from reference_models.process.errors import ConfigError
 from reference_models.serving.weight_bytes import ServedBytes

@@ -24,7 +24,7 @@ from harness.extensions.serving.rule import most_late
 from harness.extensions.serving.schedule import draw_arrivals
 from harness.extensions.serving.worker_pool import Query, QueryPart, RequestQueue, split_query, start_workers
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.virtual_clock import ServiceTimes, Workers, draw_traffic
+from harness.foundation.queue_simulation import ServiceTimes, Workers, draw_traffic
 
 LIMIT = {"target_latency_ms": 25}
 

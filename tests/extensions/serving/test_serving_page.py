@@ -46,7 +46,7 @@ def write_served(root: Path, rates: tuple[float, ...] = (100.0,), **changes: Any
 
 
 def queue_study(**changes: Any) -> StudyRecord:
-    """What the virtual clock says of two rates."""
+    """Simulated latencies at two rates."""
     columns = (
         StudyColumn(name="Queries/s", unit="queries/s", origin="given"),
         StudyColumn(name="p95", unit="s", origin="simulated"),
@@ -158,7 +158,7 @@ def test_an_accuracy_is_shown_as_such_and_has_no_class(tmp_path: Path) -> None:
     assert quality_words(process) == "Accuracy 0.81234, 1.00000 of fp32; normalised entropy 0.90000"
 
 
-def test_the_virtual_clocks_table_is_on_the_page_of_what_was_served(tmp_path: Path) -> None:
+def test_the_simulations_table_is_on_the_page_of_what_was_served(tmp_path: Path) -> None:
     folder = write_served(tmp_path / "one")
     (folder / "extra" / "serve_0").mkdir()
     (folder / "extra" / "serve_0" / "study.json").write_text(encode(queue_study()))
@@ -220,7 +220,7 @@ def searched(num: int = 2, late: Mapping[str, Any] | None = None, **changes: Any
     return make_measured(Path("here"), "serve", record, None)
 
 
-def test_the_rate_is_the_one_that_was_valid_with_its_own_latency_and_the_long_runs_is_beside_it() -> None:
+def test_the_rate_is_the_one_that_was_valid_with_its_own_latency_and_the_steady_states_is_beside_it() -> None:
     facts = dict(serve_facts(found := searched()))
     assert facts["latency-bounded"] == (
         "100 queries/s, 16.5 k items/s, VALID by LoadGen in 2 of 2 processes, p95 20.0 ms of 25.0 ms"
@@ -250,7 +250,7 @@ def test_one_process_says_what_five_would_tell() -> None:
         ("none_late", "no query was late"),
     ),
 )
-def test_runs_that_contradict_the_clock_end_the_long_run(end: str, words: str) -> None:
+def test_runs_that_contradict_the_simulation_leave_out_the_steady_state(end: str, words: str) -> None:
     found = searched(long_run_per_s=None, long_run_end=end)
     facts = dict(serve_facts(found))
     assert facts["steady state"].startswith(f"not known for 2 of 2 processes: {words}")

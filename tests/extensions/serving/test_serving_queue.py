@@ -1,4 +1,4 @@
-"""The virtual clock against schedules made by hand, queueing theory, and what must hold of any queue."""
+"""The simulated queue against schedules made by hand, queueing theory, and what must hold of any queue."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.extensions.serving.bound import Limit, model_bound, most_per_s
 from harness.extensions.serving.config import parse_serve
 from harness.extensions.serving.study import make_queue_study
-from harness.foundation.virtual_clock import (
+from harness.foundation.queue_simulation import (
     ServiceTimes,
     Traffic,
     Workers,
@@ -267,7 +267,7 @@ def test_equal_seeds_draw_equal_traffic() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", (Workers(), Workers(count=2, max_items=128, wait_s=0.002), Workers(max_items=24)))
-def test_the_table_of_the_virtual_clock_is_a_study_that_keeps_littles_law(workers: Workers) -> None:
+def test_the_table_of_a_simulation_is_a_study_that_keeps_littles_law(workers: Workers) -> None:
     by_items_s = np.linspace(0.001, 0.02, 1 + (workers.max_items or 64))
     service = ServiceTimes(by_items_s=by_items_s, factors=np.linspace(0.8, 1.4, 50))
     serve = parse_serve({"target_latency_ms": 25})

@@ -1,4 +1,4 @@
-"""The search for the bound: LoadGen's rule, which rates are tried, stalls, and all of it on the virtual clock."""
+"""The search for the bound: LoadGen's rule, which rates are tried, stalls, and all of it in simulated time."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import binom
-from virtual_loadgen import VirtualSystem, half_valid
+from simulated_loadgen import SimulatedSystem, half_valid
 
 from harness.extensions.serving import bench
-from harness.extensions.serving.bench import ProcessMeasurements, end_of_long_run
+from harness.extensions.serving.bench import ProcessMeasurements, find_contradiction
 from harness.extensions.serving.bound import Limit, model_bound
 from harness.extensions.serving.loadgen import Seeds
 from harness.extensions.serving.records import LoadGenRun
@@ -24,7 +24,7 @@ from harness.extensions.serving.schedule import MIN_QUERIES, QueueModel, draw_ar
 from harness.extensions.serving.search import MAX_RATES, RESOLUTION, Bracket, RateAttempt, bracket_of, search_highest
 from harness.extensions.serving.stalls import Stalls, find_stalls
 from harness.extensions.serving.timing import TimedSize
-from harness.foundation.virtual_clock import ServiceTimes, Traffic, Workers, draw_traffic, simulate
+from harness.foundation.queue_simulation import ServiceTimes, Traffic, Workers, draw_traffic, simulate
 
 # LoadGen's rule
 
@@ -188,13 +188,13 @@ def test_a_stall_among_calls_or_issues_is_found_and_none_where_there_is_none(sha
     assert not Stalls(0.013, 0.013).may_decide(130, 100_000, share)
 
 
-# LoadGen on the virtual clock: its arrivals, its rule, and the search, against the long run
+# LoadGen in simulated time: its arrivals, its rule, and the search, against the steady state
 
 
-def found_on_the_clock(
+def found_in_simulated_time(
     service: ServiceTimes, limit: Limit, run_s: float, draw: Callable[[Any, int], Any], num_processes: int = 5
 ) -> tuple[float, float]:
-    """Search as a measurement does, LoadGen being its rule: the rate of the long run, and LoadGen's share of it."""
+    """Search as a measurement does, LoadGen being its rule: the steady-state rate, and LoadGen's share of it."""
     found, shares = [], []
     for index in range(num_processes):
         traffic = draw_traffic(200_000, (1,), service, 100 + index)
@@ -228,7 +228,7 @@ def constant_of(service_s: float) -> ServiceTimes:
     return ServiceTimes(by_items_s=np.full(2, service_s), factors=np.ones(1))
 
 
-def long_run(service: ServiceTimes, limit: Limit) -> float:
+def steady_rate(service: ServiceTimes, limit: Limit) -> float:
     rate = model_bound(draw_traffic(400_000, (1,), service, 3), service, Workers(), limit).rate
     assert rate is not None
     return rate
@@ -245,14 +245,14 @@ CELLS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("times", "share"), CELLS)
-def test_constant_service_is_bounded_within_three_percent_of_the_long_run(times: float, share: float) -> None:
+def test_constant_service_is_bounded_within_three_percent_of_the_steady_state(times: float, share: float) -> None:
     """In runs of five seconds, as by default, and where LoadGen's own rate is far from it; so is what a halved
     service time gives."""
     rates = []
     for service_s in (0.01, 0.005):
         service, limit = constant_of(service_s), Limit(seconds=times * 0.01, share=share)
-        found, _ = found_on_the_clock(service, limit, 5.0, lambda random, number: np.ones(number))
-        truth = long_run(service, limit)
+        found, _ = found_in_simulated_time(service, limit, 5.0, lambda random, number: np.ones(number))
+        truth = steady_rate(service, limit)
         assert found == pytest.approx(truth, rel=0.03)
         rates.append((found, truth))
     (slow, slow_truth), (fast, fast_truth) = rates
@@ -269,7 +269,7 @@ LONG_CELLS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "times", "share"), LONG_CELLS)
-def test_runs_that_are_long_enough_make_loadgens_own_rate_that_of_the_long_run(
+def test_runs_that_are_long_enough_make_loadgens_own_rate_that_of_the_steady_state(
     kind: str, times: float, share: float
 ) -> None:
     levels = (np.arange(20_000) + 0.5) / 20_000
@@ -282,30 +282,30 @@ def test_runs_that_are_long_enough_make_loadgens_own_rate_that_of_the_long_run(
     def draw(random: Any, number: int) -> Any:
         return np.ones(number) if kind == "constant" else random.exponential(size=number)
 
-    found, loadgen = found_on_the_clock(service, limit, 500.0, draw)
-    assert found == pytest.approx(long_run(service, limit), rel=0.03)
+    found, loadgen = found_in_simulated_time(service, limit, 500.0, draw)
+    assert found == pytest.approx(steady_rate(service, limit), rel=0.03)
     assert loadgen == pytest.approx(1, abs=0.03)
 
 
-# whole searches of systems on the virtual clock, under a virtual LoadGen
+# whole searches of simulated systems, under a simulated LoadGen
 
 
 @pytest.fixture
 def few_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer queries of the long run: enough where its rate is not held to anything."""
+    """Fewer queries of the steady state: enough where its rate is not held to anything."""
     monkeypatch.setattr(bench, "NUM_SIMULATED_FAST", 20_000)
 
 
-def system_of(kind: str, times: float, seed: int, share: float = 0.95) -> VirtualSystem:
+def system_of(kind: str, times: float, seed: int, share: float = 0.95) -> SimulatedSystem:
     random = np.random.default_rng(seed)
-    return VirtualSystem(kind=kind, service_s=0.005, limit_s=0.005 * times, percentile=100 * share, random=random)
+    return SimulatedSystem(kind=kind, service_s=0.005, limit_s=0.005 * times, percentile=100 * share, random=random)
 
 
 def seeds_at(number: int) -> Seeds:
     return Seeds(library=1, samples=2, schedule=SEED).of_process(number)
 
 
-def assert_was_asked_and_valid(system: VirtualSystem, found: ProcessMeasurements) -> None:
+def assert_was_asked_and_valid(system: SimulatedSystem, found: ProcessMeasurements) -> None:
     """The rate is one that LoadGen was asked, VALID in most of its runs, and no run of less outweighs it."""
     verdicts = [is_valid for rate, is_valid in system.asked if rate == found.valid_per_s]
     assert 2 * sum(verdicts) > len(verdicts) and found.best.is_valid
@@ -407,24 +407,26 @@ def a_run(rate: float, is_valid: bool, **changes: Any) -> LoadGenRun:
         ([a_run(99, False, latency_s=0.5, is_held_up=True)], [3] * 20, None),
     ),
 )
-def test_invalid_runs_that_the_rule_for_short_runs_does_not_explain_end_the_long_run(
+def test_invalid_runs_that_the_rule_for_short_runs_does_not_explain_contradict_the_steady_state(
     others: list[LoadGenRun], late: list[int], end: str | None
 ) -> None:
     best = a_run(100, True)
-    assert end_of_long_run([best, *others], best, 102.0, 125.0, 0.025, late) == end
+    assert find_contradiction([best, *others], best, 102.0, 125.0, 0.025, late) == end
 
 
 @pytest.mark.parametrize(("late", "end"), (([3] * 20, "none_late"), ([3] * 19 + [0], None), ([0] * 20, None)))
-def test_no_late_query_where_the_clock_says_some_ends_the_long_run(late: list[int], end: str | None) -> None:
+def test_no_late_query_where_the_simulation_has_some_contradicts_the_steady_state(
+    late: list[int], end: str | None
+) -> None:
     best = a_run(100, True, num_late=0)
-    assert end_of_long_run([best, best], best, 102.0, 125.0, 0.025, late) == end
-    assert end_of_long_run([best, a_run(100, True)], best, 102.0, 125.0, 0.025, late) is None
+    assert find_contradiction([best, best], best, 102.0, 125.0, 0.025, late) == end
+    assert find_contradiction([best, a_run(100, True)], best, 102.0, 125.0, 0.025, late) is None
 
 
 @pytest.mark.parametrize("high_per_s", (None, 110.0))
-def test_a_search_that_was_left_open_says_nothing_of_the_long_run(high_per_s: float | None) -> None:
+def test_a_search_that_was_left_open_says_nothing_of_the_steady_state(high_per_s: float | None) -> None:
     best = a_run(100, True)
-    assert end_of_long_run([best], best, high_per_s, 125.0, 0.025, [3] * 20) == "left_open"
+    assert find_contradiction([best], best, high_per_s, 125.0, 0.025, [3] * 20) == "left_open"
 
 
 def test_equal_process_numbers_have_equal_arrivals_and_the_first_has_those_of_loadgen() -> None:

@@ -1,4 +1,4 @@
-"""`simulate`: the virtual clock's table from times measured now, as a study with a page."""
+"""`simulate`: the table of a simulated queue from times measured now, as a study with a page."""
 
 import json
 import subprocess

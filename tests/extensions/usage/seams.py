@@ -2,7 +2,7 @@
 
 from typing import Any
 
-WORDS = {"usage": ((), "usage models.toml --virtual-clock --workers 1 -q --seed 5")}
+WORDS = {"usage": ((), "usage models.toml --simulated --workers 1 -q --seed 5")}
 SHOWN_PAGES = {"usage": ("a test", "score .* of 100")}
 MEASURING = WORDS
 FILES = {
@@ -10,7 +10,7 @@ FILES = {
     '[eyes]\nsource = "stand_in"\nwidths = [8, 8]\nrate = 20\ndeadline_ms = 60000\n',
 }
 STAND_INS = {"harness.extensions.usage.crew:Crew": "scripted_crew:ScriptedCrew"}
-FILE_WORDS = {"usage": "usage {}.toml --virtual-clock", "graph": "usage asked.toml --virtual-clock"}
+FILE_WORDS = {"usage": "usage {}.toml --simulated", "graph": "usage asked.toml --simulated"}
 FILE_KEYS = {
     "graph": '[usage]\ntitle = "a"\nsource = "a"\nworkers = 1\n[find]\nsource = "retrieval"\nrate = 2\n'
     "deadline_ms = 60000\ngraph = {}\ntop_k = 5\n",
@@ -28,13 +28,13 @@ def _usage() -> dict[str, Any]:
     return {
         "files": {"u.toml": _USAGE, "edges.txt": _EDGES},
         "inputs": "u.toml",
-        "words": ("usage u.toml --virtual-clock",),
+        "words": ("usage u.toml --simulated",),
     }
 
 
 def _graph() -> dict[str, Any]:
     files = {"sound.toml": _USAGE, "edges.txt": _EDGES}
-    return {"files": files, "inputs": "edges.txt", "words": ("usage sound.toml --virtual-clock",)}
+    return {"files": files, "inputs": "edges.txt", "words": ("usage sound.toml --simulated",)}
 
 
 FAMILIES = {"usage": _usage, "graph": _graph}

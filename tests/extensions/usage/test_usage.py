@@ -38,9 +38,7 @@ def read_study(folder: Path) -> StudyRecord:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "origin"), (((), "measured"), (("--virtual-clock", "--workers", "1"), "simulated"))
-)
+@pytest.mark.parametrize(("words", "origin"), (((), "measured"), (("--simulated", "--workers", "1"), "simulated")))
 def test_models_one_after_another_meet_deadlines_far_away(
     words: tuple[str, ...], origin: str, inside: Inside, tmp_path: Path
 ) -> None:
@@ -88,7 +86,7 @@ def test_a_retrieval_is_held_against_exact_candidates_at_each_value_of_an_axis(
     """On a star every ball of three hops is the whole graph: no setting saves memory, and the study says so."""
     (tmp_path / "mine.toml").write_text(HEAD + FIND)
     (tmp_path / "edges.txt").write_text("# a star\n" + "".join(f"0 {leaf}\n" for leaf in range(1, 60)))
-    words = ("--virtual-clock", "--axis", "find.num_subgraphs=1,all", *ONE, "-n", 1, "-o", "out")
+    words = ("--simulated", "--axis", "find.num_subgraphs=1,all", *ONE, "-n", 1, "-o", "out")
     done = inside("usage", "mine.toml", *words)
     assert done.returncode == 0, done.stderr
     study = read_study(tmp_path / "out")
@@ -114,7 +112,7 @@ def test_a_benchmark_ranks_what_is_handed_on(inside: Inside, data_root: Path, tm
     done = inside(
         "usage",
         "mine.toml",
-        "--virtual-clock",
+        "--simulated",
         "--data",
         data_root,
         "-q",
@@ -137,7 +135,7 @@ def test_a_benchmark_ranks_what_is_handed_on(inside: Inside, data_root: Path, tm
 @pytest.mark.once("workers of a usage")
 def test_where_no_rate_meets_all_deadlines_the_model_is_named(inside: Inside, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(HEAD + EYES + GAZE.replace("60000", "0.0001"))
-    done = inside("usage", "mine.toml", "--virtual-clock", "-n", 1, "-o", "out", *ONE)
+    done = inside("usage", "mine.toml", "--simulated", "-n", 1, "-o", "out", *ONE)
     assert done.returncode == ExitCode.INCONCLUSIVE, done.stderr
     assert "no rate meets all deadlines: at 1 % of all rates gaze fails first" in done.stderr
     study = read_study(tmp_path / "out")
@@ -181,7 +179,7 @@ def test_what_is_no_usage_is_refused_by_its_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text(HEAD + text)
-    code, out, err = command("usage", "mine.toml", "--virtual-clock", "-o", "out")
+    code, out, err = command("usage", "mine.toml", "--simulated", "-o", "out")
     assert (code, out) == (ExitCode.USAGE, "") and "mine.toml: " in err and said in err, err
     assert not (tmp_path / "out").exists()
 

@@ -112,7 +112,7 @@ def test_a_cascade_is_trained_and_judged_end_to_end(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text(USAGE)
-    words = ("--train", "16384", "--virtual-clock", "-n", "2", "--seed", "1", "--threads", "1", "-q", "-o", "out")
+    words = ("--train", "16384", "--simulated", "-n", "2", "--seed", "1", "--threads", "1", "-q", "-o", "out")
     code, out, err = command("usage", "mine.toml", *words)
     assert code == 0 and "few and many end to end, lists of 5 from 64 items: NDCG 0." in " ".join(out.split()), err
     assert "measured over 2 trainings of each model" in " ".join(out.split())

@@ -12,8 +12,8 @@ from harness.extensions.usage import schedule
 from harness.extensions.usage.definition import AskedModel, Usage, parse_usage
 from harness.extensions.usage.schedule import (
     ModelRequest,
+    SimulatedClock,
     Span,
-    VirtualClock,
     draw_requests,
     find_highest_factor,
     first_failure,
@@ -30,7 +30,7 @@ def requests_of(*rows: tuple[str, float, float], after: dict[int, int] | None = 
 
 
 def run(requests: Sequence[ModelRequest], service_s: Sequence[float], num_workers: int = 1) -> list[Span | None]:
-    return run_schedule(requests, num_workers, VirtualClock(np.array(service_s, dtype=float)))
+    return run_schedule(requests, num_workers, SimulatedClock(np.array(service_s, dtype=float)))
 
 
 def usage_of(**models: AskedModel) -> Usage:
@@ -161,7 +161,7 @@ def test_the_mean_wait_at_random_arrivals_is_that_of_pollaczek_and_khinchine(loa
         ModelRequest(model="a", number=number, release_s=release, within_s=inf)
         for number, release in enumerate(arrivals_s.tolist())
     ]
-    spans = run_schedule(requests, 1, VirtualClock(service_s))
+    spans = run_schedule(requests, 1, SimulatedClock(service_s))
     waits = [
         span.begin_s - request.release_s for request, span in zip(requests, spans, strict=True) if span is not None
     ]

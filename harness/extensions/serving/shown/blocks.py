@@ -58,8 +58,8 @@ def _setup_table(found: Sequence[ServedResult], id_: str) -> Table:
 
 def _spread_cell(served: ServedResult) -> Cell:
     """Return the spread of one process's rate, and below it the simulated steady-state rate."""
-    long_run = "" if served.long_run is None else f"steady state {si(served.long_run)}"
-    return Cell(text=spread_words(served) or "—", sub=long_run)
+    steady = "" if served.steady_per_s is None else f"steady state {si(served.steady_per_s)}"
+    return Cell(text=spread_words(served) or "—", sub=steady)
 
 
 def _model_cell(served: ServedResult) -> Cell:

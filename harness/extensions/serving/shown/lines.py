@@ -45,8 +45,8 @@ def serve_facts(measured: Result) -> list[tuple[str, str]]:
     if spread := spread_words(served):
         words = "half of all runs of this length are VALID, over random arrivals (95 %, simulated; one process)"
         facts.append(("spread", f"{spread} queries/s: {words}"))
-    if (long_run := _long_run(served)) is not None:
-        facts.append(("steady state", long_run))
+    if (steady := _steady_state(served)) is not None:
+        facts.append(("steady state", steady))
     facts.append(("simulation", _said(served)))
     if noisy := load_words(measured.loads):
         facts.append(("measured", f"{noisy}; 'simulate' times calls alone, at another moment, and may differ"))
@@ -95,18 +95,18 @@ ENDS = {
     "invalid_below": "a run at a lower rate was INVALID, which LoadGen's rule for short runs does not explain",
     "none_late": "no query was late, though some are in the simulation",
 }
-"""Reasons why LoadGen's runs do not confirm the simulated steady state, by `LongRunEnd`."""
+"""Reasons why LoadGen's runs do not confirm the simulated steady state, by `Contradiction`."""
 
 
-def _long_run(served: ServedResult) -> str | None:
+def _steady_state(served: ServedResult) -> str | None:
     """Return the steady state in words: 'would allow 150 queries/s (simulated): the VALID rate over 0.867 …'."""
     processes = served.record.processes
     share, queries = served.mean("loadgen_share"), processes[0].valid_run.num_queries
     if share is None:
         return None
-    if served.long_run is not None:
+    if (steady_per_s := served.steady_per_s) is not None:
         return (
-            f"would allow {rate(served.long_run)} (simulated): the VALID rate over {share:.3g}, the share of it that "
+            f"would allow {rate(steady_per_s)} (simulated): the VALID rate over {share:.3g}, the share of it that "
             f"LoadGen's rule and arrivals allow in runs of {plural(queries, 'query', 'queries')}"
         )
     ended = [end for process in processes if (end := process.long_run_end) is not None]

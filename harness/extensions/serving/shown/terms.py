@@ -29,7 +29,7 @@ TERMS = {
     "the percentile holds. At p95, 90 queries suffice where none is late, at p99 459.",
     "Co-location": "Several processes that serve on one system at the same time, each its own queries. With more "
     "threads than cores they are oversubscribed.",
-    "Simulation": "A simulated queue, on a virtual clock: equal random arrivals at every rate, and the service times "
+    "Simulation": "A queue in simulated time: equal random arrivals at every rate, and the service times "
     "that were measured. Its latencies are simulated, and no result.",
     "Normalised entropy": "Log loss divided by that of always predicting the share of clicks; lower is better.",
     "MLPerf class": "Share of the quality in fp32 that reduced precision keeps: MLPerf Inference asks for 99.9 % or "

@@ -59,7 +59,7 @@ class ServedResult(NamedTuple):
         return None if low is None or high is None else (low, high)
 
     @property
-    def long_run(self) -> float | None:
+    def steady_per_s(self) -> float | None:
         """Return the simulated steady-state rate, the geometric mean; None where not all processes have it."""
         return self.geometric_mean("long_run_per_s")
 
@@ -136,8 +136,8 @@ def rest_words(served: ServedResult) -> str:
     record = served.record
     latency_s = max(process.latency_s for process in record.processes)
     words = [f"p{record.percentile:g} {duration(latency_s)}", _interval_words(served)]
-    if served.long_run is not None:
-        words.append(f"the steady state would allow {si(served.long_run)} queries/s (simulated)")
+    if served.steady_per_s is not None:
+        words.append(f"the steady state would allow {si(served.steady_per_s)} queries/s (simulated)")
     return "; ".join([*words, *doubts(served)])
 
 

@@ -1,6 +1,6 @@
-"""A system on the virtual clock under a virtual LoadGen: whole searches of `Bench`, without a thread or a clock.
+"""A simulated system under a simulated LoadGen: whole searches of `Bench`, without a thread or a clock.
 
-The virtual LoadGen has LoadGen's arrivals and its rule. Each run draws service times of its own, and what is timed
+The simulated LoadGen has LoadGen's arrivals and its rule. Each run draws service times of its own, and what is timed
 beforehand is a few hundred of them: the bench knows no more of the system than it would of a real one.
 """
 
@@ -21,7 +21,7 @@ from harness.extensions.serving.loadgen import LoadGenVerdict, ScheduledRun, See
 from harness.extensions.serving.rule import most_late
 from harness.extensions.serving.schedule import QueueModel, draw_arrivals
 from harness.extensions.serving.timing import TimedSize
-from harness.foundation.virtual_clock import ServiceTimes, Traffic, Workers, percentile_of, simulate
+from harness.foundation.queue_simulation import ServiceTimes, Traffic, Workers, percentile_of, simulate
 from reference_models.process.world import SingleProcess
 
 NUM_TIMED = 400
@@ -37,7 +37,7 @@ SERVICES: dict[str, Callable[[np.random.Generator, int], Any]] = {
 
 
 @dataclass(kw_only=True)
-class VirtualSystem:
+class SimulatedSystem:
     """One worker whose calls take `service_s`, times a factor."""
 
     kind: str
@@ -107,7 +107,7 @@ class VirtualSystem:
         return found
 
 
-def half_valid(system: VirtualSystem, num_queries: int, near: float, num_runs: int, seed: int) -> float:
+def half_valid(system: SimulatedSystem, num_queries: int, near: float, num_runs: int, seed: int) -> float:
     """The truth that a spread is of: the rate at which half of all runs of so many queries are VALID.
 
     The median over runs of the rate up to which each is VALID, whose arrivals and service times are its own.
