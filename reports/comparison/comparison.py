@@ -55,7 +55,7 @@ class _Draft:
     new: Result
     pairing: Pairing
     comparison: Comparison
-    band: DriftTolerance | None = None
+    tolerance: DriftTolerance | None = None
     differences: tuple[Difference | None, ...] = ()
     is_described: bool = True
     is_explained: bool = True
@@ -121,12 +121,12 @@ def compare_pairs(
     """Compare the second of each pair with its first; all factors of all pairs are one family of tests."""
     context = GroupContext() if context is None else context
     drafts = []
-    find_band = partial(DriftTolerances().of, repeats=context.repeats)
+    find_tolerance = partial(DriftTolerances().of, repeats=context.repeats)
     for number, (base, new) in enumerate(pairs):
         settings = _Settings(
             min_effect=factor_of(base.quantities[0]).min_effect if min_effect is None else min_effect,
             confidence=confidence,
-            find_band=find_band,
+            find_tolerance=find_tolerance,
             is_described=is_described,
             known=context.known,
         )
@@ -154,7 +154,7 @@ class _Settings:
 
     min_effect: float
     confidence: float
-    find_band: Callable[[Result, Result], DriftTolerance]
+    find_tolerance: Callable[[Result, Result], DriftTolerance]
     is_described: bool
     known: KnownValues
 
@@ -174,18 +174,18 @@ def _draft(base: Result, new: Result, settings: _Settings) -> _Draft:
     if comparison.refusal is not None:
         return _Draft(base=base, new=new, pairing=pairing, comparison=comparison)
     names = base.quantities
-    band = None if pairing.is_interleaved else settings.find_band(base, new)
-    made = [_factor(name, pairing, settings, band) for name in names]
+    tolerance = None if pairing.is_interleaved else settings.find_tolerance(base, new)
+    made = [_factor(name, pairing, settings, tolerance) for name in names]
     failed = base.num_runs != base.num_converged or new.num_runs != new.num_converged
     comparison = replace(
         comparison,
         is_paired=pairing.is_paired,
         is_interleaved=pairing.is_interleaved,
-        is_one_after_the_other=band is not None and any(map(drifts, names)),
-        band_sets=band.sets if band else (),
-        band_words=band.words if band else "",
-        drift=drift_words(names[0], band, pairing) if band and drifts(names[0]) else "",
-        measure_better=beside_command(base, new) if band and settings.is_described else None,
+        is_one_after_the_other=tolerance is not None and any(map(drifts, names)),
+        repeated_sets=tolerance.sets if tolerance else (),
+        drift_source=tolerance.words if tolerance else "",
+        drift=drift_words(names[0], tolerance, pairing) if tolerance and drifts(names[0]) else "",
+        measure_better=beside_command(base, new) if tolerance and settings.is_described else None,
         num_shared_seeds=pairing.num_shared,
         converged_p=fisher_p(base.num_converged, base.num_runs, new.num_converged, new.num_runs) if failed else None,
         factors=tuple(factor for factor, _ in made),
@@ -202,14 +202,14 @@ def _draft(base: Result, new: Result, settings: _Settings) -> _Draft:
         new=new,
         pairing=pairing,
         comparison=comparison,
-        band=band,
+        tolerance=tolerance,
         differences=differences,
         is_described=settings.is_described,
     )
 
 
 def _factor(
-    name: str, pairing: Pairing, settings: _Settings, band: DriftTolerance | None
+    name: str, pairing: Pairing, settings: _Settings, tolerance: DriftTolerance | None
 ) -> tuple[FactorComparison, Difference | None]:
     """Return one factor's values, and the difference of its effect on log time; the difference is None where
     unknown."""
@@ -234,15 +234,15 @@ def _factor(
         factor = replace(factor, difference=new_mean - base_mean)
     delta = cliffs_delta(base, new) if settings.is_described else None
     factor = replace(factor, base_value=base_value, new_value=new_value, cliffs_delta=delta)
-    width = width_for(name, band, pairing) if band is not None and drifts(name) else None
-    difference = pairing.difference(name, sign=sign, band=width or 0.0)
+    width = width_for(name, tolerance, pairing) if tolerance is not None and drifts(name) else None
+    difference = pairing.difference(name, sign=sign, tolerance=width or 0.0)
     if difference is None or not settings.is_described:
         return factor, difference
     return replace(
         factor,
         interval=_interval(factor, difference, 1.0 - settings.confidence, pairing),
         p_value=float(difference.p_value()),
-        band=None if width is None else fraction_from(width),
+        drift_tolerance=None if width is None else fraction_from(width),
         is_identical=name == "samples_to_converge" and pairing.is_identical_convergence,
         permutation_p=permutation_p(base, new, is_paired=pairing.is_paired),
     ), difference
@@ -301,7 +301,7 @@ def _excludes_regression(draft: _Draft) -> bool:
     failed, nothing is excluded.
     """
     difference, name = draft.differences[0], draft.comparison.factors[0].name
-    is_assumed = draft.band is not None and drifts(name) and not draft.band.sets
+    is_assumed = draft.tolerance is not None and drifts(name) and not draft.tolerance.sets
     if difference is None or is_assumed or draft.new.num_runs - draft.new.num_converged > draft.new.num_tolerated:
         return False
     sign = 1.0 if factor_of(name).more in ("slower", "worse") else -1.0
@@ -318,7 +318,7 @@ def _pairs_to_tell(draft: _Draft, factors: Sequence[FactorComparison]) -> tuple[
     level, found = 1.0 - draft.comparison.confidence, []
     for name, difference in zip((factor.name for factor in factors), draft.differences, strict=True):
         if difference is not None and drifts(name) and name != "overhead":
-            alike = dataclasses.replace(difference, mean=np.zeros(()), band=0.0)
+            alike = dataclasses.replace(difference, mean=np.zeros(()), tolerance=0.0)
             found.append(runs_needed(alike, level, draft.margin(name), draft.pairing, level))
     return tuple(needed.number if needed else None for needed in found)
 
@@ -353,11 +353,11 @@ def _judge(factor: FactorComparison, difference: Difference, test: TestResult, d
 
 def _drift_reason(name: str, difference: Difference, test: TestResult, draft: _Draft) -> str | None:
     """Return the reason why drift prevents a verdict; None where drift does not."""
-    size, margin, band = abs(float(difference.mean)), draft.margin(name), float(difference.band)
-    if draft.band is None or not band:
+    size, margin, tolerance = abs(float(difference.mean)), draft.margin(name), float(difference.tolerance)
+    if draft.tolerance is None or not tolerance:
         return None
-    never = band >= (size if size >= margin else margin - size)
-    return drift_words(name, draft.band, draft.pairing) if never or test.in_turns != "inconclusive" else None
+    never = tolerance >= (size if size >= margin else margin - size)
+    return drift_words(name, draft.tolerance, draft.pairing) if never or test.in_turns != "inconclusive" else None
 
 
 def _share_verdict(draft: _Draft, level: float | None) -> Verdict | None:

@@ -67,7 +67,7 @@ def find_difference(a: DescribedConfiguration, b: DescribedConfiguration) -> Dif
         b=b.label,
         differing=tuple(row for row in rows if not row.is_identical),
         identical=tuple(row for row in rows if row.is_identical),
-        untold=missing,
+        missing=missing,
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from reports.comparison.factor import factor_of
 from reports.comparison.pairing import Pairing, compared_values
-from reports.facts.noise import DRIFT_BAND
+from reports.facts.noise import ASSUMED_DRIFT
 from reports.results.reference_systems import system_of
 from reports.results.result import Repetition, Result
 from reports.statistics.distributions import student_quantile
@@ -18,11 +18,11 @@ from reports.text.formatting import epoch_ms, names, percent, plural, rough_dura
 MIN_SETS = 3
 CONFIDENCE = 0.98
 """Confidence of the prediction interval: two further sets differ by more in one of fifty cases."""
-LEAST_BAND = 0.05
+LEAST_DRIFT = 0.05
 """Smallest measured drift tolerance, as a fraction: a few sets that happen to agree do not show a steady system."""
 SET_OFFSET = 0.08
 """Standard deviation of the offsets of whole sets from their machine's mean, as a fraction: the most seen so far."""
-REFERENCE_BAND = 0.3
+REFERENCE_DRIFT = 0.3
 """Drift tolerance between a reference system and another, as a fraction: the reference system was measured on another
 machine, months before. As with repeated sets, two offsets of SET_OFFSET lie further apart in one of fifty cases: 2.33
 times the square root of 2 times 8 % is 26 % of the logarithm."""
@@ -77,7 +77,7 @@ class Repeats:
 class DriftTolerance:
     """Drift tolerance of each factor, as a difference of logarithms, and the repeated `sets` that it is from.
 
-    Without sets nothing is measured, and DRIFT_BAND holds for every factor. `words` name the source in short.
+    Without sets nothing is measured, and ASSUMED_DRIFT holds for every factor. `words` name the source in short.
     """
 
     widths: Mapping[str, float] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class DriftTolerance:
 
     def width(self, name: str) -> float:
         """Return the tolerance of a factor, or of the quantity of a kind of measurement."""
-        return self.widths.get(name, math.log1p(DRIFT_BAND))
+        return self.widths.get(name, math.log1p(ASSUMED_DRIFT))
 
 
 NO_REPEATS = Repeats()
@@ -102,13 +102,13 @@ def measure_drift_tolerance(repeats: Repeats, names: Sequence[str]) -> DriftTole
     """Measure the drift tolerance of each factor: two further sets differ by less in 98 of 100 cases.
 
     The spread of the sets' means is pooled over groups of at least MIN_SETS; with k sets of one group the tolerance
-    is t(0.99, k - 1) times the square root of 2 times their standard deviation. It is no narrower than LEAST_BAND,
+    is t(0.99, k - 1) times the square root of 2 times their standard deviation. It is no narrower than LEAST_DRIFT,
     nor than the largest difference of two of the sets: the one set after a step counts as much as the many before.
     """
     groups = [group for group in repeats.groups if len(group) >= MIN_SETS]
     widths = {}
     for name in filter(drifts, names):
-        squares, degrees, apart = 0.0, 0, math.log1p(LEAST_BAND)
+        squares, degrees, apart = 0.0, 0, math.log1p(LEAST_DRIFT)
         for group in groups:
             means = [mean for result in group if (mean := _mean_speed(result.samples, name)) is not None]
             if len(means) >= MIN_SETS:
@@ -134,7 +134,7 @@ class DriftTolerances:
         It is assumed, and wider, where one is a result of a reference system.
         """
         if system_of(base) != system_of(new):
-            width = math.log1p(REFERENCE_BAND)
+            width = math.log1p(REFERENCE_DRIFT)
             return DriftTolerance(widths=dict.fromkeys(base.quantities, width), words=_OF_REFERENCE)
         own = repeats.of(base, new)
         around = own.around(base, new)
@@ -170,29 +170,29 @@ def _mean_speed(samples: Sequence[Repetition], name: str) -> float | None:
     return None if time is None or trained is None else float((time - trained).mean())
 
 
-def width_for(name: str, band: DriftTolerance, pairing: Pairing) -> float:
+def width_for(name: str, tolerance: DriftTolerance, pairing: Pairing) -> float:
     """Return the drift tolerance of a factor between two sides: wider where their own runs vary much in speed."""
-    return max(band.width(name), DRIFT_REACH * (_own_spread(name, pairing) or 0.0))
+    return max(tolerance.width(name), DRIFT_REACH * (_own_spread(name, pairing) or 0.0))
 
 
 def _own_spread(name: str, pairing: Pairing) -> float | None:
     return pairing.spread("throughput" if name == "time_to_train" else name)
 
 
-def drift_words(name: str, band: DriftTolerance, pairing: Pairing) -> str:
+def drift_words(name: str, tolerance: DriftTolerance, pairing: Pairing) -> str:
     """Return the drift tolerance and its source in words: 'drift tolerance 20 % (assumed)'."""
-    width, spread = width_for(name, band, pairing), _own_spread(name, pairing)
-    if width > band.width(name) and spread is not None:
+    width, spread = width_for(name, tolerance, pairing), _own_spread(name, pairing)
+    if width > tolerance.width(name) and spread is not None:
         return (
             f"runs of one side differ by {percent(fraction_from(spread))} in speed among themselves, so a noisy "
             f"machine may explain differences of up to {far_words(fraction_from(width))}"
         )
-    return f"drift tolerance {far_words(fraction_from(width))} ({band.words})"
+    return f"drift tolerance {far_words(fraction_from(width))} ({tolerance.words})"
 
 
-def far_words(band: float) -> str:
+def far_words(tolerance: float) -> str:
     """Format a drift tolerance, a fraction: '20 %', '2.4 %'."""
-    return percent(band, 0 if band >= 0.0995 else 1)
+    return percent(tolerance, 0 if tolerance >= 0.0995 else 1)
 
 
 def drift_source(sets: Sequence[str], words: str = "") -> str:
@@ -203,4 +203,4 @@ def drift_source(sets: Sequence[str], words: str = "") -> str:
     if not sets:
         return words or _ASSUMED
     from_sets = f"{words or plural(len(sets), 'repeated set')}: {names(sets, 6)}"
-    return f"{percent(CONFIDENCE, 0)} prediction interval, at least {percent(LEAST_BAND, 0)}, from {from_sets}"
+    return f"{percent(CONFIDENCE, 0)} prediction interval, at least {percent(LEAST_DRIFT, 0)}, from {from_sets}"

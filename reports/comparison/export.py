@@ -126,11 +126,15 @@ def circumstances(comparison: Comparison) -> tuple[str, ...]:
 
 def _drift_words(comparison: Comparison) -> str:
     """Return 'measured one after the other: differences of up to 20 % may be drift (assumed: ...).'"""
-    widths = {factor_of(factor.name).title: far_words(factor.band) for factor in comparison.factors if factor.band}
+    widths = {
+        factor_of(factor.name).title: far_words(factor.drift_tolerance)
+        for factor in comparison.factors
+        if factor.drift_tolerance
+    }
     far = next(iter(widths.values()), "")
     if len(set(widths.values())) > 1:
         far = ", ".join(f"{width} in {title}" for title, width in widths.items())
-    source = drift_source(comparison.band_sets, comparison.band_words)
+    source = drift_source(comparison.repeated_sets, comparison.drift_source)
     return f"measured one after the other: differences of up to {far} may be drift ({source})."
 
 

@@ -21,42 +21,42 @@ from reports.tables.rows import document_of
 MIN_EFFECT = FACTORS["time_to_train"].min_effect
 
 
-def find_bands(sides: Sequence[Result], repeats: Repeats | None = None) -> tuple[DriftTolerance, ...]:
+def find_tolerances(sides: Sequence[Result], repeats: Repeats | None = None) -> tuple[DriftTolerance, ...]:
     """Return the drift tolerance between each of `sides` and a set measured at another time, from repeated sets:
     `repeats` if given, else those found in the folders of `sides`."""
-    known, bands = find_repeats(sides) if repeats is None else repeats, DriftTolerances()
-    return tuple(bands.of(side, side, known) for side in sides)
+    known, tolerances = find_repeats(sides) if repeats is None else repeats, DriftTolerances()
+    return tuple(tolerances.of(side, side, known) for side in sides)
 
 
-def noise_of_runs(result: Result, band: DriftTolerance) -> Noise:
+def noise_of_runs(result: Result, tolerance: DriftTolerance) -> Noise:
     """Return the noise of a result's runs to the target: parts of the spread, and detectable differences.
 
-    A set whose speed varies between runs may as a whole be off by more than the drift tolerance `band`.
+    A set whose speed varies between runs may as a whole be off by more than `tolerance`.
     """
     own = _own_reach(compared_values(result.samples, "throughput"))
-    bands = {name: fraction_from(max(band.width(name), own)) for name in ("time_to_train", "throughput")}
-    return noise_of(result.samples, min_effect=MIN_EFFECT, bands=bands)
+    tolerances = {name: fraction_from(max(tolerance.width(name), own)) for name in ("time_to_train", "throughput")}
+    return noise_of(result.samples, min_effect=MIN_EFFECT, tolerances=tolerances)
 
 
 def _own_reach(logs: NDArray[np.float64] | None) -> float:
     return DRIFT_REACH * float(logs.std(ddof=1)) if logs is not None and len(logs) > 1 else 0.0
 
 
-def noise_of_processes(result: Result, band: DriftTolerance) -> Smallest | None:
+def noise_of_processes(result: Result, tolerance: DriftTolerance) -> Smallest | None:
     """Return the detectable difference between two measurements like this one; quality does not drift."""
     (name,) = result.quantities
     min_effect, values = factor_of(name).min_effect, [sample.values[name] for sample in result.samples]
     if result.measure.scale != "ratio":
         return noise_of_values(values, min_effect=min_effect)
     step = value_step(result)
-    width = fraction_from(max(band.width(name), _own_reach(compared_values(result.samples, name))))
-    return noise_of_rates(values, min_effect=min_effect, band=width, step=step)
+    width = fraction_from(max(tolerance.width(name), _own_reach(compared_values(result.samples, name))))
+    return noise_of_rates(values, min_effect=min_effect, tolerance=width, step=step)
 
 
 def describe_sets(sets: Sequence[Result]) -> ReportDocument:
     """Return the rows of all tables, per configuration, with the detectable differences of its runs."""
     document = document_of(sets)
-    noises = [noise_of_runs(result, band) for result, band in zip(sets, find_bands(sets), strict=True)]
+    noises = [noise_of_runs(result, tolerance) for result, tolerance in zip(sets, find_tolerances(sets), strict=True)]
     members = zip(document.configurations, noises, strict=True)
     return replace(document, configurations=tuple(replace(member, **_columns(noise)) for member, noise in members))
 

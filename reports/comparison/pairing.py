@@ -135,15 +135,15 @@ class Pairing:
         base, new = self._of_sides(factor)
         return max(base.step, new.step)
 
-    def difference(self, factor: str, *, sign: float = 1.0, band: float = 0.0) -> Difference | None:
+    def difference(self, factor: str, *, sign: float = 1.0, tolerance: float = 0.0) -> Difference | None:
         """Return new minus base of the compared values, times `sign`; None if unknown or of fewer than two runs."""
         base, new = self._of_sides(factor)
         if base.values is None or new.values is None or base.moments is None or new.moments is None:
             return None
         step = self.step(factor)
         if self.is_paired:
-            return paired_difference(sign * base.values, sign * new.values, step=step, band=band)
-        return welch_of_moments(base.moments, new.moments, sign=sign, step=step, band=band)
+            return paired_difference(sign * base.values, sign * new.values, step=step, tolerance=tolerance)
+        return welch_of_moments(base.moments, new.moments, sign=sign, step=step, tolerance=tolerance)
 
 
 def pair_runs(

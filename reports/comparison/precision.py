@@ -41,17 +41,17 @@ def runs_needed(
 
     `margin` is the smallest effect on the scale of the differences. A difference of that size or more needs an
     interval that excludes zero, and to be measured as that large again; a smaller one needs an interval that lies
-    within the margin. More runs do not narrow the drift tolerance in the difference's `band`.
+    within the margin. More runs do not narrow the difference's drift tolerance.
     """
     size, degrees = abs(float(difference.mean)), float(difference.degrees)
-    tail, band, spread = within_level or level / 2, float(difference.band), _spread(difference, pairing)
+    tail, tolerance, spread = within_level or level / 2, float(difference.tolerance), _spread(difference, pairing)
 
     def needed(spread: float) -> int | None:
         def has_power(number: int) -> bool:
             design = Design(spread=spread, num_base=number, num_new=number, is_paired=pairing.is_paired)
             if size >= margin:
-                return power_of_difference(design, size, level, margin, band) >= POWER
-            return power_of_equality(design, size, tail, margin, band) >= POWER
+                return power_of_difference(design, size, level, margin, tolerance) >= POWER
+            return power_of_equality(design, size, tail, margin, tolerance) >= POWER
 
         return least_number(has_power, MIN_RUNS, MAX_RUNS)
 
@@ -73,7 +73,7 @@ def smallest_shown(difference: Difference, level: float, margin: float, pairing:
         num_new=len(pairing.new),
         is_paired=pairing.is_paired,
     )
-    return smallest_effect(design, level, margin, float(difference.band))
+    return smallest_effect(design, level, margin, float(difference.tolerance))
 
 
 def _spread(difference: Difference, pairing: Pairing) -> float:

@@ -54,7 +54,7 @@ class FactorValues(Row, kw_only=True, frozen=True):
     smallest_shown: Annotated[
         Amount, meaning("detectable difference (80 % power) of such a comparison, in the unit of min_effect")
     ] = None
-    band: Annotated[
+    drift_tolerance: Annotated[
         Amount,
         meaning(
             "drift tolerance of the ratio between sets measured one after the other, as a fraction: a difference "
@@ -154,7 +154,7 @@ class ComparedSides(Row, kw_only=True, frozen=True):
             "drift tolerance may be drift"
         ),
     ] = False
-    band_sets: Annotated[
+    repeated_sets: Annotated[
         tuple[str, ...],
         meaning(
             "repeated sets that show how far the system drifts; without any, 20 % is assumed, or runs were made "
@@ -196,7 +196,7 @@ class Comparison(ComparedSides, kw_only=True, frozen=True):
     """New against base, with the factors of the difference; none where the comparison is refused."""
 
     factors: tuple[FactorComparison, ...] = ()
-    band_words: str = ""
+    drift_source: str = ""
     """Source of the drift tolerance, and time of the sets that show it; empty where runs were made alternately."""
     drift: str = ""
     """Drift tolerance of the time to train (or of the measured quantity) with its source, in words; empty where
@@ -272,7 +272,7 @@ class DifferenceDocument(Row, kw_only=True, frozen=True):
     b: str
     differing: tuple[SettingRow, ...]
     identical: tuple[SettingRow, ...]
-    untold: tuple[UnknownSection, ...]
+    missing: tuple[UnknownSection, ...]
 
 
 class PastSet(Row, kw_only=True, frozen=True):

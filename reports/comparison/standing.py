@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from reports.comparison.comparison import compare_pairs
-from reports.comparison.drift_tolerance import REFERENCE_BAND
+from reports.comparison.drift_tolerance import REFERENCE_DRIFT
 from reports.comparison.sources import read_results
 from reports.results.reference_systems import (
     known_bundles,
@@ -28,7 +28,7 @@ from rules.errors import InputError
 from rules.records.codec import Damage, decode
 from rules.records.run_set import RunSetRecord
 
-TOLERANCE = REFERENCE_BAND
+TOLERANCE = REFERENCE_DRIFT
 """Drift tolerance between two sets of different machines and times, as a fraction of the ratio, as in `compare`."""
 MAX_SYSTEMS = 20
 """Most bundles of reference systems that are looked at after a run."""

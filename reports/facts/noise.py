@@ -20,7 +20,7 @@ from reports.statistics.ratios import sample_variance
 
 STEADY_SPEED = 0.05
 """Coefficient of variation above which speed is called unsteady; quiet systems show 0.001 to 0.005."""
-DRIFT_BAND = 0.2
+ASSUMED_DRIFT = 0.2
 """Assumed drift between two sets that were measured one after the other, as a fraction; used if none is measured."""
 _Turns = tuple[float | None, float | None, float | None]
 """Detectable difference of sets measured alternately, and the lower and upper end of its 95 % range."""
@@ -64,31 +64,33 @@ class Noise:
     throughput: Smallest | None
 
 
-def noise_of(samples: Sequence[Repetition], *, min_effect: float, bands: Mapping[str, float]) -> Noise:
+def noise_of(samples: Sequence[Repetition], *, min_effect: float, tolerances: Mapping[str, float]) -> Noise:
     """Return the noise of converged runs: shares of the spread, and detectable differences between sets of as many
     runs."""
     time, speed, num_samples = (
         _logs(samples, name) for name in ("time_to_train", "throughput", "samples_to_converge")
     )
     grid, pairs = _step(samples, "time_to_train"), _NO_TURNS
-    apart = None if time is None else _apart(time, grid, min_effect, bands["time_to_train"])
+    apart = None if time is None else _apart(time, grid, min_effect, tolerances["time_to_train"])
     if time is not None and num_samples is not None:
         # Pairs that need equal samples have equal curves, so the verdict needs no floor by the evaluations' grid.
         pairs = _in_turns(time - num_samples, 0.0, min_effect)
-    step, band = _step(samples, "throughput"), bands["throughput"]
+    step, tolerance = _step(samples, "throughput"), tolerances["throughput"]
     return Noise(
         num_runs=len(samples),
         shares=_shares(samples),
         time=None if apart is None else _smallest(apart, pairs),
-        throughput=None if speed is None else _of_rates(speed, step, min_effect, band),
+        throughput=None if speed is None else _of_rates(speed, step, min_effect, tolerance),
     )
 
 
-def noise_of_rates(rates: Sequence[float], *, min_effect: float, band: float, step: float = 0.0) -> Smallest | None:
+def noise_of_rates(
+    rates: Sequence[float], *, min_effect: float, tolerance: float, step: float = 0.0
+) -> Smallest | None:
     """Return the detectable difference of a rate measured in several processes; None for too few, or for a rate of
     0 or less."""
     logs = _logarithms(rates)
-    return None if logs is None else _of_rates(logs, step, min_effect, band, level=_LEVEL)
+    return None if logs is None else _of_rates(logs, step, min_effect, tolerance, level=_LEVEL)
 
 
 def noise_of_values(values: Sequence[float], *, min_effect: float) -> Smallest | None:
@@ -132,9 +134,9 @@ def is_disturbed(result: Result) -> bool:
 
 
 def _of_rates(
-    logs: NDArray[np.float64], step: float, min_effect: float, band: float, level: float = FIRST_LEVEL
+    logs: NDArray[np.float64], step: float, min_effect: float, tolerance: float, level: float = FIRST_LEVEL
 ) -> Smallest | None:
-    apart = _apart(logs, step, min_effect, band, level)
+    apart = _apart(logs, step, min_effect, tolerance, level)
     return None if apart is None else _smallest(apart, _in_turns(logs, step, min_effect, level))
 
 
@@ -144,12 +146,12 @@ def _smallest(apart: float, in_turns: _Turns) -> Smallest:
 
 
 def _apart(
-    logs: NDArray[np.float64], step: float, min_effect: float, band: float, level: float = FIRST_LEVEL
+    logs: NDArray[np.float64], step: float, min_effect: float, tolerance: float, level: float = FIRST_LEVEL
 ) -> float | None:
     if len(logs) < MIN_RUNS:
         return None
     spread, number = math.sqrt(float(sample_variance(logs, step))), len(logs)
-    return smallest_apart(spread, number, number, level=level, min_effect=min_effect, band=band)
+    return smallest_apart(spread, number, number, level=level, min_effect=min_effect, tolerance=tolerance)
 
 
 def _in_turns(logs: NDArray[np.float64], step: float, min_effect: float, level: float = FIRST_LEVEL) -> _Turns:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from reports.comparison.drift_tolerance import DriftTolerance, drift_source
 from reports.comparison.factor import factor_of
 from reports.comparison.noise import MIN_EFFECT
-from reports.facts.noise import DRIFT_BAND, Shares, Smallest, is_speed_unsteady, spread_reach
+from reports.facts.noise import ASSUMED_DRIFT, Shares, Smallest, is_speed_unsteady, spread_reach
 from reports.parts.cells import ALL_EQUAL
 from reports.parts.load import difference_words
 from reports.results.result import Result, load_of
@@ -88,19 +88,19 @@ def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) 
     return f"; noisy machine: the speed varied by {variation_text(speed_cv, num_runs)} between runs"
 
 
-def assumptions(num_runs: int, bands: Sequence[DriftTolerance]) -> str:
-    """Return the assumptions of the detectable differences of sets of `num_runs` runs, with drift between `bands`."""
+def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
+    """Return the assumptions of the detectable differences of sets of `num_runs` runs, with drift tolerances."""
     return (
         f"Detectable is a true difference that is called faster or slower with {POWER}, by the strictest of Holm's "
         f"levels over four factors (95 %); none below {percent(MIN_EFFECT, 0)} is. {_statistics(num_runs, 'runs')} "
-        f"{_drift(bands)} Alternately: the sides' runs follow each other with equal seeds ('dlrmbench versus SET'), "
-        "so that noise that lasts longer than a run meets both alike; equal seeds are assumed to need equal samples, "
-        "as where only the speed changes. It is computed from the differences between this set's neighbouring runs, "
-        "so noise of other hours is not in it."
+        f"{_drift(tolerances)} Alternately: the sides' runs follow each other with equal seeds ('dlrmbench versus "
+        "SET'), so that noise that lasts longer than a run meets both alike; equal seeds are assumed to need equal "
+        "samples, as where only the speed changes. It is computed from the differences between this set's "
+        "neighbouring runs, so noise of other hours is not in it."
     )
 
 
-def measured_assumptions(measured: Result, band: DriftTolerance) -> str:
+def measured_assumptions(measured: Result, tolerance: DriftTolerance) -> str:
     """Return the assumptions behind the detectable differences of measurements; also where processes are too few."""
     number, factor = measured.num_runs, factor_of(measured.quantities[0])
     if number < MIN_RUNS:
@@ -115,18 +115,18 @@ def measured_assumptions(measured: Result, band: DriftTolerance) -> str:
         turns = (
             "Alternately: processes of both are measured in alternation, as in a sweep, so drift meets both alike."
         )
-        return f"{found} {_drift([band])} {turns} {_INTERVALS}"
+        return f"{found} {_drift([tolerance])} {turns} {_INTERVALS}"
     found += f" {_INTERVALS}"
     return f"{found} Pairs of equal seeds show smaller ones, as far as equal seeds share their luck."
 
 
-def _drift(bands: Sequence[DriftTolerance]) -> str:
+def _drift(tolerances: Sequence[DriftTolerance]) -> str:
     """Return the drift assumed for a set measured at another time, and the source of that number."""
-    assumed = f"{percent(DRIFT_BAND, 0)} ({drift_source(())})"
-    sets = tuple(dict.fromkeys(label for band in bands for label in band.sets))
+    assumed = f"{percent(ASSUMED_DRIFT, 0)} ({drift_source(())})"
+    sets = tuple(dict.fromkeys(label for tolerance in tolerances for label in tolerance.sets))
     far = assumed if not sets else f"what repeated sets show ({drift_source(sets)})"
-    if sets and not all(band.sets for band in bands):
-        far += f", the others by {percent(DRIFT_BAND, 0)}"
+    if sets and not all(tolerance.sets for tolerance in tolerances):
+        far += f", the others by {percent(ASSUMED_DRIFT, 0)}"
     return (
         f"Later set: the system may drift by {far}, or by twice the spread of speed inside a set if that is more, "
         "and a difference must exceed the drift."

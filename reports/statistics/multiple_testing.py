@@ -37,7 +37,7 @@ def judge_family(
     apart, within = levels[: len(family)], _holm(differences.within_p(margins).tolist(), confidence)
     found, in_turns = (
         decide(each, np.asarray(apart), margins, np.asarray(within)).tolist()
-        for each in (differences, differences.without_band())
+        for each in (differences, differences.without_tolerance())
     )
     columns = zip(apart, within, found, in_turns, strict=True)
     return [TestResult(apart=a, within=w, found=f, in_turns=t) for a, w, f, t in columns], levels[len(family) :]
@@ -72,7 +72,7 @@ def _holm(p_values: Sequence[float], confidence: float) -> list[float]:
 def _stack(differences: Sequence[Difference]) -> Difference:
     """Return one Difference of arrays from single differences, in their order."""
     columns = (
-        [getattr(each, name) for each in differences] for name in ("mean", "standard_error", "degrees", "band")
+        [getattr(each, name) for each in differences] for name in ("mean", "standard_error", "degrees", "tolerance")
     )
-    mean, error, degrees, band = (np.asarray(column, dtype=np.float64) for column in columns)
-    return Difference(mean=mean, standard_error=error, degrees=degrees, band=band)
+    mean, error, degrees, tolerance = (np.asarray(column, dtype=np.float64) for column in columns)
+    return Difference(mean=mean, standard_error=error, degrees=degrees, tolerance=tolerance)

@@ -57,27 +57,27 @@ def smallest_apart(
     *,
     level: float = FIRST_LEVEL,
     min_effect: float = 0.0,
-    band: float = 0.0,
+    tolerance: float = 0.0,
 ) -> float:
     """Return the detectable difference (80 % power) of two separate sets, as a fraction: 0.06 is 6 %.
 
     `spread` is the standard deviation of the logarithms of single runs on both sides, about their coefficient of
-    variation. `num_base` and `num_new` are at least 2. `band` is the drift tolerance, as a fraction (0.2 is 20 %),
-    which a difference must exceed where the sets were measured one after the other. `min_effect` is the smallest
-    effect of interest. Infinite where nothing below a factor of 148 would be found.
+    variation. `num_base` and `num_new` are at least 2. `tolerance` is the drift tolerance, as a fraction (0.2 is
+    20 %), which a difference must exceed where the sets were measured one after the other. `min_effect` is the
+    smallest effect of interest. Infinite where nothing below a factor of 148 would be found.
     """
     design = Design(spread=spread, num_base=num_base, num_new=num_new)
-    return smallest_difference(design, level, math.log1p(min_effect), math.log1p(band))
+    return smallest_difference(design, level, math.log1p(min_effect), math.log1p(tolerance))
 
 
-def smallest_difference(design: Design, level: float, margin: float, band: float = 0.0) -> float:
-    """Return the detectable difference (80 % power), as a fraction; `margin` and `band` are logarithms."""
-    return math.expm1(smallest_effect(design, level, margin, band))
+def smallest_difference(design: Design, level: float, margin: float, tolerance: float = 0.0) -> float:
+    """Return the detectable difference (80 % power), as a fraction; `margin` and `tolerance` are logarithms."""
+    return math.expm1(smallest_effect(design, level, margin, tolerance))
 
 
-def smallest_effect(design: Design, level: float, margin: float, band: float = 0.0) -> float:
-    """Return the detectable difference (80 % power), on the scale of `margin` and `band`; infinite beyond _MOST."""
-    thresholds, low, high = _thresholds(design, level, margin, band), 0.0, _MOST
+def smallest_effect(design: Design, level: float, margin: float, tolerance: float = 0.0) -> float:
+    """Return the detectable difference (80 % power), on the scale of `margin`; infinite beyond _MOST."""
+    thresholds, low, high = _thresholds(design, level, margin, tolerance), 0.0, _MOST
     for _ in range(_NUM_HALVINGS):
         middle = (low + high) / 2
         is_found = normal_tail((middle - thresholds) / design.error).mean() >= POWER
@@ -85,21 +85,22 @@ def smallest_effect(design: Design, level: float, margin: float, band: float = 0
     return math.inf if high == _MOST else high
 
 
-def power_of_difference(design: Design, effect: float, level: float, margin: float, band: float = 0.0) -> float:
+def power_of_difference(design: Design, effect: float, level: float, margin: float, tolerance: float = 0.0) -> float:
     """Return the probability that a true difference `effect` gets a verdict in its direction.
 
-    `effect`, `margin` (the smallest effect of interest) and `band` (the drift tolerance) are on the scale of the
+    `effect`, `margin` (the smallest effect of interest) and `tolerance` (the drift tolerance) are on the scale of the
     differences; `level` is the two-sided significance level.
     """
-    return float(normal_tail((abs(effect) - _thresholds(design, level, margin, band)) / design.error).mean())
+    return float(normal_tail((abs(effect) - _thresholds(design, level, margin, tolerance)) / design.error).mean())
 
 
-def power_of_equality(design: Design, effect: float, level: float, margin: float, band: float = 0.0) -> float:
+def power_of_equality(design: Design, effect: float, level: float, margin: float, tolerance: float = 0.0) -> float:
     """Return the probability that a true difference `effect` is shown to lie within `margin` (equivalence).
 
-    `effect`, `margin` and `band` (the drift tolerance) are on the scale of the differences; `level` is one-sided.
+    `effect`, `margin` and `tolerance` (the drift tolerance) are on the scale of the differences; `level` is
+    one-sided.
     """
-    room = margin - np.hypot(design.reaches(level), band)
+    room = margin - np.hypot(design.reaches(level), tolerance)
     within = normal_tail((room - effect) / design.error) - normal_tail((-room - effect) / design.error)
     return float(np.where(room > 0, within, 0.0).mean())
 
@@ -114,9 +115,9 @@ def least_number(has_power: Callable[[int], bool], low: int, high: int) -> int |
     return low
 
 
-def _thresholds(design: Design, level: float, margin: float, band: float) -> Floats:
+def _thresholds(design: Design, level: float, margin: float, tolerance: float) -> Floats:
     """Return the values that a measured difference has to exceed, for equally likely draws of the spreads."""
-    return np.asarray(np.maximum(np.hypot(design.reaches(level / 2), band), margin))
+    return np.asarray(np.maximum(np.hypot(design.reaches(level / 2), tolerance), margin))
 
 
 @lru_cache(maxsize=1024)

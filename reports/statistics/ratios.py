@@ -49,18 +49,19 @@ def fraction_from(log: float) -> float:
 class Difference:
     """New minus base of mean logarithms, with its standard error and degrees of freedom; arrays of one shape.
 
-    `band` is the drift tolerance: how far drift of the system between two sets measured one after the other may have
-    changed the difference, in either direction. Drift is independent of chance, so the two add up in squares.
+    `tolerance` is the drift tolerance: the most by which drift of the system between two sets measured one after the
+    other may have changed the difference, in either direction. Drift is independent of chance, so the two add up in
+    squares.
     """
 
     mean: Floats
     standard_error: Floats
     degrees: Floats
-    band: Floats | float = 0.0
+    tolerance: Floats | float = 0.0
 
-    def without_band(self) -> "Difference":
+    def without_tolerance(self) -> "Difference":
         """Return the same difference without drift tolerance."""
-        return replace(self, band=0.0)
+        return replace(self, tolerance=0.0)
 
     def p_value(self) -> Floats:
         """Return the two-sided p-value of no difference (Student's t), without drift tolerance."""
@@ -81,7 +82,7 @@ class Difference:
 
     def _tail(self, room: Floats) -> Floats:
         """Return the tail probability of an interval of half width `room`; 1 where drift alone is wider."""
-        left = np.square(np.maximum(room, 0.0)) - np.square(np.asarray(self.band))
+        left = np.square(np.maximum(room, 0.0)) - np.square(np.asarray(self.tolerance))
         tail = student_tail(self.degrees, -np.sqrt(np.maximum(left, 0.0)) / self.standard_error)
         return np.where((left > 0) & (room > 0), tail, 1.0)
 
@@ -133,16 +134,18 @@ def variance_of(values: Floats) -> Floats:
     return variance
 
 
-def welch_difference(base: Floats, new: Floats, *, step: Floats | float, band: Floats | float = 0.0) -> Difference:
+def welch_difference(
+    base: Floats, new: Floats, *, step: Floats | float, tolerance: Floats | float = 0.0
+) -> Difference:
     """Return the difference of independent groups [..., n] and [..., m], n and m at least 2 (Welch 1947).
 
-    `step` is the resolution of both, `band` the drift tolerance.
+    `step` is the resolution of both, `tolerance` the drift tolerance.
     """
-    return welch_of_moments(moments_of(base), moments_of(new), step=step, band=band)
+    return welch_of_moments(moments_of(base), moments_of(new), step=step, tolerance=tolerance)
 
 
 def welch_of_moments(
-    base: Moments, new: Moments, *, sign: float = 1.0, step: Floats | float, band: Floats | float = 0.0
+    base: Moments, new: Moments, *, sign: float = 1.0, step: Floats | float, tolerance: Floats | float = 0.0
 ) -> Difference:
     """Return the difference of independent groups by their moments (Welch 1947), times `sign`, which is 1 or -1."""
     of_base = base.floored_variance(step) / base.number
@@ -150,16 +153,18 @@ def welch_of_moments(
     total = of_base + of_new
     degrees = total**2 / (of_base**2 / (base.number - 1) + of_new**2 / (new.number - 1))
     mean = sign * new.mean - sign * base.mean
-    return Difference(mean=mean, standard_error=np.sqrt(total), degrees=degrees, band=band)
+    return Difference(mean=mean, standard_error=np.sqrt(total), degrees=degrees, tolerance=tolerance)
 
 
-def paired_difference(base: Floats, new: Floats, *, step: Floats | float, band: Floats | float = 0.0) -> Difference:
+def paired_difference(
+    base: Floats, new: Floats, *, step: Floats | float, tolerance: Floats | float = 0.0
+) -> Difference:
     """Return the difference of paired groups [..., n], n at least 2: Student's t on the differences of pairs."""
     apart = new - base
     number = apart.shape[-1]
     error = np.sqrt(sample_variance(apart, step) / number)
     degrees = np.full(error.shape, number - 1.0)
-    return Difference(mean=apart.mean(axis=-1), standard_error=error, degrees=degrees, band=band)
+    return Difference(mean=apart.mean(axis=-1), standard_error=error, degrees=degrees, tolerance=tolerance)
 
 
 def mean_difference(differences: Sequence[Difference]) -> Difference:
@@ -209,7 +214,7 @@ def decide(
     least `margin`. No difference shown: the interval with a tail of `within_levels` at each end lies within `margin`;
     below the smallest effect, where it excludes zero as well. All else is inconclusive.
 
-    Both intervals are widened by the difference's band. The two kinds of level need not share one error probability:
+    Both intervals are widened by the drift tolerance. The two kinds of level need not share one error probability:
     no true difference is both zero and beyond `margin`, so at most one of the two tests can be wrong. Without
     `within_levels` they are half of `levels`: the same interval then decides both.
     """

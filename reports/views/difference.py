@@ -45,6 +45,6 @@ def _side(side: str, settings: Sequence[Setting | None]) -> tuple[str, list[str]
 def _missing_sections(difference: DifferenceDocument) -> Iterator[Prose]:
     """Yield one sentence per side that lists the sections without settings."""
     for side in ("a", "b"):
-        sections = [missing.section for missing in difference.untold if missing.side == side]
+        sections = [missing.section for missing in difference.missing if missing.side == side]
         if sections:
             yield Prose(text=f"{side.upper()} has no settings of {', '.join(sections)}; not compared.")

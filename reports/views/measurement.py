@@ -5,7 +5,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from reports.comparison.noise import find_bands, noise_of_processes
+from reports.comparison.noise import find_tolerances, noise_of_processes
 from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Bullets, Prose, facts_part
 from reports.facts.checkpoints import checkpoint_words, read_checkpoints
@@ -50,8 +50,8 @@ def measured_blocks(measured: Result, path: Path, page: Path | None = None) -> t
 
 
 def _noise(measured: Result) -> Smallest | None:
-    (band,) = find_bands([measured])
-    return noise_of_processes(measured, band)
+    (tolerance,) = find_tolerances([measured])
+    return noise_of_processes(measured, tolerance)
 
 
 def _smallest(measured: Result) -> str:

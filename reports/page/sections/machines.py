@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
 from reports.comparison.drift_tolerance import (
     MIN_SETS,
-    REFERENCE_BAND,
+    REFERENCE_DRIFT,
     Repeats,
     far_words,
     measure_drift_tolerance,
@@ -16,7 +16,7 @@ from reports.comparison.repeats import find_repeats
 from reports.comparison.standing import describe_machine
 from reports.document.blocks import Block, Cell, Chart, Prose, Shown, Table, numeric, table_of
 from reports.document.page import PageSection
-from reports.facts.noise import DRIFT_BAND
+from reports.facts.noise import ASSUMED_DRIFT
 from reports.parts.cost import cost_text, cost_to_train
 from reports.results.find import brief_name
 from reports.results.reference_systems import system_of, variation_of
@@ -103,7 +103,7 @@ def _lead(ordered: Sequence[Result]) -> str:
 
 def _tolerance(group: Sequence[Result]) -> float:
     """Return the drift that is assumed between two machines, as a fraction."""
-    return REFERENCE_BAND if any(system_of(result) for result in group) else DRIFT_BAND
+    return REFERENCE_DRIFT if any(system_of(result) for result in group) else ASSUMED_DRIFT
 
 
 def _span_words(span_ms: float) -> str:

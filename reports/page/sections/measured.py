@@ -7,7 +7,7 @@ from functools import partial
 from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
 from reports.comparison.comparability import ONE_SYSTEM
 from reports.comparison.comparison import compare_results
-from reports.comparison.noise import find_bands, noise_of_processes
+from reports.comparison.noise import find_tolerances, noise_of_processes
 from reports.comparison.records import Comparison
 from reports.comparison.sources import distinct
 from reports.comparison.wording import change_text, sentence, with_sign
@@ -54,7 +54,7 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
     named = distinct(measured)
     comparisons = _compare(named)
     shown = _page_columns(kind, named)
-    bands = {found.label: band for found, band in zip(named, find_bands(named), strict=True)}
+    tolerances = {found.label: tolerance for found, tolerance in zip(named, find_tolerances(named), strict=True)}
     are_pairs = len({pair_of(found.place) for found in named}) > 1
     against = "Against the baseline, the first or its pair's" if are_pairs else "Against the baseline"
     smallest = "in a later set" if measure.scale == "ratio" else f"of {measure.name}"
@@ -66,7 +66,7 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
             *shown[:1],
             (
                 numeric("Detectable difference", smallest),
-                lambda found: noise_of_processes(found, bands[found.label]),
+                lambda found: noise_of_processes(found, tolerances[found.label]),
                 lambda found: _smallest_cell(found, measure),
             ),
             *shown[1:],
@@ -77,7 +77,7 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
         is_sortable=len(named) > 1,
     )
     said = tuple(f"{entry.new}: {with_sign(sentence(entry))}" for entry in comparisons.values())
-    notes = dict.fromkeys(measured_assumptions(found, bands[found.label]) for found in named)
+    notes = dict.fromkeys(measured_assumptions(found, tolerances[found.label]) for found in named)
     notes |= {ONE_SYSTEM: None} if any(entry.is_cross_system for entry in comparisons.values()) else {}
     blocks: tuple[Block, ...] = (
         Prose(text=lead),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from reports.comparison.comparison import GroupContext
 from reports.comparison.drift_tolerance import DriftTolerance
-from reports.comparison.noise import find_bands, noise_of_runs
+from reports.comparison.noise import find_tolerances, noise_of_runs
 from reports.document.blocks import Block, Cell, Prose, Table, numeric, table_of
 from reports.facts.noise import Noise
 from reports.page.figures.detail import detail_words, detailed
@@ -24,8 +24,11 @@ _whole_percent = partial(percent, digits=0)
 def spread_blocks(group: Sequence[Result], context: GroupContext, id_: str) -> tuple[Block, ...]:
     """Return blocks on the spread of sets: its parts, the detectable differences, missing values, and assumptions."""
     shown = detailed(group)
-    bands = find_bands(shown, context.repeats)
-    found = [_SetNoise(result, noise_of_runs(result, band)) for result, band in zip(shown, bands, strict=True)]
+    tolerances = find_tolerances(shown, context.repeats)
+    found = [
+        _SetNoise(result, noise_of_runs(result, tolerance))
+        for result, tolerance in zip(shown, tolerances, strict=True)
+    ]
     blocks: list[Block] = []
     if len(found) == 1:
         ((result, noise),) = found
@@ -35,7 +38,7 @@ def spread_blocks(group: Sequence[Result], context: GroupContext, id_: str) -> t
     else:
         text = "The parts of the spread of each set's times, and the detectable difference between two such sets."
         blocks += [Prose(text=f"{text} {_elsewhere(group)}".rstrip()), _table(found, id_)]
-    return (*blocks, *(Prose(text=text, kind="note") for text in _notes(found, bands)))
+    return (*blocks, *(Prose(text=text, kind="note") for text in _notes(found, tolerances)))
 
 
 def _elsewhere(group: Sequence[Result]) -> str:
@@ -116,7 +119,7 @@ def _table(found: Sequence[_SetNoise], id_: str) -> Table:
     )
 
 
-def _notes(found: Sequence[_SetNoise], bands: Sequence[DriftTolerance]) -> list[str]:
+def _notes(found: Sequence[_SetNoise], tolerances: Sequence[DriftTolerance]) -> list[str]:
     notes = []
     few = [f"{result.label} ({noise.num_runs})" for result, noise in found if noise.num_runs < MIN_RUNS]
     if few and len(found) > 1:
@@ -126,4 +129,4 @@ def _notes(found: Sequence[_SetNoise], bands: Sequence[DriftTolerance]) -> list[
     if len(found) > 1 and any(share < -_UNSEEN for shares in parts for share in shares):
         notes.append("A negative share works against the others.")
     known = [noise.num_runs for _, noise in found if noise.time or noise.throughput]
-    return [*notes, *([assumptions(min(known), bands)] if known else [])]
+    return [*notes, *([assumptions(min(known), tolerances)] if known else [])]

@@ -86,7 +86,7 @@ def test_values_that_vary_between_the_runs_are_said_to(command: Any, tmp_path: P
     (row,) = document["differing"]
     assert row["name"] == "opt_base_learning_rate"
     assert row["b"]["value"].startswith("varies: ") and "0.5" in row["b"]["value"]
-    assert document["untold"] == [{"side": side, "section": "configuration"} for side in "ab"]
+    assert document["missing"] == [{"side": side, "section": "configuration"} for side in "ab"]
     out = command("diff", tmp_path / "plain", tmp_path / "mixed")[1]
     assert "A has no settings of configuration; not compared." in out
 
@@ -103,7 +103,7 @@ def test_an_export_is_compared_by_what_it_holds(command: Any, pair: tuple[Path, 
     path.write_text(render_report(ReportContent(results=gather([pair[0]])), output_format="json"), encoding="utf-8")
     document = json.loads(command("diff", path, pair[1], "--format", "json")[1])
     assert {row["section"] for row in document["differing"]} == {"logged"}
-    assert {one["section"] for one in document["untold"]} == {"configuration", "software", "system"}
+    assert {one["section"] for one in document["missing"]} == {"configuration", "software", "system"}
 
 
 def test_diff_needs_one_configuration_each(command: Any, pair: tuple[Path, Path], tmp_path: Path) -> None:

@@ -146,10 +146,15 @@ def test_sets_of_ones_own_show_no_drift_between_two_systems(command: Command, sh
     )
     code, out, _ = command("compare", mine[1], mine[2], "--with", "box", "--format", "json")
     own, with_box = json.loads(out)["comparisons"]
-    assert code == 0 and [name.partition("-")[0] for name in own["band_sets"]] == ["mine0", "mine2", "mine6", "mine8"]
-    assert with_box["band_sets"] == []
+    assert code == 0 and [name.partition("-")[0] for name in own["repeated_sets"]] == [
+        "mine0",
+        "mine2",
+        "mine6",
+        "mine8",
+    ]
+    assert with_box["repeated_sets"] == []
     code, out, _ = command("compare", mine[1], "--with", "box", "--repeated", tmp_path, "--format", "json")
-    assert code == 0 and json.loads(out)["comparisons"][0]["band_sets"] == []
+    assert code == 0 and json.loads(out)["comparisons"][0]["repeated_sets"] == []
 
 
 def test_a_set_of_another_processor_is_of_another_system(command: Command, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from report_builder import Page, write_run_set
 from reports import frames
 from reports.comparison.comparison import compare_results
 from reports.comparison.drift_tolerance import DriftTolerance
-from reports.comparison.noise import find_bands, noise_of_runs
+from reports.comparison.noise import find_tolerances, noise_of_runs
 from reports.facts.noise import Smallest, noise_of, noise_of_rates, noise_of_values
 from reports.page.content import ReportContent, gather_everything
 from reports.page.exports import export_json
@@ -43,8 +43,8 @@ from rules.benchmarks.loader import load_benchmark
 from rules.scoring.results import RunResult
 
 TINY = load_benchmark("dlrm_tiny")
-BANDS = {"time_to_train": 0.2, "throughput": 0.2}
-NO_DRIFT = dict.fromkeys(BANDS, 0.0)
+TOLERANCES = {"time_to_train": 0.2, "throughput": 0.2}
+NO_DRIFT = dict.fromkeys(TOLERANCES, 0.0)
 EPOCHS = (0.55, 0.65, 0.7, 0.75, 0.6)
 
 
@@ -75,7 +75,7 @@ def side(rates: Sequence[float], label: str = "base", offset: int = 0, **options
 def test_pairs_in_turns_find_what_is_promised_by_the_verdicts_of_comparisons(num_runs: int, spread: float) -> None:
     """The level is the strictest of the four factors', so four of five is the least."""
     noise = noise_of(
-        side(1e4 * np.exp(spread * as_in_turns(standard(num_runs)))).samples, min_effect=0.03, bands=BANDS
+        side(1e4 * np.exp(spread * as_in_turns(standard(num_runs)))).samples, min_effect=0.03, tolerances=TOLERANCES
     )
     assert noise.time is not None and noise.time.in_turns is not None and noise.throughput is not None
     generator = np.random.default_rng(4)
@@ -91,19 +91,19 @@ def test_pairs_in_turns_find_what_is_promised_by_the_verdicts_of_comparisons(num
 
 def test_a_later_set_must_differ_by_more_than_drift_and_the_more_the_wider_the_spread() -> None:
     rates = 1e4 * np.exp(0.01 * standard(5))
-    noise = noise_of(side(rates).samples, min_effect=0.03, bands=BANDS)
+    noise = noise_of(side(rates).samples, min_effect=0.03, tolerances=TOLERANCES)
     assert noise.throughput is not None and noise.time is not None
-    expected = smallest_apart(0.01, 5, 5, min_effect=0.03, band=0.2)
+    expected = smallest_apart(0.01, 5, 5, min_effect=0.03, tolerance=0.2)
     assert noise.throughput.apart == pytest.approx(expected) and expected > 0.2
     assert noise.time.apart > noise.throughput.apart, "convergence varies, too"
-    undisturbed = noise_of(side(rates).samples, min_effect=0.03, bands=NO_DRIFT)
+    undisturbed = noise_of(side(rates).samples, min_effect=0.03, tolerances=NO_DRIFT)
     assert undisturbed.throughput is not None and undisturbed.throughput.apart < 0.05
 
 
 def test_equal_runs_do_not_promise_certainty() -> None:
     """On a grid of 5 % of an epoch five runs often agree, which says little of the next ones."""
     same = make_side("same", [0.7] * 5, [1e4] * 5)
-    noise = noise_of(same.samples, min_effect=0.0, bands=NO_DRIFT)
+    noise = noise_of(same.samples, min_effect=0.0, tolerances=NO_DRIFT)
     assert noise.time is not None and noise.throughput is not None
     assert noise.time.apart > 0.05 and 0 < noise.throughput.apart < 0.001
 
@@ -115,7 +115,7 @@ def test_the_parts_of_the_spread_are_named() -> None:
         ({"epochs": [0.7] * 5, "overheads": [1.1, 1.2, 1.3, 1.4, 1.5]}, "overhead"),
     ):
         values: dict[str, Any] = {"epochs": EPOCHS, "rates": [1e4] * 5} | options
-        shares = noise_of(make_side("a", **values).samples, min_effect=0.03, bands=BANDS).shares
+        shares = noise_of(make_side("a", **values).samples, min_effect=0.03, tolerances=TOLERANCES).shares
         assert shares is not None
         assert getattr(shares, largest) == pytest.approx(1)
         assert shares.convergence + shares.speed + shares.overhead == pytest.approx(1)
@@ -124,7 +124,7 @@ def test_the_parts_of_the_spread_are_named() -> None:
 def test_a_part_that_works_against_the_others_is_said_in_words() -> None:
     """The longer a run takes by its samples, the smaller is here what its evaluations take of it."""
     run_set = make_side("a", EPOCHS, [1e4] * 5, overheads=[1.1 - 0.05 * epoch for epoch in EPOCHS])
-    shares = noise_of(run_set.samples, min_effect=0.03, bands=BANDS).shares
+    shares = noise_of(run_set.samples, min_effect=0.03, tolerances=TOLERANCES).shares
     assert shares is not None and shares.overhead < -0.02
     assert shares_words(shares) == (
         f"{100 * shares.convergence:.0f} % convergence, 0 % speed, less {-100 * shares.overhead:.0f} % evaluation "
@@ -134,7 +134,7 @@ def test_a_part_that_works_against_the_others_is_said_in_words() -> None:
 
 def test_a_measurement_alone_is_one_test_of_its_own_scale() -> None:
     rates = 1e4 * np.exp(0.02 * standard(5))
-    alone = noise_of_rates(rates, min_effect=0.0, band=0.0)
+    alone = noise_of_rates(rates, min_effect=0.0, tolerance=0.0)
     assert alone is not None and alone.apart < smallest_apart(0.02, 5, 5, level=FIRST_LEVEL)
     smallest = noise_of_values(0.75 + 0.002 * standard(8), min_effect=0.001)
     assert smallest is not None and smallest.in_turns is None
@@ -145,14 +145,14 @@ def test_a_measurement_alone_is_one_test_of_its_own_scale() -> None:
 
 
 def test_few_runs_and_what_no_log_says_are_not_guessed() -> None:
-    few = noise_of(side([1e4, 1.1e4, 1.2e4, 1.3e4]).samples, min_effect=0.03, bands=BANDS)
+    few = noise_of(side([1e4, 1.1e4, 1.2e4, 1.3e4]).samples, min_effect=0.03, tolerances=TOLERANCES)
     assert few.shares is not None and (few.num_runs, few.time, few.throughput) == (4, None, None)
-    none = noise_of((), min_effect=0.03, bands=BANDS)
+    none = noise_of((), min_effect=0.03, tolerances=TOLERANCES)
     assert (none.num_runs, none.shares, none.time, none.throughput) == (0, None, None, None)
-    without_rates = noise_of(make_side("a", EPOCHS, [None] * 5).samples, min_effect=0.03, bands=BANDS)
+    without_rates = noise_of(make_side("a", EPOCHS, [None] * 5).samples, min_effect=0.03, tolerances=TOLERANCES)
     assert without_rates.time is not None and without_rates.time.in_turns is None
     assert (without_rates.shares, without_rates.throughput) == (None, None)
-    assert noise_of_rates([1.0] * 4, min_effect=0.03, band=0.2) is None
+    assert noise_of_rates([1.0] * 4, min_effect=0.03, tolerance=0.2) is None
     assert noise_of_values([0.5] * 4, min_effect=0.001) is None
     assert noise_of_values([0.5] * 4 + [math.inf], min_effect=0.001) is None
 
@@ -222,11 +222,11 @@ def test_sets_that_repeat_one_another_show_how_far_the_system_drifts(
         starts = runs[-1][-1]["time_ms"] + 60_000
         write_run_set(tmp_path / f"set{number}", runs=runs, changes={"code_sha256": "c" * 64}, interrupted=False)
     sets = gather([tmp_path], second_opinion=False)
-    bands = find_bands(list(sets))
-    assert len({band.sets for band in bands}) == 1 and len(bands[0].sets) == 4
-    width = math.expm1(bands[0].width("throughput"))
+    tolerances = find_tolerances(list(sets))
+    assert len({tolerance.sets for tolerance in tolerances}) == 1 and len(tolerances[0].sets) == 4
+    width = math.expm1(tolerances[0].width("throughput"))
     assert 0.03 < width < 0.12
-    noise = noise_of_runs(sets[0], bands[0])
+    noise = noise_of_runs(sets[0], tolerances[0])
     assert noise.throughput is not None and noise.time is not None
     assert noise.throughput.apart == pytest.approx(width, abs=0.002)
     text = section(tmp_path / "set0")
@@ -252,9 +252,9 @@ def test_frames_and_exports_have_what_the_page_says(tmp_path: Path) -> None:
         write_run_set(folder, runs=runs, changes={"code_sha256": "c" * 64}, interrupted=False)
     write_run_set(tmp_path / "few", runs=make_runs(TINY, 2))
     sets = gather([tmp_path / "sets" / "0"], second_opinion=False)
-    (band,) = find_bands(list(sets))
-    noise = noise_of_runs(sets[0], band)
-    assert band.sets and noise.shares is not None and noise.time is not None and noise.throughput is not None
+    (tolerance,) = find_tolerances(list(sets))
+    noise = noise_of_runs(sets[0], tolerance)
+    assert tolerance.sets and noise.shares is not None and noise.time is not None and noise.throughput is not None
     exported = tmp_path / "export.json"
     exported.write_text(export_json(sets), encoding="utf-8")
     for path in (tmp_path / "sets" / "0", exported):
@@ -351,7 +351,7 @@ def test_rates_of_one_benchmark_are_compared_and_of_others_not(tmp_path: Path) -
     measure(tmp_path / "twice", "throughput", 2 * rates)
     text = Page(render_report(gather_everything([tmp_path]))).text
     assert text.count("baseline") >= 2 and "twice: 2.00× faster" in text and "other: " not in text
-    smallest = noise_of_rates(list(rates), min_effect=0.03, band=0.2)
+    smallest = noise_of_rates(list(rates), min_effect=0.03, tolerance=0.2)
     assert smallest is not None
     assert f"{size_text(smallest.apart)} {size_text(smallest.in_turns)} alternately" in text
     assert "the system may drift by 20 % (assumed" in text

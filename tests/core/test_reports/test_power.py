@@ -53,9 +53,9 @@ def test_more_runs_less_noise_and_turns_find_smaller_differences() -> None:
 
 
 def test_what_drift_may_do_must_be_exceeded() -> None:
-    assert smallest_apart(0.003, 5, 5, band=0.2) > 0.2
-    assert smallest_apart(0.003, 5, 5, band=0.2) == pytest.approx(0.2, abs=0.01)
-    assert smallest_apart(0.05, 5, 5, band=0.02) > smallest_apart(0.05, 5, 5)
+    assert smallest_apart(0.003, 5, 5, tolerance=0.2) > 0.2
+    assert smallest_apart(0.003, 5, 5, tolerance=0.2) == pytest.approx(0.2, abs=0.01)
+    assert smallest_apart(0.05, 5, 5, tolerance=0.02) > smallest_apart(0.05, 5, 5)
 
 
 def test_the_smallest_effect_of_interest_is_the_least_that_is_found() -> None:

@@ -67,7 +67,7 @@ def test_what_is_printed_of_turns_is_what_pairs_find(noise: Noise, num_sets: int
     """The median of sets is within 1.3 of what five pairs find in 80 %, and nine of ten ranges hold that."""
     generator = np.random.default_rng(11)
     found = [
-        noise_of_rates(list(1e4 * np.exp(noise(generator, 1, 5)[0])), min_effect=0.03, band=0.2)
+        noise_of_rates(list(1e4 * np.exp(noise(generator, 1, 5)[0])), min_effect=0.03, tolerance=0.2)
         for _ in range(num_sets)
     ]
     turns = np.array([[each.in_turns_low, each.in_turns, each.in_turns_high] for each in found if each])

@@ -15,13 +15,13 @@ from report_builder import write_run_set
 from scipy.stats import t
 
 from reports.comparison.comparison import GroupContext, compare_results, context_of
-from reports.comparison.drift_tolerance import LEAST_BAND, DriftTolerance, Repeats, drifts, measure_drift_tolerance
+from reports.comparison.drift_tolerance import LEAST_DRIFT, DriftTolerance, Repeats, drifts, measure_drift_tolerance
 from reports.comparison.export import circumstances
 from reports.comparison.records import Comparison
 from reports.comparison.repeats import find_repeats, given_repeats
 from reports.comparison.sources import one_result
 from reports.comparison.wording import sentence
-from reports.facts.noise import DRIFT_BAND
+from reports.facts.noise import ASSUMED_DRIFT
 from reports.results.logs import gather
 from reports.results.result import Result
 from rules.benchmarks.loader import load_benchmark
@@ -66,30 +66,30 @@ def results(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_band_is_the_prediction_interval_of_the_difference_of_two_further_sets() -> None:
+def test_a_tolerance_is_the_prediction_interval_of_the_difference_of_two_further_sets() -> None:
     generator = np.random.default_rng(51)
     means = 0.02 * generator.standard_normal(6)
     group = tuple(make_side(f"s{i}", LUCK, [1000 * np.exp(mean)] * 5, turns=None) for i, mean in enumerate(means))
-    band = measure_drift_tolerance(Repeats(groups=(group,)), FACTORS)
+    tolerance = measure_drift_tolerance(Repeats(groups=(group,)), FACTORS)
     expected = t.ppf(0.99, 5) * np.sqrt(2) * np.std(means, ddof=1)
-    assert expected > np.log1p(LEAST_BAND)
-    assert band.width("throughput") == pytest.approx(expected)
-    assert band.width("time_to_train") == pytest.approx(expected), "the time per sample, whatever the luck"
-    assert band.width("overhead") == pytest.approx(np.log1p(LEAST_BAND)), "however alike they are"
-    assert band.sets == ("s0", "s1", "s2", "s3", "s4", "s5")
+    assert expected > np.log1p(LEAST_DRIFT)
+    assert tolerance.width("throughput") == pytest.approx(expected)
+    assert tolerance.width("time_to_train") == pytest.approx(expected), "the time per sample, whatever the luck"
+    assert tolerance.width("overhead") == pytest.approx(np.log1p(LEAST_DRIFT)), "however alike they are"
+    assert tolerance.sets == ("s0", "s1", "s2", "s3", "s4", "s5")
     pooled = measure_drift_tolerance(Repeats(groups=(group[:3], group[3:])), FACTORS)
     squares = sum(float(np.sum((part - part.mean()) ** 2)) for part in (means[:3], means[3:]))
     assert pooled.width("throughput") == pytest.approx(t.ppf(0.99, 4) * np.sqrt(2 * squares / 4))
 
 
-def test_a_band_is_no_narrower_than_two_of_the_sets_lie_apart() -> None:
+def test_a_tolerance_is_no_narrower_than_two_of_the_sets_lie_apart() -> None:
     """Thirty alike, and one that follows a step of 10 %: the next set may lie beyond it, too."""
     group = tuple(make_side("s", LUCK, [rate] * 5, turns=None) for rate in (*[1000.0] * 30, 1100.0))
-    band = measure_drift_tolerance(Repeats(groups=(group,)), FACTORS)
-    assert band.width("throughput") == pytest.approx(np.log(1.1))
+    tolerance = measure_drift_tolerance(Repeats(groups=(group,)), FACTORS)
+    assert tolerance.width("throughput") == pytest.approx(np.log(1.1))
 
 
-def test_two_further_sets_are_within_the_band_in_98_of_100_cases() -> None:
+def test_two_further_sets_are_within_the_tolerance_in_98_of_100_cases() -> None:
     generator = np.random.default_rng(52)
     held = 0
     for _ in range(1_000):
@@ -104,27 +104,30 @@ def test_two_further_sets_are_within_the_band_in_98_of_100_cases() -> None:
 def test_without_enough_sets_a_fifth_is_assumed() -> None:
     two = tuple(make_side("s", LUCK, [1000.0 + i] * 5, turns=None) for i in range(2))
     for repeats in (Repeats(), Repeats(groups=(two,))):
-        band = measure_drift_tolerance(repeats, FACTORS)
-        assert band == DriftTolerance() and band.width("throughput") == pytest.approx(np.log1p(DRIFT_BAND))
+        tolerance = measure_drift_tolerance(repeats, FACTORS)
+        assert tolerance == DriftTolerance() and tolerance.width("throughput") == pytest.approx(
+            np.log1p(ASSUMED_DRIFT)
+        )
     assert [drifts(name) for name in (*FACTORS, "quality")] == [True, False, True, True, False]
 
 
 @pytest.mark.slow
 def test_repeated_sets_beside_the_sides_are_found_and_named(results: Path) -> None:
     comparison = compare_at(results / "same-0", results / "slower")
-    assert comparison.band_sets == ("same-0", "same-1", "same-2", "same-3")
+    assert comparison.repeated_sets == ("same-0", "same-1", "same-2", "same-3")
     throughput = comparison.factor("throughput")
-    assert throughput is not None and throughput.verdict == "slower" and throughput.band is not None
-    assert 0.05 <= throughput.band < 0.08
+    assert throughput is not None and throughput.verdict == "slower" and throughput.drift_tolerance is not None
+    assert 0.05 <= throughput.drift_tolerance < 0.08
     words = " ".join(circumstances(comparison))
     assert "measured one after the other: differences of up to " in words
     source = "4 sets made within 12.1 h, around both sides"
     assert f"98 % prediction interval, at least 5 %, from {source}: same-0, same-1, same-2, same-3" in words
     assert source in comparison.drift and f"{comparison.drift}." in sentence(comparison)
     base, *_, slower = gather([results], second_opinion=False)
-    assert compare_results(base, [slower], context=context_of([base, slower]))[0].band_sets == comparison.band_sets, (
-        "the page says what compare says"
-    )
+    assert (
+        compare_results(base, [slower], context=context_of([base, slower]))[0].repeated_sets
+        == comparison.repeated_sets
+    ), "the page says what compare says"
 
 
 @pytest.mark.slow
@@ -143,9 +146,13 @@ def test_another_configuration_code_or_system_repeats_nothing(results: Path, cha
         shutil.rmtree(results / f"same-{hour}")
         write(results / f"same-{hour}", 1.0, hour=4 * hour, **changes)
     comparison = compare_at(results / "same-0", results / "slower")
-    assert comparison.band_sets == ()
+    assert comparison.repeated_sets == ()
     throughput = comparison.factor("throughput")
-    assert throughput is not None and throughput.verdict == "inconclusive" and throughput.band == pytest.approx(0.2)
+    assert (
+        throughput is not None
+        and throughput.verdict == "inconclusive"
+        and throughput.drift_tolerance == pytest.approx(0.2)
+    )
     assert "drift tolerance 20 % (assumed" in str(throughput.reason)
 
 
@@ -176,8 +183,8 @@ def test_given_sets_serve_for_any_configuration(results: Path, tmp_path_factory:
     sides = [one_result(base), one_result(new)]
     repeats = given_repeats([one_result(results / f"same-{hour}") for hour in range(4)])
     (comparison,) = compare_results(sides[0], sides[1:], context=GroupContext(repeats=repeats))
-    assert len(comparison.band_sets) == 4 and comparison.factor("throughput").verdict == "slower"  # type: ignore[union-attr]
-    assert compare_at(base, new).band_sets == ()
+    assert len(comparison.repeated_sets) == 4 and comparison.factor("throughput").verdict == "slower"  # type: ignore[union-attr]
+    assert compare_at(base, new).repeated_sets == ()
 
 
 @pytest.mark.parametrize(
@@ -192,7 +199,7 @@ def test_sets_that_all_came_before_or_after_show_nothing_of_the_hour_of_new(
 ) -> None:
     new = write(results / "new", 1 / 1.1, hour=hour, code_sha256="d" * 64)
     comparison = compare_at(results / "same-0", new)
-    assert comparison.band_sets == () and comparison.verdict == "inconclusive"
+    assert comparison.repeated_sets == () and comparison.verdict == "inconclusive"
     assert f"drift tolerance 20 % (assumed: {when})" in sentence(comparison)
     assert not comparison.is_regression_excluded
 
@@ -203,10 +210,10 @@ def test_repeats_of_new_around_both_sides_serve_and_those_after_base_do_not(resu
         write(results / f"new-{number}", 1 / 1.1, hour=hour, code_sha256="d" * 64)
     shutil.rmtree(results / "same-1")
     shutil.rmtree(results / "same-2")
-    assert compare_at(results / "same-0", results / "new-1").band_sets == ("new-0", "new-1", "new-2")
+    assert compare_at(results / "same-0", results / "new-1").repeated_sets == ("new-0", "new-1", "new-2")
     shutil.rmtree(results / "new-0")
     write(results / "new-0", 1 / 1.1, hour=19, code_sha256="d" * 64)
-    assert compare_at(results / "same-0", results / "new-1").band_sets == ()
+    assert compare_at(results / "same-0", results / "new-1").repeated_sets == ()
 
 
 @pytest.mark.slow
@@ -225,7 +232,7 @@ def test_the_verdict_says_how_it_was_measured_and_how_to_measure_better(results:
     assert sentence(half).endswith(f", measured one after the other; drift tolerance 20 % ({assumed}).")
 
 
-def test_measurements_of_throughput_have_their_band_too(tmp_path: Path) -> None:
+def test_measurements_of_throughput_have_their_tolerance_too(tmp_path: Path) -> None:
     for number, rate in enumerate((1000.0, 1004.0, 998.0, 1200.0)):
         folder = tmp_path / f"m{number}" / "extra"
         folder.mkdir(parents=True)
@@ -240,6 +247,6 @@ def test_measurements_of_throughput_have_their_band_too(tmp_path: Path) -> None:
         record = run_set_content(kind="throughput", seeds=list(range(5)), code_sha256=code * 64)
         (folder / "run_set.json").write_text(json.dumps(record), encoding="utf-8")
     comparison = compare_at(tmp_path / "m0", tmp_path / "m3")
-    assert comparison.band_sets == ("m0", "m1", "m2") and comparison.is_one_after_the_other
-    assert comparison.verdict == "faster" and comparison.factors[0].band == pytest.approx(0.05)
+    assert comparison.repeated_sets == ("m0", "m1", "m2") and comparison.is_one_after_the_other
+    assert comparison.verdict == "faster" and comparison.factors[0].drift_tolerance == pytest.approx(0.05)
     assert "drift tolerance 5.0 % (3 sets made within 9.0 h, around both sides)" in sentence(comparison)
