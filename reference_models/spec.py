@@ -17,7 +17,7 @@ from reference_models.costs import (
     estimate_click_memory,
 )
 from reference_models.data.store.dataset import Batch
-from reference_models.distributed.placement import PlannerEstimate
+from reference_models.distributed.planner_estimate import PlannerEstimate
 from reference_models.process.errors import ConfigError
 from reference_models.process.importing import import_with_torch
 from reference_models.process.world import World

@@ -18,7 +18,13 @@ from torchrec.modules.embedding_configs import EmbeddingBagConfig
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
 
 from reference_models.config.sections import TrainConfig
-from reference_models.distributed.placement import DeviceLoad, Devices, OnProgress, PlannerEstimate, TablePlacement
+from reference_models.distributed.planner_estimate import (
+    DeviceLoad,
+    Devices,
+    OnProgress,
+    PlannerEstimate,
+    TablePlacement,
+)
 from reference_models.distributed.search.costs import Seconds, Sets
 from reference_models.distributed.search.task import EmbeddingTable
 from reference_models.distributed.sharded_optimizers import fused_parameters

@@ -34,7 +34,7 @@ from reference_models.config.sections import parse_comm, parse_sharding
 from reference_models.data.store.dataset import Batch, ClickDataset
 from reference_models.distributed.input_ahead import SentIds
 from reference_models.distributed.limits import COLUMN_TYPES
-from reference_models.distributed.placement import is_outside_devices
+from reference_models.distributed.planner_estimate import is_outside_devices
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.model import INITS, build_interaction
 from reference_models.layers.mlp import build_mlp

@@ -21,7 +21,7 @@ from reference_models.data.store.dataset import Batch, ClickDataset, has_soft_la
 from reference_models.distributed.gradient_compression import register_gradient_compression
 from reference_models.distributed.input_ahead import InputAhead, Turn, with_following
 from reference_models.distributed.limits import refuse_impossible_ranks
-from reference_models.distributed.placement import describe_sharding
+from reference_models.distributed.planner_estimate import describe_sharding
 from reference_models.distributed.sharded_optimizers import (
     FusedTablesOptimizer,
     build_replicated_optimizer,

@@ -12,7 +12,7 @@ from scipy.stats import kendalltau
 from harness.extensions.placement.devices import plan_of_estimate
 from harness.extensions.placement.shown import SAME, find_cheapest
 from harness.foundation.study import Columns, make_table
-from reference_models.distributed.placement import PlannerEstimate
+from reference_models.distributed.planner_estimate import PlannerEstimate
 from reference_models.distributed.search.costs import SetCost
 from reference_models.distributed.search.repair import NoPlanError
 from reference_models.distributed.search.task import EmbeddingTable, PlacementPlan, Task

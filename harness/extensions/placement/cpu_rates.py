@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.system.resources import read_resources
-from reference_models.distributed.placement import Devices
+from reference_models.distributed.planner_estimate import Devices
 from reference_models.distributed.search.costs import DEVICE_S, TABLE_S
 from reference_models.distributed.search.task import NUM_REUSE_BINS, EmbeddingTable
 

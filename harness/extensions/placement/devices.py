@@ -11,7 +11,7 @@ from harness.extensions.placement.shown import RESERVE
 from harness.foundation.study import make_check, make_table
 from harness.planning.plan import require_table_rows
 from reference_models.config.sections import PLAN
-from reference_models.distributed.placement import Devices, PlannerEstimate, TablePlacement
+from reference_models.distributed.planner_estimate import Devices, PlannerEstimate, TablePlacement
 from reference_models.distributed.search.task import EmbeddingTable, PlacementPlan, TablePart, TableShard, Task
 from reference_models.process.errors import ConfigError
 from reports.text.formatting import duration

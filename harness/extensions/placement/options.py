@@ -140,7 +140,7 @@ def read_question(given: dict[str, Any], **asked: Any) -> "PlacementQuestion":
     """
     from harness.extensions.placement.learnt import LearntStore
     from harness.extensions.placement.plans import PlacementQuestion
-    from reference_models.distributed.placement import Devices
+    from reference_models.distributed.planner_estimate import Devices
 
     values = {**given, **asked}
     devices: dict[str, Any] = {name: given[name] or 0.0 for name in Devices.__dataclass_fields__}

@@ -46,7 +46,7 @@ from harness.system.hardware import read_processors
 from harness.system.resources import read_resources
 from reference_models.data.table_file import read_tables
 from reference_models.data.traces.trace import AccessTrace
-from reference_models.distributed.placement import Devices, PlannerEstimate
+from reference_models.distributed.planner_estimate import Devices, PlannerEstimate
 from reference_models.distributed.search.costs import Additive, Bandwidth, Exchange, SetCost, Sum
 from reference_models.distributed.search.known_sets import KnownSets, ask_sets, draw_sets, list_parts
 from reference_models.distributed.search.optimal import MAX_ENUMERATED, lower_bound

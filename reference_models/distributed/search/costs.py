@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from reference_models.distributed.placement import Devices
+from reference_models.distributed.planner_estimate import Devices
 from reference_models.distributed.search.task import FLOAT_BYTES, NUM_REUSE_BINS, EmbeddingTable, TablePart
 
 ID_BYTES = 8

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from reference_models.distributed.placement import Devices
+from reference_models.distributed.planner_estimate import Devices
 from reference_models.distributed.search.autoshard import (
     LEARNING_RATE,
     SMALL,

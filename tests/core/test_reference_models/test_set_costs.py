@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference_models.distributed.placement import Devices
+from reference_models.distributed.planner_estimate import Devices
 from reference_models.distributed.search.costs import Additive, Bandwidth, Exchange, Sum, moved_bytes
 from reference_models.distributed.search.task import NUM_REUSE_BINS, EmbeddingTable, TablePart, Task, place_whole
 

@@ -10,7 +10,7 @@ from harness.extensions.placement.devices import (
     torchrec_tables,
 )
 from harness.foundation.study import make_study
-from reference_models.distributed.placement import DeviceLoad, Devices, PlannerEstimate, TablePlacement
+from reference_models.distributed.planner_estimate import DeviceLoad, Devices, PlannerEstimate, TablePlacement
 from reference_models.distributed.search.task import EmbeddingTable, TablePart, Task
 from reports.parts.study import study_blocks
 from reports.render.markdown import render_markdown

@@ -40,7 +40,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import write_record
 from harness.foundation.study import make_study
 from reference_models.config.sections import parse_sharding
-from reference_models.distributed.placement import Devices
+from reference_models.distributed.planner_estimate import Devices
 from reference_models.distributed.search.autoshard import Policy
 from reference_models.distributed.search.costs import Sum
 from reference_models.distributed.search.net import net_of
