@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.config.run_config import read_settings
 from harness.foundation.errors import HarnessError
-from harness.foundation.files import program_path
+from harness.foundation.files import resolve_program_path
 from reports import frames
 from reports.comparison.comparison import CONFIDENCE
 from reports.frames import Frames
@@ -122,7 +122,10 @@ def resume(
 
     folder = Path(folder)
     context = Context(
-        python=program_path(python), models=models, implementations=implementations, watcher=Watcher(quiet=quiet)
+        python=resolve_program_path(python),
+        models=models,
+        implementations=implementations,
+        watcher=Watcher(quiet=quiet),
     )
     _, other = look_again(folder, context)
     if other is not None:
@@ -151,11 +154,11 @@ def compare(
 
 def _find(given: str | Path) -> Path:
     """Return a path, or the folder of the set with that name. Raises InputError for an unknown or ambiguous name."""
-    from harness.run_sets.names import find_named, refuse_missing, results_folder
+    from harness.run_sets.names import find_named, find_results_folder, refuse_missing
 
     if os.path.lexists(given):
         return Path(given)
-    found = find_named(str(given), results_folder())
+    found = find_named(str(given), find_results_folder())
     if len(found) > 1:
         raise InputError(f"{given!r} is the name of several sets; give one of them: {', '.join(map(str, found))}.")
     refuse_missing([Path(given)] if not found else [])
@@ -185,7 +188,7 @@ def render(
 def make_request(verb: str, arguments: Mapping[str, Any]) -> "Request":
     """Make the request of an API call from its arguments, which have the same names as on the command line."""
     from harness.experiment.request import Request, as_text
-    from harness.run_sets.names import led_to, results_folder
+    from harness.run_sets.names import find_results_folder, led_to
     from rules.records.kinds import PLACES
 
     members = {name: value for name, value in arguments.items() if value is not None}
@@ -195,11 +198,11 @@ def make_request(verb: str, arguments: Mapping[str, Any]) -> "Request":
         members["axes"] = [f"{key}={','.join(map(as_text, values))}" for key, values in members["axes"].items()]
     for name in ("beside", "weights"):
         if name in members:
-            members[name] = led_to(str(members[name]), results_folder())
+            members[name] = led_to(str(members[name]), find_results_folder())
     for name in ("beside", "matmul", "data", "output"):
         if name in members:
             members[name] = Path(members[name])
-    members["python"] = program_path(members.get("python"))
+    members["python"] = resolve_program_path(members.get("python"))
     if "benchmark" in members:
         members["benchmark"] = str(members["benchmark"])
     return Request(verb=verb, overrides=read_settings(members.get("settings")), **members)

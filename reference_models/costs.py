@@ -76,7 +76,7 @@ class MemoryEstimate:
         return self.weights_bytes + self.optimizer_bytes + max(step_bytes, self.evaluation_bytes)
 
 
-def table_sizes(data: DataConfig, num_embeddings: Sequence[int] | None) -> Sequence[int]:
+def find_table_sizes(data: DataConfig, num_embeddings: Sequence[int] | None) -> Sequence[int]:
     """Return each table's rows. Raises ConfigError where only a prepared dataset knows them and none was given."""
     sizes = data.num_embeddings if num_embeddings is None else num_embeddings
     if sizes is None:
@@ -253,7 +253,7 @@ class Lookups:
         }
 
 
-def click_lookups(data: DataConfig, dim: int, batch_size: int) -> Lookups:
+def make_click_lookups(data: DataConfig, dim: int, batch_size: int) -> Lookups:
     """Return the lookups of all ids of a batch of clicks, whose rows are added up by feature."""
     num, num_sums = batch_size * data.num_lookups, batch_size * data.num_sparse
     return Lookups(
@@ -309,7 +309,7 @@ def count_model(
     flop = {phase: costs.flop for phase, costs in step.layer_phases().items()}
     num_rows = num_lookups = dim = 0
     if (lookups := step.lookups) is not None:
-        sizes, dim = table_sizes(data, num_embeddings), lookups.dim
+        sizes, dim = find_table_sizes(data, num_embeddings), lookups.dim
         num_rows = sum(sizes if lookups.tables is None else (sizes[table] for table in lookups.tables))
         num_lookups = -(-lookups.num // num_samples)
     return ComputedCosts(

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig, parse_train
-from reference_models.costs import PhaseCosts, Step, click_lookups
+from reference_models.costs import PhaseCosts, Step, make_click_lookups
 from reference_models.data.store.dataset import OpenedDataset
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import SingleProcess
@@ -69,7 +69,7 @@ def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_siz
             Phase.FORWARD: PhaseCosts(matmul_flop=forward.get_total_flops() * batch_size // counted),
             Phase.LOSS: PhaseCosts(matmul_flop=backward.get_total_flops() * batch_size // counted),
         },
-        lookups=click_lookups(data, _width(table_weights, small), batch_size) if table_weights else None,
+        lookups=make_click_lookups(data, _width(table_weights, small), batch_size) if table_weights else None,
     )
 
 

@@ -16,7 +16,7 @@ from harness.autotune.job import KIND, ChoiceJob, TrialsRecord, is_about_a_tie
 from harness.launch.deadline import AT_ONCE
 from harness.launch.process import Interpreter, explain_end, launch_worker
 from harness.measure.job import write_job
-from harness.system.software import spin_variables
+from harness.system.software import make_spin_variables
 from rules.records.codec import Damage, decode
 from rules.records.run_set import TIE, MatmulRecord, StepTimeRecord
 from rules.temporary_folder import temporary_folder
@@ -64,7 +64,7 @@ class Candidate:
             end = launch_worker(
                 write_job(KIND, job),
                 num_threads=most,
-                variables=spin_variables(spin_count),
+                variables=make_spin_variables(spin_count),
                 interpreter=self.interpreter,
                 timeout_s=AT_ONCE,
             )

@@ -15,7 +15,7 @@ import click
 
 from harness.cli.shared.help import write_examples, write_names
 from harness.foundation.address_space import watch_address_space
-from harness.foundation.errors import ExitCode, end_process, exit_code_of, message_of
+from harness.foundation.errors import ExitCode, compose_message, end_process, exit_code_of
 from harness.system.code import safe_path_variables
 from rules.extensions import Verb, find_places, load_place, with_extensions
 
@@ -251,5 +251,5 @@ def main(argv: list[str] | None = None) -> NoReturn:
             code = ExitCode.INTERNAL_ERROR
         else:
             place = _stream_of(error)
-            click.echo(_folded(f"dlrmbench: error: {place}{_printable_lines(message_of(error))}"), err=True)
+            click.echo(_folded(f"dlrmbench: error: {place}{_printable_lines(compose_message(error))}"), err=True)
         leave(code)

@@ -27,7 +27,14 @@ from reports.render.forms import FORMS
 from rules.logs.log import MAX_LOG_BYTES
 from rules.logs.text import printable
 from rules.temporary_folder import temporary_folder
-from rules.tree.inventory import MAX_MENTIONED, MAX_SKIPPED, SkippedFile, find_skipped, result_sets_of, take_inventory
+from rules.tree.inventory import (
+    MAX_MENTIONED,
+    MAX_SKIPPED,
+    SkippedFile,
+    find_skipped,
+    list_result_sets,
+    take_inventory,
+)
 
 if TYPE_CHECKING:
     from rules.checks.subject import JudgedSet
@@ -91,7 +98,7 @@ def check(
     error. Logs with other names and run sets without a finished run are listed and not judged; so are MLPerf's other
     benchmarks, with exit code 8 where there is nothing else.
     """
-    from harness.system.resources import usable_cores
+    from harness.system.resources import count_usable_cores
     from reports.views.verdict import MAX_PLACES, explain_rule, rules_table, verdict_blocks, verdicts_csv
     from rules.checks.verdict import relocate
     from rules.judge.checker import MANY_LOGS, check_paths
@@ -114,7 +121,7 @@ def check(
             benchmark_file,
             not no_second_opinion,
             ruleset,
-            usable_cores(),
+            count_usable_cores(),
             partial(show_judging, line, MANY_LOGS),
             partial(show_opinions, line),
         )
@@ -180,7 +187,7 @@ def score(
     inventories = [take_inventory(path, benchmark_file) for path in distinct(paths)]
     echo_others(inventories)
     try:
-        found = result_sets_of(inventories)
+        found = list_result_sets(inventories)
     except NothingToJudgeError as error:
         raise HarnessError(str(error), ExitCode.INCONCLUSIVE if require_score else ExitCode.INPUT) from None
     judged = judge_sets(found, benchmark_file, ruleset, second_opinion=False)

@@ -64,7 +64,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     from harness.config.catalog import load_data
     from harness.run_sets.dataset import how_to_get, making_lock
     from harness.run_sets.progress import generation_progress
-    from harness.system.resources import usable_cores
+    from harness.system.resources import count_usable_cores
     from reference_models.data.registry import find_data, generate_dataset, locate_dataset
 
     config = load_data(benchmark)
@@ -77,7 +77,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
             note(f"{config.name} is already there")
         else:
             with generation_progress(config) as on_progress:
-                generate_dataset(folder, config, num_threads=threads or usable_cores(), on_progress=on_progress)
+                generate_dataset(folder, config, num_threads=threads or count_usable_cores(), on_progress=on_progress)
     click.echo(folder)
 
 
@@ -324,7 +324,7 @@ def _verify_published(files: Mapping[str, int], published: Mapping[str, str]) ->
 
     Raises DatasetError (exit 8) for a file that differs.
     """
-    from reference_models.data.store.manifest import file_md5
+    from reference_models.data.store.manifest import compute_file_md5
     from reference_models.process.errors import DatasetError
 
     paths = [Path(path) for path in files if Path(path).name in published]
@@ -333,7 +333,7 @@ def _verify_published(files: Mapping[str, int], published: Mapping[str, str]) ->
         return
     with _byte_progress(paths[0].parent.name, sum(files[str(path)] for path in paths)) as on_bytes:
         for path in paths:
-            if (found := file_md5(path, on_bytes)) != published[path.name]:
+            if (found := compute_file_md5(path, on_bytes)) != published[path.name]:
                 raise DatasetError(
                     f"{path}: MD5 is {found}, published is {published[path.name]}. Copy it again, or make it anew "
                     "as the reference does."

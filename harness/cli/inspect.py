@@ -51,10 +51,10 @@ def list_(systems: str | None, published: str | None, form: str) -> None:
         return
     from harness.config.describe import summarize_benchmark
     from reports.views.definition import list_blocks
-    from rules.benchmarks.loader import shipped_names, workload_names
+    from rules.benchmarks.loader import list_workload_names, shipped_names
 
     records, workloads = (
-        [summarize_benchmark(name) for name in names()] for names in (shipped_names, workload_names)
+        [summarize_benchmark(name) for name in names()] for names in (shipped_names, list_workload_names)
     )
     document = {"schema_version": 1, "benchmarks": records, "workloads": workloads}
     show_as(form, document, list_blocks((*records, *workloads)))
@@ -69,25 +69,25 @@ def show_(benchmark: str, model: str | None, form: str) -> None:
     TOML file; NAME@VERSION is an older version of a benchmark."""
     from harness.config.describe import describe_benchmark
     from reports.views.definition import definition_blocks
-    from rules.benchmarks.loader import definition_text
+    from rules.benchmarks.loader import read_definition_text
 
     _refuse_set(benchmark)
     content = describe_benchmark(benchmark, model)
     if form == "toml":
-        click.echo(definition_text(Path(content["path"])), nl=False)
+        click.echo(read_definition_text(Path(content["path"])), nl=False)
     else:
         show_as(form, {"schema_version": 1, **content}, definition_blocks(content))
 
 
 def _refuse_set(word: str) -> None:
     """Raise UsageError with a hint where a word names a run set, a sweep or a pair, and no benchmark."""
-    from harness.run_sets.names import find_named, results_folder
-    from rules.benchmarks.loader import shipped_names, workload_names
+    from harness.run_sets.names import find_named, find_results_folder
+    from rules.benchmarks.loader import list_workload_names, shipped_names
 
-    if Path(word).is_file() or word in (*shipped_names(), *workload_names()):
+    if Path(word).is_file() or word in (*shipped_names(), *list_workload_names()):
         return
     is_set = Path(word).is_dir() and ((Path(word) / "extra").is_dir() or (Path(word) / "experiment.json").is_file())
-    if is_set or find_named(word, results_folder()):
+    if is_set or find_named(word, find_results_folder()):
         raise click.UsageError(
             f"{word!r} is a set of results, and 'show' takes a benchmark. See results with 'dlrmbench score {word}', "
             f"or their page with 'dlrmbench report {word}'."
@@ -106,13 +106,13 @@ def _refuse_set(word: str) -> None:
 )
 def system(form: str, config_file: Path | None, submitter: str | None, output: Path | None) -> None:
     """Describe this system in MLPerf's 33 fields, with the source of each value. Nothing is guessed."""
-    from harness.system.description import describe_system, system_slug, write_system_json
-    from harness.system.submission import submission_fields
+    from harness.system.description import describe_system, make_system_slug, write_system_json
+    from harness.system.submission import make_submission_fields
     from reports.views.system import system_blocks
 
     table = _submission_table(config_file) if config_file else {}
     source = f"file {config_file} [submission]"
-    given = submission_fields(table, os.environ, {"submitter": submitter}, config_source=source)
+    given = make_submission_fields(table, os.environ, {"submitter": submitter}, config_source=source)
     description = describe_system(given)
     if output is not None:
         if output.suffix != ".json":
@@ -121,7 +121,7 @@ def system(form: str, config_file: Path | None, submitter: str | None, output: P
         click.echo(f"wrote {path}", err=True)
     fields, provenance = dict(description.fields), dict(description.provenance)
     if form == "json":
-        name = system_slug(description)
+        name = make_system_slug(description)
         show_json({"schema_version": 1, "name": name, "fields": fields, "provenance": provenance})
     elif output is None:
         show(system_blocks(fields, provenance))

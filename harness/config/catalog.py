@@ -23,7 +23,7 @@ from reference_models.registry import (
 )
 from reference_models.spec import Implementation, ModelSpec
 from reference_models.training.workload import WorkloadSpec
-from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names, shipped_twin, workload_names
+from rules.benchmarks.loader import Benchmark, list_workload_names, load_benchmark, shipped_names, shipped_twin
 from rules.errors import DefinitionError
 
 MODEL_KEY = "model"
@@ -229,7 +229,7 @@ def _no_implementation(benchmark: Benchmark) -> DefinitionError:
 
 def refuse_shipped_name(benchmark: Benchmark) -> None:
     """Raise ConfigError where a user's file has the name of a shipped benchmark but other content."""
-    if benchmark.name in (*shipped_names(), *workload_names()):
+    if benchmark.name in (*shipped_names(), *list_workload_names()):
         current = load_benchmark(benchmark.name).definition_sha256
         if current != benchmark.definition_sha256 and shipped_twin(benchmark) is None:
             raise ConfigError(

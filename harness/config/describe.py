@@ -7,7 +7,7 @@ from typing import Any
 from harness.config.catalog import WorkloadConfig, has_implementation, parse_workload
 from harness.config.sections import sections_of_problem
 from reference_models.config.sections import DataConfig
-from reference_models.data.registry import dataset_digest
+from reference_models.data.registry import compute_dataset_digest
 from reference_models.registry import pin_code
 from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_versions
 
@@ -54,7 +54,8 @@ def describe_benchmark(name_or_path: str, model: str | None = None) -> dict[str,
     return _describe_problem(benchmark) | {
         "notes": [*benchmark.notes, *workload.model_spec.notes],
         "model": asdict(workload.model),
-        "data": _describe_data(workload.data) | {"dataset": f"{workload.data.name}-{dataset_digest(workload.data)}"},
+        "data": _describe_data(workload.data)
+        | {"dataset": f"{workload.data.name}-{compute_dataset_digest(workload.data)}"},
         **{
             section.name: asdict(section.read(benchmark.sections[section.name]))
             for section in sections_of_problem()

@@ -24,13 +24,13 @@ from rules.benchmarks.loader import (
     NOT_THE_PROBLEM,
     Benchmark,
     canonical_sha256,
+    list_workload_names,
     load_benchmark,
     parse_benchmark,
     read_definition,
     read_toml,
     shipped_names,
     shipped_versions,
-    workload_names,
 )
 from rules.benchmarks.toml_file import parse_toml
 from rules.errors import DefinitionError
@@ -235,7 +235,7 @@ def _derived_head(
         )
     if name is None:
         raise ConfigError(f"a fixed field differs from the definition of {original.name!r}. Give --name NAME.")
-    if name in (*shipped_names(), *workload_names()):
+    if name in (*shipped_names(), *list_workload_names()):
         raise ConfigError(f"--name {name!r} is the name of a shipped benchmark; choose another.")
     status = "workload" if original.status == "workload" else "own"
     what = f"{DERIVED}{original.name} by changing {', '.join(changed)}"
@@ -273,7 +273,7 @@ def _refuse_sections(benchmark: Benchmark) -> None:
 def command_name(benchmark: Benchmark) -> str:
     """Return the word that selects a benchmark's definition on the command line: its name, or its file."""
     name, path = benchmark.path.stem, benchmark.path
-    if name in (*shipped_names(), *workload_names()) and load_benchmark(name).path == path:
+    if name in (*shipped_names(), *list_workload_names()) and load_benchmark(name).path == path:
         return name
     older = next((known for known in shipped_versions(name) if known.path == path), None)
     return f"{name}@{older.version}" if older is not None else shlex.quote(str(path))

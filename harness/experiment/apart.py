@@ -18,7 +18,7 @@ import msgspec
 from harness.config.catalog import MODEL_KEY
 from harness.experiment.relation import asked_relation
 from harness.experiment.request import Request, RequestError
-from harness.foundation.errors import ExitCode, HarnessError, end_process, exit_code_of, message_of
+from harness.foundation.errors import ExitCode, HarnessError, compose_message, end_process, exit_code_of
 from harness.run_sets.outside_code import find_outside_code
 from reference_models.process.errors import ConfigError
 from reference_models.registry import outside_names
@@ -108,6 +108,6 @@ def _answer(work: Callable[[], T]) -> _ChildAnswer:
         if code is None:
             traceback.print_exception(error)
             return _ChildAnswer(error=f"{type(error).__name__}: {error}", exit_code=ExitCode.INTERNAL_ERROR)
-        return _ChildAnswer(error=message_of(error), exit_code=code, is_usage=isinstance(error, RequestError))
+        return _ChildAnswer(error=compose_message(error), exit_code=code, is_usage=isinstance(error, RequestError))
     except BaseException:  # Ctrl-C or SIGTERM, which the parent receives too
         return _ChildAnswer(error="interrupted", exit_code=ExitCode.INTERRUPTED)

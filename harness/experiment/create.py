@@ -26,10 +26,10 @@ from harness.run_sets.folder import RunSet, create_run_set
 from harness.run_sets.hooks import Hooks
 from harness.run_sets.installation import describe_here
 from harness.run_sets.names import link_latest
-from harness.run_sets.output import unique_folder
+from harness.run_sets.output import find_unique_folder
 from harness.system.preflight import run_checks
 from harness.system.resources import free_disk_bytes
-from harness.system.software import spin_variables
+from harness.system.software import make_spin_variables
 from harness.system.submission import SubmissionValue
 from reference_models.costs import FLOAT_BYTES
 from reference_models.data.registry import open_dataset
@@ -76,7 +76,7 @@ def create_group(experiment: Experiment) -> Path:
     request, relation = experiment.request, find_relation(experiment.relation)
     refuse_small_disk(experiment)
     created = datetime.now(UTC)
-    folder = unique_folder(request.output, f"{relation.prefix}-{experiment.name}-{created:%Y%m%dT%H%M%SZ}")
+    folder = find_unique_folder(request.output, f"{relation.prefix}-{experiment.name}-{created:%Y%m%dT%H%M%SZ}")
     folder.mkdir(parents=True)
     base_seed = draw_base_seed() if request.seed is None else request.seed
     members = []
@@ -188,7 +188,7 @@ def create_set(
         "preflight": [structs.asdict(check) for check in checks],
     }
     definition = tomli_w.dumps(dict(config.tables))
-    return create_run_set(unique_folder(output, name), convert(content, RunSetRecord), definition)
+    return create_run_set(find_unique_folder(output, name), convert(content, RunSetRecord), definition)
 
 
 def _with_spinning(environment: Mapping[str, Any], choice: ChoiceRecord | None) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def _with_spinning(environment: Mapping[str, Any], choice: ChoiceRecord | None) 
     variables = environment.get("variables")
     if choice is None or not isinstance(variables, Mapping):
         return dict(environment)
-    return {**environment, "variables": {**variables, **spin_variables(choice.spin_count)}}
+    return {**environment, "variables": {**variables, **make_spin_variables(choice.spin_count)}}
 
 
 def refuse_small_disk(experiment: Experiment) -> None:

@@ -23,8 +23,8 @@ from harness.run_sets.hooks import NO_HOOKS, Hooks
 from harness.run_sets.installation import Installation, ask_installation
 from harness.run_sets.keepers import Keeper
 from harness.system.code import code_sha256
-from harness.system.description import describe_system, system_slug
-from harness.system.software import spin_variables
+from harness.system.description import describe_system, make_system_slug
+from harness.system.software import make_spin_variables
 from rules.benchmarks.loader import parse_benchmark, read_toml
 from rules.records.run_set import RunSetRecord
 
@@ -67,7 +67,7 @@ class WorkerExecutor:
                 on_event=on_event,
                 num_ranks=kind.num_ranks(job),
                 interpreter=None if self.installation is None else self.installation.interpreter,
-                variables=None if record.choice is None else spin_variables(record.choice.spin_count),
+                variables=None if record.choice is None else make_spin_variables(record.choice.spin_count),
                 timeout_s=record.timeout_s if "timeout_s" in kind.takes else None,
                 slot=repetition.slot,
             )
@@ -76,7 +76,7 @@ class WorkerExecutor:
         """Raise HarnessError (exit 2) where the set began on another system than this executor's."""
         if self.installation is None:
             found = describe_system(given_fields(record), device=record.config["runtime.device"].value)
-            name, framework = system_slug(found), found.fields["framework"]
+            name, framework = make_system_slug(found), found.fields["framework"]
         else:
             system = self.installation.about.system
             name, framework = system.name, system.fields["framework"]

@@ -19,7 +19,7 @@ from typing import Any
 from harness.experiment.create import create_set, refuse_small_disk
 from harness.experiment.executors import job_members
 from harness.experiment.experiment import Experiment
-from harness.foundation.errors import ExitCode, HarnessError, RefusedByAllError, exit_code_of, message_of
+from harness.foundation.errors import ExitCode, HarnessError, RefusedByAllError, compose_message, exit_code_of
 from harness.foundation.files import read_record
 from harness.launch.consistency import agree, refuse_difference
 from harness.launch.heartbeat import Heartbeat
@@ -167,7 +167,7 @@ def _begin(experiment: Experiment, index: int, held: ExitStack) -> BegunRun | st
     except HarnessError as error:
         return error
     except OSError as error:
-        return HarnessError(message_of(error), exit_code_of(error) or ExitCode.INPUT)
+        return HarnessError(compose_message(error), exit_code_of(error) or ExitCode.INPUT)
 
 
 def _refuse_other(record: RunSetRecord, experiment: Experiment) -> None:

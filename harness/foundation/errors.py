@@ -137,7 +137,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return False
 
 
-def message_of(error: BaseException) -> str:
+def compose_message(error: BaseException) -> str:
     """Return one message for the user, with the place and a remedy where the error itself names none."""
     if is_out_of_memory(error):
         return "out of memory. Use a smaller batch or benchmark; 'dlrmbench plan' estimates what a run needs."

@@ -96,7 +96,7 @@ def open_lock(path: Path) -> int:
         raise HarnessError(words, ExitCode.INPUT) from None
 
 
-def program_path(program: str | Path | None) -> Path | None:
+def resolve_program_path(program: str | Path | None) -> Path | None:
     """Return a program's path as a shell reads it: a plain name stays for the search in PATH, ./NAME is a file.
 
     A Path drops the "./", and would be searched for in PATH.

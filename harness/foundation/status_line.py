@@ -47,7 +47,7 @@ class StatusLine:
     @property
     def columns(self) -> int:
         """Width of the terminal in columns, from COLUMNS or the terminal itself; 80 where neither is known."""
-        return terminal_columns(self._stream)
+        return find_terminal_columns(self._stream)
 
     def show(self, text: str, *, share: float | None = None, now: bool = False) -> None:
         """Draw one row on a terminal, with a bar for `share`; elsewhere print the text and the share, as `show_rows`
@@ -99,10 +99,10 @@ class StatusLine:
 
 def folded(text: str, stream: TextIO) -> str:
     """Return `text` wrapped to the stream's terminal, if it is one; words and commands stay whole."""
-    return fold(text, terminal_columns(stream) - 1) if stream.isatty() else text
+    return fold(text, find_terminal_columns(stream) - 1) if stream.isatty() else text
 
 
-def terminal_columns(stream: TextIO | None) -> int:
+def find_terminal_columns(stream: TextIO | None) -> int:
     """Return the width of a stream's terminal in columns, from COLUMNS or the terminal itself; 80 where neither is
     known."""
     with suppress(ValueError):

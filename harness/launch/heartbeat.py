@@ -22,8 +22,8 @@ from harness.foundation.errors import (
     ExitCode,
     HarnessError,
     RefusedByAllError,
+    compose_message,
     exit_code_of,
-    message_of,
 )
 from reference_models.distributed.rendezvous import Rendezvous, call_within
 
@@ -199,7 +199,7 @@ class Heartbeat:
         """Describe an error of the main thread as this rank's own."""
         rank, code = self._meeting.rank, exit_code_of(error)
         if code is not None:
-            return End(rank=rank, reason=f"rank {rank}: {message_of(error)}", code=code)
+            return End(rank=rank, reason=f"rank {rank}: {compose_message(error)}", code=code)
         if not isinstance(error, Exception):
             return self._describe_signal(signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM)
         words = (str(error) or "no message").splitlines()[0]

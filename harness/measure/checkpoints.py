@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from harness.foundation.errors import ExitCode, HarnessError, exit_code_of, message_of
+from harness.foundation.errors import ExitCode, HarnessError, compose_message, exit_code_of
 from harness.foundation.files import read_record
 from harness.foundation.kept_arrays import read_kept, write_kept
 from harness.measure.companions import Companion
@@ -15,7 +15,7 @@ from harness.measure.refusals import refuse_restores
 from harness.measure.weights import as_array, refuse_foreign
 from harness.system.resources import read_resources
 from reference_models.config.checkpoint import CheckpointConfig
-from reference_models.process.artifact import npy_header
+from reference_models.process.artifact import make_npy_header
 from reference_models.process.atomic_write import draft_of, remove, sync_folder
 from reference_models.process.errors import ArtifactError, ConfigError
 from rules.records.kept.arrays import MANIFEST_FILE
@@ -60,7 +60,7 @@ class CheckpointFolder:
 
     def count_bytes(self, tensor: "torch.Tensor") -> int:
         array = as_array(tensor)
-        return len(npy_header(array.dtype.name, array.shape)) + array.nbytes
+        return len(make_npy_header(array.dtype.name, array.shape)) + array.nbytes
 
 
 def read_checkpoint(
@@ -150,7 +150,7 @@ class CheckpointsCompanion(Companion):
             taken=tuple(CheckpointRecord(**each) for each in made.taken),
             restore_s=made.restore_s,
             num_restores=made.num_restores,
-            error=None if made.error is None else message_of(made.error),
+            error=None if made.error is None else compose_message(made.error),
             exit_code=code or ExitCode.DONE,
         )
         return {"checkpoints": to_builtins(record)}

@@ -9,7 +9,7 @@ import sys
 from harness.config.catalog import WorkloadConfig
 from harness.foundation.errors import end_process
 from harness.system.code import safe_path_variables
-from harness.system.resources import output_of
+from harness.system.resources import run_for_output
 from rules.records.run_set import PreflightCheck as Check
 
 _MODULE = "harness.measure.gpu_kernels"
@@ -25,7 +25,7 @@ def check_kernels(workload: WorkloadConfig) -> Check | None:
     dim = workload.costs([1] * workload.data.num_sparse).row_width
     sums = {"sgd": 0, "rowwise_adagrad": 1}.get(train.opt_name, dim)
     asked = (runtime.device, str(dim), str(sums), runtime.precision)
-    answer = output_of(
+    answer = run_for_output(
         sys.executable, "-P", "-m", _MODULE, *asked, timeout_s=_ANSWERS_WITHIN_S, **safe_path_variables()
     )
     problem = "they could not be tried" if answer is None else answer.rpartition("\n")[2].rstrip(".")

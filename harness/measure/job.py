@@ -18,7 +18,14 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from harness.foundation.errors import ExitCode, HarnessError, end_process, exit_code_of, is_out_of_memory, message_of
+from harness.foundation.errors import (
+    ExitCode,
+    HarnessError,
+    compose_message,
+    end_process,
+    exit_code_of,
+    is_out_of_memory,
+)
 from harness.foundation.files import read_json, write_json, write_record
 from harness.measure.kinds import EVENT_MARK, Job, Kind, OnEvent, find_job_kind
 from harness.system.code import describe_code
@@ -102,7 +109,7 @@ def explain_and_end(attempt: Callable[[], object]) -> int:
         if own_code_of(error) is not None and not is_out_of_memory(error):
             traceback.print_exception(error)
             sys.stderr.writelines(f"{OWN_FRAME}{frame}\n" for frame in describe_own_frames(error))
-        sys.stderr.write(f"{message_of(error)}\n")
+        sys.stderr.write(f"{compose_message(error)}\n")
         return code
     return ExitCode.DONE
 

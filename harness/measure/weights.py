@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.foundation.errors import ExitCode, HarnessError, exit_code_of, message_of
+from harness.foundation.errors import ExitCode, HarnessError, compose_message, exit_code_of
 from harness.foundation.files import read_record
 from harness.foundation.kept_arrays import read_kept, write_kept
 from harness.measure.companions import Companion
@@ -69,7 +69,7 @@ def keep_weights(run_folder: Path, tensors: Mapping[str, "torch.Tensor"], about:
         arrays = {name: as_array(tensor) for name, tensor in tensors.items()}
         written = write_kept(run_folder / WEIGHTS_FOLDER, arrays, WeightsManifest, about, "tensors")
     except (OSError, ConfigError, msgspec.ValidationError) as error:
-        return KeptWeights.failed(message_of(error), exit_code_of(error) or ExitCode.USAGE)
+        return KeptWeights.failed(compose_message(error), exit_code_of(error) or ExitCode.USAGE)
     duration_s = time.perf_counter() - started_s
     num_bytes = sum(array.num_bytes for array in written.values())
     return KeptWeights(num_bytes=num_bytes, duration_s=duration_s, error=None, exit_code=ExitCode.DONE)

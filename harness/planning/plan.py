@@ -25,7 +25,7 @@ from harness.planning.memory import MemoryNeed, model_memory
 from harness.run_sets.dataset import how_to_get, is_begun, is_generated
 from harness.run_sets.output import refuse_output
 from harness.system.resources import read_resources
-from harness.system.software import WORKER_VARIABLES, spin_variables
+from harness.system.software import WORKER_VARIABLES, make_spin_variables
 from reference_models.config.sections import DataConfig
 from reference_models.costs import FLOAT_BYTES, ComputedCosts
 from reference_models.data.registry import DEFAULT_ROOT, find_data, locate_dataset, open_dataset
@@ -224,7 +224,7 @@ def estimate_time(
     None where the model cannot train on those.
     """
     choice = find_choice(config, data_dir)
-    chosen = {} if choice is None else spin_variables(choice.spin_count)
+    chosen = {} if choice is None else make_spin_variables(choice.spin_count)
     os.environ.update({**WORKER_VARIABLES, **os.environ, **chosen})  # as in a run, and before torch is imported
     num_threads = config.workload.runtime.threads or read_resources().num_cores
     num_threads = num_threads if choice is None else choice.num_threads

@@ -27,7 +27,7 @@ from harness.launch.process import Interpreter
 from harness.measure.job import JOB_VERSION, explain_and_end
 from harness.measure.refusals import refuse_untrainable
 from harness.system.code import code_sha256, other_path_variables
-from harness.system.description import describe_system, system_slug
+from harness.system.description import describe_system, make_system_slug
 from harness.system.software import WORKER_VARIABLES, environment
 from harness.system.submission import SubmissionValue
 from rules.benchmarks.loader import Benchmark, parse_benchmark
@@ -83,7 +83,7 @@ def describe_here(benchmark: Benchmark, device: str, given: Mapping[str, Submiss
         code_sha256=code_sha256(),
         environment=environment(),
         system=DescribedSystem(
-            name=system_slug(system), fields=dict(system.fields), provenance=dict(system.provenance)
+            name=make_system_slug(system), fields=dict(system.fields), provenance=dict(system.provenance)
         ),
         variables=dict(WORKER_VARIABLES),
         definition_sha256=benchmark.definition_sha256,

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from harness.foundation.errors import ExitCode, HarnessError
-from rules.benchmarks.loader import shipped_names, workload_names
+from rules.benchmarks.loader import list_workload_names, shipped_names
 from rules.errors import InputError
 from rules.logs.text import printable
 from rules.records.codec import Damage, decode
@@ -26,7 +26,7 @@ _DIGEST = re.compile("[0-9a-f]{8}")
 """Digest of a configuration, which is in a folder's name where no label was given."""
 
 
-def results_folder() -> Path:
+def find_results_folder() -> Path:
     """Return the folder for results where -o is not given."""
     return Path(os.environ.get("DLRMBENCH_OUTPUT") or _DEFAULT)
 
@@ -87,7 +87,7 @@ def refuse_missing(paths: Iterable[Path]) -> None:
         word = str(path)
         if word != path.name or path.suffix == ".json" or ":" in word or word == "-" or not _is_missing(path):
             continue
-        results = results_folder()
+        results = find_results_folder()
         known = dict.fromkeys(name for folder in sets_of(results) for name in (*names_of(folder), folder.name))
         near = [name for name in known if word in name] or get_close_matches(word, known, n=3)
         hint = f"Did you mean {_listed(near)}?" if near else "Give a path, or the name of a set there"
@@ -149,7 +149,7 @@ def names_of(folder: Path) -> tuple[str, ...]:
         return (folder.name[: match.start()].partition("-")[2],)
     benchmark = record.benchmark.name
     label = folder.name[: match.start()].removeprefix(f"{benchmark}-")
-    is_named = _DIGEST.fullmatch(label) and benchmark not in (*shipped_names(), *workload_names())
+    is_named = _DIGEST.fullmatch(label) and benchmark not in (*shipped_names(), *list_workload_names())
     return (label, benchmark) if is_named else (label,)
 
 
@@ -223,7 +223,7 @@ def _find_set(text: str) -> tuple[Path, int | None, int | None]:
 def _named(text: str) -> Path | None:
     if Path(text).is_dir():
         return Path(text)
-    found = find_named(text, results_folder()) if text else []
+    found = find_named(text, find_results_folder()) if text else []
     if len(found) > 1:
         raise HarnessError(f"weights {text!r}: the name of several sets, {', '.join(map(str, found))}. Give one.")
     return found[0] if found else None

@@ -21,7 +21,7 @@ def refuse_output(output: Path) -> None:
         return
 
 
-def unique_folder(output: Path, name: str) -> Path:
+def find_unique_folder(output: Path, name: str) -> Path:
     """Return a folder below `output` that does not exist yet; two sets of one second get a counter."""
     folder, number = output / name, 1
     while folder.exists():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.system.hardware import GIB, MIB, DetectedValue
-from harness.system.resources import ROOT, output_of, read_text
+from harness.system.resources import ROOT, read_text, run_for_output
 
 _NVIDIA = "0x10de"
 _DISPLAY, _COMPUTE = "0x0300", ("0x0302", "0x12")
@@ -145,7 +145,7 @@ def _text(value: Any) -> str | None:
 
 def _read_nvidia_smi() -> Accelerators | None:
     query = f"--query-gpu={','.join(_SMI_FIELDS)}"
-    text = output_of("nvidia-smi", query, "--format=csv,noheader,nounits", timeout_s=20)
+    text = run_for_output("nvidia-smi", query, "--format=csv,noheader,nounits", timeout_s=20)
     return None if text is None else parse_nvidia_smi(text)
 
 

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.system.resources import output_of
+from harness.system.resources import run_for_output
 
 if TYPE_CHECKING:
     from rules.records.measure import CodeRecord
@@ -66,9 +66,9 @@ def describe_commit(package: Path = _PACKAGE) -> dict[str, Any]:
     if not (checkout / ".git").exists() or not (checkout / "pyproject.toml").exists():
         return _read_stamp(package / COMMIT_FILE)
     git = ("git", "-C", str(checkout))
-    commit = output_of(*git, "rev-parse", "HEAD")
+    commit = run_for_output(*git, "rev-parse", "HEAD")
     # Asking must not refresh the index of a checkout that may be read-only or in use.
-    changes = output_of(*git, "status", "--porcelain", "--untracked-files=no", GIT_OPTIONAL_LOCKS="0")
+    changes = run_for_output(*git, "status", "--porcelain", "--untracked-files=no", GIT_OPTIONAL_LOCKS="0")
     return {"commit": commit or None, "commit_is_dirty": None if changes is None else bool(changes)}
 
 

@@ -40,7 +40,7 @@ def describe_system(
 ) -> SystemDescription:
     """Detect all fields that can be detected, and replace them by given ones.
 
-    `given` comes from submission_fields; other keys than the 33 (platform) belong to the log and are left out.
+    `given` comes from make_submission_fields; other keys than the 33 (platform) belong to the log and are left out.
     Without a given system name, one is made of the accelerators (of the processors where there are none or the run's
     `device` is 'cpu') and the framework.
     """
@@ -73,7 +73,7 @@ def describe_system(
     return SystemDescription(fields=values, provenance=provenance)
 
 
-def system_slug(description: SystemDescription) -> str:
+def make_system_slug(description: SystemDescription) -> str:
     """Return the system's file name: a given name, or hardware and software, such as '2x-amd-epyc-9554_torch-2.13.0'.
 
     It has at most 80 characters of [a-z0-9._-] and never starts with a dot; a name that had to be cut ends in a
@@ -88,7 +88,7 @@ def write_system_json(folder: Path, description: SystemDescription, *, name: str
 
     `name` is by default the system's slug.
     """
-    path = folder / f"{name or system_slug(description)}.json"
+    path = folder / f"{name or make_system_slug(description)}.json"
     folder.mkdir(parents=True, exist_ok=True)
     write_text(path, encode(convert(dict(description.fields), SystemRecord)))
     return path

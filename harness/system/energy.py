@@ -69,13 +69,13 @@ class NvmlPower:
 Counter = EnergyCounter | NvmlPower
 
 
-def rapl_domain(folder: Path, name: str) -> EnergyCounter:
+def make_rapl_counter(folder: Path, name: str) -> EnergyCounter:
     """Make the counter of one powercap domain, which wraps (Documentation/power/powercap)."""
     range_uj = int((folder / "max_energy_range_uj").read_text())
     return EnergyCounter(name, "RAPL (powercap)", lambda: int((folder / "energy_uj").read_text()), 1e-6, range_uj)
 
 
-def nvml_energy(nvml: Any, handle: Any, name: str) -> EnergyCounter:
+def make_nvml_counter(nvml: Any, handle: Any, name: str) -> EnergyCounter:
     """Make the counter of an accelerator (nvmlDeviceGetTotalEnergyConsumption: millijoules, Volta and later)."""
     read = _asking(nvml, lambda: int(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)))
     return EnergyCounter(name, "NVML energy counter", read, 1e-3)
@@ -108,7 +108,7 @@ def find_rapl(root: Path = ROOT) -> tuple[list[EnergyCounter], list[EnergyGap]]:
                 name = f"{(folder / zone.name.rpartition(':')[0] / 'name').read_text().strip()} {name}"
             elif not name.startswith("package"):
                 continue
-            domains.append(rapl_domain(zone, name))
+            domains.append(make_rapl_counter(zone, name))
         except PermissionError as error:
             reason = f"{error.filename}: readable by root only on this system (Linux 5.10 and later)."
             return [], [EnergyGap(what="CPU packages", reason=reason)]
@@ -141,7 +141,7 @@ def find_nvml(
     except nvml.NVMLError as error:
         return [], [EnergyGap(what=what, reason=f"NVML: {error}")]
     reason = ""
-    for make in (nvml_energy, NvmlPower):
+    for make in (make_nvml_counter, NvmlPower):
         try:
             counter = make(nvml, handle, what)
         except OSError as error:  # older devices have power only

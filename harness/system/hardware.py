@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.system.resources import ROOT, output_of, read_text
+from harness.system.resources import ROOT, read_text, run_for_output
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 _CPU_FOLDERS = "sys/devices/system/cpu"
@@ -96,7 +96,7 @@ def read_processors(root: Path = ROOT) -> Processors:
     )
 
 
-def processor_numbers(root: Path = ROOT) -> str | None:
+def read_processor_numbers(root: Path = ROOT) -> str | None:
     """Return an x86 processor's vendor, family and model, such as "AuthenticAMD family 25 model 1"; None
     elsewhere."""
     found = [cpuinfo(root, name) for name in ("vendor_id", "cpu family", "model")]
@@ -182,8 +182,8 @@ def cpuinfo(root: Path, key: str) -> str | None:
 def _model_name_elsewhere() -> str | None:
     """Return the processor's name where /proc/cpuinfo has none: from lscpu (ARM part numbers) or macOS's sysctl."""
     if platform.system() == "Darwin":
-        return output_of("sysctl", "-n", "machdep.cpu.brand_string") or None
-    match = re.search(r"^Model name:\s*(.+)$", output_of("lscpu", LC_ALL="C") or "", re.MULTILINE)
+        return run_for_output("sysctl", "-n", "machdep.cpu.brand_string") or None
+    match = re.search(r"^Model name:\s*(.+)$", run_for_output("lscpu", LC_ALL="C") or "", re.MULTILINE)
     return match[1].strip() if match and match[1].strip() != "-" else None
 
 

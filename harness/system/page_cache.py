@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.system.resources import filesystem_type
+from harness.system.resources import find_filesystem_type
 
 _WINDOW_BYTES = 1 << 30
 _BIT_0 = bytes(value & 1 for value in range(256))
@@ -71,7 +71,7 @@ def can_clear() -> bool:
     return sys.platform == "linux" and hasattr(os, "posix_fadvise")
 
 
-def resident_bytes(path: Path) -> int | None:
+def count_resident_bytes(path: Path) -> int | None:
     """Return the bytes of a file that the page cache holds, in whole pages but at most the file's size.
 
     None where the kernel does not tell: on other systems, and on files that this user neither owns nor may write, for
@@ -108,7 +108,7 @@ def list_files(paths: Iterable[str | Path]) -> list[Path]:
 
 
 def _resident(files: list[Path]) -> int | None:
-    counts = [resident_bytes(path) for path in files]
+    counts = [count_resident_bytes(path) for path in files]
     return None if None in counts else sum(count for count in counts if count is not None)
 
 
@@ -123,6 +123,6 @@ def _drop(path: Path) -> None:
 
 
 def _why_pages_stay(files: list[Path]) -> str:
-    if {filesystem_type(path) for path in files} & {"tmpfs", "ramfs"}:
+    if {find_filesystem_type(path) for path in files} & {"tmpfs", "ramfs"}:
         return "the files live in memory (tmpfs)"
     return "another process maps or reads them, or the file system keeps its files in memory"

@@ -22,7 +22,14 @@ from packaging.version import Version
 from harness.system.accelerators import NOWHERE, Accelerators, read_accelerators
 from harness.system.hardware import format_bytes, read_processors, virtualization
 from harness.system.page_cache import can_clear, clear_page_cache
-from harness.system.resources import ROOT, cgroup_folders, filesystem_type, free_disk_bytes, read_resources, read_text
+from harness.system.resources import (
+    ROOT,
+    find_filesystem_type,
+    free_disk_bytes,
+    list_cgroup_folders,
+    read_resources,
+    read_text,
+)
 from harness.system.software import container, version_of
 from reference_models.fused.private_folder import folder_problem
 from rules.records.run_set import PreflightCheck as Check
@@ -174,7 +181,7 @@ def check_swap() -> Check:
 
 def check_disk(name: str, folder: Path, root: Path = ROOT) -> Check:
     """Check for free space on a folder's disk, and whether the disk is local."""
-    free, kind = free_disk_bytes(folder), filesystem_type(folder, root)
+    free, kind = free_disk_bytes(folder), find_filesystem_type(folder, root)
     problems = []
     if free < MIN_FREE_DISK_BYTES:
         problems.append("Free some space or choose another folder.")
@@ -372,7 +379,7 @@ def _guarded(name: str, check: Callable[[], Check]) -> Check:
 
 
 def _throttled_periods(root: Path) -> int:
-    for folder in cgroup_folders("cpu", root)[:1]:
+    for folder in list_cgroup_folders("cpu", root)[:1]:
         for line in (read_text(folder / "cpu.stat") or "").splitlines():
             key, _, value = line.partition(" ")
             if key == "nr_throttled" and value.isdecimal():

@@ -60,7 +60,7 @@ def read_resources(root: Path = ROOT) -> Resources:
     """Read all resources once, within a few milliseconds. `root` is the folder of /proc and /sys."""
     import psutil  # imported late: every command imports this module, few read resources
 
-    cpus = affinity_cpus()
+    cpus = list_affinity_cpus()
     quota = quota_cores(root)
     memory = psutil.virtual_memory()
     limit, headroom = _memory_limit_and_headroom(root)
@@ -78,12 +78,12 @@ def read_resources(root: Path = ROOT) -> Resources:
     )
 
 
-def usable_cores() -> int:
+def count_usable_cores() -> int:
     """Return the number of useful threads in this process, at least 1."""
     return read_resources().num_cores
 
 
-def affinity_cpus() -> frozenset[int]:
+def list_affinity_cpus() -> frozenset[int]:
     """Return the logical CPUs that this process may run on; all of them where the system has no affinity (macOS)."""
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
@@ -101,7 +101,7 @@ def list_cores(cpus: frozenset[int] | None = None, root: Path = ROOT) -> list[tu
     Cores of one socket follow each other. Without topology every CPU is a core.
     """
     cores: dict[tuple[int, str], list[int]] = {}
-    for cpu in sorted(affinity_cpus() if cpus is None else cpus):
+    for cpu in sorted(list_affinity_cpus() if cpus is None else cpus):
         folder = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
         siblings = read_text(folder / "core_cpus_list") or read_text(folder / "thread_siblings_list")
         socket = _whole(read_text(folder / "physical_package_id") or "") or 0
@@ -112,7 +112,7 @@ def list_cores(cpus: frozenset[int] | None = None, root: Path = ROOT) -> list[tu
 def quota_cores(root: Path = ROOT) -> float | None:
     """Return the lowest CPU quota on the path up the cgroup tree, in cores; None without one."""
     quotas = []
-    for folder in cgroup_folders("cpu", root):
+    for folder in list_cgroup_folders("cpu", root):
         fields = (read_text(folder / "cpu.max") or "").split()
         if not fields:
             quota, period = read_text(folder / "cpu.cfs_quota_us"), read_text(folder / "cpu.cfs_period_us")
@@ -125,18 +125,18 @@ def quota_cores(root: Path = ROOT) -> float | None:
 
 def free_disk_bytes(path: Path) -> int:
     """Return the bytes that this user may still write at `path`, or at its nearest existing parent."""
-    return shutil.disk_usage(existing_parent(path)).free
+    return shutil.disk_usage(find_existing_parent(path)).free
 
 
-def existing_parent(path: Path) -> Path:
+def find_existing_parent(path: Path) -> Path:
     """Return `path` itself or the nearest existing folder above it."""
     path = path.absolute()
     return next((parent for parent in (path, *path.parents) if parent.exists()), path)
 
 
-def filesystem_type(path: Path, root: Path = ROOT) -> str | None:
+def find_filesystem_type(path: Path, root: Path = ROOT) -> str | None:
     """Return the type of `path`'s file system, such as 'ext4', 'tmpfs' or 'overlay'; None where unknown."""
-    target = existing_parent(path).resolve()
+    target = find_existing_parent(path).resolve()
     deepest, found = -1, None
     for mount, _, kind, _ in _mounts(root):
         if target.is_relative_to(mount) and len(mount.parts) >= deepest:
@@ -144,7 +144,7 @@ def filesystem_type(path: Path, root: Path = ROOT) -> str | None:
     return found
 
 
-def cgroup_folders(controller: str, root: Path = ROOT) -> list[Path]:
+def list_cgroup_folders(controller: str, root: Path = ROOT) -> list[Path]:
     """Return this process's folder of a cgroup controller and its parents up to the mount, cgroup v1 and v2 alike."""
     paths = _cgroup_paths(root)
     folders: list[Path] = []
@@ -164,7 +164,7 @@ def read_text(path: Path) -> str | None:
         return None
 
 
-def output_of(*command: str, timeout_s: float = 10.0, **environ: str) -> str | None:
+def run_for_output(*command: str, timeout_s: float = 10.0, **environ: str) -> str | None:
     """Run a command and return its stripped output; None where it is missing, fails or takes too long."""
     try:
         done = subprocess.run(
@@ -185,7 +185,7 @@ def _memory_limit_and_headroom(root: Path) -> tuple[int | None, int | None]:
     """Return the lowest memory limit, and the smallest distance to a limit, in bytes. Clean file pages do not count
     as used."""
     limits, headrooms = [], []
-    for folder in cgroup_folders("memory", root):
+    for folder in list_cgroup_folders("memory", root):
         limit = _whole(read_text(folder / "memory.max") or read_text(folder / "memory.limit_in_bytes") or "")
         if limit is None or not 0 < limit < _UNLIMITED_BYTES:
             continue

@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.system.accelerators import Accelerators
 from harness.system.code import describe_commit
-from harness.system.hardware import DetectedValue, cpuinfo, processor_numbers, virtualization
+from harness.system.hardware import DetectedValue, cpuinfo, read_processor_numbers, virtualization
 from harness.system.resources import ROOT, read_resources, read_text
 
 PACKAGES = (
@@ -52,7 +52,7 @@ _INSTRUCTION_SETS = (
 )  # fmt: skip
 
 
-def spin_variables(spin_count: int | None) -> dict[str, str]:
+def make_spin_variables(spin_count: int | None) -> dict[str, str]:
     """Return the environment variable for an autotuned spin count; none without one."""
     return {} if spin_count is None else {SPIN: str(spin_count)}
 
@@ -92,16 +92,18 @@ def environment(environ: Mapping[str, str] | None = None, root: Path = ROOT) -> 
         "operating_system": _operating_system(root),
         "kernel": platform.release(),
         "architecture": platform.machine(),
-        "processor": processor_numbers(root),
+        "processor": read_processor_numbers(root),
         "instruction_sets": _instruction_sets(root),
         "container": container(root, environ),
         "virtualization": virtualization(root),
         **{name: value for name, value in asdict(resources).items() if name != "available_memory_bytes"},
-        "variables": environment_variables({**WORKER_VARIABLES, **(os.environ if environ is None else environ)}),
+        "variables": select_environment_variables(
+            {**WORKER_VARIABLES, **(os.environ if environ is None else environ)}
+        ),
     }
 
 
-def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
+def select_environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Select the variables that change speed or results, sorted; none that might hold a credential."""
     return {
         name: value if len(value) <= _VALUE_LIMIT else value[:_VALUE_LIMIT] + "…"

@@ -30,7 +30,7 @@ class SubmissionValue:
     source: str
 
 
-def submission_fields(
+def make_submission_fields(
     config_table: Mapping[str, Any],
     environ: Mapping[str, str],
     options: Mapping[str, str | None],

@@ -50,7 +50,7 @@ def parse_data(table: Mapping[str, Any]) -> DataConfig:
     return spec.parse_section(table)
 
 
-def dataset_digest(data: DataConfig) -> str:
+def compute_dataset_digest(data: DataConfig) -> str:
     """Return the first 12 hex digits of the sha256 of a dataset's definition, part of its folder's name."""
     content = {key: value for key, value in asdict(replace(data, id_maps=None)).items() if key not in _NOT_STORED}
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=list).encode()).hexdigest()[:12]
@@ -62,7 +62,7 @@ def locate_dataset(data: DataConfig, root: Path | None) -> Path:
     spec = find_data(data.kind)
     if not (spec.has_store or spec.is_in_memory) or (root / "manifest.json").exists():
         return root
-    return root / f"{data.name}-{dataset_digest(data)}"
+    return root / f"{data.name}-{compute_dataset_digest(data)}"
 
 
 def generate_dataset(

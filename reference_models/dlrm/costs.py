@@ -10,9 +10,9 @@ from reference_models.costs import (
     PhaseCosts,
     Product,
     Step,
-    click_lookups,
+    find_table_sizes,
+    make_click_lookups,
     mlp,
-    table_sizes,
 )
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.phases import DLRMPhase
@@ -39,7 +39,7 @@ def declare_step(model: DLRMConfig, data: DataConfig, batch_size: int) -> Step:
             phase: PhaseCosts(bytes=FLOAT_BYTES * batch_size * floats)
             for phase, floats in zip(_INTERACTION, _interaction_floats(model, data), strict=True)
         },
-        lookups=click_lookups(data, model.embedding_dim, batch_size),
+        lookups=make_click_lookups(data, model.embedding_dim, batch_size),
         num_saved=num_saved,
         num_widest=num_widest,
     )
@@ -76,7 +76,7 @@ def served_bytes(
         for layer in declare_step(model, data, 1).layers
         if isinstance(layer, Linear)
     )
-    rows = sum(table_sizes(data, num_embeddings))
+    rows = sum(find_table_sizes(data, num_embeddings))
     return ServedBytes(table_bytes=rows * row_bytes(model.embedding_dim, table_precision), dense_bytes=dense)
 
 

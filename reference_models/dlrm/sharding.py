@@ -323,7 +323,7 @@ def make_constraints(
 
 def check_plan(plan: ShardingPlan, sharding: str, num_ranks: int) -> None:
     """Raise ConfigError for a table outside of device memory, or uncut though its sharding type cuts tables."""
-    tables = planned_tables(plan)
+    tables = find_planned_tables(plan)
     if outside := [name for name, entry in tables.items() if is_outside_devices(entry.compute_kernel)]:
         raise ConfigError(
             f"runtime.sharding {sharding!r}: the planner leaves {len(outside)} of {len(tables)} tables "
@@ -341,7 +341,7 @@ def check_plan(plan: ShardingPlan, sharding: str, num_ranks: int) -> None:
         )
 
 
-def planned_tables(plan: ShardingPlan) -> dict[str, ParameterSharding]:
+def find_planned_tables(plan: ShardingPlan) -> dict[str, ParameterSharding]:
     """Return each table's plan by name: its sharding type, and the ranks of its shards or copies."""
     return {name: entry for tables in plan.plan.values() for name, entry in tables.items()}
 

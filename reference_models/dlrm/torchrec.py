@@ -44,12 +44,12 @@ from reference_models.dlrm.sharding import (
     check_plan,
     draw_tables,
     fill_up,
+    find_planned_tables,
     local_shards,
     make_bags,
     make_codecs,
     make_plan,
     make_sharder,
-    planned_tables,
     quiet_torchrec,
     table_index,
     table_name,
@@ -114,8 +114,10 @@ class TorchRecWorkload(TrainingLoop):
             local_batch_size=self.local_batch_size,
         )
         check_plan(plan, spec.runtime.sharding, size)
-        self.sharding_types = {name: str(entry.sharding_type) for name, entry in planned_tables(plan).items()}
-        self._kernels = {table_index(name): str(entry.compute_kernel) for name, entry in planned_tables(plan).items()}
+        self.sharding_types = {name: str(entry.sharding_type) for name, entry in find_planned_tables(plan).items()}
+        self._kernels = {
+            table_index(name): str(entry.compute_kernel) for name, entry in find_planned_tables(plan).items()
+        }
         group = dist.GroupMember.WORLD
         assert group is not None
         sharded = DistributedModelParallel(

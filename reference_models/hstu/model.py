@@ -130,11 +130,11 @@ class HSTU(nn.Module):
         refuse_long(batch, self.max_length)
         past, candidates = self.make_tokens(rows, batch)
         is_past, is_candidate = (
-            valid_places(batch.past_lengths, past.device),
-            valid_places(batch.lengths, past.device),
+            find_valid_places(batch.past_lengths, past.device),
+            find_valid_places(batch.lengths, past.device),
         )
         x = torch.cat([pad(past, is_past), pad(candidates, is_candidate)], dim=1)
-        mask = attention_mask(is_past, is_candidate).to(x.dtype)
+        mask = make_attention_mask(is_past, is_candidate).to(x.dtype)
         for layer in self.layers:
             x = layer(x, mask)
         output: torch.Tensor = self.output_norm(x[:, is_past.shape[1] :][is_candidate])
@@ -165,7 +165,7 @@ def refuse_long(batch: Sequences, max_length: int) -> None:
         raise ValueError(f"a sequence of {longest} events and candidates, expected at most {max_length}")
 
 
-def valid_places(lengths: Sequence[int], device: torch.device) -> torch.Tensor:
+def find_valid_places(lengths: Sequence[int], device: torch.device) -> torch.Tensor:
     """Return which places of sequences padded to the longest hold a token: bool [S, longest]."""
     return torch.arange(max(lengths), device=device) < torch.tensor(lengths, device=device).unsqueeze(1)
 
@@ -177,7 +177,7 @@ def pad(tokens: torch.Tensor, is_token: torch.Tensor) -> torch.Tensor:
     return padded
 
 
-def attention_mask(is_past: torch.Tensor, is_candidate: torch.Tensor) -> torch.Tensor:
+def make_attention_mask(is_past: torch.Tensor, is_candidate: torch.Tensor) -> torch.Tensor:
     """Return the attention mask, bool [S, P + C, P + C].
 
     A past event attends to earlier events and itself, a candidate to all past events and itself.

@@ -11,7 +11,7 @@ from reference_models.data.store.dataset import ClickDataset
 from reference_models.hstu.config import SequenceShape, sequence_shape
 from reference_models.hstu.model import HSTU, LOSS_WEIGHT
 from reference_models.hstu.phases import HSTUPhase
-from reference_models.hstu.sequences import SequenceLog, synthetic_sequences
+from reference_models.hstu.sequences import SequenceLog, make_synthetic_sequences
 from reference_models.training.loop import Built, TrainingLoop
 from reference_models.training.optimizers import build_optimizers
 
@@ -46,7 +46,7 @@ class ReferenceWorkload(TrainingLoop):
         return model, optimizers
 
     def make_synthetic_batch(self, num_embeddings: tuple[int, ...], size: int) -> Any:
-        return synthetic_sequences(size, self._shape)
+        return make_synthetic_sequences(size, self._shape)
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
         optimizer, precision = self.spec.train.optimizer, _PRECISIONS[self.spec.runtime.precision]

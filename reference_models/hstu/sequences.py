@@ -61,7 +61,7 @@ class Sequences:
         return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
 
 
-def synthetic_sequences(num_samples: int, shape: SequenceShape) -> Sequences:
+def make_synthetic_sequences(num_samples: int, shape: SequenceShape) -> Sequences:
     """Return synthetic full sequences: items and artists are the first ones, actions and labels alternate."""
     candidates, past = shape.num_candidates, shape.num_past
     lengths = [candidates] * (num_samples // candidates) + [num_samples % candidates] * bool(num_samples % candidates)

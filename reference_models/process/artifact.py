@@ -97,7 +97,7 @@ def check_artifact(folder: Path, arrays: Mapping[str, StoredArray]) -> None:
     for name, stored in arrays.items():
         if stored.dtype not in _TYPES:
             raise _damaged(f"{folder / MANIFEST_FILE}: {name}.dtype", stored.dtype, f"one of {', '.join(_TYPES)}")
-        num_values, header = math.prod(stored.shape), npy_header(stored.dtype, stored.shape)
+        num_values, header = math.prod(stored.shape), make_npy_header(stored.dtype, stored.shape)
         expected = len(header) + num_values * np.dtype(stored.dtype).itemsize
         if stored.num_bytes != expected:
             place = f"{folder / MANIFEST_FILE}: {name}.num_bytes"
@@ -118,7 +118,7 @@ def read_arrays(folder: Path, arrays: Mapping[str, StoredArray]) -> dict[str, ND
     return {name: _read_array(folder / f"{name}.npy", stored) for name, stored in arrays.items()}
 
 
-def npy_header(dtype: str, shape: tuple[int, ...]) -> bytes:
+def make_npy_header(dtype: str, shape: tuple[int, ...]) -> bytes:
     """Return the header of a .npy file (format 1.0) of C order: the only header that is written, and accepted.
 
     Readers make the header from the manifest and compare, so no untrusted header is parsed.
@@ -134,7 +134,7 @@ def npy_header(dtype: str, shape: tuple[int, ...]) -> bytes:
 
 def _write_array(path: Path, array: NDArray[Any]) -> WrittenArray:
     array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False)).reshape(array.shape)
-    header = npy_header(array.dtype.name, array.shape)
+    header = make_npy_header(array.dtype.name, array.shape)
     digest = _write(path, [memoryview(header), *_blocks(array)])
     return WrittenArray(
         dtype=array.dtype.name, shape=array.shape, num_bytes=len(header) + array.nbytes, sha256=digest
@@ -162,7 +162,7 @@ def _blocks(array: NDArray[Any]) -> list[memoryview]:
 
 
 def _read_array(path: Path, stored: StoredArray) -> NDArray[Any]:
-    header, digest = npy_header(stored.dtype, stored.shape), hashlib.sha256()
+    header, digest = make_npy_header(stored.dtype, stored.shape), hashlib.sha256()
     array = np.empty(stored.shape, np.dtype(stored.dtype).newbyteorder("<"))
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:

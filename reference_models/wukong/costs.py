@@ -7,7 +7,7 @@ from reference_models.costs import (
     PhaseCosts,
     Product,
     Step,
-    click_lookups,
+    make_click_lookups,
     mlp,
 )
 from reference_models.dlrm.phases import DLRMPhase
@@ -43,7 +43,7 @@ def declare_step(model: WukongConfig, data: DataConfig, batch_size: int) -> Step
         layers=(*layers, *mlp("top_mlp", top, batch_size)),
         num_other_parameters=sum(2 * n * model.rank + 2 * d for n in inputs),
         beside={forward: moved, backward: moved + moved},
-        lookups=click_lookups(data, d, batch_size),
+        lookups=make_click_lookups(data, d, batch_size),
         num_saved=num_saved,
         num_widest=num_widest,
     )

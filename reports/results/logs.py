@@ -22,7 +22,7 @@ from rules.judge.sets import judge_sets
 from rules.official.opinion import OnProgress
 from rules.records.run_set import UntilRecord
 from rules.scoring.results import BenchmarkResult
-from rules.tree.inventory import Inventory, result_sets_of, take_inventory
+from rules.tree.inventory import Inventory, list_result_sets, take_inventory
 from rules.tree.result_set import ResultSet, real_path
 
 Order = Literal["files", "score"]
@@ -45,7 +45,7 @@ def gather(
     """
     found: dict[Path, ResultSet] = {}
     inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
-    for result_set in result_sets_of(inventories):
+    for result_set in list_result_sets(inventories):
         is_one_log = len(result_set.logs) == 1
         key = real_path(result_set.logs[0] if is_one_log else result_set.folder)
         found.setdefault(key, result_set)

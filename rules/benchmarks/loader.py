@@ -183,7 +183,7 @@ class Benchmark(Head):
         return quality >= self.quality.target
 
 
-def meant_name(name: object) -> str | None:
+def guess_meant_name(name: object) -> str | None:
     """Return the shipped benchmark that a name resembles, or that it is called in the rules' text; None where there
     is none."""
     text = "_".join(str(name)[:_NAME_CHARS].lower().replace("-", " ").split())
@@ -223,7 +223,7 @@ def list_versions(name: str) -> str:
 
 
 @cache
-def workload_names() -> tuple[str, ...]:
+def list_workload_names() -> tuple[str, ...]:
     """Return the names of the workloads without a quality target in this distribution, sorted."""
     return tuple(sorted(path.stem for path in _WORKLOADS.glob("*.toml")))
 
@@ -241,11 +241,11 @@ def load_benchmark(name_or_path: str | Path) -> Benchmark:
             raise DefinitionError(f"{text}: no such file. Give the path of a TOML definition.")
         return _load(path)
     name, at, version = text.partition("@")
-    known = [*shipped_names(), *workload_names()]
+    known = [*shipped_names(), *list_workload_names()]
     if name not in known:
         raise DefinitionError(f"unknown benchmark {text!r}.{did_you_mean(name, known)}")
     if not at:
-        return _load((_WORKLOADS if name in workload_names() else _FOLDER) / f"{name}.toml")
+        return _load((_WORKLOADS if name in list_workload_names() else _FOLDER) / f"{name}.toml")
     found = next((benchmark for benchmark in shipped_versions(name) if str(benchmark.version) == version), None)
     if found is None:
         versions = list_versions(name) if name in shipped_names() else "none, as a workload"
@@ -261,7 +261,7 @@ def read_definition(path: Path) -> dict[str, Any]:
     return _known_tables(parse_toml(read_bytes(path), path))
 
 
-def definition_text(path: Path) -> str:
+def read_definition_text(path: Path) -> str:
     """Return a definition's text, without the sections that `read_definition` leaves out.
 
     Raises DefinitionError.

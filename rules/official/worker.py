@@ -176,7 +176,7 @@ def ask_compliance(job: Job, heard: Listener) -> Said:
     return ("valid" if valid else "invalid"), [str(message) for message in said], None
 
 
-def logs_in_closed(job: Job) -> list[str]:
+def list_closed_logs(job: Job) -> list[str]:
     """Return the logs of a set. The package checker asks about seeds and convergence in Closed alone."""
     logs = sorted(map(str, Path(job["path"]).glob("result_*.txt")))
     if any((DIVISION, "open") in names_in(log, job["ruleset"]) for log in logs):
@@ -187,7 +187,7 @@ def logs_in_closed(job: Job) -> list[str]:
 def ask_seed(job: Job, heard: Listener) -> Said:
     from mlperf_logging.package_checker.seed_checker import SeedChecker
 
-    logs = logs_in_closed(job)
+    logs = list_closed_logs(job)
     valid = SeedChecker(job["ruleset"]).check_seeds(logs)
     lines = [line for text in heard.messages(logging.ERROR) for line in text.splitlines()]
     return ("valid" if valid else "invalid"), lines, None
@@ -198,7 +198,7 @@ def ask_rcp(job: Job, heard: Listener) -> Said:
     the root folder and delete it."""
     from mlperf_logging.rcp_checker import rcp_checker
 
-    logs = logs_in_closed(job)
+    logs = list_closed_logs(job)
     is_added = any((BENCHMARK, name) in names_in(log, job["ruleset"]) for log in logs for name in _added)
     passed, said, factor = rcp_checker.check_directory(
         job["path"], "training", job["ruleset"], False, False, rcp_pass="pruned_rcps", set_scaling=True

@@ -123,7 +123,7 @@ def min_acceptable_mean(mean: float, stdev: float, num_ref: int, num_runs: int) 
     return middle
 
 
-def reference_point(name: str, batch_size: int, epochs: Sequence[float], num_runs: int) -> ReferencePoint:
+def make_reference_point(name: str, batch_size: int, epochs: Sequence[float], num_runs: int) -> ReferencePoint:
     import numpy as np
 
     mean, stdev = olympic(epochs), float(np.std(epochs))
@@ -333,7 +333,7 @@ def load_points(path: Path, num_runs: int) -> tuple[ReferencePoint, ...]:
     except (OSError, ValueError) as error:
         raise DefinitionError(f"{path}: reference convergence points cannot be read: {error}") from None
     points = [
-        reference_point(name, runs.batch_size, runs.epochs, num_runs)
+        make_reference_point(name, runs.batch_size, runs.epochs, num_runs)
         for name, runs in records.items()
         if runs.is_calibrated
     ]

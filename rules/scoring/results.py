@@ -305,7 +305,7 @@ def met_outside(log: RunLog, target: float, round_name: str | None = None) -> tu
     return max(met, key=lambda pair: pair[1]) if met else None
 
 
-def epochs_trained(log: RunLog, benchmark: Benchmark, round_name: str | None = None) -> float | None:
+def count_epochs_trained(log: RunLog, benchmark: Benchmark, round_name: str | None = None) -> float | None:
     """Return the epochs trained by the last evaluation, from its epoch_num; None where no evaluation states it."""
     evaluations = evaluations_inside_run(log, round_name)
     epoch = as_number(evaluations[-1][0].metadata.get(keys.EPOCH_NUM)) if evaluations else None
@@ -322,7 +322,7 @@ def is_trained_samples(value: object, epochs: float, size: int) -> bool:
 def epochs_by_samples(log: RunLog, benchmark: Benchmark, round_name: str | None = None) -> float | None:
     """Return the epochs trained according to train_samples, for a log of a round before 3.0 whose train_samples
     contradicts epoch_num; None where they agree, or train_samples is the dataset's size."""
-    number, epochs = as_number(log.value(keys.TRAIN_SAMPLES)), epochs_trained(log, benchmark, round_name)
+    number, epochs = as_number(log.value(keys.TRAIN_SAMPLES)), count_epochs_trained(log, benchmark, round_name)
     size = benchmark.data_samples(keys.TRAIN_SAMPLES)
     if number is None or epochs is None or size is None or not may_log_trained_samples(benchmark):
         return None
@@ -340,7 +340,7 @@ def dataset_samples(log: RunLog, benchmark: Benchmark | None, round_name: str | 
     size = benchmark.data_samples(keys.TRAIN_SAMPLES)
     if size is None or log.value(keys.SUBMISSION_DIVISION) != keys.OPEN:
         return size
-    epochs = epochs_trained(log, benchmark, round_name)
+    epochs = count_epochs_trained(log, benchmark, round_name)
     return size if epochs is not None and is_trained_samples(logged, epochs, size) else logged
 
 

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from rules.benchmarks.loader import Benchmark, list_versions, meant_name, shipped_versions
+from rules.benchmarks.loader import Benchmark, guess_meant_name, list_versions, shipped_versions
 from rules.logs import keys
 from rules.logs.log import as_number
 from rules.logs.text import plural, printable
@@ -84,7 +84,7 @@ def _why_no_score(runs: Sequence[RunResult], scored: Sequence[RunResult], benchm
         named = next((run.benchmark for run in runs if run.benchmark), None)
         if named is not None and shipped_versions(named):
             return f"its version of {named} is not known here; known: {list_versions(named)}. Update dlrmbench"
-        if named is not None and (near := meant_name(named)) is not None:
+        if named is not None and (near := guess_meant_name(named)) is not None:
             return f"benchmark {printable(named)!r} is not defined here; the logs may mean {near}, letter by letter"
         what = f"benchmark {printable(named)!r} is not" if named else "the logs name no benchmark that is"
         return f"{what} defined here; give --benchmark FILE.toml"

@@ -233,7 +233,7 @@ def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
     return take_inventory(path).require_result_sets()
 
 
-def result_sets_of(inventories: Sequence[Inventory]) -> tuple[ResultSet, ...]:
+def list_result_sets(inventories: Sequence[Inventory]) -> tuple[ResultSet, ...]:
     """Return the result sets of all inventories. Raises InputError where one holds nothing; an inventory of MLPerf's
     other benchmarks alone is passed over if another holds more."""
     is_any_judged = any(inventory.result_sets for inventory in inventories)

@@ -23,7 +23,7 @@ from harness.run_sets.dataset import ensure_dataset
 from harness.run_sets.folder import RunSet, open_run_set
 from reference_models.data.store.manifest import read_manifest
 from reference_models.process.world import SingleProcess
-from rules.benchmarks.loader import definition_text, load_benchmark
+from rules.benchmarks.loader import load_benchmark, read_definition_text
 from rules.records.run_set import RunSetRecord
 
 TRAIN_SAMPLES, EVAL_SAMPLES = 20_480, 1024
@@ -43,7 +43,7 @@ def write_definition(path: Path, sha256: str | None = None, *, target: float = 0
         "num_runs": "num_runs = 3",
     }
     lines, section = [], ""
-    for line in definition_text(load_benchmark("dlrm_tiny").path).splitlines():
+    for line in read_definition_text(load_benchmark("dlrm_tiny").path).splitlines():
         section = line if line.startswith("[") else section
         key = line.partition(" = ")[0]
         lines.append(line if key == "name" and section != "[benchmark]" else changes.get(key, line))

@@ -149,12 +149,12 @@ class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        from harness.run_sets.names import find_named, results_folder
+        from harness.run_sets.names import find_named, find_results_folder
 
         path = Path(value)
         if os.path.lexists(path) or str(value) == "-":
             return path
-        found = find_named(str(value), results_folder())
+        found = find_named(str(value), find_results_folder())
         if len(found) > 1:
             listed = "".join(f"\n  {folder}" for folder in found)
             self.fail(f"{value!r} is the name of several sets; give one of them:{listed}", param, ctx)
@@ -163,9 +163,9 @@ class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
         from click.shell_completion import CompletionItem
 
-        from harness.run_sets.names import names_to_give, results_folder
+        from harness.run_sets.names import find_results_folder, names_to_give
 
-        found = [name for name in names_to_give(results_folder()) if name.startswith(incomplete)]
+        found = [name for name in names_to_give(find_results_folder()) if name.startswith(incomplete)]
         return [CompletionItem(name) for name in found] or [CompletionItem(incomplete, type="file")]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from harness.foundation.status_line import StatusLine, folded, terminal_columns
+from harness.foundation.status_line import StatusLine, find_terminal_columns, folded
 from reports.document.blocks import Block
 from reports.render.forms import FORMS
 from reports.render.terminal import ansi, plain, render_terminal
@@ -64,7 +64,7 @@ def show(blocks: Sequence[Block], form: str = "table") -> None:
     if form in FORMS:
         click.echo(FORMS[form](blocks))
         return
-    width = max(40, terminal_columns(sys.stdout))
+    width = max(40, find_terminal_columns(sys.stdout))
     click.echo(render_terminal(blocks, width=width, style=plain if os.environ.get("NO_COLOR") else ansi))
 
 

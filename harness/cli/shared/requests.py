@@ -22,7 +22,7 @@ from harness.cli.shared.options import (
     settable_keys,
 )
 from harness.experiment.request import OPTIONS, Request, flags_of
-from harness.foundation.files import program_path
+from harness.foundation.files import resolve_program_path
 from harness.measure.kinds import Kind, kinds_asked_by
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,7 +32,7 @@ class ProgramPath(click.Path):
     """Path or name of a program."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return program_path(value)
+        return resolve_program_path(value)
 
 
 KINDS = "kinds"
@@ -121,9 +121,9 @@ def _find_beside(beside: Path, output: Path) -> Path:
 
 def _lasting_words(words: Sequence[str], output: Path | None) -> list[str]:
     """Return the command line with links to sets, such as `latest`, replaced by their folders, since links change."""
-    from harness.run_sets.names import led_to, results_folder
+    from harness.run_sets.names import find_results_folder, led_to
 
-    places = [results_folder(), *([] if output is None else [output])]
+    places = [find_results_folder(), *([] if output is None else [output])]
     names_set = {
         flag: isinstance(option.type, ResultPath) or option.name == "weights"
         for option in click.get_current_context().command.params

@@ -41,9 +41,9 @@ def keep_study(
     made from; `table` is the index of the study's table with the answer; if its last finding `closes` it, that is
     shown too.
     """
-    from harness.run_sets.output import unique_folder
+    from harness.run_sets.output import find_unique_folder
 
-    folder = unique_folder(output, f"{name[:100]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    folder = find_unique_folder(output, f"{name[:100]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     folder.mkdir(parents=True)
     if logs is not None:
         shutil.copytree(logs, folder, dirs_exist_ok=True)

@@ -31,7 +31,7 @@ from harness.extensions.calibration.table import (
     tuning_rows,
 )
 from harness.foundation.files import refuse_irregular
-from harness.system.resources import usable_cores
+from harness.system.resources import count_usable_cores
 from reference_models.data.registry import find_data
 from reference_models.process.atomic_write import write_atomically
 from reference_models.process.errors import ConfigError
@@ -104,7 +104,7 @@ def plan_calibration(
         raise ConfigError(f"{entry.benchmark.name}: a target is calibrated without [id_map]. Leave that out.")
     in_logged_unit(entry.benchmark, 1.0)  # raises now rather than after training
     size, rate = entry.workload.train.global_batch_size, entry.workload.train.opt_base_learning_rate
-    base_seed, num_workers = BASE_SEED if base_seed is None else base_seed, num_workers or usable_cores()
+    base_seed, num_workers = BASE_SEED if base_seed is None else base_seed, num_workers or count_usable_cores()
     if is_quick:
         return CalibrationPlan(
             batch_sizes=(size,),

@@ -20,7 +20,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_record
 from harness.run_sets.folder import RUN_SET_FILE
 from harness.system.code import PACKAGES, code_sha256
-from harness.system.software import spin_variables
+from harness.system.software import make_spin_variables
 from reference_models.data.registry import find_data
 from reference_models.registry import FilePlace, parse_place
 from rules.benchmarks.loader import Benchmark
@@ -287,7 +287,7 @@ def _run_and_time(record: RunSetRecord) -> str:
         arguments += ["--timeout", str(record.timeout_s)]
     spinning = ""
     if record.choice is not None:
-        variables = spin_variables(record.choice.spin_count)
+        variables = make_spin_variables(record.choice.spin_count)
         spinning = "".join(f'export {name}="${{{name}:-{value}}}"\n' for name, value in variables.items())
         code += "" if record.choice.matmul is None else f' --matmul "$here/{MATMUL_FILE}"'
     return (

@@ -118,10 +118,10 @@ def find_output() -> Path:
 
     Raises HarnessError (exit 8) where it is a link that nobody named, OSError where no folder can be made there.
     """
-    from harness.run_sets.names import results_folder
+    from harness.run_sets.names import find_results_folder
     from harness.run_sets.output import refuse_output
 
-    folder = results_folder()
+    folder = find_results_folder()
     if not os.environ.get("DLRMBENCH_OUTPUT"):
         refuse_unnamed(folder, f"set DLRMBENCH_OUTPUT={folder}")
     refuse_output(folder)

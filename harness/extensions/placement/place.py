@@ -139,7 +139,7 @@ def _run_plans(
     from harness.experiment.request import Request
     from harness.experiment.store import read
     from harness.extensions.placement.measured_plans import add_measured, list_plans
-    from harness.run_sets.names import results_folder
+    from harness.run_sets.names import find_results_folder
     from reports.comparison.sweep import read_sweep_facts
 
     plans = list_plans(placement, question)
@@ -149,7 +149,7 @@ def _run_plans(
     request = Request(
         verb="sweep", benchmark=benchmark, axes=[f"runtime.sharding={','.join(values)}"],
         kinds={"throughput": num_steps}, overrides=[*collect_overrides(given), *asked], name=given["name"],
-        data=given["data_root"], output=results_folder(), seed=given["seed"], relation="ranking",
+        data=given["data_root"], output=find_results_folder(), seed=given["seed"], relation="ranking",
     )  # fmt: skip
     sweep = make_group(request)
     click.echo(f"results  {sweep}", err=True)

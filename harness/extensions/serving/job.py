@@ -26,7 +26,7 @@ from harness.measure.kinds import Job, Kind, OnEvent, Option
 from harness.measure.refusals import refuse_unservable
 from harness.system.resources import peak_rss_bytes, read_resources
 from reference_models.config.sections import RuntimeConfig
-from reference_models.data.synthetic.config import bytes_per_sample
+from reference_models.data.synthetic.config import count_bytes_per_sample
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import SingleProcess, World
 from reference_models.serving.servable import explain_emulation
@@ -238,7 +238,7 @@ def resolve_served(benchmark: str | Path, overrides: Iterable[Override], label: 
         )
     if data.eval_samples is not None:  # a split that is too small is refused before anything is written
         try:
-            library_sizes(serve, data.eval_samples, bytes_per_sample(data.mapped))
+            library_sizes(serve, data.eval_samples, count_bytes_per_sample(data.mapped))
         except ConfigError as error:
             raise ConfigError(f"{error} {explain_needs(serve)}." if serve.mlperf else str(error)) from None
     return config

@@ -18,7 +18,7 @@ from harness.measure.throughput import train_steps
 from harness.measure.weights import read_weights
 from harness.system.resources import read_resources
 from reference_models.data.registry import open_dataset
-from reference_models.data.synthetic.config import bytes_per_sample
+from reference_models.data.synthetic.config import count_bytes_per_sample
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import SingleProcess
 from reference_models.registry import build_servable
@@ -102,7 +102,7 @@ def build_served(
     config = replace(config, runtime=replace(config.runtime, threads=num_threads))
     spec = job.spec(config)
     num_eval = open_dataset(spec.data_dir, spec.data).eval.num_samples
-    sample_bytes = bytes_per_sample(spec.data.mapped)
+    sample_bytes = count_bytes_per_sample(spec.data.mapped)
     whole = whole_split(serve.queries, num_eval) if has_whole_split else None
     sizes = whole or library_sizes(serve, num_eval, sample_bytes)
     _refuse_large(sum(sizes) * sample_bytes)

@@ -136,11 +136,11 @@ def _operator(average: Any, self_s: float, num_steps: int, total_s: float) -> Op
         self_s_per_step=self_s / num_steps,
         share=self_s / total_s if total_s else None,
         flop=round(average.flops / average.count) if average.flops else None,
-        bytes=operator_bytes(average.key, shapes),
+        bytes=count_operator_bytes(average.key, shapes),
     )
 
 
-def operator_bytes(name: str, shapes: Shapes) -> int | None:
+def count_operator_bytes(name: str, shapes: Shapes) -> int | None:
     """Return the compulsory fp32 bytes of a call by its inputs' shapes; None for operators not in `_BYTES`."""
     count = _BYTES.get(name)
     try:

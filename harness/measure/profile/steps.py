@@ -110,7 +110,7 @@ class StepTimes:
             step_spread=spread_of(self.plain_s),
             named_share=1 - unnamed_s / sum(self.instrumented_s),
             instrumentation_cost=statistics.median(ratios),
-            instrumentation_cost_interval=median_interval(ratios),
+            instrumentation_cost_interval=compute_median_interval(ratios),
         )
 
 
@@ -202,7 +202,7 @@ def _per_step(phases_s: dict[str, float], total_s: float, num_steps: int) -> dic
     return {phase: seconds / num_steps for phase, seconds in whole.items()}
 
 
-def median_interval(values: Sequence[float]) -> tuple[float | None, float | None]:
+def compute_median_interval(values: Sequence[float]) -> tuple[float | None, float | None]:
     """Return the 95 % interval of a median by order statistics, assuming independence; None for an end where values
     are too few."""
     interval: Any = quantile_test(values).confidence_interval(0.95)  # a pair, though the stubs say float

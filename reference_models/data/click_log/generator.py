@@ -117,7 +117,7 @@ class ChunkMaker:
         return dense
 
 
-def click_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+def compute_click_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the exact probability that each logit's label is 1: the share of thresholds below the logit."""
     thresholds = tables.logit_thresholds()
     return np.searchsorted(thresholds, logits, side="left").astype(np.float64) / len(thresholds)
@@ -131,7 +131,7 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
     for start in range(0, num_samples, CHUNK_SAMPLES):
         stop = min(num_samples, start + CHUNK_SAMPLES)
         chunk, logits = maker.make(split, start, stop)
-        probabilities[start:stop] = click_probabilities(logits)
+        probabilities[start:stop] = compute_click_probabilities(logits)
         labels[start:stop] = chunk.labels
     return probabilities, labels
 

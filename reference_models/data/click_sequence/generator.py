@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from reference_models.config.sections import DataConfig
 from reference_models.data.click_log import tables
 from reference_models.data.click_log.counter import Words, counters, mix, stream_offset
-from reference_models.data.click_log.generator import click_probabilities
+from reference_models.data.click_log.generator import compute_click_probabilities
 from reference_models.data.click_sequence.teacher import (
     ARTIST,
     ITEM,
@@ -115,7 +115,7 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
             place = slice(window.start - first, window.start - first + window.labels.size)
             if 0 <= place.start < size:
                 logits[place], labels[place] = window.logits.ravel(), window.labels.ravel()
-    return click_probabilities(logits), labels
+    return compute_click_probabilities(logits), labels
 
 
 def make_parts(data: DataConfig, chunk_users: int = CHUNK_USERS) -> Parts:

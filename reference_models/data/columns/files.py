@@ -28,7 +28,7 @@ from reference_models.data.columns.text import (
 )
 from reference_models.data.prepared.lines import BLOCK_BYTES, SourceFile, TextSource
 from reference_models.data.prepared.pipeline import num_rows_within
-from reference_models.data.store.manifest import file_sha256
+from reference_models.data.store.manifest import compute_file_sha256
 from reference_models.process.errors import ConfigError, DatasetError, did_you_mean
 
 PARQUET_MAGIC = b"PAR1"
@@ -135,7 +135,7 @@ class ColumnFile:
     def stop(self) -> None:
         """Read no more rows; the digest still covers the whole file."""
         num_bytes = self.path.stat().st_size
-        self._source = SourceFile(path=self.path, num_bytes=num_bytes, sha256=file_sha256(self.path))
+        self._source = SourceFile(path=self.path, num_bytes=num_bytes, sha256=compute_file_sha256(self.path))
 
     @property
     def source(self) -> SourceFile:
@@ -215,7 +215,9 @@ class ColumnFile:
                 ):
                     yield from self._cut(batch)
         num_bytes = self.path.stat().st_size
-        self._source = SourceFile(path=self.path, num_bytes=num_bytes, sha256=file_sha256(self.path, on_bytes))
+        self._source = SourceFile(
+            path=self.path, num_bytes=num_bytes, sha256=compute_file_sha256(self.path, on_bytes)
+        )
 
     def _with_dictionary(self, file: parquet.ParquetFile, texts: set[str]) -> set[str]:
         """Return the columns of text to read dictionary-encoded. Raises DatasetError for a row group too large."""

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference_models.data.prepared.dictionary import Dictionary
-from reference_models.data.store.manifest import KEPT, file_sha256, kept_files
-from reference_models.process.artifact import npy_header
+from reference_models.data.store.manifest import KEPT, compute_file_sha256, list_kept_files
+from reference_models.process.artifact import make_npy_header
 from reference_models.process.atomic_write import replace_file
 from reference_models.process.errors import DatasetError
 from reference_models.process.open_file import open_regular
@@ -64,7 +64,7 @@ def digests_of(folder: Path, numbers: Iterable[int]) -> dict[str, str]:
     for path in (folder / FOLDER).iterdir():
         if _DICTIONARY.fullmatch(path.name) and path.name not in names and not path.is_dir():
             path.unlink()
-    return {name: file_sha256(folder / FOLDER / name) for name in names}
+    return {name: compute_file_sha256(folder / FOLDER / name) for name in names}
 
 
 def read_dictionary(folder: Path, manifest: Mapping[str, Any], number: int) -> Dictionary:
@@ -95,25 +95,25 @@ def _path_of(folder: Path, name: str) -> Path:
 
 def _num_bytes(dtype: type[np.generic], shape: tuple[int, ...]) -> int:
     """Return the bytes of an array's file, its header included."""
-    return len(npy_header(np.dtype(dtype).name, shape)) + math.prod(shape) * np.dtype(dtype).itemsize
+    return len(make_npy_header(np.dtype(dtype).name, shape)) + math.prod(shape) * np.dtype(dtype).itemsize
 
 
 def _write(folder: Path, name: str, values: NDArray[Any]) -> None:
     plain = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
     with replace_file(_path_of(folder, name)) as file:
-        file.write(npy_header(values.dtype.name, values.shape))
+        file.write(make_npy_header(values.dtype.name, values.shape))
         file.write(plain.data)
 
 
 def _read(
     folder: Path, manifest: Mapping[str, Any], name: str, dtype: type[np.generic], shape: tuple[int, ...]
 ) -> NDArray[Any]:
-    path, known = _path_of(folder, name), dict(kept_files(folder, manifest))
+    path, known = _path_of(folder, name), dict(list_kept_files(folder, manifest))
     if path not in known:
         raise DatasetError(
             f"{folder}: no dictionaries are kept beside this data, so values of other files have no ids. {_AGAIN}"
         )
-    header, num_bytes = npy_header(np.dtype(dtype).name, shape), _num_bytes(dtype, shape)
+    header, num_bytes = make_npy_header(np.dtype(dtype).name, shape), _num_bytes(dtype, shape)
     try:
         with open_regular(path, follows=True) as file:
             found = os.fstat(file.fileno()).st_size

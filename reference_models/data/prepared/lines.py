@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
-from reference_models.data.store.manifest import file_sha256
+from reference_models.data.store.manifest import compute_file_sha256
 from reference_models.process.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class TextSource:
     @property
     def source(self) -> SourceFile:
         if self._is_archive:  # an archive's end is read before its beginning
-            sha256 = file_sha256(self.path, self._on_bytes)
+            sha256 = compute_file_sha256(self.path, self._on_bytes)
             return SourceFile(path=self.path, num_bytes=self.path.stat().st_size, sha256=sha256)
         return SourceFile(path=self.path, num_bytes=self._raw.num_bytes, sha256=self._raw.digest.hexdigest())
 

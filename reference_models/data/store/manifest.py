@@ -24,12 +24,12 @@ _KEPT_FILE = re.compile(r"[a-z0-9]{1,16}\.npy")
 _FILE = re.compile(r"(train|eval)_[a-z][a-z0-9_]*\.npy")
 
 
-def file_sha256(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
+def compute_file_sha256(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
     """Return the sha256 of a file; `on_bytes` gets the number of bytes just read."""
     return _hash_file(path, hashlib.sha256(), on_bytes)
 
 
-def file_md5(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
+def compute_file_md5(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
     """Return the MD5 of a file, to compare with published ones; `on_bytes` gets the number of bytes just read."""
     return _hash_file(path, hashlib.md5(usedforsecurity=False), on_bytes)
 
@@ -57,7 +57,7 @@ def write_manifest(folder: Path, layout: Layout, content: Mapping[str, Any], *, 
     """
     files: dict[str, dict[str, Any]] = {}
     for name in layout.files:
-        stat, found = (folder / name).stat(), file_sha256(folder / name)
+        stat, found = (folder / name).stat(), compute_file_sha256(folder / name)
         files[name] = {"bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns, "sha256": found}
     dataset_sha256 = digest_of_files({name: file["sha256"] for name, file in files.items()})
     if sha256 is not None and dataset_sha256 != sha256:
@@ -126,7 +126,7 @@ def _check_fields(path: Path, manifest: Mapping[str, Any]) -> None:
             raise fail(f"files.{name}", entry, "its size in bytes and its sha256")
 
 
-def kept_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+def list_kept_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
     """Yield each dictionary file beside a dataset, and its sha256. Raises DatasetError for a damaged manifest."""
     known = manifest.get(KEPT, {})
     if not isinstance(known, dict) or not all(
@@ -150,7 +150,7 @@ def check_layout(folder: Path, manifest: Mapping[str, Any], layout: Layout) -> N
         )
 
 
-def listed_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+def list_manifest_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Yield each file of a manifest and its entry. Raises DatasetError for a missing file."""
     for name, entry in manifest["files"].items():
         if not (folder / name).is_file():
@@ -160,10 +160,10 @@ def listed_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[Pa
 
 def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Compare the files' sizes and times with the manifest, before every run; `verify` compares contents."""
-    for path, entry in listed_files(folder, manifest):
+    for path, entry in list_manifest_files(folder, manifest):
         stat = path.stat()
         if stat.st_size != entry["bytes"]:
             raise DatasetError(f"{path}: {stat.st_size} bytes, the manifest says {entry['bytes']}. {AGAIN}")
         # A copied dataset has new times but the same bytes.
-        if stat.st_mtime_ns != entry.get("mtime_ns") and file_sha256(path) != entry["sha256"]:
+        if stat.st_mtime_ns != entry.get("mtime_ns") and compute_file_sha256(path) != entry["sha256"]:
             raise DatasetError(f"{path}: changed since it was made (sha256 differs). {AGAIN}")

@@ -26,9 +26,9 @@ from reference_models.data.store.manifest import (
     SOFT_LABELS,
     check_files,
     check_layout,
-    file_sha256,
-    kept_files,
-    listed_files,
+    compute_file_sha256,
+    list_kept_files,
+    list_manifest_files,
     read_manifest,
 )
 from reference_models.data.store.read_files import ReadFiles
@@ -159,13 +159,13 @@ def verify(folder: Path, layout: Layout = CLICKS, on_bytes: Callable[[int], None
     """
     manifest = read_manifest(folder)
     check_layout(folder, manifest, layout)
-    for path, entry in listed_files(folder, manifest):
-        if (found := file_sha256(path, on_bytes)) != entry["sha256"]:
+    for path, entry in list_manifest_files(folder, manifest):
+        if (found := compute_file_sha256(path, on_bytes)) != entry["sha256"]:
             raise DatasetError(f"{path}: sha256 is {found}, the manifest says {entry['sha256']}. {AGAIN}")
-    for path, wanted in kept_files(folder, manifest):
+    for path, wanted in list_kept_files(folder, manifest):
         if not path.is_file():
             raise DatasetError(f"{path}: missing, though the manifest lists it. {AGAIN}")
-        if (found := file_sha256(path)) != wanted:
+        if (found := compute_file_sha256(path)) != wanted:
             raise DatasetError(f"{path}: sha256 is {found}, the manifest says {wanted}. {AGAIN}")
     for split in SPLITS:
         StoreSplit(folder, split, manifest, layout).check_samples()

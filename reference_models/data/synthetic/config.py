@@ -98,7 +98,7 @@ def parse_synthetic(table: Mapping[str, Any]) -> DataConfig:
     )
 
 
-def bytes_per_sample(data: DataConfig) -> int:
+def count_bytes_per_sample(data: DataConfig) -> int:
     """Return the bytes of a sample in memory: float32 dense features, int64 ids, float32 label."""
     return 4 * data.num_dense + 8 * data.num_lookups + 4
 
@@ -108,7 +108,7 @@ def fitting_samples(data: DataConfig, global_batch_size: int, num_batches: int) 
 
     One batch for each step, so that no batch is repeated and finds its rows in caches.
     """
-    fitting = _POOL_BYTES // (global_batch_size * bytes_per_sample(data))
+    fitting = _POOL_BYTES // (global_batch_size * count_bytes_per_sample(data))
     return global_batch_size * max(1, min(num_batches, fitting))
 
 

@@ -69,7 +69,7 @@ class SyntheticClicks:
         dense = generator.exponential(size=(self.num_samples, self.num_dense))
         np.log1p(dense, out=dense)
         if self._is_planted:
-            chances = 1 / (1 + np.exp(-planted_logits(dense, indices, self.multi_hot, self._seed[0])))
+            chances = 1 / (1 + np.exp(-compute_planted_logits(dense, indices, self.multi_hot, self._seed[0])))
             labels = (generator.random(self.num_samples) < chances).astype(np.int64)
         else:
             labels = generator.integers(0, 2, self.num_samples)
@@ -80,7 +80,7 @@ class SyntheticClicks:
         )
 
 
-def planted_logits(
+def compute_planted_logits(
     dense: NDArray[np.float64], indices: NDArray[np.int64], multi_hot: Sequence[int], seed: int
 ) -> NDArray[np.float64]:
     """Return the logits [N], by the hidden model of `seed`, of dense [N, num_dense] and indices [N, sum(multi_hot)].

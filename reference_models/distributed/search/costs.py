@@ -39,7 +39,7 @@ def over_sets(sets: Sets, values_of: Callable[[Sequence[EmbeddingTable]], NDArra
     return np.asarray(members @ values_of([*tables.values()]))
 
 
-def moved_bytes(tables: Sequence[EmbeddingTable], batch_size: int) -> NDArray[np.float64]:
+def count_moved_bytes(tables: Sequence[EmbeddingTable], batch_size: int) -> NDArray[np.float64]:
     """Return the bytes that a step moves for each table: [tables].
 
     Forward: ids, each distinct row once, a sum per sample. Backward and update: a gradient per sample, ids, each
@@ -62,7 +62,7 @@ def moved_bytes(tables: Sequence[EmbeddingTable], batch_size: int) -> NDArray[np
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bandwidth:
-    """Modelled cost: `moved_bytes` over a device's memory bandwidth, plus a fixed time per table and per device.
+    """Modelled cost: bytes that a step moves over the memory bandwidth, plus a fixed time per table and per device.
 
     Affine: the costs of n single tables add up to (n - 1) `device_s` more than the cost of their set.
     """
@@ -75,7 +75,7 @@ class Bandwidth:
     device_s: float = DEVICE_S
 
     def __call__(self, sets: Sets, /) -> Seconds:
-        moved = over_sets(sets, lambda tables: moved_bytes(tables, self.batch_size))
+        moved = over_sets(sets, lambda tables: count_moved_bytes(tables, self.batch_size))
         fixed_s = [bool(each) * self.device_s + len(each) * self.table_s for each in sets]
         return np.asarray(moved / self.memory_bandwidth + fixed_s)
 

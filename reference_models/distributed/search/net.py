@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 from torch import nn
 
-from reference_models.distributed.search.costs import Additive, Seconds, SetCost, Sets, moved_bytes, over_sets
+from reference_models.distributed.search.costs import Additive, Seconds, SetCost, Sets, count_moved_bytes, over_sets
 from reference_models.distributed.search.known_sets import KnownSets, ask_sets, draw_sets, list_parts
 from reference_models.distributed.search.task import NUM_REUSE_BINS, EmbeddingTable
 from reference_models.process.errors import ArtifactError
@@ -65,7 +65,7 @@ class CostLayers(nn.Module):
 
 def describe(tables: Sequence[EmbeddingTable], batch_size: int) -> torch.Tensor:
     """Return the features of tables, and the bytes that a step moves for each: float32 [tables, 23]."""
-    moved = moved_bytes(tables, batch_size)
+    moved = count_moved_bytes(tables, batch_size)
     sizes = [(each.num_embeddings, each.dim, 1 + each.pooling, each.memory_bytes) for each in tables]
     logs = np.log(np.column_stack([sizes, moved])) / 10
     return _tensor(np.column_stack([logs, [each.reuse for each in tables], moved]))
@@ -199,7 +199,7 @@ def fit_net(known: KnownSets, batch_size: int, *, seed: int, start: Net | None =
     shuffled = np.random.default_rng(seed).permutation(len(known.sets))
     held, learnt = shuffled[:num_held], shuffled[num_held:]
     seconds, alone = known.seconds[:, 0], {table: float(each[0]) for table, each in known.alone.items()}
-    logs, byte_logs = np.log(seconds), np.log(over_sets(known.sets, lambda each: moved_bytes(each, batch_size)))
+    logs, byte_logs = np.log(seconds), np.log(over_sets(known.sets, lambda each: count_moved_bytes(each, batch_size)))
     with repeatable(seed):
         layers = CostLayers() if start is None else deepcopy(start.layers)
         layers.scale.copy_(_tensor(np.array([(each.mean(), each.std() + 1e-6) for each in (byte_logs, logs)])))

@@ -15,7 +15,7 @@ from rules.logs import keys
 from rules.logs.log import RunLog, as_number
 from rules.logs.text import letters, plural, printable, show
 from rules.records.experiment import resume_command
-from rules.scoring.results import RunResult, are_near, epochs_trained, met_outside
+from rules.scoring.results import RunResult, are_near, count_epochs_trained, met_outside
 from rules.scoring.scoring import scored_runs
 
 _RESULTS = 'training_rules.adoc, "Benchmark Results"'
@@ -163,7 +163,7 @@ def _grow_with_epochs(logs: Sequence[RunLog], benchmark: Benchmark, round_name: 
     """Return whether train_samples over the epochs trained is the same in all logs, within rounding."""
     ratios = []
     for log in logs:
-        samples, epochs = as_number(log.value(keys.TRAIN_SAMPLES)), epochs_trained(log, benchmark, round_name)
+        samples, epochs = as_number(log.value(keys.TRAIN_SAMPLES)), count_epochs_trained(log, benchmark, round_name)
         if samples is None or epochs is None:
             return False
         ratios.append(samples / epochs)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from rules.benchmarks.loader import list_versions, meant_name, shipped_versions
+from rules.benchmarks.loader import guess_meant_name, list_versions, shipped_versions
 from rules.checks.rule import Problem, rule
 from rules.checks.subject import LogSubject
 from rules.logs import keys
@@ -32,7 +32,7 @@ def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
             remedy="Update dlrmbench, if the log is of a newer one.",
         )
     elif subject.benchmark is None:
-        near = meant_name(name)
+        near = guess_meant_name(name)
         yield Problem(
             "no definition of this benchmark" + (f"; did you mean {near}?" if near else ""),
             line,

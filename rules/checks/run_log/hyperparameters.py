@@ -9,7 +9,7 @@ from rules.checks.subject import LogSubject, applies_to_known, applies_to_ours
 from rules.logs import keys
 from rules.logs.log import LogLine, RunLog, as_number, as_whole
 from rules.logs.text import show
-from rules.scoring.results import MOST_LEFT_OUT, epochs_trained, is_trained_samples
+from rules.scoring.results import MOST_LEFT_OUT, count_epochs_trained, is_trained_samples
 
 PRECISIONS = (
     "fp64", "fp32", "tf32", "fp16", "bf16", "bfloat16", "fp8", "nvfp4", "mxfp4", "int8", "uint8", "int4", "uint4",
@@ -122,7 +122,7 @@ def _trained_samples(line: LogLine, subject: LogSubject, benchmark: Benchmark, s
     """Compare a train_samples that states the samples trained with the last evaluation's epoch_num. The log does not
     show which of two differing numbers is wrong; the batch size that would explain both often does."""
     log = subject.log
-    number, epochs = as_number(line.value), epochs_trained(log, benchmark, subject.round)
+    number, epochs = as_number(line.value), count_epochs_trained(log, benchmark, subject.round)
     if number is None or (epochs is not None and is_trained_samples(number, epochs, size)):
         return
     if epochs is None or abs(number - size) <= MOST_LEFT_OUT * size:

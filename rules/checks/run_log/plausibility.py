@@ -11,7 +11,7 @@ from rules.checks.subject import LogSubject
 from rules.logs import keys
 from rules.logs.log import LogLine, as_number, as_whole
 from rules.logs.text import show
-from rules.scoring.results import epochs_trained, evaluations_inside_run
+from rules.scoring.results import count_epochs_trained, evaluations_inside_run
 
 _PUBLISHED = "none: of {} published logs of rounds 3.0 to 5.1, {}"
 _THROUGHPUT_TOLERANCE = 0.02
@@ -62,7 +62,7 @@ def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
     of_run = [line for line in log.all(keys.TRACKED_STATS) if line.line_num > stop.line_num]
     stats = of_run[0].value if len(of_run) == 1 else None
     rate = as_number(stats.get("throughput")) if isinstance(stats, dict) else None
-    epochs, size = epochs_trained(log, benchmark, subject.round), benchmark.data_samples(keys.TRAIN_SAMPLES)
+    epochs, size = count_epochs_trained(log, benchmark, subject.round), benchmark.data_samples(keys.TRAIN_SAMPLES)
     if rate is None or not epochs or not size:
         return
     ratio = rate * (stop.time_s - start.time_s) / (epochs * size)

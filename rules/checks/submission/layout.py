@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from rules.benchmarks.loader import meant_name, shipped_names
+from rules.benchmarks.loader import guess_meant_name, shipped_names
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import SubmissionSubject
 from rules.logs.text import show
@@ -252,7 +252,7 @@ def benchmarks_are_known(subject: SubmissionSubject) -> Iterator[Problem]:
     for judged in subject.sets:
         name = judged.result_set.folder.name
         if name not in shipped_names():
-            near = meant_name(name)
+            near = guess_meant_name(name)
             yield Problem(
                 "no benchmark of this name is known" + (f"; did you mean {near}?" if near else ""),
                 judged.result_set.folder,

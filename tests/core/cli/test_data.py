@@ -19,7 +19,7 @@ from reference_models.data.criteo.published import published_multi_hot
 from reference_models.data.registry import locate_dataset
 from reference_models.data.store.layout import CLICKS
 from reference_models.data.store.manifest import MANIFEST, read_manifest
-from rules.benchmarks.loader import definition_text
+from rules.benchmarks.loader import read_definition_text
 
 DEFINITION = ROOT / "rules" / "benchmarks" / "dlrm_tiny.toml"
 
@@ -28,7 +28,7 @@ DEFINITION = ROOT / "rules" / "benchmarks" / "dlrm_tiny.toml"
 def mine(tmp_path: Path) -> Path:
     """A user's definition of a dataset that takes no time."""
     lines = []
-    for line in definition_text(DEFINITION).splitlines():
+    for line in read_definition_text(DEFINITION).splitlines():
         if line.startswith("sha256 ="):
             continue
         key = line.partition(" = ")[0]
@@ -194,7 +194,7 @@ def test_files_of_mlperf_are_held_against_the_digests_that_are_published(
     assert {path.name for path in (tmp_path / "data").iterdir()} == {*names}
     assert {len(digest) for digest in names.values()} == {32}
     digests = {name: hashlib.md5((tmp_path / "data" / name).read_bytes()).hexdigest() for name in names}
-    text = definition_text(ROOT / "rules" / "benchmarks" / "dlrm_dcnv2.toml")
+    text = read_definition_text(ROOT / "rules" / "benchmarks" / "dlrm_dcnv2.toml")
     for key, number in (("train_samples = 4195197692", 46), ("eval_samples = 89137319", 1)):
         assert key in text
         text = text.replace(key, f"{key.split()[0]} = {number}")

@@ -19,7 +19,7 @@ from waiting import HANG_S
 
 from harness import api
 from harness.cli import cli
-from harness.foundation.errors import ExitCode, exit_code_of, message_of
+from harness.foundation.errors import ExitCode, compose_message, exit_code_of
 from harness.foundation.status_line import StatusLine
 from harness.launch.process import WorkerEnd, explain_end, remove_empty_cache
 from harness.run_sets.progress import RunProgress
@@ -194,7 +194,7 @@ def test_a_link_to_itself_and_a_name_that_is_too_long_are_input_errors(
     Path("loop").symlink_to("loop")
     done = CliRunner().invoke(cli, words.format(name, name).split())
     assert done.exception is not None and exit_code_of(done.exception) == ExitCode.INPUT, repr(done.exception)
-    assert message_of(done.exception).strip().count("\n") == 0
+    assert compose_message(done.exception).strip().count("\n") == 0
     assert [path.name for path in tmp_path.iterdir()] == ["loop"]
 
 
@@ -258,7 +258,7 @@ def test_where_results_cannot_be_is_said_before_data_is_made(
     Path("file").touch()
     done = CliRunner().invoke(cli, [str(verb[0]), "dlrm_tiny", *map(str, verb[1:]), "-o", output, "-q"])
     assert done.exception is not None and exit_code_of(done.exception) == exit_code, repr(done.exception)
-    assert message_of(done.exception).strip().count("\n") == 0
+    assert compose_message(done.exception).strip().count("\n") == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "gone", "loop"]
     with pytest.raises(OSError, match=r"loop|file|gone"):
         api.run("dlrm_tiny", output=output)
@@ -283,7 +283,7 @@ def test_what_has_the_place_of_an_attempt_is_passed_over(run: Run, tmp_path: Pat
     attempts.touch()
     refused = CliRunner().invoke(cli, ["resume", str(folder), "-q"]).exception
     assert refused is not None and exit_code_of(refused) == ExitCode.USAGE
-    assert f"{attempts}" in message_of(refused) and "Move away the file" in message_of(refused)
+    assert f"{attempts}" in compose_message(refused) and "Move away the file" in compose_message(refused)
 
 
 def test_the_folder_for_compiled_code_stays_only_where_something_is_in_it(
@@ -311,5 +311,5 @@ def test_a_set_is_refused_before_its_data_is_made(tmp_path: Path, precision: str
     arguments = ["run", "dlrm_tiny", "-n", "1", "--set", f"runtime.precision={precision}", "--data", str(tmp_path)]
     result = CliRunner().invoke(cli, [*arguments, "-o", str(tmp_path / "out")])
     assert result.exception is not None and exit_code_of(result.exception) == ExitCode.USAGE
-    assert says in message_of(result.exception)
+    assert says in compose_message(result.exception)
     assert list(tmp_path.iterdir()) == []

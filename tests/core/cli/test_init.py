@@ -14,7 +14,7 @@ from harness.cli import cli
 from harness.config.catalog import load_entry
 from harness.config.reference import SECTIONS, list_keys, render_page
 from reference_models.data.registry import examples, find_data
-from rules.benchmarks.loader import load_benchmark, read_definition, read_toml, shipped_names, workload_names
+from rules.benchmarks.loader import list_workload_names, load_benchmark, read_definition, read_toml, shipped_names
 
 PAGE = ROOT / "rules" / "benchmarks" / "README.md"
 Call = Callable[..., tuple[int, str, str]]
@@ -211,7 +211,7 @@ def test_every_key_has_a_meaning(name: str, variant: str, record: type[object]) 
     assert [key.name for key in list_keys(record) if len(key.meaning) < 10 or not key.allowed] == []
 
 
-@pytest.mark.parametrize("name", [*shipped_names(), *workload_names()])
+@pytest.mark.parametrize("name", [*shipped_names(), *list_workload_names()])
 def test_every_key_of_a_shipped_definition_is_on_the_page(name: str) -> None:
     text, tables = PAGE.read_text(), read_definition(load_benchmark(name).path)
     for section in ("benchmark", "quality", "score", "model", "data", "train", "runtime"):

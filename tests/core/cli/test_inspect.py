@@ -13,7 +13,7 @@ from waiting import HANG_S
 
 from harness.system.preflight import Check
 from reports.render.terminal import display_width
-from rules.benchmarks.loader import definition_text, load_benchmark, shipped_names, workload_names
+from rules.benchmarks.loader import list_workload_names, load_benchmark, read_definition_text, shipped_names
 from rules.records.codec import json_schema
 from rules.records.run_set import SystemChecks
 from rules.records.system import SYSTEM_FIELDS, SystemRecord
@@ -35,7 +35,7 @@ def test_list_names_every_benchmark_with_target_runs_and_status(command: CLI) ->
     table = out.partition("\n\n")[0]  # what follows says which older versions there are
     assert {line.split()[0] for line in table.splitlines()[2:] if not line.startswith(" ")} == {
         *shipped_names(),
-        *workload_names(),
+        *list_workload_names(),
     }
     assert "0.80275" in out
 
@@ -69,7 +69,7 @@ def test_show_says_size_and_cadence_of_the_official_definition(command: CLI) -> 
 
 
 def test_show_reads_a_users_file_and_escapes_what_it_holds(command: CLI, tmp_path: Path) -> None:
-    text = definition_text(load_benchmark("dlrm_tiny").path)
+    text = read_definition_text(load_benchmark("dlrm_tiny").path)
     text = text.replace('name = "dlrm_tiny"', 'name = "mine"').replace('title = "', 'title = "\\u001b[31mred ')
     (tmp_path / "mine.toml").write_text(text)
     code, out, _ = command("show", "./mine.toml")

@@ -19,7 +19,7 @@ from sweep_builder import FastWorkers
 from harness.config.run_config import Override, read_config_file, resolve
 from reference_models.process.errors import ConfigError
 from reference_models.registry import find_implementation, label_of, parse_place, pin_code
-from rules.benchmarks.loader import definition_text
+from rules.benchmarks.loader import read_definition_text
 
 LOADER = """
 from reference_models.dlrm.reference import ReferenceWorkload
@@ -121,7 +121,7 @@ def test_nothing_runs_a_file_that_only_a_set_or_a_definition_names(
 
 
 def test_a_definition_cannot_name_a_file(mine: Path, tmp_path: Path) -> None:
-    text = definition_text(ROOT / "rules" / "benchmarks" / "dlrm_tiny.toml")
+    text = read_definition_text(ROOT / "rules" / "benchmarks" / "dlrm_tiny.toml")
     definition = tmp_path / "tiny.toml"
     assert text.count("[runtime]\n") == 1
     definition.write_text(text.replace("[runtime]\n", f'[runtime]\nimplementation = "{mine}:load"\n'))

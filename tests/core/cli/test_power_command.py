@@ -10,7 +10,7 @@ from made_sets import made_in
 from sweep_builder import FastWorkers
 
 from harness.launch.process import WorkerEnd
-from rules.benchmarks.loader import definition_text, load_benchmark
+from rules.benchmarks.loader import load_benchmark, read_definition_text
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -56,7 +56,7 @@ def test_nothing_but_the_option_gives_it(
     elif place == "environment":
         monkeypatch.setenv(f"DLRMBENCH_{section.upper()}_{name.upper()}", "touch seen")
     else:
-        text = definition_text(load_benchmark("dlrm_tiny").path)
+        text = read_definition_text(load_benchmark("dlrm_tiny").path)
         head, mark, rest = text.partition("[runtime]\n")
         extra = f'{name} = "touch seen"\n' if section == "runtime" else ""
         table = "" if section == "runtime" else f'\n[{section}]\n{name} = "touch seen"\n'

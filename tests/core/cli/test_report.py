@@ -13,7 +13,7 @@ from records_builder import process_content, throughput_content
 from report_builder import write_run_set
 
 from reports.results.find import find_index
-from rules.benchmarks.loader import definition_text, load_benchmark
+from rules.benchmarks.loader import load_benchmark, read_definition_text
 from rules.errors import InputError
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -79,7 +79,7 @@ def test_the_rows_are_in_the_order_of_the_files_or_of_the_scores(inside: Command
 
 
 def test_a_benchmark_of_ones_own_can_be_given(inside: Command, results: Path) -> None:
-    text = definition_text(load_benchmark("dlrm_tiny").path).replace('"dlrm_tiny"', '"mine"', 1)
+    text = read_definition_text(load_benchmark("dlrm_tiny").path).replace('"dlrm_tiny"', '"mine"', 1)
     (results.parent / "mine.toml").write_text(text, encoding="utf-8")
     mine = load_benchmark(results.parent / "mine.toml")
     folder = write_set(results.parent / "logs", mine, ours=False)

@@ -8,8 +8,8 @@ from tempfile import NamedTemporaryFile
 import pytest
 
 from harness.system import page_cache as cache
-from harness.system.page_cache import can_clear, clear_page_cache, list_files, resident_bytes
-from harness.system.resources import filesystem_type
+from harness.system.page_cache import can_clear, clear_page_cache, count_resident_bytes, list_files
+from harness.system.resources import find_filesystem_type
 
 NUM_BYTES = 3_000_001
 MEMORY_ONLY = ("tmpfs", "ramfs")
@@ -18,7 +18,7 @@ linux = pytest.mark.skipif(not can_clear(), reason="this system has no posix_fad
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Path:
-    if filesystem_type(tmp_path) in MEMORY_ONLY:
+    if find_filesystem_type(tmp_path) in MEMORY_ONLY:
         pytest.skip("the temporary folder is in memory, its pages cannot be dropped")
     return tmp_path
 
@@ -28,7 +28,7 @@ def test_pages_of_written_and_read_files_are_gone_afterwards(disk: Path) -> None
     files = [disk / "a.bin", disk / "b.bin"]
     for file in files:
         file.write_bytes(b"x" * NUM_BYTES)
-    assert resident_bytes(files[0]) == NUM_BYTES
+    assert count_resident_bytes(files[0]) == NUM_BYTES
     done = clear_page_cache(files)
     assert done.cleared
     assert done.num_bytes == done.resident_bytes_before == 2 * NUM_BYTES
@@ -62,7 +62,7 @@ def test_pages_that_a_mapping_holds_are_reported_as_not_cleared(disk: Path) -> N
 @linux
 def test_files_in_memory_cannot_be_cleared_and_that_is_said() -> None:
     memory = Path("/dev/shm")
-    if filesystem_type(memory) not in MEMORY_ONLY:
+    if find_filesystem_type(memory) not in MEMORY_ONLY:
         pytest.skip("no tmpfs at /dev/shm")
     with NamedTemporaryFile(dir=memory, prefix="dlrmbench-") as file:
         file.write(b"x" * NUM_BYTES)
@@ -93,7 +93,7 @@ def test_other_systems_say_that_they_cannot(tmp_path: Path, monkeypatch: pytest.
 def test_no_files_and_empty_files_are_clear(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     assert clear_page_cache([]).cleared
-    assert resident_bytes(tmp_path / "empty") == 0 or not can_clear()
+    assert count_resident_bytes(tmp_path / "empty") == 0 or not can_clear()
 
 
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from harness.config.run_config import Override, resolve
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.checkpoints import CheckpointFolder, read_checkpoint
 from harness.measure.kinds import find_kind
-from reference_models.process.artifact import npy_header
+from reference_models.process.artifact import make_npy_header
 from reference_models.process.errors import ConfigError
 from reference_models.training.checkpoints import TouchedRows, is_base_due, list_state
 from rules.records.codec import decode
@@ -60,7 +60,9 @@ def bytes_in(folder: Path) -> int:
 
 
 def file_bytes(dtype: str, *shape: int) -> int:
-    return len(npy_header(dtype, shape)) + int(np.prod(shape)) * np.dtype(dtype).itemsize if np.prod(shape) else 0
+    return (
+        len(make_npy_header(dtype, shape)) + int(np.prod(shape)) * np.dtype(dtype).itemsize if np.prod(shape) else 0
+    )
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from harness.config.run_config import (
 )
 from harness.foundation.errors import HarnessError
 from reference_models.process.errors import ConfigError
-from rules.benchmarks.loader import definition_text, load_benchmark
+from rules.benchmarks.loader import load_benchmark, read_definition_text
 from rules.errors import DefinitionError
 
 
@@ -96,7 +96,7 @@ def test_a_shipped_name_cannot_be_taken() -> None:
 
 
 def test_a_users_file_with_a_shipped_name_and_other_content_is_refused(tmp_path: Path) -> None:
-    text = definition_text(load_benchmark("dlrm_dcnv2").path).replace("target = 0.80275", "target = 0.7")
+    text = read_definition_text(load_benchmark("dlrm_dcnv2").path).replace("target = 0.80275", "target = 0.7")
     (tmp_path / "mine.toml").write_text(text)
     with pytest.raises(ConfigError, match="shipped benchmark with other"):
         resolve(tmp_path / "mine.toml", [])

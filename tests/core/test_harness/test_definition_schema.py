@@ -10,11 +10,11 @@ import pytest
 from harness.config.catalog import has_implementation, parse_workload
 from harness.config.schema import definition_schema
 from rules.benchmarks.loader import (
+    list_workload_names,
     load_benchmark,
     parse_benchmark,
     read_definition,
     shipped_names,
-    workload_names,
 )
 from rules.errors import DefinitionError
 
@@ -23,7 +23,7 @@ TINY = read_definition(load_benchmark("dlrm_tiny").path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*shipped_names(), *workload_names()])
+@pytest.mark.parametrize("name", [*shipped_names(), *list_workload_names()])
 def test_every_shipped_definition_fits(name: str) -> None:
     benchmark = load_benchmark(name)
     if has_implementation(benchmark):

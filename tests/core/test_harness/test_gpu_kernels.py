@@ -46,11 +46,11 @@ def test_what_a_process_of_its_own_says_is_a_check(
 ) -> None:
     asked: list[tuple[str, ...]] = []
 
-    def output_of(*command: str, **options: object) -> str | None:
+    def run_for_output(*command: str, **options: object) -> str | None:
         asked.append(command[4:])
         return answer
 
-    monkeypatch.setattr("harness.measure.gpu_kernels.output_of", output_of)
+    monkeypatch.setattr("harness.measure.gpu_kernels.run_for_output", run_for_output)
     check = check_kernels(workload_of(precision="bf16"))
     assert check is not None and check.status == status and words in check.value
     assert asked == [("cuda", "16", "16", "bf16")]
@@ -62,7 +62,7 @@ def test_the_process_answers_in_its_last_line() -> None:
     """On a device that is no GPU."""
     from harness.measure import gpu_kernels
 
-    said = gpu_kernels.output_of(
+    said = gpu_kernels.run_for_output(
         gpu_kernels.sys.executable, "-P", "-m", gpu_kernels._MODULE, "cpu", "4", "0", "fp32", timeout_s=300.0
     )
     assert said is not None and said.splitlines()[-1] == "Triton's kernels are for CUDA, not for cpu"
@@ -70,7 +70,9 @@ def test_the_process_answers_in_its_last_line() -> None:
 
 @pytest.mark.parametrize("asked", [{"device": "cpu"}, {"implementation": "reference"}, {"kernels": "off"}])
 def test_who_uses_no_kernels_is_not_asked(monkeypatch: pytest.MonkeyPatch, asked: dict[str, str]) -> None:
-    monkeypatch.setattr("harness.measure.gpu_kernels.output_of", lambda *command, **options: pytest.fail("asked"))
+    monkeypatch.setattr(
+        "harness.measure.gpu_kernels.run_for_output", lambda *command, **options: pytest.fail("asked")
+    )
     assert check_kernels(workload_of(**asked)) is None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.foundation.errors import ExitCode, exit_code_of, is_out_of_memory, message_of
+from harness.foundation.errors import ExitCode, compose_message, exit_code_of, is_out_of_memory
 from harness.measure import job as jobs
 from harness.measure.job import explain_and_end, measure
 from harness.measure.kinds import Job, find_kind
@@ -76,7 +76,7 @@ def test_other_defects_stay_defects(error: Exception) -> None:
 
 def test_what_was_asked_for_wrongly_keeps_its_own_words() -> None:
     error = raised(ConfigError("ask otherwise"), of=MemoryError())
-    assert (exit_code_of(error), message_of(error)) == (ExitCode.USAGE, "ask otherwise")
+    assert (exit_code_of(error), compose_message(error)) == (ExitCode.USAGE, "ask otherwise")
 
 
 @pytest.mark.parametrize("name", KIND_MODULES)

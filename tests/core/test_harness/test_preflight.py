@@ -185,7 +185,7 @@ def test_load_is_judged_by_the_number_of_cpus(load: float, num_cpus: int, status
 def test_disks_must_be_local_and_have_room(
     monkeypatch: pytest.MonkeyPatch, kind: str | None, free_bytes: int, status: str
 ) -> None:
-    monkeypatch.setattr(preflight, "filesystem_type", lambda folder, root: kind)
+    monkeypatch.setattr(preflight, "find_filesystem_type", lambda folder, root: kind)
     monkeypatch.setattr(preflight, "free_disk_bytes", lambda folder: free_bytes)
     assert preflight.check_disk("data_disk", Path("data")).status == status
 

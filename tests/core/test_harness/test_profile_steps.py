@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.autograd import DeviceType
 
-from harness.measure.profile.operators import operator_bytes, summarise, write_trace
-from harness.measure.profile.steps import StepTimes, Timeline, measure_steps, median_interval
+from harness.measure.profile.operators import count_operator_bytes, summarise, write_trace
+from harness.measure.profile.steps import StepTimes, Timeline, compute_median_interval, measure_steps
 from harness.measure.throughput import train_steps
 from reference_models.dlrm.phases import DLRMPhase
 from reference_models.process.errors import ConfigError
@@ -146,7 +146,7 @@ def test_a_timeline_adds_up_phases_that_are_entered_again_and_then_begins_anew(c
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=40))
 def test_the_interval_of_a_median_holds_it(values: list[float]) -> None:
-    low, high = median_interval(values)
+    low, high = compute_median_interval(values)
     if len(values) < 6:
         assert (low, high) == (None, None)
     else:
@@ -155,8 +155,11 @@ def test_the_interval_of_a_median_holds_it(values: list[float]) -> None:
 
 
 def test_the_interval_of_a_median_has_the_ranks_of_the_sign_test() -> None:
-    assert median_interval([float(i) for i in range(1, 26)]) == (8, 18)  # tables of the sign test, n = 25, 95 %
-    assert median_interval([1.0] * 5) == (None, None)
+    assert compute_median_interval([float(i) for i in range(1, 26)]) == (
+        8,
+        18,
+    )  # tables of the sign test, n = 25, 95 %
+    assert compute_median_interval([1.0] * 5) == (None, None)
 
 
 def average(key: str, self_us: float, count: int, flops: int = 0, shapes: Any = ()) -> Any:
@@ -235,7 +238,7 @@ def test_where_no_kernel_was_seen_the_cpus_time_is_shown() -> None:
     ],
 )
 def test_bytes_of_known_operators_are_what_they_must_move(name: str, shapes: Any, expected: int | None) -> None:
-    assert operator_bytes(name, shapes) == expected
+    assert count_operator_bytes(name, shapes) == expected
 
 
 def test_a_trace_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from harness.run_sets.folder import record_interrupted
 from reference_models.data.store import read_files
 from reference_models.data.store.dataset import OpenedDataset
 from reference_models.data.store.layout import CLICKS
-from reference_models.data.store.manifest import digest_of_files, file_sha256, read_manifest
+from reference_models.data.store.manifest import compute_file_sha256, digest_of_files, read_manifest
 from reference_models.data.store.read_files import BLOCK_BYTES, ReadFiles, blocks
 from reference_models.process.errors import DatasetError
 from reference_models.process.world import SingleProcess
@@ -118,7 +118,7 @@ def test_a_forged_manifest_is_refused_before_any_run(small: SmallSet) -> None:
     path = small.data_dir / "manifest.json"
     content = read_manifest(small.data_dir)
     for name, entry in content["files"].items():
-        entry["sha256"] = file_sha256(small.data_dir / name)
+        entry["sha256"] = compute_file_sha256(small.data_dir / name)
     content["dataset_sha256"] = digest_of_files({name: file["sha256"] for name, file in content["files"].items()})
     path.write_text(json.dumps(content))
     with pytest.raises(DatasetError, match="the benchmark's definition says"):

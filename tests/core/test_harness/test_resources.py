@@ -9,16 +9,16 @@ import psutil
 import pytest
 
 from harness.system.resources import (
-    affinity_cpus,
-    cgroup_folders,
     count_physical_cores,
-    existing_parent,
-    filesystem_type,
+    count_usable_cores,
+    find_existing_parent,
+    find_filesystem_type,
     free_disk_bytes,
+    list_affinity_cpus,
+    list_cgroup_folders,
     list_cores,
     quota_cores,
     read_resources,
-    usable_cores,
 )
 
 V2 = "30 1 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"
@@ -91,7 +91,7 @@ def test_no_quota_or_nonsense_means_no_quota(tmp_path: Path, text: str) -> None:
 
 def test_a_system_without_cgroups_has_no_limits(tmp_path: Path) -> None:
     found = read_resources(tmp_path)
-    assert (found.quota_cores, found.memory_limit_bytes, cgroup_folders("cpu", tmp_path)) == (None, None, [])
+    assert (found.quota_cores, found.memory_limit_bytes, list_cgroup_folders("cpu", tmp_path)) == (None, None, [])
     assert found.memory_bytes == psutil.virtual_memory().total
 
 
@@ -110,8 +110,8 @@ def test_at_least_one_core_and_never_more_than_the_quota(tmp_path: Path, quota: 
 
 def test_this_system() -> None:
     found = read_resources()
-    assert 1 <= usable_cores() == found.num_cores <= found.num_affinity_cpus <= found.num_logical_cpus
-    assert found.num_affinity_cpus == len(affinity_cpus())
+    assert 1 <= count_usable_cores() == found.num_cores <= found.num_affinity_cpus <= found.num_logical_cpus
+    assert found.num_affinity_cpus == len(list_affinity_cpus())
     assert 0 < found.available_memory_bytes <= found.physical_memory_bytes
 
 
@@ -121,13 +121,13 @@ def test_threads_follow_the_affinity_mask() -> None:
     before = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(before)})
-        assert usable_cores() == 1
+        assert count_usable_cores() == 1
     finally:
         os.sched_setaffinity(0, before)
 
 
 def test_free_disk_of_a_folder_that_does_not_exist_yet_is_its_parents(tmp_path: Path) -> None:
-    assert existing_parent(tmp_path / "a" / "b") == tmp_path
+    assert find_existing_parent(tmp_path / "a" / "b") == tmp_path
     assert free_disk_bytes(tmp_path / "a" / "b") > 0
 
 
@@ -137,9 +137,9 @@ def test_the_deepest_mount_names_the_file_system(tmp_path: Path) -> None:
     escaped = str(deep).replace(" ", r"\040")
     mounts = f"1 0 8:1 / / rw - ext4 /dev/vda rw\n2 1 0:9 / {escaped} rw - tmpfs none rw\nbroken line\n"
     root = tree(tmp_path / "root", {"proc/self/mountinfo": mounts})
-    assert filesystem_type(deep / "file", root) == "tmpfs"
-    assert filesystem_type(tmp_path, root) == "ext4"
-    assert filesystem_type(tmp_path, tmp_path / "no such tree") is None
+    assert find_filesystem_type(deep / "file", root) == "tmpfs"
+    assert find_filesystem_type(tmp_path, root) == "ext4"
+    assert find_filesystem_type(tmp_path, tmp_path / "no such tree") is None
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from harness.system.software import environment_variables
+from harness.system.software import select_environment_variables
 
 CODE = (
     "import json, sys; from dataclasses import asdict; from harness.system.startup import find_startup_files; "
@@ -41,4 +41,4 @@ def test_a_sitecustomize_is_named_with_its_digest(tmp_path: Path) -> None:
 
 def test_where_python_looks_for_code_is_on_record() -> None:
     given = {"PYTHONPATH": "/a:/b", "PYTHONSTARTUP": "/c.py", "PYTHONHOME": "/d", "PYTHONX": "1"}
-    assert sorted(environment_variables(given)) == ["PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP"]
+    assert sorted(select_environment_variables(given)) == ["PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP"]

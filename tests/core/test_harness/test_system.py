@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.system import software
 from harness.system.accelerators import describe_accelerators, parse_nvidia_smi, read_accelerators
-from harness.system.description import SystemDescription, describe_system, system_slug, write_system_json
+from harness.system.description import SystemDescription, describe_system, make_system_slug, write_system_json
 from harness.system.hardware import describe_hardware, describe_networking, describe_storage, virtualization
-from harness.system.software import WORKER_VARIABLES, container, environment, environment_variables
-from harness.system.submission import SubmissionValue, submission_fields
+from harness.system.software import WORKER_VARIABLES, container, environment, select_environment_variables
+from harness.system.submission import SubmissionValue, make_submission_fields
 from rules.records.codec import json_schema
 from rules.records.system import SYSTEM_FIELDS, SystemRecord
 from rules.tree.system_desc import STATUSES
@@ -233,7 +233,7 @@ def test_unreadable_nonsense_in_system_files_is_survived(tmp_path: Path) -> None
 def test_the_slug_names_hardware_and_framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.system.description.version_of", lambda package: "2.13.0+cu130")
     description = describe_system({}, root=two_sockets(tmp_path))
-    assert system_slug(description) == "2x-amd-epyc-9554_torch-2.13.0-cu130" == description.fields["system_name"]
+    assert make_system_slug(description) == "2x-amd-epyc-9554_torch-2.13.0-cu130" == description.fields["system_name"]
     fields = {"accelerators_per_node": "8", "accelerator_model_name": "NVIDIA H100-SXM5", "number_of_nodes": "4"}
     assert describe_system(fields, root=tmp_path).fields["system_name"] == (
         "4n-8x-nvidia-h100-sxm5_torch-2.13.0-cu130"
@@ -246,29 +246,30 @@ def test_the_slug_names_hardware_and_framework(tmp_path: Path, monkeypatch: pyte
 def test_a_given_name_is_the_name_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.system.description.version_of", lambda package: "2.13.0+cpu")
     description = describe_system({"system_name": "my-box"})
-    assert system_slug(description) == "my-box" == description.fields["system_name"]
-    assert system_slug(describe_system({"system_name": "Rack 7 (left)"})) == "rack-7-left"
-    long = system_slug(describe_system({"system_name": "x" * 200}))
-    assert len(long) <= 80 and long != system_slug(describe_system({"system_name": "x" * 201}))
+    assert make_system_slug(description) == "my-box" == description.fields["system_name"]
+    assert make_system_slug(describe_system({"system_name": "Rack 7 (left)"})) == "rack-7-left"
+    long = make_system_slug(describe_system({"system_name": "x" * 200}))
+    assert len(long) <= 80 and long != make_system_slug(describe_system({"system_name": "x" * 201}))
 
 
 @given(st.text())
 def test_any_name_makes_a_safe_file_name_that_is_stable(name: str) -> None:
-    slug = system_slug(SystemDescription(fields={"system_name": name}, provenance={}))
+    slug = make_system_slug(SystemDescription(fields={"system_name": name}, provenance={}))
     assert re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,79}", slug)
-    assert system_slug(SystemDescription(fields={"system_name": slug}, provenance={})) == slug
+    assert make_system_slug(SystemDescription(fields={"system_name": slug}, provenance={})) == slug
 
 
 def test_long_names_stay_different() -> None:
     slugs = {
-        system_slug(SystemDescription(fields={"system_name": "x" * 200 + end}, provenance={})) for end in ("a", "b")
+        make_system_slug(SystemDescription(fields={"system_name": "x" * 200 + end}, provenance={}))
+        for end in ("a", "b")
     }
     assert len(slugs) == 2
 
 
 @pytest.mark.slow
 def test_the_file_is_what_the_official_checker_accepts(tmp_path: Path) -> None:
-    given_fields = submission_fields({"submitter": "Example Corp", "status": "Available cloud"}, {}, {})
+    given_fields = make_submission_fields({"submitter": "Example Corp", "status": "Available cloud"}, {}, {})
     hostile = {"sw_notes": SubmissionValue('",\n<b>\x1b', "test")}
     path = write_system_json(tmp_path / "systems", describe_system(given_fields | hostile))
     content = json.loads(path.read_text())
@@ -296,7 +297,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_submission_fields_take_the_last_of_table_environment_and_option() -> None:
-    fields = submission_fields(
+    fields = make_submission_fields(
         {"submitter": "A", "cooling": "air", "number_of_nodes": 2},
         {"DLRMBENCH_SUBMISSION_SUBMITTER": "B", "DLRMBENCH_SUBMISSION_COOLING": "liquid", "PATH": "/bin"},
         {"submitter": "C", "division": None},
@@ -315,7 +316,7 @@ def test_a_field_with_a_hyphen_can_be_given_by_every_source() -> None:
         ({name.replace("-", "_"): "L2 50 MB"}, {}),
         ({}, {"DLRMBENCH_SUBMISSION_ACCELERATOR_ON_CHIP_MEMORIES": "L2 50 MB"}),
     ):
-        assert submission_fields(table, environ, {})[name].value == "L2 50 MB"
+        assert make_submission_fields(table, environ, {})[name].value == "L2 50 MB"
 
 
 @pytest.mark.parametrize(
@@ -335,7 +336,7 @@ def test_a_field_with_a_hyphen_can_be_given_by_every_source() -> None:
 )
 def test_impossible_submission_fields_are_refused_with_the_place(table: dict[str, object], message: str) -> None:
     with pytest.raises(HarnessError, match=message) as raised:
-        submission_fields(table, {}, {}, config_source="mine.toml [submission]")
+        make_submission_fields(table, {}, {}, config_source="mine.toml [submission]")
     assert raised.value.exit_code == ExitCode.USAGE
     assert str(raised.value).startswith("mine.toml [submission]")
 
@@ -343,7 +344,7 @@ def test_impossible_submission_fields_are_refused_with_the_place(table: dict[str
 @given(st.dictionaries(st.text(), st.one_of(st.text(), st.integers(), st.none(), st.lists(st.text()))))
 def test_any_table_is_accepted_or_refused_with_a_message(table: dict[str, object]) -> None:
     try:
-        fields = submission_fields(table, {}, {})
+        fields = make_submission_fields(table, {}, {})
     except HarnessError as error:
         assert str(error)
     else:
@@ -367,7 +368,7 @@ def test_the_environment_is_plain_json_without_secrets() -> None:
         "LD_PRELOAD": "libjemalloc.so",
         "MKL_X": "y" * 1000,
     }
-    kept = environment_variables(environ)
+    kept = select_environment_variables(environ)
     assert list(kept) == ["DLRMBENCH_DATA", "LD_PRELOAD", "MKL_X", "OMP_NUM_THREADS"]
     assert len(kept["MKL_X"]) < 500
     found = environment(environ)

@@ -21,7 +21,7 @@ from harness.experiment.request import Request
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.weights import keep_weights, read_weights
 from harness.run_sets.names import find_weights
-from reference_models.process.artifact import npy_header
+from reference_models.process.artifact import make_npy_header
 from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation
 from reference_models.training.workload import HoldsWeights
@@ -70,7 +70,7 @@ def test_the_files_are_what_numpy_reads(kept: Path) -> None:
     for name, tensor in TENSORS.items():
         found = np.load(kept / f"{name}.npy", allow_pickle=False)
         assert found.dtype == tensor.numpy().dtype and np.array_equal(found, tensor.numpy()), name
-        assert len(npy_header(str(found.dtype), found.shape)) % 64 == 0
+        assert len(make_npy_header(str(found.dtype), found.shape)) % 64 == 0
 
 
 def test_bfloat16_is_kept_as_float32_without_loss(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "huge shape and size": (
         change_manifest(
             lambda m: m["tensors"]["steps"].update(
-                shape=[HUGE], num_bytes=8 * HUGE + len(npy_header("int64", (HUGE,)))
+                shape=[HUGE], num_bytes=8 * HUGE + len(make_npy_header("int64", (HUGE,)))
             )
         ),
         "steps.npy",
@@ -213,7 +213,7 @@ def test_damage_is_an_error_that_names_the_place(name: str, kept: Path) -> None:
 def test_a_sparse_file_that_no_memory_holds_is_refused_before_it_is_read(tmp_path: Path) -> None:
     keep_weights(tmp_path, {"w": torch.ones(2)}, ABOUT)
     folder, values = tmp_path / "weights", 1 << 40
-    header = npy_header("float32", (values,))
+    header = make_npy_header("float32", (values,))
     with (folder / "w.npy").open("wb") as file:
         file.write(header)
         try:

@@ -20,7 +20,12 @@ from harness.config.catalog import load_entry
 from reference_models.config.sections import DataConfig
 from reference_models.data.click_log import tables
 from reference_models.data.click_log.counter import FIRST_COUNTER, MAX_SPLIT_SAMPLES, derive_key, hash_range
-from reference_models.data.click_log.generator import ChunkMaker, click_probabilities, make_parts, oracle_scores
+from reference_models.data.click_log.generator import (
+    ChunkMaker,
+    compute_click_probabilities,
+    make_parts,
+    oracle_scores,
+)
 from reference_models.data.click_log.teacher import (
     MIN_MATCHED_IDS,
     NUM_CLASSES,
@@ -214,7 +219,9 @@ def test_oracle_labels_are_the_datasets(tmp_path: Path) -> None:
 
 def test_probability_is_the_sigmoid_of_the_logit() -> None:
     logits = np.linspace(-9, 9, 1001).astype(np.float32)
-    np.testing.assert_allclose(click_probabilities(logits), 1 / (1 + np.exp(-logits.astype(np.float64))), atol=2**-16)
+    np.testing.assert_allclose(
+        compute_click_probabilities(logits), 1 / (1 + np.exp(-logits.astype(np.float64))), atol=2**-16
+    )
 
 
 def test_interactions_say_nothing_on_their_own() -> None:

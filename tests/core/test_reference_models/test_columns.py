@@ -20,7 +20,7 @@ from reference_models.data.columns.prepare import prepare_columns
 from reference_models.data.prepared import lines, pipeline
 from reference_models.data.prepared.pipeline import PreparedDataset
 from reference_models.data.registry import open_dataset, parse_data
-from reference_models.data.store.manifest import file_sha256
+from reference_models.data.store.manifest import compute_file_sha256
 from reference_models.data.store.store import verify
 from reference_models.process.errors import ConfigError, DatasetError
 
@@ -206,7 +206,7 @@ def test_a_part_of_the_rows_is_that_of_the_definition(
     assert found.num_malformed == 1
     sources = json.loads((found.folder / "manifest.json").read_text())["sources"]
     assert [source["name"] for source in sources] == (["a.csv"] if is_one_file else ["a.csv", "b.csv"])
-    digests = [file_sha256(tmp_path / source["name"]) for source in sources]
+    digests = [compute_file_sha256(tmp_path / source["name"]) for source in sources]
     assert [source["sha256"] for source in sources] == digests
 
 

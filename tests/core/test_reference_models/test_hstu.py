@@ -21,7 +21,7 @@ from reference_models.hstu.baselines import MeanHistory
 from reference_models.hstu.config import HSTUConfig, SequenceShape
 from reference_models.hstu.fused_layers import FusedHSTU
 from reference_models.hstu.model import HSTU, HSTULayer
-from reference_models.hstu.sequences import Sequences, synthetic_sequences
+from reference_models.hstu.sequences import Sequences, make_synthetic_sequences
 from reference_models.hstu.spec import SPEC
 from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation
@@ -207,7 +207,7 @@ def test_flop_are_those_of_torchs_counter() -> None:
         small_workload().model,
     ):
         model = HSTU(config, num_items=80, num_artists=16)
-        batch = synthetic_sequences(20, SequenceShape(num_past=config.max_sequence_length - 4, num_candidates=4))
+        batch = make_synthetic_sequences(20, SequenceShape(num_past=config.max_sequence_length - 4, num_candidates=4))
         with FlopCounterMode(display=False) as counter:
             logits = model(batch)
             forward = counter.get_total_flops()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference_models.distributed.planner_estimate import Devices
-from reference_models.distributed.search.costs import Additive, Bandwidth, Exchange, Sum, moved_bytes
+from reference_models.distributed.search.costs import Additive, Bandwidth, Exchange, Sum, count_moved_bytes
 from reference_models.distributed.search.task import NUM_REUSE_BINS, EmbeddingTable, TablePart, Task, place_whole
 
 ONCE = (1.0,) + (0.0,) * (NUM_REUSE_BINS - 1)
@@ -57,7 +57,7 @@ SETS = st.lists(st.lists(TABLES, max_size=5), max_size=5)
     ],
 )
 def test_bytes_of_a_table_by_hand(table: EmbeddingTable, num_bytes: int) -> None:
-    assert moved_bytes([table], 100).tolist() == [num_bytes]
+    assert count_moved_bytes([table], 100).tolist() == [num_bytes]
     assert BANDWIDTH([[table]]) == pytest.approx(num_bytes / 1e9 + 1e-6 + 1e-5, rel=1e-12)
 
 
@@ -79,10 +79,10 @@ def part(layout: str, rows: int = TABLE.num_embeddings, **more: Any) -> TablePar
 def test_parts_by_rows_and_copies_by_hand() -> None:
     """A quarter of the rows has a quarter of the lookups, and a sum of every sample."""
     rows = part("rows", 2500, pooling=0.5)
-    assert moved_bytes([rows], 100).tolist() == [50 * 3 * 128 + 2 * 100 * 128 + 2 * 50 * 8]
+    assert count_moved_bytes([rows], 100).tolist() == [50 * 3 * 128 + 2 * 100 * 128 + 2 * 50 * 8]
     # 50 lookups of the own 25 samples; all rows, their gradient written and read, the weights read and written.
     copy = part("copy", pooling=2.0, sample_share=0.25)
-    assert moved_bytes([copy], 100).tolist() == [50 * 128 + 10_000 * 4 * 128 + 2 * 25 * 128 + 2 * 50 * 8]
+    assert count_moved_bytes([copy], 100).tolist() == [50 * 128 + 10_000 * 4 * 128 + 2 * 25 * 128 + 2 * 50 * 8]
 
 
 def test_exchange_of_parts_by_hand() -> None:
@@ -126,7 +126,7 @@ def test_bandwidth_is_affine(some: list[EmbeddingTable], others: list[EmbeddingT
 
 @given(TABLES.filter(lambda table: table.dim > 4))
 def test_halves_of_a_table_move_no_less_than_the_whole(table: EmbeddingTable) -> None:
-    whole, half = moved_bytes([table, table.with_columns(table.dim // 2)], 100)
+    whole, half = count_moved_bytes([table, table.with_columns(table.dim // 2)], 100)
     assert half <= whole <= 2 * half * (1 + 1e-12)
 
 

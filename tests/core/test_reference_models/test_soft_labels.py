@@ -21,7 +21,7 @@ from reference_models.data.columns.guess import Guess, guess_columns
 from reference_models.data.columns.prepare import prepare_columns
 from reference_models.data.prepared.look import rank_auc
 from reference_models.data.prepared.pipeline import PreparedDataset
-from reference_models.data.registry import dataset_digest, open_dataset, parse_data, verify_dataset
+from reference_models.data.registry import compute_dataset_digest, open_dataset, parse_data, verify_dataset
 from reference_models.data.store.dataset import has_soft_labels
 from reference_models.data.store.layout import SOFT_CLICKS
 from reference_models.data.store.manifest import write_manifest
@@ -109,7 +109,7 @@ def test_labels_of_0_and_1_have_the_bytes_that_they_had(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / "d" / "manifest.json").read_text())
     assert prepared.soft is None and "soft_labels" not in manifest
     assert not has_soft_labels(open_dataset(tmp_path / "d", data).train)
-    assert dataset_digest(data) != dataset_digest(make_data())
+    assert compute_dataset_digest(data) != compute_dataset_digest(make_data())
 
 
 @pytest.mark.parametrize(

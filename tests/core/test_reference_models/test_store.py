@@ -291,10 +291,10 @@ def test_the_pinned_digest_must_come_out(tmp_path: Path) -> None:
 
 def replace_array(folder: Path, name: str, array: np.ndarray[Any, Any]) -> None:
     """Exchange one array for another, and let the manifest agree with it."""
-    from reference_models.data.store.manifest import file_sha256
+    from reference_models.data.store.manifest import compute_file_sha256
 
     np.save(folder / name, array)
-    size, digest = (folder / name).stat().st_size, file_sha256(folder / name)
+    size, digest = (folder / name).stat().st_size, compute_file_sha256(folder / name)
     change_manifest(folder, lambda m: m["files"][name].update(bytes=size, sha256=digest))
 
 
@@ -322,9 +322,9 @@ def test_an_array_of_another_shape_or_type_is_refused(
 def test_a_file_that_is_no_array_is_refused(tmp_path: Path, content: bytes) -> None:
     write_dataset(tmp_path)
     (tmp_path / "train_labels.npy").write_bytes(content)
-    from reference_models.data.store.manifest import file_sha256
+    from reference_models.data.store.manifest import compute_file_sha256
 
-    digest = file_sha256(tmp_path / "train_labels.npy")
+    digest = compute_file_sha256(tmp_path / "train_labels.npy")
     change_manifest(tmp_path, lambda m: m["files"]["train_labels.npy"].update(bytes=len(content), sha256=digest))
     with pytest.raises(DatasetError, match=r"train_labels.npy: (cannot be mapped|holds)"):
         open_store(tmp_path, definition()).train.read(0, 1)

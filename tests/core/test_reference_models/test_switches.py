@@ -12,7 +12,7 @@ from toy_clicks import SMOOTH, MakeSpec, flatten, is_same
 from harness.autotune.choices import find_candidates
 from harness.config.axes import make_points, overrides_of, read_axis
 from harness.config.run_config import Override, RunConfig, resolve
-from harness.foundation.errors import ExitCode, exit_code_of, message_of
+from harness.foundation.errors import ExitCode, compose_message, exit_code_of
 from reference_models.config.sections import parse_runtime
 from reference_models.dlrm.cuda_graph import CUDAGraphWorkload
 from reference_models.dlrm.fused_step import FusedDLRM
@@ -116,7 +116,7 @@ def test_a_capture_that_fails_names_its_cause_and_the_switch(
     monkeypatch.setattr(CUDAGraphWorkload, "warm_up", lambda self: (warm_up(self), capture_fails(self))[0])
     with pytest.raises(CaptureError, match=r"captured as a CUDA graph: .*Use --set runtime\.graph=off") as raised:
         built(make_spec)
-    assert exit_code_of(raised.value) == code and words in message_of(raised.value)
+    assert exit_code_of(raised.value) == code and words in compose_message(raised.value)
     monkeypatch.undo()
 
 

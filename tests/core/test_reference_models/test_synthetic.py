@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from reference_models.data.registry import DATA_KINDS, open_dataset, parse_data
-from reference_models.data.synthetic.config import bytes_per_sample, fitting_samples, has_signal
-from reference_models.data.synthetic.dataset import planted_logits, scatter, zipf_ranks
+from reference_models.data.synthetic.config import count_bytes_per_sample, fitting_samples, has_signal
+from reference_models.data.synthetic.dataset import compute_planted_logits, scatter, zipf_ranks
 from reference_models.process.errors import ConfigError, DatasetError
 
 pytestmark = pytest.mark.numeric
@@ -55,7 +55,7 @@ def test_planted_labels_can_be_learnt_and_all_else_stays(tmp_path: Any, shape: t
     for split in ("train", "eval"):
         batch, other = (getattr(open_dataset(tmp_path, each), split).read(0, 2000) for each in (data, coins))
         assert torch.equal(batch.dense, other.dense) and torch.equal(batch.indices, other.indices)
-        logits = planted_logits(batch.dense.double().numpy(), batch.indices.numpy(), data.multi_hot, 0)
+        logits = compute_planted_logits(batch.dense.double().numpy(), batch.indices.numpy(), data.multi_hot, 0)
         assert 0.77 <= roc_auc_score(batch.labels, logits) <= 0.85
         assert abs(roc_auc_score(other.labels, logits) - 0.5) < 0.05
 
@@ -135,7 +135,7 @@ def test_ranks_follow_the_power_law(exponent: float) -> None:
 
 def test_a_batch_for_every_step_as_far_as_memory_is_for_it() -> None:
     data = parse_data(synthetic())
-    assert bytes_per_sample(data) == 4 * 3 + 8 * 3 + 4
+    assert count_bytes_per_sample(data) == 4 * 3 + 8 * 3 + 4
     assert fitting_samples(data, 512, 30) == 512 * 30
     large = parse_data(synthetic(num_tables=1, multi_hot=[1 << 20]))
     assert fitting_samples(large, 16, 30) == 16 * 7  # 8 MiB a sample, 1 GiB in all

@@ -38,7 +38,7 @@ def quiet_torchrec() -> AbstractContextManager[None]:
 def test_the_planner_knows_the_memory_of_the_gpus_that_are_here(gib: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Full-size DLRM-DCNv2, 104.5 GB of tables: on one H200 all are on the GPU, on an H100 it is refused."""
     from reference_models.dlrm import torchrec
-    from reference_models.dlrm.sharding import ShardedDLRM, check_plan, planned_tables
+    from reference_models.dlrm.sharding import ShardedDLRM, check_plan, find_planned_tables
 
     facts = SimpleNamespace(total_memory=gib << 30, memory_clock_rate=2_619_000, memory_bus_width=5120)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: facts)
@@ -67,8 +67,8 @@ def test_the_planner_knows_the_memory_of_the_gpus_that_are_here(gib: int, monkey
         torchrec.TorchRecWorkload._shard(loop, made)
     for plan in planned:
         check_plan(plan, "auto", 1)
-        assert {entry.compute_kernel for entry in planned_tables(plan).values()} == {"dense", "fused"}
-        entry = planned_tables(plan)["table_0"]
+        assert {entry.compute_kernel for entry in find_planned_tables(plan).values()} == {"dense", "fused"}
+        entry = find_planned_tables(plan)["table_0"]
         monkeypatch.setattr(entry, "compute_kernel", "fused_uvm_caching")
         with pytest.raises(ConfigError, match=r"1 of 26 tables \(table_0\) outside of the devices' memory"):
             check_plan(plan, "auto", 1)

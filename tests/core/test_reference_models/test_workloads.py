@@ -11,12 +11,12 @@ from harness.config.run_config import Override, resolve
 from reference_models.dlrm.spec import SPEC
 from reference_models.process.errors import ConfigError
 from rules.benchmarks.loader import (
-    definition_text,
+    list_workload_names,
     load_benchmark,
     parse_benchmark,
     read_definition,
+    read_definition_text,
     shipped_names,
-    workload_names,
 )
 from rules.errors import DefinitionError
 
@@ -58,8 +58,8 @@ def test_row_scale_restores_the_published_tables(name: str) -> None:
 
 
 def test_workloads_are_known_by_name_and_are_no_benchmarks() -> None:
-    assert workload_names() == ("click_log_twins", *NAMES)
-    assert not set(workload_names()) & set(shipped_names())
+    assert list_workload_names() == ("click_log_twins", *NAMES)
+    assert not set(list_workload_names()) & set(shipped_names())
 
 
 @pytest.mark.parametrize("name", ["click_log_twins", *NAMES])
@@ -115,7 +115,7 @@ def test_throughput_of_the_definitions_shape_reads_its_dataset() -> None:
 
 
 def test_nothing_is_trained_to_a_target_on_synthetic_data(tmp_path: Path) -> None:
-    text = definition_text(load_benchmark("dlrm_tiny").path).replace('name = "dlrm_tiny"', 'name = "mine"')
+    text = read_definition_text(load_benchmark("dlrm_tiny").path).replace('name = "dlrm_tiny"', 'name = "mine"')
     start, stop = text.index("[data]"), text.index("[train]")
     made = '[data]\nkind = "made_up"\nname = "m"\nnum_tables = 2\nrows_per_table = 9\n\n'
     (tmp_path / "mine.toml").write_text(text[:start] + made + text[stop:])

@@ -21,11 +21,11 @@ from rules.scoring.rcp import (
     judge_convergence,
     judge_epochs,
     load_points,
+    make_reference_point,
     min_acceptable_mean,
     olympic,
     prune,
     rcp_file,
-    reference_point,
 )
 
 # training_rules.adoc, "Appendix: RCP Examples": benchmark A, 5 runs
@@ -193,7 +193,7 @@ def test_luck_is_never_taken_for_impossible(benchmark: Benchmark, point: Referen
 
 def test_runs_that_all_end_at_one_evaluation_leave_room_for_the_next() -> None:
     """Without any spread in the reference one evaluation earlier would have no chance at all."""
-    point = reference_point("equal", 512, [0.6] * 20, 5)
+    point = make_reference_point("equal", 512, [0.6] * 20, 5)
     assert point.stdev == pytest.approx(0)
     assert chance_of(0.55, 5, point, 0.05) > IMPOSSIBLE > chance_of(0.5, 5, point, 0.05)
 
@@ -243,7 +243,7 @@ def test_malformed_points_name_the_file(content: str, tmp_path: Path) -> None:
     scale=st.floats(0.5, 1.5),
 )
 def test_limit_is_below_the_mean_and_scales_with_it(epochs: list[float], scale: float) -> None:
-    point = reference_point("a", 1, epochs, 10)
+    point = make_reference_point("a", 1, epochs, 10)
     assert 0 < point.min_epochs <= point.mean
     assert point.mean == pytest.approx(olympic(epochs))
 

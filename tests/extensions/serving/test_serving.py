@@ -18,7 +18,7 @@ from harness.foundation.queue_simulation import Workers
 from reference_models.data.store.dataset import Batch
 from reference_models.process.errors import ConfigError
 from reference_models.serving.weight_bytes import ServedBytes
-from rules.benchmarks.loader import load_benchmark, read_toml, shipped_names, workload_names
+from rules.benchmarks.loader import list_workload_names, load_benchmark, read_toml, shipped_names
 
 LIMIT = {"target_latency_ms": 25}
 TAILS = (
@@ -90,7 +90,7 @@ def test_serving_has_no_part_in_the_training_problem() -> None:
         assert trained.benchmark.definition_sha256 == served.benchmark.definition_sha256
         assert trained.benchmark.definition_sha256 == load_benchmark(name).definition_sha256
         assert not [key for key in trained.values() if key.startswith("serve.")]
-    others = {*shipped_names(), *workload_names()} - {"dlrm_small", "dlrm_tiny"}
+    others = {*shipped_names(), *list_workload_names()} - {"dlrm_small", "dlrm_tiny"}
     assert not [name for name in others if "serve" in read_toml(load_benchmark(name).path) and name[:2] != "rm"]
 
 
