@@ -1,4 +1,4 @@
-"""What is claimed of GPUs, sentence by sentence, and which step proves or disproves each. Standard library only."""
+"""Claims about GPUs, sentence by sentence, and which step proves or disproves each. Standard library only."""
 
 from dataclasses import dataclass
 from typing import Literal

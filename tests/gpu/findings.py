@@ -1,4 +1,4 @@
-"""What a step finds, line by line: a step that crashes or is stopped loses nothing that it had found."""
+"""Findings of a step, line by line: a step that crashes or is stopped loses nothing that it had found."""
 
 import json
 import math

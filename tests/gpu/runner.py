@@ -49,7 +49,7 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a process ended: its exit code (minus its signal), None where it was stopped; the end of its output."""
+    """End of a process: exit code (minus the signal), None where it was stopped; the end of its output."""
 
     exit_code: int | None
     output: bytes

@@ -1,4 +1,4 @@
-"""What a step runs on: a GPU at full sizes, or whatever there is at tiny ones; and what several steps do with it."""
+"""Setting of a step: a GPU at full sizes, or whatever there is at tiny ones; and what several steps do with it."""
 
 import json
 import os

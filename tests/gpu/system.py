@@ -6,7 +6,7 @@ import sys
 
 
 def describe() -> dict[str, str]:
-    """What names a measurement's system; "problem" says why there is no GPU."""
+    """Return what names the system of a measurement; "problem" says why there is no GPU."""
     import torch
 
     found = {"torch": str(torch.__version__), "python": platform.python_version(), "system": platform.platform()}

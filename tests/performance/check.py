@@ -1,10 +1,10 @@
-"""How fast logs are judged, beside the official compliance checker on the same files.
+"""Measure how fast logs are judged, beside the official compliance checker on the same files.
 
     python tests/performance/check.py [--logs N] [--share S] FOLDER
 
 FOLDER holds published results, such as training_results_v5.0/NVIDIA. They are copied until there are about N logs
 in one round's tree. Ours judges the whole tree (every rule, every level) in this process; the official checker
-reads a share of the same logs in this process too, in turns with ours, with its output silenced. Printed are logs
+reads a share of the same logs in this process too, alternately with ours, with its output silenced. Printed are logs
 per second of each, by the clock and by this process's CPU time (which a busy machine changes less), and the ratio of
 their medians; then ours with all processors, by the clock.
 """

@@ -1,4 +1,4 @@
-"""How fast, and in how much memory, CSV, JSON lines and Parquet with 13 numbers and 26 categories are prepared.
+"""Measure time and memory of preparing CSV, JSON lines and Parquet with 13 numbers and 26 categories.
 
     python tests/performance/columns.py [--rows N] [--distinct]
 

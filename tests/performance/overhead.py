@@ -1,4 +1,4 @@
-"""What the harness itself costs: between run_start and run_stop, and before and after.
+"""Measure the time that the harness itself takes: between run_start and run_stop, and before and after.
 
 python tests/performance/overhead.py [BENCHMARK] [--threads N] [--runs N] [--data FOLDER]
 

@@ -1,4 +1,4 @@
-"""How long a page of many sets takes, and how large it is; beside another dlrmbench where one is given.
+"""Measure the time and the size of a page of many sets; beside another dlrmbench where one is given.
 
     python tests/performance/pages.py [TREE...] [--base PYTHON] [--turns N]
 
@@ -6,7 +6,7 @@ TREE is `rounds` (32 sets of two rounds, 320 logs) or SETSxRUNS of one's own (`1
 1000x5. tests/builders write them into a temporary folder, and `dlrmbench report --no-second-opinion` makes their page
 in a process of its own. Printed are seconds of processor time beyond importing what the command imports, the least of
 the turns (a busy machine only adds), and the page's size; with --base, the interpreter of an environment with another
-dlrmbench, also its figures, measured in turns, and the ratio. Then the phases of this checkout's page, in this
+dlrmbench, also its figures, measured alternately, and the ratio. Then the phases of this checkout's page, in this
 process, likewise: the first two are floors, what it takes to read the logs' bytes and to decode each line's JSON by
 msgspec, and to do nothing with it.
 """

@@ -1,8 +1,8 @@
-"""How fast Criteo text is parsed, beside a per-line parser of the kind that facebookresearch/dlrm uses.
+"""Measure how fast Criteo text is parsed, beside a per-line parser of the kind that facebookresearch/dlrm uses.
 
     python tests/performance/parse.py [--rows N] [--memory-test GIB]
 
-Both parsers read the same generated lines in one process on one thread, in turns; the ratio of medians is printed.
+Both parsers read the same generated lines in one process on one thread, alternately; the ratio of medians is printed.
 Then a whole preparation is timed. With --memory-test a file of that size is prepared under the default bound and the
 peak of the process's own memory (without the page cache of files) is printed: exit 1 if it exceeds the bound.
 """

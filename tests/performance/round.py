@@ -1,4 +1,4 @@
-"""How long a whole round takes to check: 20,000 files, 160 logs of ours among 1,600 of MLPerf's other benchmarks.
+"""Measure checking a whole round: 20,000 files, 160 logs of ours among 1,600 of MLPerf's other benchmarks.
 
     python tests/performance/round.py [--scale S]
 

@@ -1,4 +1,4 @@
-"""What the workers and threads that `serve` chooses by timing gain over one worker of one thread, in closed loop.
+"""Measure the gain of the workers and threads that `serve` chooses over one worker of one thread, in closed loop.
 
     python tests/performance/serving_defaults.py [PAIRS [BENCHMARK ...]]
 

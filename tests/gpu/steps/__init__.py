@@ -7,9 +7,9 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a step is for, and for how long it may run on a GPU and as a rehearsal without one, in seconds.
+    """Purpose of a step, and the seconds for which it may run on a GPU and as a rehearsal without one.
 
-    What the steps before it have left of their time is added to `limit_s`.
+    Time that earlier steps have left is added to `limit_s`.
     """
 
     name: str
@@ -17,11 +17,11 @@ class Step:
     limit_s: int
     rehearsal_limit_s: int
     least_gib: int = 0
-    """Of the GPU's memory; on a smaller one the step is left out."""
+    """Least memory of the GPU in GiB; on a smaller one the step is left out."""
     variables: tuple[tuple[str, str], ...] = ()
-    """Of the environment, which torch reads when it is imported."""
+    """Environment variables that torch reads when it is imported."""
     runs: Literal["always", "without a GPU", "by name"] = "always"
-    """When it runs: by name it always does."""
+    """Condition on which the step runs; by name it always does."""
 
 
 EXPANDABLE = (("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),)

@@ -1,4 +1,4 @@
-"""What a GPU cannot do ends in one line and its exit code: another process holds the GPU's memory meanwhile."""
+"""A request that a GPU cannot meet ends in a line and an exit code, while another process holds the GPU's memory."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -65,7 +65,7 @@ def processes_on_gpu() -> int | None:
 
 
 def ask_smi() -> dict[str, str]:
-    """What nvidia-smi says of the first GPU; nothing without it."""
+    """Return the facts that nvidia-smi gives of the first GPU; none without it."""
     try:
         done = subprocess.run(
             ["nvidia-smi", f"--query-gpu={ASKED}", "--format=csv,noheader", "--id=0"],

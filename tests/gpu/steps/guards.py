@@ -1,4 +1,4 @@
-"""What needs no GPU: the product's CUDA paths on emulated GPUs and on tensors without memory."""
+"""Checks that need no GPU: the product's CUDA paths on emulated GPUs and on tensors without memory."""
 
 from findings import Findings
 from pytest_run import Outcome, run_tests

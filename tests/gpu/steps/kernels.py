@@ -132,7 +132,7 @@ def sorted_ids(batch: Any, split: Any, device: torch.device) -> tuple[torch.Tens
 
 
 def update_calls(batch: Any, split: Any, device: torch.device, *, has_kernels: bool) -> dict[str, Call]:
-    """What reads and updates merged tables of all rows, with row-wise Adagrad."""
+    """Code that reads and updates merged tables of all rows, with row-wise Adagrad."""
     rows, size = sum(split.num_embeddings), len(batch.labels)
     weight, sums = torch.zeros(rows, WIDTH, device=device), torch.zeros(rows, 1, device=device)
     embedding = MergedEmbedding(weight, sums, split.num_embeddings, split.multi_hot, has_kernels=has_kernels)

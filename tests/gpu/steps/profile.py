@@ -5,7 +5,7 @@ from setting import Setting, find_one, last_line, number, read_json
 
 LEAST_NAMED, MOST_NAMED, ABOVE_LIMIT = 0.9, 1.05, 1.05
 NAMELESS = ("other", "graph_replay")
-"""What is left of a step, and a replay as a whole, name nothing: with them any phases would sum to the step."""
+"""Phases that name nothing (the rest of a step, a whole replay): with them any phases would sum to the step."""
 
 
 def run(setting: Setting, findings: Findings) -> None:

@@ -15,7 +15,7 @@ from reference_models.config.precisions import CPU_PRECISIONS, CUDA_PRECISIONS
 
 WARM_UP_STEPS, STEPS_PER_BLOCK, MOST_BLOCKS, BUDGET_S = 5, 10, 10, 3.0
 SLOW_S, SLOW_STEPS = 0.1, 3
-"""Where a step takes so long, a block is of fewer."""
+"""Seconds of a step from which on a block has fewer steps, and how many."""
 MILLION, READING = 1.2e6, 1.10
 EAGER = "optimized, eager"
 WAYS: dict[str, dict[str, str]] = {"optimized": {}, EAGER: {"graph": "off"}, "reference": {}}

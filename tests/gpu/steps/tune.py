@@ -52,7 +52,7 @@ CONSTANTS: dict[str, dict[str, Sequence[int]]] = {
         "WARPS": GRID["cross"]["warps"],
     },
 }
-"""What may be set in the product, by kernel."""
+"""Constants of the product that may be set, by kernel."""
 MARGIN = 0.02
 """Other constants than the product's must be faster by more."""
 Call = Callable[[], Sequence[Any]]
