@@ -175,8 +175,9 @@ def score(
 ) -> int:
     """Score result directories: Olympic mean of the times to train, its interval and its factors.
 
-    DIR is a result directory or any directory above some. Nothing is written; scaling.json is not read. A set that
-    breaks rules has a score, too; --require-valid turns both into exit codes.
+    DIR is a result directory or any directory above result directories. Nothing is written; scaling.json is not read.
+    A set that breaks rules has a score, too; with --require-valid a broken rule, or an incomplete set, sets the exit
+    code.
     """
     from reports.parts.score import score_sets
     from reports.tables.scores import ScoreDocument

@@ -147,7 +147,7 @@ def compare(
 
 
 def _base_alone(base: Path) -> click.UsageError:
-    """Make the error for a comparison without NEW; where BASE is a group of sets, it explains that."""
+    """Make the error for a comparison without NEW; where BASE is a group of sets, the error says so."""
     from rules.logs.text import printable
     from rules.records.experiment import not_one_set
 
@@ -157,8 +157,8 @@ def _base_alone(base: Path) -> click.UsageError:
 
 
 def _gate(comparisons: Sequence["Comparison"], fail_on: str) -> ExitCode:
-    """Return the exit code of a gate. Raises HarnessError with the reason where it fails without a regression's
-    verdict."""
+    """Return the exit code of `--fail-on` for all comparisons. Raises HarnessError, with the reason, where a side is
+    INVALID or a regression is not excluded."""
     if rejected := [comparison for comparison in comparisons if comparison.invalid_sides]:
         raise HarnessError(_why_rejected(rejected[0]), ExitCode.COMPLIANCE)
     if any(comparison.is_regression for comparison in comparisons):
@@ -177,8 +177,8 @@ def _why_rejected(comparison: "Comparison") -> str:
 
 
 def _why_not_excluded(comparison: "Comparison") -> str:
-    """Return the message for an open regression, with the number of pairs that should decide it, and their
-    command."""
+    """Return the message that a regression is neither shown nor excluded, with the number of pairs that should
+    decide, and the command that measures these pairs."""
     from reports.comparison.wording import effect_text
 
     least = "" if comparison.whole is None else f" by {effect_text(comparison.min_effect, comparison.whole)} or more"

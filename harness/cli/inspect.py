@@ -33,7 +33,8 @@ from harness.foundation.errors import ExitCode, HarnessError
 )
 @form_option("table", "json")
 def list_(systems: str | None, published: str | None, form: str) -> None:
-    """List the benchmarks that come with dlrmbench, and the workloads: without a target, for throughput only."""
+    """List the benchmarks that come with dlrmbench, and the workloads, which have no target and are for throughput
+    only."""
     if systems is not None and published is not None:
         raise click.UsageError("--systems and --published are two lists. Leave one of them out.")
     if published is not None:

@@ -30,8 +30,8 @@ def run(benchmark: str, form: str, **given: Any) -> None:
     Weights of --keep-weights are written after run_stop, outside the timed part; 'package --weights' packages them.
 
     --beside SET does the same as 'versus SET': -n pairs of runs are made alternately (A/B), of SET's configuration
-    and of a new one. The new one is SET's with the options given here or, where BENCHMARK is given, this command
-    line's.
+    and of a new one. The new configuration is that of SET with the options given here or, where BENCHMARK is given,
+    that of this command line.
     """
     start_and_show(read_request("run", benchmark, given), form=form)
 
@@ -60,8 +60,8 @@ def versus(form: str, **given: Any) -> None:
     --python OTHER measures SET in another environment, with the code there. Both sides measure the same quantity as
     SET did. Two sets that are measured one after the other differ by whatever the system did meanwhile; a pair does
     not. Commands that ran around SET's runs must be given again, or declined with an empty one: --prepare ''.
-    'compare PAIR/base PAIR/new --fail-on regression' turns its verdict into an exit code. 'run --beside SET' is the
-    same.
+    'compare PAIR/base PAIR/new --fail-on regression' turns the pair's verdict into an exit code. 'run --beside SET'
+    does the same as 'versus SET'.
     """
     start_and_show(read_request("run", None, given), form=form)
 
@@ -94,9 +94,9 @@ def resume(
 ) -> None:
     """Complete the run set, sweep or pair in FOLDER with its stored configuration; finished runs are kept.
 
-    With --runs it grows to that many runs of each configuration in all, each with the next seed of its base seed. The
-    score of a benchmark of your own stays that of its first runs; comparisons and intervals use all. A set of 'run
-    --until' then ends at that number. The environment is checked again: warnings are printed, and stop a set of
+    With --runs, each configuration gets that many runs in all, the added ones with the next seeds of the base seed.
+    The score of a benchmark of your own stays that of its first runs; comparisons and intervals use all. A set of
+    'run --until' then ends at that number. The environment is checked again: warnings are printed, and stop a set of
     --strict-env.
     """
     from harness.experiment.context import Context

@@ -23,8 +23,9 @@ class CheckpointConfig:
     every: Annotated[int | str, Meta(extra_json_schema={"description": _EVERY})] = "5%"
     """Samples from one checkpoint to the next, or a share of the epoch such as 5%; `never` makes no checkpoints."""
     policy: Literal["full", "one_shot", "consecutive", "intermittent"] = "intermittent"
-    """Rows of a checkpoint: all, those changed since the first one, those changed since the last one, or, as
-    `one_shot`, with all rows again as soon as that writes less."""
+    """Rows of a checkpoint. `full`: all rows. `one_shot`: rows changed since the first checkpoint, which has all.
+    `consecutive`: rows changed since the last checkpoint. `intermittent`: as `one_shot`, but with all rows again as
+    soon as that writes less."""
     bits: Literal[32, 8, 4, 2] = 32
     """Bits of each value of an embedding row; optimizer state and all other weights are stored unchanged."""
     rounding: Literal["plain", "adaptive"] = "plain"

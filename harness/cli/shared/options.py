@@ -257,7 +257,7 @@ WITH = click.option(
     help="Add a reference system's results of the same kind: a name from 'dlrmbench list --systems', or a bundle. "
     "published, or published:TABLE.json: rank results of MLPerf's benchmarks among published ones.",
 )
-NO_SECOND_OPINION = click.option("--no-second-opinion", is_flag=True, help="Do not run the official checkers, too.")
+NO_SECOND_OPINION = click.option("--no-second-opinion", is_flag=True, help="Do not run the official checkers.")
 QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress; warnings stay.")
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}

@@ -36,7 +36,7 @@ class ProgramPath(click.Path):
 
 
 KINDS = "kinds"
-"""Stands for the options of all kinds of measurement that a verb has."""
+"""Placeholder for the options of all kinds of measurement that a verb has."""
 _TYPES: Mapping[str, Mapping[str, Any]] = {
     "count": {"type": RUNS},
     "index": {"type": click.IntRange(min=0, max=MAX_RUNS - 1)},
@@ -93,7 +93,7 @@ def _options(
         takers = [f"--{kind.name}" for kind, _ in kinds_asked_by(verb) if kind.weights_key is not None]
         if not takers:
             return []
-        text = own_help or f"Of {' and '.join(takers)}: {text}"
+        text = own_help or f"With {' and '.join(takers)}: {text}"
     if member == "output":
         return [output_option(text)]
     more: dict[str, Any] = {} if option.unit is None else {"metavar": option.unit}

@@ -38,8 +38,8 @@ def keep_study(
     """Write study.json and report.html to a new folder below `output`, named `name` and the time; print the study.
 
     The contents of the folder `logs`, if given, are copied beside them. `inputs` are the files that the study was
-    made from; `table` is the index of the study's table with the answer; if its last finding `closes` it, that is
-    shown too.
+    made from; `table` is the index of the study's table with the answer; `closes` says that the study's last finding
+    is a conclusion, which is printed, too.
     """
     from harness.run_sets.output import find_unique_folder
 

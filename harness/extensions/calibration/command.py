@@ -47,20 +47,24 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     default=60,
     show_default=True,
     type=click.IntRange(min=2),
-    help="Seeds at the own batch size.",
+    help="Seeds at the definition's own batch size.",
 )
 @click.option(
-    "--seed", "base_seed", type=click.IntRange(min=0), help="Base seed of all but tuning.  [default: 20000]"
+    "--seed", "base_seed", type=click.IntRange(min=0), help="Base seed of all runs except tuning.  [default: 20000]"
 )
 @click.option(
-    "--batch-size", "batch_sizes", multiple=True, type=click.IntRange(min=1), help="Beside the own; repeatable."
+    "--batch-size",
+    "batch_sizes",
+    multiple=True,
+    type=click.IntRange(min=1),
+    help="Batch size beside the definition's own; repeatable.",
 )
 @click.option(
     "--learning-rate",
     "learning_rates",
     multiple=True,
     type=FiniteRange(min=0, min_open=True),
-    help="To choose from; repeatable.",
+    help="Learning rate to choose from; repeatable.",
 )
 @click.option(
     "--tuning-runs",
@@ -73,7 +77,7 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
 @click.option(
     "--precision",
     type=click.Choice(["fp32", "bf16"]),
-    help="Of matrix products; files in another than the definition's are called NAME.bf16.",
+    help="Precision of matrix products; in another one than the definition's, files are named NAME.bf16.",
 )
 @click.option(
     "--workers",
@@ -85,7 +89,7 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     "--quick",
     "is_quick",
     is_flag=True,
-    help="3 runs at the own batch size, written as uncalibrated: a first look, no reference.",
+    help="Make 3 runs at the definition's own batch size alone, marked as uncalibrated: a first look, no reference.",
 )
 @click.option(
     "--plan",
@@ -99,10 +103,10 @@ def calibrate(
     """Measure where BENCHMARK's target should lie.
 
     Trains full epochs of the reference at several batch sizes, each with the best learning rate of a grid, and of
-    models that must stay below the target. Writes calibration.md, BENCHMARK.calibration.json and
-    BENCHMARK.rcps.json. Finished runs stay in runs.jsonl: the same command again completes an interrupted
-    calibration, and a changed target needs no new runs; --seed confirms it with fresh ones. Defaults: half, once and
-    twice the definition's batch size; 0.5, 0.7, 1, 1.4 and 2 times its learning rate.
+    models that must stay below the target. Writes calibration.md, BENCHMARK.calibration.json and BENCHMARK.rcps.json.
+    Finished runs stay in runs.jsonl: the same command again completes an interrupted calibration, and a changed
+    target needs no new runs; --seed confirms a target with fresh runs. Defaults: half, once and twice the
+    definition's batch size; 0.5, 0.7, 1, 1.4 and 2 times its learning rate.
     """
     from harness.config.catalog import load_entry
     from harness.extensions.calibration.calibrate import plan_calibration, refuse_to_replace

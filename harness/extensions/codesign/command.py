@@ -73,7 +73,7 @@ def _spaces() -> Iterable[str]:
     help="Seeds of each search that --by compares, from --seed on.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of the searches.")
-@output_option("Make the study's folder in it.")
+@output_option("Folder in which the study's own folder is made.")
 @form_option("table", "json", *FORMS)
 @VERBOSE
 def codesign(
@@ -94,7 +94,7 @@ def codesign(
     Latency and energy of the step's products and lookups on an array of PEs are modelled by the numbers of the
     space's file, which --verbose prints with their sources. The first values of the space are a design by hand, the
     baseline. All points are tried where that takes about a minute, which finds the optimum; of a larger space
-    --trials points are tried, from the design by hand on. Points beyond the area, or with tiles that do not fit, are
+    --trials points are tried, the design by hand first. Points beyond the area, or with tiles that do not fit, are
     never drawn. The study and its page are kept in a new folder below -o.
     """
     from harness.cli.shared.studies import keep_study

@@ -40,7 +40,7 @@ def _tiers() -> Iterable[str]:
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the trace: a new one."
 )
 @click.option(
-    "--split", type=click.Choice(["train", "eval"]), default="train", show_default=True, help="What to trace."
+    "--split", type=click.Choice(["train", "eval"]), default="train", show_default=True, help="Split to trace."
 )
 @click.option(
     "--lookups",
@@ -99,15 +99,16 @@ def trace(
 ) -> None:
     """Record which embedding rows BENCHMARK's samples look up, and find miss ratios of caches of every size.
 
-    Lookups are those that models see. In place of BENCHMARK may be a file: lookups in the form of
+    Lookups are those that models see. A file may take the place of BENCHMARK: lookups in the form of
     facebookresearch/dlrm_datasets (.pt, .pt.gz), a profile of stack distances as dlrm's --data-trace-file takes it
     (.log, .txt), or tables (.csv, .json) for which lookups are drawn. Miss ratios of LRU are exact, from the stack
-    distance of every lookup, for one cache of all tables and for one of each table. Caches of other policies are
-    simulated and compared over the trace's second half. The folder has the arrays, study.json and its page.
+    distance of every lookup, for one cache that all tables share and for one cache per table. Caches of other
+    policies are simulated and compared over the trace's second half. The folder has the arrays, study.json and its
+    page.
 
-    A file of tables has a header 'name,rows,width,pooling' and a line per table, or a list of such objects; also
-    side (user or item), precision (fp32, fp16, int8, int4) and zipf_exponent. A file of lookups does not give the
-    number of rows of its tables: --tables does.
+    A file of tables has a header 'name,rows,width,pooling' and a line per table, or a list of such objects; also side
+    (user or item), precision (fp32, fp16, int8, int4) and zipf_exponent. A file of lookups does not give the number
+    of rows of its tables: --tables does.
     """
     from harness.cli.shared.studies import show_written, with_making, write_study
     from harness.extensions.memory.trace import (
@@ -223,19 +224,19 @@ def trace(
     "--fleet",
     type=(amount, SizeParam(), amount),
     metavar="RATE DRAM RATE",
-    help="Count hosts: fleet's queries/s, DRAM for rows and queries/s of a host.",
+    help="Count hosts, given queries/s of the fleet, and DRAM for rows and queries/s of a host.",
 )
 @click.option(
     "--watts",
     type=(amount, amount, amount),
     metavar="HOST GB DEVICE",
-    help="Watts of a host without DRAM for rows, a GB of that, a device.",
+    help="Watts of a host without DRAM for rows, of a GB of that DRAM, and of a device.",
 )
 @click.option(
     "--row-size", "row_bytes", type=SizeParam(takes_bytes=True), help="Bytes of a row.  [default: as traced]"
 )
 @_SEED
-@output_option("Make the study's folder in it.")
+@output_option("Folder in which the study's own folder is made.")
 @form_option("table", "json", *FORMS)
 @VERBOSE
 def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: Path, form: str, **given: Any) -> None:

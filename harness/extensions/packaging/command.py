@@ -30,16 +30,16 @@ from harness.foundation.errors import ExitCode
 @click.option(
     "--weights",
     is_flag=True,
-    help="Package also the weights that 'run --keep-weights' kept; their size is said.",
+    help="Package also the weights that 'run --keep-weights' kept; their size is printed.",
 )
-@click.option("--allow-non-compliant", is_flag=True, help="Package also what breaks rules or is incomplete.")
+@click.option("--allow-non-compliant", is_flag=True, help="Package also sets that break rules or are incomplete.")
 @NO_SECOND_OPINION
 def package(results: tuple[Path, ...], no_second_opinion: bool, **given: Any) -> int:
     """Build the submission tree of ORG from RESULTS: run sets or their names, or anyone's result trees.
 
-    Logs are copied byte for byte, never edited; beside the code are the records of own runs, which the rules hold the
-    logs against. What is left out is listed. The tree is judged by our rules and the
-    official checkers, and made only when it is compliant (exit code 3 otherwise), all at once or not at all.
+    Logs are copied byte for byte, never edited; beside the code are the records of dlrmbench's own runs, against
+    which the rules check the logs. Files that are left out are listed. The tree is judged by dlrmbench's rules and
+    the official checkers, and made only when it is compliant (exit code 3 otherwise), all at once or not at all.
     """
     from harness.extensions.packaging.build import NotCompliantError, PackageRequest, build_package, package_blocks
     from reports.views.verdict import MAX_PLACES, verdict_blocks

@@ -24,7 +24,7 @@ from harness.extensions.placement.options import BATCH_SIZE
     "num_sets",
     type=click.IntRange(100, 10_000),
     metavar="SETS",
-    help="Measure so many sets of tables, too, each as one device runs it, for 'place --cost net'.",
+    help="Measure this number of sets of tables, too, each as one device runs it, for 'place --cost net'.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of draws.")
 @click.option(
@@ -35,13 +35,14 @@ from harness.extensions.placement.options import BATCH_SIZE
     help="The file to write, which 'place --costs' reads.",
 )
 def measure_costs(benchmark: str, num_sets: int | None, seed: int, output: Path, **given: Any) -> None:
-    """Measure what each of BENCHMARK's embedding tables, or of a file's, takes alone on one thread of this CPU.
+    """Measure the time that each embedding table of BENCHMARK, or of a file, takes alone on one thread of this CPU.
 
-    Lookups, backward and update of a global batch, of each table and of the halves that plans may cut it into: the
-    median of eight alternate rounds, with their spread, and the load meanwhile. 'place --costs' adds them up, there
-    or elsewhere. With --sets, drawn sets of 1 to 15 of these are measured in the same rounds, each by one lookup,
-    backward and update of all its tables: by them 'place --costs FILE --cost net' says whether adding up is wrong by
-    more than the noise, and takes a net only where it is shown to predict better.
+    Measured are lookups, backward pass and update for a global batch, of each table and of the halves that plans may
+    cut it into: the median of eight alternate rounds, with their spread, and the load meanwhile. 'place --costs' adds
+    these times up, on this machine or another. With --sets, random sets of 1 to 15 of the tables and halves are
+    measured in the same rounds, each by one lookup, backward pass and update of all its tables. By these sets 'place
+    --costs FILE --cost net' tells whether adding up is wrong by more than the noise, and uses a net only where the
+    net is shown to predict better.
     """
     from harness.extensions.placement.kept_costs import measure_costs as measure
     from harness.extensions.placement.plans import UNBOUNDED

@@ -89,7 +89,7 @@ _SEARCHING = (
         "--by", type=several(str), default="lookup,size_lookup,greedy,local,neuroshard", show_default=True,
         metavar="SEARCH,…", shell_complete=completing_several(_searches),
         help="random, dim, lookup, size_lookup, greedy, local, neuroshard, autoshard, optimal, torchrec; greedy and "
-        "local stand in every study.",
+        "local are part of every study.",
     ),
     click.option(
         "--cost", type=click.Choice(["bandwidth", "torchrec", "measured", "net"]), default="bandwidth",
@@ -98,9 +98,12 @@ _SEARCHING = (
     ),
     click.option(
         "--measure", "num_measured", type=click.IntRange(100, 10_000), metavar="SETS",
-        help="Train the net on so many, measured here.",
+        help="Train the net on this number of sets, measured here.",
     ),
-    click.option("--retrain", is_flag=True, help="Train anew what is kept below --data: cost net and policy."),
+    click.option(
+        "--retrain", is_flag=True,
+        help="Train the cost net and the policy anew, instead of using those kept below --data.",
+    ),
     click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of draws."),
 )  # fmt: skip
 

@@ -51,9 +51,11 @@ if TYPE_CHECKING:
     "today",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="PLAN",
-    help="Begin with the plan that runs today, of -o, too, and say how much of it others move.",
+    help="Also improve the plan that runs today (a file of -o), and say how much of it each plan moves.",
 )
-@click.option("--trace", type=click.Path(path_type=Path), help="Count reuse of rows in what 'trace' made.")
+@click.option(
+    "--trace", type=click.Path(path_type=Path), help="Count the reuse of rows in this trace, a folder of 'trace'."
+)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Keep the cheapest plan in this file."
 )
@@ -65,10 +67,11 @@ def place(benchmark: str, output: Path | None, num_steps: int | None, form: str,
     """Search plans of BENCHMARK's embedding tables on --devices N, and compare their costs.
 
     A plan's cost is the time of its slowest device for lookups, updates and the exchange of embeddings, modelled from
-    the numbers of the devices, unless --cost says measured. The optimum is of plans that cut no table. 'run
-    --sharding plan:FILE' trains by the plan of -o. With --run, up to 10 plans of different costs and TorchRec's own
-    are ranked by a sweep of throughput in the results folder, one thread a rank; 'run --beside' compares two. The
-    study and its page are kept in a new folder there, trained nets and policies in place/ below --data.
+    the numbers of the devices, unless --cost says measured. The optimum is the best of all plans that cut no table.
+    'run --sharding plan:FILE' trains with the plan that -o writes. With --run, up to 10 plans of different costs and
+    TorchRec's own are ranked by a sweep of throughput in the results folder, one thread a rank; 'run --beside'
+    compares two. The study and its page are kept in a new folder there, trained nets and policies in place/ below
+    --data.
 
     BENCHMARK may be a file of your own tables: CSV or JSON of name, rows, width and pooling, and, where known,
     optimizer and zipf_exponent.
@@ -125,7 +128,8 @@ def _say_next(
     sets = [word for option, value in options.items() if value is not None for word in (option, str(value))]
     sets += [word for text in given["assignments"] for word in ("--set", text)]
     kept = "" if output is not None else f"this command with -o {name} keeps the plan; "
-    return f"Next, to train by it on such devices: {kept}{shlex.join(['dlrmbench', 'run', benchmark, *ranks, *sets])}"
+    run = shlex.join(["dlrmbench", "run", benchmark, *ranks, *sets])
+    return f"Next, to train with the cheapest plan on such devices: {kept}{run}"
 
 
 def _run_plans(

@@ -30,14 +30,14 @@ from reports.render.forms import FORMS
     "--number",
     type=COUNT,
     metavar="TASKS",
-    help="So many tasks: generated, or the first of --read.  [default: 10, or all of the file]",
+    help="Number of tasks: generated, or the first ones of --read.  [default: 10, or all of the file]",
 )
 @click.option(
     "--read",
     "files",
     type=(click.Path(path_type=Path), click.Path(path_type=Path)),
     metavar="TASKS TABLES",
-    help="Read NeuroShard's tasks, a line 'ids dims' each, and the tables of them, as NeuroShard writes both.",
+    help="Read tasks, a line 'ids dims' each, and their tables from files in NeuroShard's format.",
 )
 @DATA
 @device_options(memory="4GiB", reserve="0%")
@@ -46,8 +46,9 @@ from reports.render.forms import FORMS
 def place_tasks(number: int | None, files: tuple[Path, Path] | None, form: str, **given: Any) -> None:
     """Search plans of many tasks, each a set of tables, on --devices N, and compare their costs.
 
-    Tasks are drawn as NeuroShard's generator draws them, or read. Costs are those of 'place', and trained nets and
-    policies are kept in place/ below --data. The study and its page are kept in a new folder of the results folder.
+    Tasks are drawn as NeuroShard's generator draws them, or read from files. Costs are those of 'place', and trained
+    nets and policies are kept in place/ below --data. The study and its page are kept in a new folder of the results
+    folder.
     """
     from harness.cli.shared.studies import keep_study
     from harness.extensions.placement.plans import make_tasks, search_plans

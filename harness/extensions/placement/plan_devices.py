@@ -21,8 +21,8 @@ from harness.extensions.placement.options import HEADINGS, device_options, read_
 def plan_devices(benchmark: str, form: str, **given: Any) -> None:
     """Show TorchRec's plan of BENCHMARK's tables on devices that need not be here, with memory and time of each.
 
-    Modelled by TorchRec's planner, from the memory and bandwidths given; hundreds of devices take minutes. 'place'
-    compares it with other searches.
+    The plan is modelled by TorchRec's planner, from the memory and bandwidths given; hundreds of devices take
+    minutes. 'place' compares the plan with those of other searches.
     """
     from harness.cli.shared.studies import show_study
     from harness.config.run_config import resolve

@@ -69,7 +69,7 @@ class ServeConfig:
     """Fewest queries of every run of LoadGen."""
     library: PositiveCount | None = None
     """Queries of LoadGen's sample library. Left out, as many as the evaluation split holds in whole rounds of
-    `queries`, within 1 GiB; at least 64, for which the split begins again."""
+    `queries`, within 1 GiB; at least 64, for which a smaller split is used more than once."""
     mlperf: bool | None = None
     """Whether MLPerf Inference's requirements for a recommender must hold: limit, sizes, duration, library, seeds."""
     round: Literal["5.0", "5.1", "6.0", "6.1"] | None = None
@@ -121,7 +121,7 @@ class ServeConfig:
 
     @property
     def query_file(self) -> QueryFile | None:
-        """Read the file of queries; None where `queries` names no file. Raises as `read_query_file`."""
+        """Read the file of queries; None where `queries` names no file. Raises the errors of `read_query_file`."""
         path = self.queries.removeprefix(PREFIX)
         return None if path == self.queries else read_query_file(Path(path))
 

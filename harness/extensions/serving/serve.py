@@ -78,27 +78,28 @@ def serve(benchmark: str, mode: str, form: str, **given: Any) -> None:
 
     A query is a number of items to be ranked for one user. In a fresh process the model is built and timed. A
     simulation of the queue finds the rate near which the limit is met; MLPerf LoadGen then issues queries at a few
-    real rates around it, with its own seeds. The answer is the highest rate that LoadGen was asked and judged VALID,
-    in most of its runs. Two simulated numbers go with the answer: how far other arrivals would move it, and the rate
-    in steady state, which is higher, since LoadGen's rule allows less in short runs. LoadGen's files are kept.
+    real rates around it, with its own seeds. The answer is the highest rate that LoadGen issued and judged VALID in
+    most of the runs at that rate. Two simulated numbers go with the answer: how far other arrivals would move it, and
+    the rate in steady state, which is higher, since LoadGen's rule allows less in short runs. LoadGen's files are
+    kept.
 
     Queries are drawn from a sample library: the evaluation split, within 1 GiB, at least 64 queries. Sets whose
     libraries differ in size are not compared.
 
-    --mlperf applies MLPerf Inference's requirements for recommenders, and refuses less: runs of 600 s and the seeds
-    of --round; for dlrm-v2, p99 within 60 ms in the scenario server and 204,800 queries in the library; for dlrm-v3,
-    80 ms and 349,823. The samples and the least time that this needs are printed before anything starts. In a
-    user.conf, target_qps is the first rate of the search, target_latency the limit; min_duration, min_query_count and
-    performance_sample_count_override hold for every run; any other key of the model (or *) and the scenario is
-    refused. The results belong to a benchmark of ours, and are no MLPerf results.
+    --mlperf applies MLPerf Inference's requirements for recommenders, and refuses weaker settings: runs of 600 s and
+    the seeds of --round; for dlrm-v2, p99 within 60 ms in the scenario server and 204,800 queries in the library;
+    for dlrm-v3, 80 ms and 349,823 queries. The samples and the least time that this needs are printed before anything
+    starts. In a user.conf, target_qps is the first rate of the search, target_latency the limit; min_duration,
+    min_query_count and performance_sample_count_override hold for every run; any other key of the model (or *) and
+    the scenario is refused. The results belong to a benchmark of ours, and are no MLPerf results.
 
     --mode accuracy makes a study: every sample of the evaluation split is answered once, LoadGen's accuracy log is
     kept, and its AUC compared with 99 % and 99.9 % of the AUC of the same weights in fp32, not with MLPerf's 80.31,
     which belongs to other weights and data. An AUC below these is a finding, and no error.
 
     The limit and the queries are those of the definition's [serve], where it has one; --set serve.KEY=VALUE sets any
-    key. With fewer than 5 processes (-n) there is no interval, and 'compare' makes no verdict. Needs the extra
-    serve: pip install '.[serve]' in a checkout.
+    key. With fewer than 5 processes (-n) there is no interval, and 'compare' makes no verdict. Needs the extra serve:
+    pip install '.[serve]' in a checkout.
     """
     request = read_request(
         "serve", benchmark, given, kinds={"serve": None}, flags=REQUEST_FLAGS, overrides=serving_overrides(given)

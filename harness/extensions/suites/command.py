@@ -34,12 +34,12 @@ def has_ratios(kind: "Kind") -> bool:
 @verb("dlrmbench suite default", "dlrmbench suite ./s.toml --new runtime.implementation=optimized -n 5")
 @click.argument("suite", metavar="FILE.toml|default", shell_complete=completing_or_files(lambda: ("default",)))
 @configuration
-@value_option("--base", "base_values", "One value of base alone.")
-@value_option("--new", "new_values", "One value of new alone.")
+@value_option("--base", "base_values", "Set one value of base alone; repeatable.")
+@value_option("--new", "new_values", "Set one value of new alone; repeatable.")
 @request_options("sweep", "runs", "output", "seed", KINDS, help=_HELP, takes=has_ratios)
 @click.option("--to-target", "to_target", is_flag=True, help="Train to the quality targets instead, and judge.")
 @request_options("sweep", "timeout_s", "strict_env", "prepare", "cleanup", "power_command", "log_to")
-@form_option("table", "json", *FORMS, text="Form of what is shown at the end; json is the study that is kept.")
+@form_option("table", "json", *FORMS, text="Form of the final output; json is the stored study.")
 @VERBOSE
 @QUIET
 def suite(
@@ -49,7 +49,7 @@ def suite(
 
     FILE.toml has a list `benchmarks` of names or definitions, and tables of settings such as [base.runtime] and
     [new.train]. 'default' compares reference with optimized on the small generated benchmarks of all models. Other
-    options hold for both sides, and --base and --new are the strongest.
+    options hold for both sides; --base and --new override all of these.
 
     Throughput is measured over 50 steps in 5 processes of each side, unless something else is asked for. Verdicts
     hold for the suite as a whole: with sides that are alike, at most 5 % of suites have any verdict of a difference.

@@ -33,7 +33,7 @@ BENCHMARKS = ("dlrm_small", "dlrm_dcnv2_small")
     "benchmarks",
     multiple=True,
     shell_complete=completing_definitions(trainable),
-    help=f"Of the sets of a bundle; repeatable.  [default: {', '.join(BENCHMARKS)}]",
+    help=f"Benchmark whose sets the bundle gets; repeatable.  [default: {', '.join(BENCHMARKS)}]",
 )
 @DATA
 @output_option("Folder in which the sets of a bundle are made.", "--results")
@@ -42,11 +42,11 @@ def measure_system(
 ) -> None:
     """Measure the CPU's rates, in about 20 s: products, copies, rows at random, an operator's overhead.
 
-    Writes them as 'plan-system' takes them, to -o or to the console; each says how it was measured, and how far apart
-    its repetitions lay. Warnings of a noisy machine, and the load, are in the file.
+    Writes the rates to -o or to the console, in the form that 'plan-system' reads; each rate has a note on how it was
+    measured and on the spread of its repetitions. Warnings of a noisy machine, and the load, are in the file.
 
-    With --bundle the reference sets of this system are measured before: of each benchmark by `reference` and
-    `optimized`, runs to the target and throughput, in some minutes. They and the rates become one archive, which
+    With --bundle the reference sets of this system are measured first: for each benchmark, runs to the target and
+    throughput, by `reference` and `optimized`, in some minutes. These sets and the rates become one archive, which
     '--with FILE' of compare, report and plan-system takes. A set whose speed varies by a CV of more than 3 % between
     processes, or whose load is not on record, is refused (exit 6). The names of host, user and folders are left out.
     """

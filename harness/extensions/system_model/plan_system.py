@@ -30,7 +30,8 @@ from harness.cli.shared.output import VERBOSE, form_option, say
     multiple=True,
     metavar="FILE.toml|this",
     shell_complete=completing_or_files(lambda: ("this",)),
-    help="Model the step on a system by its rates, of 'measure-system' or given; this measures here. Repeatable.",
+    help="Model the step on a system: a file of rates, of 'measure-system' or your own; or `this`, measured here. "
+    "Repeatable.",
 )
 @click.option(
     "--with",
@@ -39,14 +40,15 @@ from harness.cli.shared.output import VERBOSE, form_option, say
     metavar="NAME|FILE",
     shell_complete=completing_or_files(system_names),
     callback=close_systems_after,
-    help="Likewise on a reference system by its rates: a name of 'list --systems', or a bundle. Repeatable.",
+    help="Model the step on a reference system: a name of 'list --systems', or a bundle. Repeatable.",
 )
 @click.option(
     "--price-per-hour",
     "prices",
     multiple=True,
     metavar="[NAME=]PRICE",
-    help="Of the system, for the cost to train; with NAME of that one, else one for each --system, then each --with.",
+    help="Price of the system, for the cost to train. With NAME the price of that system, else one for each "
+    "--system, then each --with.",
 )
 @click.option(
     "--rank",
@@ -70,11 +72,12 @@ def plan_system(
     measure: bool,
     **given: Any,
 ) -> None:
-    """Say what a step of BENCHMARK would take on each system by phase, and a run by reference convergence points.
+    """Model the time of BENCHMARK's training step on each system, by phase, and of a run to the target.
 
-    Modelled, from the rates in a system's file, each of which has its source. Beside `this`, a few steps are timed.
-    With --rank systems are ordered by it, and the error is said that the model has on those where this very
-    configuration was measured, which their bundles have.
+    Times are modelled from the rates in a system's file, each of which has its source; the number of steps of a run
+    follows from reference convergence points. Beside `this`, a few steps are timed. With --rank, systems are ordered
+    by the cost or time to train, and the model's error is given for those systems whose bundles have a measurement of
+    this very configuration.
     """
     from harness.cli.shared.studies import show_answer
     from harness.config.run_config import resolve

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _HELP = {
     "axes": "Key and values to vary, or a range LOW..HIGH, :log for a log scale; repeatable.",
     "output": "Folder in which the search's folder is made.",
-    "seed": "Base seed of all trials and of what they propose.  [default: drawn]",
+    "seed": "Base seed of all trials and of the sampler.  [default: drawn]",
 }
 
 
@@ -53,13 +53,13 @@ def _read_constraint(text: str) -> "ConstraintRecord":
     "--minimize",
     metavar="COLUMN",
     shell_complete=completing(columns),
-    help="What to make small, such as time_to_train_s or latency_s.",
+    help="Column to make small, such as time_to_train_s or latency_s.",
 )
 @click.option(
     "--maximize",
     metavar="COLUMN",
     shell_complete=completing(columns),
-    help="What to make large, such as samples_per_s, auc, queries_per_s.",
+    help="Column to make large, such as samples_per_s, auc, queries_per_s.",
 )
 @click.option(
     "--constraint",
@@ -67,14 +67,14 @@ def _read_constraint(text: str) -> "ConstraintRecord":
     type=_read_constraint,
     multiple=True,
     metavar="'COLUMN<=VALUE'",
-    help="What a trial must keep, or be infeasible; repeatable, also with >=.",
+    help="Bound that a trial must keep, or it is infeasible; also with >=; repeatable.",
 )
 @click.option(
     "--trials",
     type=click.IntRange(2, 10_000),
     default=20,
     show_default=True,
-    help="Trials, with the default.",
+    help="Number of trials, the default included.",
 )
 @click.option(
     "--sampler",
@@ -95,7 +95,7 @@ def _read_constraint(text: str) -> "ConstraintRecord":
     "sweep", "output", "seed", KINDS, "timeout_s", "strict_env", "prepare", "cleanup", "power_command", "log_to",
     help=_HELP,
 )  # fmt: skip
-@form_option("table", "json", *FORMS, text="Form of what is shown at the end; json is the study that is kept.")
+@form_option("table", "json", *FORMS, text="Form of the final output; json is the stored study.")
 @VERBOSE
 @QUIET
 def tune(
@@ -111,16 +111,17 @@ def tune(
 ) -> None:
     """Search settings of BENCHMARK under constraints; then measure the best trial and the default alternately.
 
-    The first trial is the default. Every other trial is proposed by optuna from all earlier measurements, one
-    process each, with equal seeds. A trial that fails, or misses a constraint, is infeasible. In the end the best
-    feasible trial and the default are measured in 5 pairs of seeds that no trial had, and compared: the default is
-    kept unless the trial is shown to be better. If the default failed, the best is measured alone. If the best misses
-    a constraint this time, the second best is measured, too. Columns are those of a measurement's table, memory,
-    energy_delay, and of runs time_to_train_s; if no kind is asked for, the columns decide it. 'dlrmbench resume'
-    completes an interrupted search, with the trials that it would have made.
+    The first trial is the default. Every other trial is proposed by optuna from all earlier measurements, one process
+    each, with equal seeds. A trial that fails, or misses a constraint, is infeasible. In the end the best feasible
+    trial and the default are measured in 5 pairs of seeds that no trial had, and compared: the default is kept unless
+    the trial is shown to be better. If the default failed, the best is measured alone. If the best misses a
+    constraint this time, the second best is measured, too. Columns are those of a measurement's table, memory,
+    energy_delay, and of runs time_to_train_s; without an option for a kind of measurement, the columns decide the
+    kind. 'dlrmbench resume' completes an interrupted search, with the trials that it would have made.
 
-    --parallel-trials measures several at a time: they are proposed together, without each other's measurements; one
-    that ends early repeats its work, uncounted, until the last has ended, so that all have the same company.
+    --parallel-trials measures several trials at a time: they are proposed together, without each other's
+    measurements. A trial that ends early repeats its work, uncounted, until the last one has ended, so that each
+    trial runs beside equally many others.
     """
     from harness.extensions.tuning.asked import with_kind
     from harness.extensions.tuning.records import SearchRecord

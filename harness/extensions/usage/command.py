@@ -21,7 +21,7 @@ def _usages() -> Iterable[str]:
 
 @verb("dlrmbench usage feed", "dlrmbench usage feed --axis retrieval.graph=small_world,power_law")
 @click.argument("usage", metavar="NAME|FILE.toml", shell_complete=completing_or_files(_usages))
-@click.option("--set", "assignments", multiple=True, metavar="MODEL.KEY=VALUE", help="One value; repeatable.")
+@click.option("--set", "assignments", multiple=True, metavar="MODEL.KEY=VALUE", help="Set one value; repeatable.")
 @click.option("--axis", metavar="MODEL.KEY=V1,V2", help="Several values of one key, compared.")
 @click.option(
     "--simulated",
@@ -52,17 +52,17 @@ def _usages() -> Iterable[str]:
     type=click.Choice(["released", "once"]),
     default="released",
     show_default=True,
-    help="XRBench's score as in its released code, where dropped requests count twice; or once.",
+    help="XRBench's score: as in its released code, where dropped requests count twice, or with each counted once.",
 )
 @click.option(
     "--train",
     "num_trained",
     type=click.IntRange(min=1),
     metavar="SAMPLES",
-    help="Train models that filter and rank; judge their lists end to end.",
+    help="Train models that filter and rank on SAMPLES, and judge their lists end to end.",
 )
 @DATA
-@output_option("Make the study's folder in it.")
+@output_option("Folder in which the study's own folder is made.")
 @click.option("--seed", type=click.IntRange(min=0), help="Base seed of arrivals and weights.  [default: drawn]")
 @form_option("table", "json", *FORMS)
 @VERBOSE

@@ -42,12 +42,13 @@ class AskedModel:
     deadline_ms: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     """Time from the release of a request, or of the first of its chain. Left out: until the next request."""
     after: str | None = None
-    """Model whose request must be done before; each of these is followed with `probability`."""
+    """Model whose request must be done before a request of this model; each request of that model is followed by one
+    of this model with `probability`."""
     probability: Annotated[float, Meta(ge=0, le=1)] = 1.0
     items: Annotated[int, Meta(ge=1, le=MAX_ITEMS)] | None = None
     """Items of a request. Left out: those handed on by `after`, else 1."""
     top_k: PositiveCount | None = None
-    """Items handed on. Left out: all; of a retrieval, 100."""
+    """Items handed on. Left out: all; for a retrieval, 100."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Values of the benchmark's definition that this model has instead, by key, such as "model.top_mlp"."""
     widths: Counts | None = None
@@ -86,9 +87,9 @@ class UsageHead:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage(UsageHead):
-    """A checked usage: its settings, and its models by name, each behind the model that it follows.
+    """A checked usage: its settings, and its models by name, each after the model that it follows.
 
-    Defaults of models are filled in, but for deadlines.
+    Defaults of models are filled in, except deadlines.
     """
 
     models: Mapping[str, AskedModel]
