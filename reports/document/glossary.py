@@ -14,7 +14,7 @@ _TERMS = {
     "Olympic mean": "Mean of the runs' times without the fastest and the slowest. One run that did not converge may "
     "be the dropped slowest; with more there is no score.",
     "Interval": "A confidence interval for the geometric mean: Student's t on the logarithms. Times and "
-    "samples end at an evaluation; their intervals are at least as wide as that grid asks.",
+    "samples end at an evaluation; their intervals are widened by this grid of evaluations.",
     "Quality": METRICS[ROC_AUC].meaning,
     "Epochs to converge": "Fraction of the training data that was seen when the target was met.",
     "Interpolated": "Samples to converge, read from a line through the last evaluations: finer than the grid of "
@@ -24,13 +24,14 @@ _TERMS = {
     "CV": "Coefficient of variation over runs: standard deviation divided by mean.",
     "RCP": "Reference convergence point: how many epochs the reference needs at a batch size. A set that "
     "converges faster than chance allows is refused or scaled.",
-    "Geometric mean": "Mean taken through logarithms, so that time = samples ÷ throughput × overhead holds for means "
-    "too.",
+    "Geometric mean": "Exponential of the mean logarithm, so that time = samples ÷ throughput × overhead holds for "
+    "means, too.",
 }
 
 _COMMON = {
     "Detectable difference": "The true difference that would get a verdict with 80 % power. Two sets may be measured "
-    "alternately (A/B), so that drift meets both alike, or one after the other (later set), where drift adds to it.",
+    "alternately (A/B), so that drift affects both alike, or one after the other (later set), where drift adds to "
+    "the difference.",
     "Noisy machine": "Other work, drift or throttling changed the speed while something was measured.",
     "Baseline": "The configuration that the others are compared with: the first, or the one asked for.",
 }

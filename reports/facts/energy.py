@@ -76,7 +76,7 @@ def explain_ranks(records: Iterable[RunRecord | None]) -> str:
         and record.energy.num_ranks is None
         for record in records
     )
-    return "Energy: of what rank 0 could read alone; an earlier version made these runs." if alone else ""
+    return "Energy: only of what rank 0 could read, since an earlier version made these runs." if alone else ""
 
 
 def explain_clocks(records: Iterable[EnergyRecord | None]) -> str:

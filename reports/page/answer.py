@@ -40,8 +40,8 @@ def answer(group: Sequence[Result], comparisons: Sequence[Comparison], context: 
 
 
 def judged_words(sets: Sequence[Result]) -> str:
-    """Return the rules' verdicts as a title's end: '; INVALID: a, b' where some are own, else ': both VALID by the
-    rules', ': 1 VALID, 1 INVALID here by CA101'."""
+    """Return the rules' verdicts as a title's end: '; INVALID: a, b' where some results are of own benchmarks or not
+    judged, else ': both VALID by the rules', ': 1 VALID, 1 INVALID here by CA101'."""
     by_outcome: dict[VerdictOutcome | None, list[Result]] = {}
     for result in sets:
         by_outcome.setdefault(result.outcome, []).append(result)
@@ -241,7 +241,8 @@ def side_names(base: Result, new: Result, comparison: Comparison) -> tuple[str, 
 
 
 def _with_refusal(name: str, side: Result) -> str:
-    """Return a side's name; of a side that the rules reject 'a (INVALID: RC101)'. Its logs name the rules."""
+    """Return a side's name; where the rules reject the side, 'a (INVALID: RC101)' with the rules that its logs
+    break."""
     if side.outcome != "invalid":
         return name
     broken = names(broken_codes(side))

@@ -67,9 +67,10 @@ def gather_everything(
     reference: str | None = None,
     ruleset: str | None = None,
 ) -> ReportContent:
-    """Read and judge, once, what is at or below `paths`; arguments as those of `gather`. Checkpoints on record
-    make a study; with `mtbf_s` it says how often to take one. What the `reference` system of that name measured
-    alike comes after. Raises InputError where there is nothing to read, ReferenceSystemError as `with_alike` does."""
+    """Read and judge, once, what is at or below `paths`; arguments as those of `gather`. Recorded checkpoints make a
+    study, which with `mtbf_s` recommends an interval between checkpoints. Comparable results of the reference system
+    named `reference` come last. Raises InputError where there is nothing to read, ReferenceSystemError as
+    `with_alike` does."""
     table = asked_table(reference)
     reference = None if table is not None else reference
     places = (*paths, *(() if reference is None else (find_system(reference),)))

@@ -240,7 +240,7 @@ def _noise_words(made: Sequence[Provenance]) -> str:
         return words
     origins = _distinct(origin for each in made for origin in each.origins)
     if origins and any(each.command for each in made):
-        return f"nothing is timed: numbers are {' and '.join(origins)}, and the command repeats them"
+        return f"nothing is timed: numbers are {' and '.join(origins)}, and the command gives the same numbers again"
     return ""
 
 

@@ -117,7 +117,8 @@ def other_sections(
 
 
 def _with_parts(sweeps: Sequence[SweepFacts], sections: Sequence[PageSection]) -> Iterator[PageSection]:
-    """Yield each sweep's section, then those of its measurements; of several sweeps each section names its sweep."""
+    """Yield each sweep's section, then those of its measurements; with several sweeps, each section names its
+    sweep."""
     names = distinct_labels(printable(sweep.name, 80) for sweep in sweeps)
     for number, (sweep, name, section) in enumerate(zip(sweeps, names, sections, strict=True), start=1):
         yield section
@@ -342,7 +343,7 @@ def _why_apart(groups: Sequence[Sequence[Result]], index: int) -> Iterator[str]:
 
 
 def _problem_name(result: Result) -> str:
-    """Return a result's problem, 'dlrm_tiny, closed division'; of a measurement the measured quantity."""
+    """Return a result's problem, 'dlrm_tiny, closed division'; for a measurement, the measured quantity."""
     if not result.is_logged:
         return result.measure.title
     first = result.first_run

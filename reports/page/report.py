@@ -78,11 +78,11 @@ def render_report(
 
 def page_data(sets: Sequence[Result], order: Order = "files", studies: Sequence[StudyRecord] = ()) -> dict[str, Any]:
     """Return the page's data for programs: the table row of every configuration shown in detail, with the rows of its
-    runs as a list per quantity, or as one value where all runs have the same; the rows of the others likewise, and
-    studies whole.
+    runs as a list per quantity, or as one value where all runs have the same; the rows of the other configurations
+    likewise, and studies whole.
 
-    Evaluations, digests and what all runs of a configuration have in common are left out, because the page holds
-    them already and a second copy would be large; `report --format json` has everything.
+    Evaluations, digests and what all runs of a configuration have in common are left out, because the page holds them
+    already and a second copy would be large; `report --format json` has everything.
     """
     groups = (in_order(group, order) for group in comparable_groups(sets))
     shown = {result.index for group in groups for result in detailed(group)}

@@ -46,10 +46,11 @@ def turns_text(smallest: Smallest) -> str:
 
 
 def variation_text(variation: float, number: int, step: float | None = None) -> str:
-    """Return a coefficient of variation with its range by so few runs, '3.0 % (95 %: 1.8 – 8.6 %)'; of values that
-    are all equal on a grid with this `step`, that it is below an evaluation.
+    """Return a coefficient of variation of `number` runs with its 95 % range, '3.0 % (95 %: 1.8 – 8.6 %)'; where all
+    values are equal on a grid with this `step`, words that it is below one evaluation.
 
-    The range is that of a normal spread; where one run in twenty is late, it holds the true one in half of cases.
+    The range assumes normal values; where one run in twenty is late, it contains the true coefficient in half of
+    cases.
     """
     if variation < ALL_EQUAL:
         return f"below one evaluation ({percent(step)})" if step else "none: all equal"
@@ -79,7 +80,8 @@ def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) 
     """Return '; noisy machine: run 3 (seed 17) at 0.65× the speed of the others', or that the speed varied between
     runs.
 
-    The speed varied if its CV is above STEADY_SPEED beyond doubt (95 %), by so few runs; '' of a steady set.
+    The speed is said to vary if its CV exceeds STEADY_SPEED at 95 % confidence for the number of runs. '' for a
+    steady set.
     """
     if outlier:
         return f"; noisy machine: {outlier}"
@@ -91,12 +93,12 @@ def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) 
 def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
     """Return the assumptions of the detectable differences of sets of `num_runs` runs, with drift tolerances."""
     return (
-        f"Detectable is a true difference that is called faster or slower with {POWER}, by the strictest of Holm's "
-        f"levels over four factors (95 %); none below {percent(MIN_EFFECT, 0)} is. {_statistics(num_runs, 'runs')} "
-        f"{_drift(tolerances)} Alternately: the sides' runs follow each other with equal seeds ('dlrmbench versus "
-        "SET'), so that noise that lasts longer than a run meets both alike; equal seeds are assumed to need equal "
-        "samples, as where only the speed changes. It is computed from the differences between this set's "
-        "neighbouring runs, so noise of other hours is not in it."
+        f"A detectable difference is a true difference that is called faster or slower with {POWER}, at the "
+        f"strictest of Holm's levels over four factors (95 %), and never below {percent(MIN_EFFECT, 0)}. "
+        f"{_statistics(num_runs, 'runs')} {_drift(tolerances)} Alternately: the sides' runs follow each other with equal "
+        "seeds ('dlrmbench versus SET'), so that noise that lasts longer than a run affects both alike; equal seeds "
+        "are assumed to need equal samples, as where only the speed changes. This difference is computed from the "
+        "differences between this set's neighbouring runs, and does not include noise of other hours."
     )
 
 
@@ -108,16 +110,14 @@ def measured_assumptions(measured: Result, tolerance: DriftTolerance) -> str:
     is_ratio = factor.is_ratio
     least = percent(factor.min_effect, 0) if is_ratio else f"{factor.min_effect:g}"
     found = (
-        f"Detectable is a true difference that gets a verdict with {POWER}, by one test at 95 %; none below {least} "
-        f"gets one. {_statistics(number, 'processes')}"
+        f"A detectable difference is a true difference that gets a verdict with {POWER}, by one test at 95 %, and "
+        f"never below {least}. {_statistics(number, 'processes')}"
     )
     if is_ratio:
-        turns = (
-            "Alternately: processes of both are measured in alternation, as in a sweep, so drift meets both alike."
-        )
+        turns = "Alternately: processes of both sides take turns, as in a sweep, so that drift affects both alike."
         return f"{found} {_drift([tolerance])} {turns} {_INTERVALS}"
     found += f" {_INTERVALS}"
-    return f"{found} Pairs of equal seeds show smaller ones, as far as equal seeds share their luck."
+    return f"{found} Pairs of equal seeds show smaller differences where equal seeds move both sides alike."
 
 
 def _drift(tolerances: Sequence[DriftTolerance]) -> str:
@@ -136,13 +136,13 @@ def _drift(tolerances: Sequence[DriftTolerance]) -> str:
 def _statistics(number: int, what: str) -> str:
     low, high = spread_reach(number)
     return (
-        f"Assumed: as many {what} on the other side, of the same spread and normal. The spread itself is known from "
-        f"{number} {what} only to a factor of {low:.1f} to {high:.1f}."
+        f"Assumed: the other side has as many {what}, normally distributed with the same spread. From {number} "
+        f"{what} the true spread is known only to be {low:.1f} to {high:.1f} times the measured one."
     )
 
 
 def shares_words(shares: Shares) -> str:
-    """Return the parts of a spread, '96 % convergence, 3 % speed, 1 % evaluation and overhead'; 'less 2 % …' of a
+    """Return the parts of a spread, '96 % convergence, 3 % speed, 1 % evaluation and overhead'; 'less 2 % …' for a
     factor that works against the others."""
     parts = (
         (shares.convergence, "convergence"),

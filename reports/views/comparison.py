@@ -21,8 +21,8 @@ def comparison_blocks(comparisons: Sequence[Comparison], *, is_brief: bool = Fal
     line = method_line(comparisons)
     if line and is_brief:
         line = (
-            f"Intervals are of {percent(comparisons[0].confidence)}. 'compare --verbose' and the page say how they "
-            "and the verdicts are made."
+            f"Intervals: {percent(comparisons[0].confidence)} confidence. 'compare --verbose' and the page explain "
+            "intervals and verdicts."
         )
     return (*blocks, Prose(text=line)) if line else tuple(blocks)
 

@@ -80,7 +80,7 @@ def outlook_blocks(entry: Entry, plan: CalibrationPlan, times: EpochTimes) -> tu
         "How long that takes cannot be modelled here."
         if total_s is None
         else f"All of them take about {total_s / 3600:.2g} hours ({rough_duration(total_s)}), {'; '.join(methods)}. "
-        "Simpler models are taken to be as slow as the reference; that runs slow one another is not in it."
+        "Simpler models are taken to be as slow as the reference; the slowdown of simultaneous runs is left out."
     )
     kind = ", quick and uncalibrated" if plan.is_quick else ""
     rates = ", ".join(f"{rate:g}" for rate in plan.learning_rates)

@@ -34,8 +34,9 @@ TERMS = {
     "Series": "Sets of one benchmark, configuration, system and data in the order of time, by one quantity.",
     "Change": "A step of a series that is far more likely than chance, drift or a steady trend.",
     "Code": "Digest of the files of dlrmbench that made a set: it changes with the files, also without a commit.",
-    "Interval": "95 % interval of a set's mean over its own runs, as independent: it knows nothing of other hours.",
-    "Alternately": "Runs of both sides take turns (A/B) with equal seeds, so that drift meets both alike.",
+    "Interval": "95 % interval of a set's mean over its own runs, taken as independent; noise of other hours is not "
+    "included.",
+    "Alternately": "Runs of both sides alternate (A/B) with equal seeds, so that drift affects both alike.",
     "95 % of sets": "Range of sets of one code between two changes, by the spread of those on the series.",
 }
 """Glossary of the page, by word."""
@@ -44,7 +45,7 @@ TERMS = {
 def render_history(
     every: Sequence[SetSeries], left_out: Mapping[str, int], *, command: str = "", now: datetime | None = None
 ) -> str:
-    """Render the page of all series that `command` asked for, with a chart of each that has two sets and more.
+    """Render the page of all series that `command` asked for, with a chart of each series of at least two sets.
 
     `left_out` are the numbers of sets on no series by reason; `now` is the moment at which the page is written.
     """

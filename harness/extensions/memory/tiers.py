@@ -141,7 +141,7 @@ def read_traced(
     """Read a trace; return it, the bytes of a row (of a unit where rows differ in size), and its description.
 
     Raises HarnessError where the trace is of another definition, no row size is known, or no table is of the asked
-    `side` (exit 2), and as `read_trace`.
+    `side` (exit 2), and the errors of `read_trace`.
     """
     manifest, trace = read_trace(folder)
     if side is not None and not any(table.side == side for table in trace.tables):
@@ -199,8 +199,8 @@ def _count_kept(trace: AccessTrace, question: TierQuestion) -> int:
 
 
 def _name_side(question: TierQuestion) -> str:
-    """Return words, for after a share of rows or lookups, that name the side whose tables alone are below DRAM, if
-    any."""
+    """Return words to follow a share of rows or lookups: the side whose tables alone are below DRAM; empty where all
+    tables are."""
     return "" if question.side is None else f" of the {question.side}'s side"
 
 
@@ -242,7 +242,8 @@ def _warm_up(trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion)
 
 
 def _choose_caches(trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion, first: int) -> _Caches:
-    """Return the caches to simulate; those to be found (--hit-rate, --fit-cache) go by misses from `first` on."""
+    """Return the caches to simulate; sizes of the caches to be found (--hit-rate, --fit-cache) follow from misses
+    from `first` on."""
     found, tables, findings = list[Cache](), list[StudyTable](), list[str]()
     num_rows, side = trace.num_units - _count_kept(trace, question), _name_side(question)
     if (hit_rate := question.hit_rate) is not None:
@@ -501,7 +502,8 @@ def _order(said: Sequence[PoolResult]) -> list[str]:
 
 
 def _say_highest(said: Sequence[PoolResult]) -> list[str]:
-    """Say the highest rate of each pool and its limit, for the best case's memory and cache; nothing of one pool."""
+    """Say the highest rate of each pool and its limit, for the best case's memory and cache; nothing where there is
+    only one pool."""
     best = find_best(said) or said[0]
     alike = [each for each in said if each.setup is best.setup]
     limits = [(each.pool, each.setup.busiest(each.pool)) for each in alike]
@@ -608,7 +610,7 @@ def _solve(setups: Sequence[Setup]) -> StudyTable:
         ("Switch over devices", None, "simulated"),
         ("PIFS-Rec over BEACON", None, "published"),
     )
-    title = "Values at which the switch would reach the published speed-up: one changed at a time, idle system"
+    title = "Values at which the switch would reach the published speed-up: one number changed at a time, idle system"
     return make_table(title, columns, rows)
 
 
@@ -629,7 +631,8 @@ def _solve_one(setup: Setup, member: str) -> tuple[float | None, float | None]:
 def _find_size(
     trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion, hit_rate: float, first: int
 ) -> tuple[StudyTable, int | None, float]:
-    """Return the table of the smallest cache with a hit rate, its rows (None of none), and the highest hit rate."""
+    """Return the table of the smallest cache with a hit rate, its rows (None where no cache is large enough), and the
+    highest hit rate."""
     curve, num_units = lookups.curve(first), trace.num_units - _count_kept(trace, question)
     size = curve.find_size(hit_rate)
     rows = None if is_unlike(trace) else size

@@ -119,7 +119,7 @@ def _size_column(trace: AccessTrace) -> tuple[str, str | None, Origin]:
 
 
 def _choose_ratio(curve: EstimatedCurve, num_rows: int) -> tuple[float, float, str]:
-    """Return the title's cache size (10 % of rows, or the next one known), its miss ratio, and that in words."""
+    """Return the title's cache size (10 % of rows, or the next one known), its miss ratio, and both in words."""
     for share in (share for share in _SHARES if share >= _SHARE_TOLD):
         ratio, lowest, highest = curve.ratios(round(share * num_rows))
         if ratio is not None and lowest is not None and highest is not None:
@@ -195,9 +195,9 @@ def _say_best(trace: AccessTrace, misses: Misses) -> str:
     return (
         f"With {percent(_SHARE_TOLD, 0)} of the {name_units(trace)} {POLICIES[best].title} misses{least} "
         f"{percent(figures[told])} of the second half's lookups ({remark}), and with {percent(_PUBLISHED_SHARE)}, "
-        f"published as enough for a decent training speed (Fang et al., 2022), {percent(figures[published])}: how "
-        "unequal rows are sets the difference, so many of the hottest have "
-        f"{percent(misses.published_share)} of these lookups (computed)."
+        f"published as enough for a decent training speed (Fang et al., 2022), {percent(figures[published])}. "
+        "The difference depends on how unequally rows are looked up: the hottest rows, as many as that cache holds, "
+        f"get {percent(misses.published_share)} of these lookups (computed)."
     )
 
 

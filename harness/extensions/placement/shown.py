@@ -115,7 +115,7 @@ def name_devices(study: StudyRecord) -> str:
 
 
 TERMS = {
-    "Cost": "What the slowest device does for embeddings in a step: lookups, updates and their exchange.",
+    "Cost": "Time of the slowest device for embeddings in a step: lookups, updates and their exchange.",
     "Balance": "The slowest device's cost over the mean of all devices: 1 is even.",
     "lookup": "A search that places the table with most columns times lookups first, each on the device with least.",
     "greedy": "A search that places the costliest table first, each on the device whose tables cost least so far.",

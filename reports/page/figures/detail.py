@@ -39,8 +39,8 @@ def detail_words(group: Sequence[Result]) -> str:
     if len(shown) == len(group):
         return ""
     more = len(shown) - MOST_DETAILED
-    also = f" and of {plural(more, 'INVALID one')} after them" if more else ""
-    return f"Here of the first {MOST_DETAILED} configurations{also}."
+    also = f" and for {plural(more, 'INVALID one')} after them" if more else ""
+    return f"Shown for the first {MOST_DETAILED} configurations{also}."
 
 
 def detail_note(group: Sequence[Result]) -> str:
@@ -48,8 +48,8 @@ def detail_note(group: Sequence[Result]) -> str:
     if not detail_words(group):
         return ""
     return (
-        f"Each of {len(group):,} configurations has its row. Runs, curves, factors and commands are shown of the "
-        f"first {MOST_DETAILED} and of every INVALID one. 'dlrmbench report PATH --format json' has runs and "
+        f"Each of {len(group):,} configurations has its row. Runs, curves, factors and commands are shown for the "
+        f"first {MOST_DETAILED} and for every INVALID one. 'dlrmbench report PATH --format json' has runs and "
         "evaluations of all, 'dlrmbench compare BASE NEW' the factors of any two, and 'dlrmbench report' with the "
-        "path of one set makes a page of all that is known of it."
+        "path of one set makes a page with all details of that set."
     )

@@ -207,9 +207,10 @@ def time_chart(sets: Sequence[Result], id_: str) -> Chart | None:
 
 
 def _shares(bars: Sequence[Bar], overhead: LogSummary | None) -> tuple[float, ...]:
-    """Return the parts of all bars as shares of their time; where `overhead` is known, that of the large numbers.
+    """Return the parts of all bars as shares of their time; where `overhead` is known, the share of overhead equals
+    that of the large numbers.
 
-    Evaluation and the rest then share it as their seconds do.
+    Evaluation and the rest then divide it in proportion to their seconds.
     """
     sums = [sum(bar.parts[index] for bar in bars) for index in range(len(PARTS))]
     train, *others = (part / sum(sums) for part in sums)

@@ -33,7 +33,8 @@ from reports.text.formatting import (
 MAX_PANELS = 8
 MAX_BARS = 50
 MAX_WHOLE = 3
-"""Most comparisons that are shown in sentences and factor by factor; of more, only the time to train is compared."""
+"""Most comparisons that are shown in sentences and factor by factor; with more, only the time to train is
+compared."""
 _NAMES = {
     "time_to_train": "Time to train",
     "samples_to_converge": "Samples to converge",

@@ -63,7 +63,7 @@ def machines_section(group: Sequence[Result], repeats: Repeats, id_: str) -> Pag
 def machine_of(result: Result) -> str:
     """Return a machine's name, that of the reference system or else of the system, with its processor's numbers.
 
-    '' of a set that is not of this harness.
+    '' for a set that is not of this harness.
     """
     if result.asked is None:
         return ""

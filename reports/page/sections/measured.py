@@ -56,7 +56,7 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
     shown = _page_columns(kind, named)
     tolerances = {found.label: tolerance for found, tolerance in zip(named, find_tolerances(named), strict=True)}
     are_pairs = len({pair_of(found.place) for found in named}) > 1
-    against = "Against the baseline, the first or its pair's" if are_pairs else "Against the baseline"
+    against = "Against the baseline: the first, or the base of its pair" if are_pairs else "Against the baseline"
     smallest = "in a later set" if measure.scale == "ratio" else f"of {measure.name}"
     table = table_of(
         named,

@@ -81,10 +81,10 @@ def _commands(member: Result) -> Iterator[Block]:
         return
     files, variables = _given(record)
     for path, tables in files.items():
-        yield Prose(text=f"What {printable(path, 200)} gave:")
+        yield Prose(text=f"Values given in {printable(path, 200)}:")
         yield Command(text="\n".join(map(escape_controls, tomli_w.dumps(tables).rstrip().split("\n"))))
     if files:
-        yield Prose(text="With that, the same runs again:")
+        yield Prose(text="With these values, the same runs again:")
     matmul = None if record.choice is None else record.choice.matmul
     lines = [f"export {name}={shlex.quote(value)}" for name, value in (variables | _spinning(record)).items()]
     is_of_search = search_of(member.place) is not None
@@ -96,8 +96,9 @@ def _commands(member: Result) -> Iterator[Block]:
 
 
 def _with_seed(record: RunSetRecord, place: Path | None) -> str:
-    """Return the recorded command with its choices; of an extended set it asked for fewer runs, but the last of two
-    options counts. Options given beside the base of a pair are the other side's, so nothing of the base is added."""
+    """Return the recorded command with the set's number of runs, seed and choices made by timing added. A set that
+    was extended has more runs than its command; the last of two equal options counts. For the base of a pair no
+    choice is added, since further options of that command apply to the other side."""
     words = record.command.replace("=", " ").split()
     asked = {words[at + 1] for at, word in enumerate(words[:-1]) if word in ("-n", "--runs", "--processes")}
     runs = [] if record.until is not None or asked == {str(record.num_runs)} else ["-n", str(record.num_runs)]
@@ -117,7 +118,8 @@ def _with_seed(record: RunSetRecord, place: Path | None) -> str:
 
 
 def _spinning(record: RunSetRecord) -> dict[str, str]:
-    """Return the setting of the environment variable for the length of spinning in the set's choice by timing."""
+    """Return the environment variable, with its value, that sets how long threads spin, as chosen for the set by
+    timing; empty where nothing was chosen."""
     choice = record.choice
     return {} if choice is None or choice.spin_count is None else {"GOMP_SPINCOUNT": str(choice.spin_count)}
 

@@ -72,7 +72,7 @@ def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
             ("Rules", "ruleset", lambda ruleset: registered(printable(ruleset, 80))),
             *((numeric(_PLURALS[severity]), methodcaller("count", severity), count) for severity in SEVERITIES),
             (
-                TableColumn(name="Of its own", help="in no part of it"),
+                TableColumn(name="Own findings", help="of the directory itself, not of its parts"),
                 "own_findings",
                 lambda found: count_words(found) or "none",
             ),

@@ -59,7 +59,7 @@ def runs_section(group: Sequence[Result], id_: str) -> PageSection:
         lead = f"{words} Every run of these that was started is listed, also those that failed or were interrupted."
     cleared = {run.log.cache_clear for result in group for run in result.runs}
     if len(cleared) == 1 and (said := next(iter(cleared))):
-        lead += f" Data cache before each: {printable(said, 120)}."
+        lead += f" Page cache of the data before each run: {printable(said, 120)}."
     blocks: list[Block] = [Prose(text=lead)]
     if len(group) == 1 or sum(len(result.runs) + len(result.unfinished) for result in shown) <= MAX_ROWS:
         blocks.append(runs_table(shown, f"{id_}-runs-table"))
@@ -122,7 +122,7 @@ def _order_lead(spans: Sequence[RunSpan], extent_s: float) -> str:
     text = f"{plural(len(spans), 'run or attempt', 'runs and attempts')} within {duration(extent_s)}. "
     if overlapping:
         return text + f"{overlapping} began before the run above had ended."
-    return text + (f"None overlap; the longest gap between two is {duration(max(gaps))}." if gaps else "")
+    return text + (f"No two runs overlap; the longest gap is {duration(max(gaps))}." if gaps else "")
 
 
 class _RunRow(NamedTuple):

@@ -43,7 +43,7 @@ def spread_blocks(group: Sequence[Result], context: GroupContext, id_: str) -> t
 
 def _elsewhere(group: Sequence[Result]) -> str:
     words = detail_words(group)
-    return f"{words} 'dlrmbench score PATH' has it of all." if words else ""
+    return f"{words} 'dlrmbench score PATH' has these numbers for all." if words else ""
 
 
 def _lead(result: Result, noise: Noise) -> str:
@@ -66,7 +66,7 @@ def _lead(result: Result, noise: Noise) -> str:
         root = result.judged.result_set.root if result.judged and result.judged.result_set.is_run_set else None
         if root is not None:
             total = len(result.runs) + MIN_RUNS - noise.num_runs
-            texts.append(f"'{printable(resume_command(root, total))}' makes what is missing.")
+            texts.append(f"'{printable(resume_command(root, total))}' makes the missing runs.")
     return " ".join(texts) or "The logs do not say what the times are made of."
 
 

@@ -53,7 +53,8 @@ def standing_blocks(standings: Sequence[Standing], id_: str) -> tuple[Block, ...
         description=f"One row per system. {lead}",
     )
     columns = (("System", "system"), ("What it is", "machine"), ("This machine", lambda each: _told(each)))
-    table = table_of(standings, columns, id_=f"{id_}-table", caption="Systems that measured alike")
+    caption = "Reference systems that measured the same configuration"
+    table = table_of(standings, columns, id_=f"{id_}-table", caption=caption)
     note = (
         "The two machines were measured hours or months apart. Within the tolerance a difference may be drift, so "
         "none is shown there."

@@ -87,9 +87,9 @@ def check_blocks(
 
 def _noise_lead(disturbing: Sequence[PreflightCheck], checks: Sequence[PreflightCheck], before: str) -> str:
     if not disturbing:
-        return f"Nothing that disturbs was found: {plural(len(checks), 'check')} before {before}."
+        return f"No source of noise was found: {plural(len(checks), 'check')} before {before}."
     text = names(list(dict.fromkeys(check.name for check in disturbing)), most=5)
-    return f"Looked at before {before}, and able to disturb: {text}."
+    return f"Possible sources of noise, found before {before}: {text}."
 
 
 def _checks(chosen: Sequence[PreflightCheck], who: Mapping[PreflightCheck, str] | None, id_: str) -> Table:
@@ -104,7 +104,7 @@ def _checks(chosen: Sequence[PreflightCheck], who: Mapping[PreflightCheck, str] 
             ("What to do", "remedy"),
         ),
         id_=id_,
-        caption="What could disturb measurements",
+        caption="Possible sources of noise",
     )
 
 

@@ -25,10 +25,10 @@ STEP_COLUMNS = (
 )
 """Columns of `_step_cells`, the cells of one training step."""
 METHOD = (
-    "Bytes are counted from the tensors of every collective call, by the formula beside them; what the transport "
-    "adds is not in them. Times are medians, measured after the run, with every call waited for at once: waiting for "
-    "slower ranks is in them, overlap with computing is not. Computing is what they leave of an undisturbed step; "
-    "where they exceed it, the parts are not separable."
+    "Bytes are counted from the tensors of every collective call, by the formula beside them, without the "
+    "transport's overhead. Times of calls are medians, measured after the run by waiting for each call at once: they "
+    "include waiting for slower ranks, and no overlap with computing. Computing is an undisturbed step's time less "
+    "the times of its calls; where these exceed the step, the parts are not separable."
 )
 
 

@@ -23,7 +23,7 @@ from reports.parts.score import EPOCHS, describe_score, score_facts, time_fact
 from reports.results.logs import Order
 from reports.results.result import Result
 from reports.results.sequential_stopping import stopping_words
-from reports.statistics.intervals import AT_LEAST, AT_LEAST_NAME, IF_RUNS_INDEPENDENT, MIN_RUNS, mean_of_known
+from reports.statistics.intervals import AT_LEAST, AT_LEAST_NAME, MIN_RUNS, mean_of_known
 from reports.text.formatting import (
     MISSING,
     TimeUnit,
@@ -267,7 +267,7 @@ def _rcp_cell(result: Result) -> Cell:
 
 
 def _failing_share(result: Result) -> float | None:
-    """Return the chance that a good set fails an own benchmark's RCP test; None of others."""
+    """Return the chance that a good set fails an own benchmark's RCP test; None for official ones."""
     convergence = result.score.convergence
     return convergence.failing_share if convergence is not None else None
 
@@ -332,13 +332,14 @@ def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str,
     if any(result.interval for result in group):
         notes.append(
             f"The {AT_LEAST_NAME}s are those of the geometric mean of all runs: Student's t on the logarithms, "
-            f"widened by the grid of the evaluations. They hold the true mean in at least {percent(AT_LEAST, 0)} of "
-            "sets: in 95 % where times vary freely, in less where they take few and lopsided values of that grid; "
-            f"{IF_RUNS_INDEPENDENT}."
+            f"widened by the grid of the evaluations. These intervals contain the true mean in at least "
+            f"{percent(AT_LEAST, 0)} of sets: in 95 % where times vary freely, in fewer where times take only a few, "
+            "skewed values on that grid. Runs are "
+            "taken as independent; the true mean is that of this hour, not of the system."
         )
     notes += [
-        f"{result.label} {stopping_words(growth)}. A set whose runs decide its end has too short an interval, so "
-        f"that of its {plural(growth.num_runs, 'run')} is made at 97.5 %."
+        f"{result.label} {stopping_words(growth)}. The usual interval is too short for a set whose runs "
+        f"decide when it ends, so the interval of its {plural(growth.num_runs, 'run')} is made at 97.5 %."
         for result in group
         if (growth := result.growth) and result.interval
     ]

@@ -27,8 +27,8 @@ class _ModelLaw:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Match:
-    """Comparison of laws at one training FLOP: the value of each by its name, the best first, and the interval of how
-    far each other is above the best; None of laws with one seed."""
+    """Comparison of laws at one training FLOP: the value of each by its name, the best first, and the interval of
+    each other law's excess over the best; None for laws with one seed."""
 
     compute: float
     values: Mapping[str, float]
@@ -36,8 +36,8 @@ class _Match:
 
 
 def law_sections(sweeps: Sequence[SweepFacts]) -> tuple[PageSection, ...]:
-    """Make a section per dataset and number of samples; the sweeps alike in these, of one model each, share its
-    chart, and each section says which others it lacks and why."""
+    """Make a section per dataset and number of samples. Sweeps that agree in both, each of one model, share a chart;
+    each section names the sweeps that it lacks, with the reason."""
     groups: list[list[_ModelLaw]] = []
     for named in _named([sweep for sweep in sweeps if sweep.law is not None and sweep.law.sizes]):
         found = next((group for group in groups if not _why_apart(named, group[0])), None)
@@ -103,10 +103,11 @@ def _section(laws: Sequence[_ModelLaw], others: Sequence[tuple[str, str]], id_: 
 
 
 def _match(laws: Sequence[_ModelLaw]) -> _Match | None:
-    """Compare fitted laws where the smallest of their ranges ends; None of one law, or where ranges do not meet.
+    """Compare fitted laws where the smallest of their ranges ends; None for a single law, or where the ranges do not
+    meet.
 
-    The best is compared with each other; intervals are 95 % for all of them together (Bonferroni). Sweeps of one base
-    seed draw the same seeds.
+    The best is compared with each other law; intervals are at 95 % for all comparisons together (Bonferroni). Sweeps
+    of one base seed draw the same seeds.
     """
     fitted = [(law, law.law.fitted) for law in laws if law.law.fitted is not None]
     if len(fitted) < 2:
@@ -126,7 +127,8 @@ def _match(laws: Sequence[_ModelLaw]) -> _Match | None:
 
 
 def _lead(laws: Sequence[_ModelLaw], match: _Match | None) -> str:
-    """Return which model is the best at the most computing that all have, or the findings of the one law."""
+    """Return which model is the best at the largest training FLOP that all of them cover, or the findings of a single
+    law."""
     if sum(law.law.fitted is not None for law in laws) < 2:
         return law_words(laws[0].law)
     if match is None:
@@ -191,8 +193,8 @@ def _dot(size: Size) -> Dot:
 
 
 def _named(sweeps: Sequence[SweepFacts]) -> list[_ModelLaw]:
-    """Name each sweep as what it measured, 'wukong_small_quality' without its ending; by its own name where that is
-    not one, with a number where several share it."""
+    """Name each sweep by its benchmark, without the ending '_quality'; by the sweep's own name where it has several
+    benchmarks. A repeated name gets a number."""
     names = []
     for sweep in sweeps:
         measured = {row.result.benchmark for row in sweep.rows if row.result and row.result.benchmark}

@@ -36,7 +36,7 @@ def study_sections(study: StudyRecord, id_: str) -> tuple[PageSection, ...]:
 
 
 def _noise(study: StudyRecord, id_: str) -> tuple[PageSection, ...]:
-    """Return the section of noise; none of a study that measured nothing, or has no record of it."""
+    """Return the section of noise; none for a study that measured nothing, or has no record of the noise."""
     blocks = check_blocks(study.preflight, id_, before="the measurement") if study.preflight else ()
     if words := load_words(study.loads):
         blocks = (*blocks, Prose(text=f"Measured {words}."))

@@ -69,7 +69,7 @@ def test_markdown_is_exactly_this(pair: Path) -> None:
         "| mine (8 × as built) | ◐ INCOMPLETE (0 errors, 2 warnings) | 6.06 (no score) | 0.548 (CV 12.9 %) "
         "| 10,000 (all equal) | 0.75050 | 2 / 5 | no RCP | 500 (0.1) |\n"
         "\n2 of 2 runs reached the target; a verdict takes at least 5 on each side. "
-        "'dlrmbench resume mine --runs 5' makes what is missing.\n"
+        "'dlrmbench resume mine --runs 5' makes the missing runs.\n"
     )
 
 

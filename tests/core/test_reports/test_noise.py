@@ -179,7 +179,7 @@ def test_the_page_of_a_set_says_it_before_anybody_compares(tmp_path: Path) -> No
         "Holm's levels",
         "drift by 20 % (assumed: no 3 sets",
         "normal",
-        "factor of 0.6 to 2.9",
+        "0.6 to 2.9 times the measured one",
         "equal seeds are assumed to need equal samples",
     ):
         assert assumed in text
@@ -206,7 +206,7 @@ def test_what_is_missing_is_said_with_the_command_that_makes_it(
     reached = f"{num_runs} of {num_runs + num_failed} runs reached the target; a verdict takes at least 5"
     assert (
         reached in text
-        and f"'dlrmbench resume {tmp_path / 'a'} --runs {5 + num_failed}' makes what is missing." in text
+        and f"'dlrmbench resume {tmp_path / 'a'} --runs {5 + num_failed}' makes the missing runs." in text
     )
     assert "later set" not in text
 
@@ -276,7 +276,7 @@ def test_on_a_page_of_several_pairs_each_is_compared_with_its_own_base(tmp_path:
         write_group(tmp_path / pair, pair_content(kind="throughput"))
     text = Page(render_report(gather_everything([tmp_path], second_opinion=False))).text
     assert "beside-a/new: 2.00× slower" in text and "beside-b/new: 2.00× slower" in text
-    assert "beside-b/base: " not in text and "Against the baseline, the first or its pair's" in text
+    assert "beside-b/base: " not in text and "Against the baseline: the first, or the base of its pair" in text
 
 
 def test_the_base_of_a_pair_is_the_first_of_its_record_whatever_its_folder_is_called(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_qualities_on_one_page_have_verdicts_by_pairs_of_seeds(tmp_path: Path) -
     assert "better: Better: AUC +0.00150, " in text
     smallest = noise_of_values(AUCS, min_effect=0.001)
     assert smallest is not None and f" {smallest.apart:.5f} " in text
-    assert "none below 0.001 gets one" in text and "as far as equal seeds share their luck" in text
+    assert "never below 0.001" in text and "where equal seeds move both sides alike" in text
 
 
 def test_rates_of_one_benchmark_are_compared_and_of_others_not(tmp_path: Path) -> None:
