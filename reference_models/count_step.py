@@ -74,8 +74,8 @@ def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_siz
 
 
 class _Counting:
-    """Counting of operators, in a base class: torch wraps a method that the mode itself defines, and at its first
-    operator imports its compiler and triton."""
+    """Base class that counts operators. The method is not in the mode itself, since torch wraps a method that a mode
+    class defines, and then imports its compiler and triton at the first operator."""
 
     counts: Counter[str]
     _phase: str

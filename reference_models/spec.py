@@ -66,7 +66,8 @@ class Implementation:
     serves: bool = True
     """Whether the `compute_logits` of its `TrainingLoop` can answer queries of any size, several at once."""
     gpu_step_bytes: Callable[..., int] | None = None
-    """(model, data, train): bytes of a step on a GPU beside weights and optimizer state; None: the reference's."""
+    """Function (model, data, train) that returns the bytes of a step on a GPU beside weights and optimizer state;
+    None: those of the reference."""
     process_bytes: int = 0
     """Measured bytes of a process beside Python, torch, weights and batches."""
 
@@ -85,13 +86,15 @@ class Costs:
     """Functions that compute a model's costs from its configuration, for `plan`, `profile` and throughput."""
 
     step: Callable[[Any, DataConfig, int], Step]
-    """(model, data, batch_size): declaration of a training step."""
+    """Function (model, data, batch_size) that declares a training step."""
     own_memory: Callable[..., MemoryEstimate] | None = None
-    """(model, data, train, *, eval_samples, num_embeddings): peak memory; None: estimated as for clicks."""
+    """Function (model, data, train, *, eval_samples, num_embeddings) that estimates the peak memory; None: estimated
+    as for clicks."""
     min_samples: Callable[[Any, DataConfig], int] = lambda model, data: 1
-    """(model, data): least samples of a step; costs per sample are their mean."""
+    """Function (model, data) that returns the least samples of a step; costs per sample are the mean over these."""
     forward: Callable[..., dict[str, PhaseCosts]] = lambda *args, **options: {}
-    """(model, data, *, batch_size, precision, table_precision): costs of answering a batch, by phase."""
+    """Function (model, data, *, batch_size, precision, table_precision) that returns the costs of answering a batch,
+    by phase."""
 
     def model(self, model: Any, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ComputedCosts:
         """Return a model's sizes and costs per sample. Raises ConfigError where the tables' sizes are not known."""
@@ -155,7 +158,7 @@ class ModelSpec:
     scaling_axis: str = ""
     """Value of `sweep --axis` that varies the model's size over a decade of training FLOP, for a scaling law."""
     implementations: Mapping[str, Implementation]
-    """"reference" is what calibration trains."""
+    """Implementations by name; "reference" is the one that calibration trains."""
     costs: Costs = Costs(step=_undeclared_step)
     """Costs of the model; counted by running one batch if left out, which `notes` then says."""
     phases: Mapping[str, str] = field(default_factory=lambda: PLAIN)
@@ -163,16 +166,19 @@ class ModelSpec:
     baselines: Mapping[str, Loader] = field(default_factory=dict)
     """Simpler models that must miss a calibrated target."""
     weights: Callable[[Any], Sequence[str]] = lambda model: ()
-    """(model): names of the tensors whose initialisation the official MLPerf log lists."""
+    """Function of the model's configuration that returns the names of the tensors whose initialisation the official
+    MLPerf log lists."""
     notes: Sequence[str] = ()
     """Sentences on the model that `show` adds to a definition's notes, such as where it departs from an official one.
     """
     serve: Callable[[WorkloadSpec, Weights | None], Servable] | None = None
     """Function that builds the model that answers queries (ConfigError); None: its `TrainingLoop`'s forward pass."""
     plan_devices: Callable[..., PlannerEstimate] | None = None
-    """(model, train, num_embeddings, multi_hot, *, num_dense, sharding, devices, on_progress): PlannerEstimate."""
+    """Function (model, train, num_embeddings, multi_hot, *, num_dense, sharding, devices, on_progress) that returns a
+    planner's placement of the model's tables on `devices`, with estimated memory and time."""
     table_cost: Callable[..., Any] | None = None
-    """(*, batch_size, devices): cost function of sets of tables, by the estimator of `plan_devices`' planner."""
+    """Function (*, batch_size, devices) that returns a cost function of sets of tables, by the estimator of
+    `plan_devices`' planner."""
 
     def __post_init__(self) -> None:
         """Replace missing costs by costs that are counted on one batch."""

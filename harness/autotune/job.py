@@ -69,8 +69,8 @@ def fewest_changes(tried: Iterable[StepTimeRecord]) -> StepTimeRecord:
 
 
 def is_about_a_tie(seconds: Sequence[float]) -> bool:
-    """Return whether a time lies so near the limit of a tie with the least that a small change would move it
-    across."""
+    """Return whether a time is so near to the boundary of a tie with the least time that a small change would decide
+    otherwise."""
     return any(abs(step_s / min(seconds) / TIE - 1) < _ABOUT for step_s in seconds)
 
 

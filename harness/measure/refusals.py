@@ -69,7 +69,8 @@ def refuse_restores(checkpoint: CheckpointConfig | None, num_samples: int, train
 
 
 def refuse_unservable(workload: WorkloadConfig) -> None:
-    """Refuse a model that cannot be served here, on the device and CPUs asked for. Raises as `refuse_untrainable`."""
+    """Refuse a model that cannot be served here, on the device and CPUs asked for. Raises the errors of
+    `refuse_untrainable`."""
     workload.implementation.require_installed()
     refuse_impossible_serving(workload.model_name, workload.runtime)
     refuse_threads(workload.runtime.threads)

@@ -161,7 +161,8 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
 def read_sizes(data: DataConfig, data_dir: Path) -> tuple[tuple[int, int, tuple[int, ...]] | None, str | None]:
     """Return sample counts and table sizes, from the dataset where it is ready, else from the definition.
 
-    With the reason why the dataset cannot be read, None where it is ready; sizes are None where nothing has them.
+    The second value is the reason why the dataset cannot be read, None where it is ready. Sizes are None where
+    neither dataset nor definition has them.
     """
     try:
         dataset = open_dataset(data_dir, data)

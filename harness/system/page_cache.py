@@ -39,7 +39,7 @@ class PageCacheClear:
 
 
 def clear_page_cache(paths: Iterable[str | Path]) -> PageCacheClear:
-    """Write back and drop the pages of every file; of a folder, those of all files below it.
+    """Write back and drop the pages of every file; for a folder, those of all files below it.
 
     `cleared` is True only where mincore has confirmed it. Raises OSError when a path is missing or unreadable.
     """

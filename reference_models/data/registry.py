@@ -72,7 +72,8 @@ def generate_dataset(
     num_threads: int | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> str:
-    """Generate both splits into `folder` and return dataset_sha256. Raises ConfigError, and as `write_parts` does."""
+    """Generate both splits into `folder` and return dataset_sha256. Raises ConfigError, and the errors of
+    `write_parts`."""
     from reference_models.data.store.generate import write_parts  # which needs numpy
 
     spec = find_data(data.kind)

@@ -96,8 +96,8 @@ class DataSpec:
     generate: Callable[[DataConfig], "Parts"] | None = None
     """Function that generates the data, ConfigError as `check`; None for a kind that is not generated."""
     oracle: Callable[[DataConfig, str], tuple[Any, Any]] | None = None
-    """(data, split): best possible scores, and labels, of all samples of generated data, as its metric takes them:
-    for clicks float64 [N] and uint8 [N], for classes float64 [N, T, K] and int64 [N, T]."""
+    """Function (data, split) that returns the best possible scores, and the labels, of all samples of generated data,
+    as its metric takes them: for clicks float64 [N] and uint8 [N], for classes float64 [N, T, K] and int64 [N, T]."""
     prepare: Callable[..., Any] | None = None
     """Function of `data prepare` from a user's files: (train_files, eval_files, data, folder) and the options of
     `prepare_files`, whose `PreparedDataset` it returns; None for a kind that is not prepared."""
@@ -106,7 +106,7 @@ class DataSpec:
     open: Callable[[Path, DataConfig], OpenedDataset] | None = None
     """Function that opens both splits, metadata only, of data outside of the store (DatasetError); else None."""
     published: Callable[[DataConfig], Mapping[str, str]] = lambda data: {}
-    """(data): published MD5 by file name, where the data's owner publishes them."""
+    """Function of `data` that returns the published MD5 by file name; empty where the data's owner publishes none."""
 
     @property
     def is_prepared(self) -> bool:

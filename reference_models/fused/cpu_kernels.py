@@ -171,7 +171,8 @@ class CPUKernels:
         self._call["dot"](*_at(features, y), *features.shape, y.shape[1], torch.get_num_threads())
 
     def differentiate_dot(self, features: torch.Tensor, dy: torch.Tensor, into: torch.Tensor) -> None:
-        """Write the gradient of the features of `dot` `into` [n, F, d], from dy [n, width], that of its result."""
+        """Write the gradient of `dot` by its features to `into` [n, F, d], given the gradient dy [n, width] by its
+        result."""
         sizes = (*features.shape, dy.shape[1])
         self._call["differentiate_dot"](*_at(features, dy, into), *sizes, torch.get_num_threads())
 

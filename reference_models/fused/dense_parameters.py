@@ -121,7 +121,8 @@ def adopt(
     transposes: bool = False,
     dtype: torch.dtype | None = None,
 ) -> DenseParameter:
-    """Take over a module's parameter in place, or [out, in] as [in, out]; products compute in `dtype`, if given."""
+    """Take over a module's parameter in place, or a weight [out, in] transposed to [in, out]; products compute in
+    `dtype`, if given."""
     if transposes:
         parameter = _allocate(tuple(weight.t().shape), weight, optimizer, dtype)
         _move(weight, parameter, optimizer, torch.Tensor.t)
@@ -133,7 +134,8 @@ def adopt(
 
 
 def adopt_stacked(weights: Sequence[torch.Tensor], optimizer: torch.optim.Optimizer) -> DenseParameter:
-    """Take over weights [out_i, in] of one input as one [sum of out_i, in], so that one product serves them all."""
+    """Take over the weights [out_i, in] of layers with the same input, stacked to one weight [sum of out_i, in], so
+    that one product computes all of these layers."""
     num_rows, num_in = sum(len(weight) for weight in weights), weights[0].shape[1]
     parameter = _allocate((num_rows, num_in), weights[0], optimizer, None)
     start = 0

@@ -11,7 +11,8 @@ import torch
 H100_MULTIPROCESSORS = 132
 """Multiprocessors of an H100 (SXM) or H200, assumed for Triton's interpreter and for tensors without memory."""
 LEAST_BLOCK, MOST_BLOCK = 16, 256
-"""Lookups per block: the least bounds a block's share of fixed cost, the most how often a frequent row is cut."""
+"""Lookups per block: the least bounds a block's share of fixed cost, the most bounds how often a frequent row is
+cut."""
 UPDATE_PROGRAMS = 64
 """Programs of the update per multiprocessor, on which 32 are resident at once."""
 PIECES, TILE, COLUMNS, WARPS = 16, 8, 256, 2

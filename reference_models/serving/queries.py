@@ -15,7 +15,8 @@ from reference_models.process.errors import ConfigError
 
 @runtime_checkable
 class CutsItself(Protocol):
-    """Batch with its own `cut`, as its members are not all tensors [items, ...]: also tuples by sequence."""
+    """Batch with its own `cut`, since not all of its members are tensors [items, ...]: some are tuples by
+    sequence."""
 
     def cut(self, start: int, stop: int) -> Any:
         """Return a batch of items start to stop - 1."""

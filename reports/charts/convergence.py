@@ -43,7 +43,8 @@ def convergence_figure(
 def small_convergence(
     lines: Sequence[Curve], target: float | None, every: Sequence[Curve], **caption: Unpack[figure.Caption]
 ) -> Markup:
-    """Draw the runs of one configuration, on scales that hold `every` line of all; the title is its name."""
+    """Draw the runs of one configuration, on scales that hold the lines of all configurations (`every`); the title
+    names it."""
     panel = replace(_panel(lines, target, every, ("", "")), name=caption["title"], height=190.0, left=44.0)
     return small_drawing(panel, **caption)
 

@@ -233,7 +233,7 @@ def value_scale(values: Sequence[float], start: float, stop: float, *, is_ratio:
     """Return a scale from below the least to above the greatest value; logarithmic where they differ by a factor of 8
     or more.
 
-    Only where `is_ratio`: of some quantities differences alone mean anything.
+    Never logarithmic without `is_ratio`: for some quantities only differences have a meaning.
     """
     if not values:
         return Scale(0.0, 1.0, start, stop)

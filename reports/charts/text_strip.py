@@ -9,7 +9,7 @@ WIDTH = 41
 def draw_strip(value: float, others: Sequence[float], words: Callable[[float], str]) -> str:
     """Draw `value` as 'o' among `others` as '|', from the least of all to the most, as '0.8---|--o---|71.6'.
 
-    All are above 0. It has no blank, so that no terminal breaks it.
+    All values are above 0. The text has no blank, so that no terminal breaks it.
     """
     low, high = min(value, *others, value), max(value, *others, value)
     cells = ["-"] * WIDTH

@@ -311,7 +311,7 @@ def _excludes_regression(draft: _Draft) -> bool:
 def _pairs_to_tell(draft: _Draft, factors: Sequence[FactorComparison]) -> tuple[int | None, ...]:
     """Return how many pairs of alternate runs should exclude a regression; None where more than 1,000 are needed.
 
-    The difference is taken as measured; where drift is in it, as none.
+    The true difference is taken to be as measured; where the measured one includes drift, to be zero.
     """
     if not draft.comparison.is_one_after_the_other:
         return (factors[0].runs_needed,)

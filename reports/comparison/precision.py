@@ -40,8 +40,8 @@ def runs_needed(
     """Return how many runs a verdict needs; None where it needs more than 1,000, or no number is enough.
 
     `margin` is the smallest effect on the scale of the differences. A difference of that size or more needs an
-    interval that excludes zero, and to be measured as that large again; a smaller one needs an interval that lies
-    within the margin. More runs do not narrow the difference's drift tolerance.
+    interval that excludes zero, and a measured difference of at least `margin`; a smaller one needs an interval that
+    lies within the margin. More runs do not narrow the drift tolerance of the difference.
     """
     size, degrees = abs(float(difference.mean)), float(difference.degrees)
     tail, tolerance, spread = within_level or level / 2, float(difference.tolerance), _spread(difference, pairing)

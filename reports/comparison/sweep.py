@@ -203,7 +203,8 @@ class SweepFacts:
 
     @property
     def pair(self) -> tuple[Result, Result, Comparison] | None:
-        """The two configurations with results and their comparison; None of fewer, of more, or where refused."""
+        """The two configurations with results and their comparison; None where the number is another, or the
+        comparison is refused."""
         return _find_pair(self.rows)
 
     @property

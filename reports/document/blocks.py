@@ -36,7 +36,7 @@ class Cell:
 
     @property
     def line(self) -> str:
-        """Both lines as one, for output without a second line."""
+        """Both lines of the cell as one, for output that has no second line."""
         return f"{self.text} ({self.sub})" if self.sub else self.text
 
 
@@ -130,7 +130,7 @@ Shown = (
     | tuple[str | TableColumn | None, str | Callable[[_Item], Any], Callable[[Any], object]]
 )
 """A column, the value of an item that it shows (a member's name, 'run.log.seed' for a nested one, or a function), and
-the function that formats the value. With None in place of the column there is none."""
+the function that formats the value. None in place of the column makes no column."""
 
 
 def table_of(
@@ -159,7 +159,7 @@ def _shows(value: Any, form: Callable[[Any], object] | None = None) -> Callable[
 
 
 def _member(names: Sequence[str], item: object) -> object:
-    """Return the value of a nested member; None where one on the way is None."""
+    """Return the value of a nested member; None where a member on the way to it is None."""
     for name in names:
         item = None if item is None else getattr(item, name)
     return item
@@ -200,7 +200,7 @@ class Fact:
     note: str = ""
     is_code: bool = False
     brief: str = ""
-    """Few words that stand for the value where it is folded away."""
+    """Short form of the value, shown while the value is folded."""
 
     @property
     def line(self) -> str:
@@ -347,7 +347,7 @@ MOST_FOLDS = 24
 
 
 def in_portions(folds: Sequence[Fold]) -> tuple[Fold, ...]:
-    """Return up to MOST_FOLDS folds unchanged; of more, MOST_FOLDS at a time are folded once again."""
+    """Return up to MOST_FOLDS folds unchanged; of a longer list, MOST_FOLDS at a time are folded once again."""
     if len(folds) <= MOST_FOLDS:
         return tuple(folds)
     return tuple(

@@ -57,7 +57,8 @@ def read_checkpoints(results: Sequence[Result]) -> list[Row]:
 
 
 def _describe(processes: Sequence[CheckpointsRecord]) -> Row:
-    """Return sums of bytes and medians of times of all checkpoints; of waiting, mostly zero, the mean."""
+    """Return sums of bytes and medians of times of all checkpoints; for the waiting time, which is mostly zero, the
+    mean."""
     taken = [each for process in processes for each in process.taken]
     embeddings, written = sum(each.embedding_bytes for each in taken), sum(each.num_bytes for each in taken)
     full_embeddings = sum(process.full_embedding_bytes * len(process.taken) for process in processes)

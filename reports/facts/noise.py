@@ -40,8 +40,8 @@ class Shares:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Smallest:
-    """Detectable difference: the smallest true difference that is found with 80 % power, as a fraction; of a quality
-    in its unit.
+    """Detectable difference: the smallest true difference that is found with 80 % power, as a fraction; for a
+    quality, in the quality's unit.
 
     `apart` is for two sets measured one after the other; `in_turns` for pairs measured alternately with shared seeds,
     which need equal samples to converge; None where equal seeds are not known to share anything. It lies between
@@ -94,8 +94,8 @@ def noise_of_rates(
 
 
 def noise_of_values(values: Sequence[float], *, min_effect: float) -> Smallest | None:
-    """Return the detectable difference of a quantity that is compared by differences and does not drift; None of too
-    few values, or where one is not finite."""
+    """Return the detectable difference of a quantity that is compared by differences and does not drift; None for too
+    few values, or where a value is not finite."""
     if len(values) < MIN_RUNS or not all(map(math.isfinite, values)):
         return None
     design = Design(spread=float(np.std(values, ddof=1)), num_base=len(values), num_new=len(values))

@@ -8,8 +8,9 @@ from rules.records.load import LoadRecord
 from rules.records.run_set import PreflightCheck
 
 _CPU_SHARE, _CLOCK_SHARE, _DEGREES = 0.1, 0.05, 10.0
-"""Least distance from the median of other runs, and beyond all of them, from which a run is called different: of its
-load or other work (as a share of the CPUs), its clock (as a share of theirs) and its temperature."""
+"""Least distance from the median of the other runs at which a run that lies beyond all others is called different: of
+load and other work (as a share of the CPUs), of the clock (as a share of the median) and of the temperature (in
+degrees)."""
 
 
 def load_range(loads: Iterable[LoadRecord | None]) -> str | None:
@@ -71,8 +72,8 @@ def environment_words(preflight: Sequence[PreflightCheck], loads: Sequence[LoadR
 
 
 def difference_words(load: LoadRecord | None, others: Sequence[LoadRecord | None]) -> str | None:
-    """Return the other differences of one process from all others: 'other work kept 1.8 of 2 CPUs busy (0.1 – 0.2)';
-    None where there is no known difference."""
+    """Return the differences in load, clock and temperature of one process from all others: 'other work kept 1.8 of 2
+    CPUs busy (0.1 – 0.2)'; None where there is no known difference."""
     rest = [other for other in others if other is not None]
     if load is None or not rest:
         return None

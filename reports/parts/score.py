@@ -71,7 +71,7 @@ def results_of_sets(judged: Sequence[JudgedSet]) -> list[Result]:
 
 
 def score_sets(judged: Sequence[JudgedSet], price_per_hour: float | None = None) -> tuple[ScoreRecord, ...]:
-    """Describe judged sets as `describe_scores` does; what a system costs adds the cost to train."""
+    """Describe judged sets as `describe_scores` does; a price of a system adds the cost to train."""
     sets = results_of_sets(judged)
     return describe_scores([replace(result, price_per_hour=price_per_hour) for result in sets])
 
@@ -240,7 +240,7 @@ def _overhead(record: ScoreRecord) -> Fact | None:
 
 
 def _smallest(record: ScoreRecord) -> str:
-    """Return the detectable differences of a comparison with a set, in one short line."""
+    """Return the detectable differences of a comparison with a set like this one, in one short line."""
     if (number := record.num_converged or 0) < MIN_RUNS:
         return f"not known: takes {MIN_RUNS} runs that reach the target, has {number}"
     apart, in_turns = record.smallest_time_apart, record.smallest_time_in_turns

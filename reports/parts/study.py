@@ -129,8 +129,9 @@ def _seconds_format(values: Sequence[float], shared: TimeUnit | None = None) -> 
 
 
 def _shared_seconds(table: StudyTable) -> TimeUnit | None:
-    """Return the unit in which all times of a table are told, so that a row can be read across: the largest in which
-    none is below a tenth or has five digits. None where each column's own is the same, and where no unit does."""
+    """Return one unit for all times of a table, so that the times in a row can be compared: the largest unit in which
+    no time is below 0.1 or has five digits before the point. None where all columns would choose the same unit
+    anyway, and where no unit fits."""
     columns = [
         [value for row in table.rows if is_amount(value := row[index]) and value >= _LEAST_S and math.isfinite(value)]
         for index, column in enumerate(table.columns)
@@ -146,8 +147,8 @@ def _shared_seconds(table: StudyTable) -> TimeUnit | None:
 
 
 def _near_seconds(values: Sequence[float], shared: TimeUnit | None = None) -> TimeUnit:
-    """Return the format of times in the unit of the least, or the `shared` one; where values differ, or that is not
-    the least's own, with three significant digits of the least."""
+    """Return the format of times in the unit of the smallest time, or in the `shared` unit. Where times differ, or
+    the shared unit is not that of the smallest time, the smallest is shown with three significant digits."""
     positive = {value for value in values if value > 0 and math.isfinite(value)}
     least = min(positive, default=None)
     own = time_unit([least])

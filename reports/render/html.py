@@ -42,7 +42,8 @@ def embed_json(content: Mapping[str, Any]) -> Markup:
 
 
 def _known(value: Any) -> Any:
-    """Return `value` without the members that are null: on the page, absent says the same in less space."""
+    """Return `value` without the members that are null: on the page, an absent member means the same and takes no
+    space."""
     if isinstance(value, Mapping):
         known = {key: _known(entry) for key, entry in value.items()}
         return {key: entry for key, entry in known.items() if entry is not None}
@@ -114,8 +115,8 @@ def _keep_together(value: Any) -> Any:
 
 
 def _rows(table: Table) -> Markup:
-    """Return the rows of a table. They are no template's: a page of a thousand configurations has tens of thousands
-    of cells, for which a template takes three times as long."""
+    """Return the rows of a table. They are not rendered by a template: a page of a thousand configurations has tens
+    of thousands of cells, for which a template takes three times as long."""
     numbers = [column.is_number and not table.is_numeric for column in table.columns]
     texts = []
     for row in table.rows:

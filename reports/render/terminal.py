@@ -34,8 +34,8 @@ _WHOLE = re.compile(
     r"(?<=[:,] )dlrmbench .+?(?:[.,;](?= |$)|$)|\S*['`]dlrmbench [^'`]*['`]\S*|\Adlrmbench [a-z-]+ \S+\Z"
     r"|\S*\d(?: %)? – (?:over )?\d\S*(?: %\S*)?|\S*\d %\S*"
 )
-"""Texts that stay in one line: a command to be copied, which is behind a colon or comma to the end of its clause, in
-quotes, or all there is; percent, and a range."""
+"""Texts that stay in one line: a command to be copied (after a colon or comma up to the end of its clause, in quotes,
+or the whole text), a number with its percent sign, and a range."""
 _CODES = {
     "strong": "\x1b[1m",
     **dict.fromkeys(("error", "invalid", "refused", "slower"), "\x1b[31m"),
@@ -188,10 +188,11 @@ def _below(text: str, width: int) -> list[str]:
 def _divide(
     columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], aligns: str, width: int
 ) -> list[list[int]]:
-    """Divide columns into parts that fit, each begun by those that name the rows; one part where all fit.
+    """Divide columns into parts that fit, each of which begins with the columns that name the rows; one part where
+    all fit.
 
-    They are the first column, and of those beside it that name rows as many as take half of the width with it, or two
-    thirds where fewer do not tell all rows apart.
+    Rows are named by the first column and by the columns after it that have `names_row`, as long as all of these
+    together take at most half of the width, or two thirds where fewer do not distinguish all rows.
     """
     texts = _texts(columns, rows)
     least = _least(texts, aligns)
@@ -335,7 +336,8 @@ def _head(text: str, width: int) -> str:
 
 
 def _shrink(widths: list[int], least: list[int], total: int) -> list[int]:
-    """Take from the widest column that may give, until `total` is met or none is left that may."""
+    """Narrow the widest column that is still above its least width, step by step, until the columns take `total`
+    together or none can be narrowed."""
     widths = list(widths)
     excess = sum(widths) + len(GAP) * (len(widths) - 1) - total
     while excess > 0:

@@ -127,5 +127,5 @@ def title_of(result: Result) -> str:
 
 
 def _step(process: Any) -> float:
-    """Return the resolution of a process's value, as a fraction of the value."""
+    """Return the resolution of a process's value, as a fraction of that value."""
     return float(getattr(process, "resolution", 0.0))

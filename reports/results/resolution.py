@@ -55,7 +55,8 @@ def _trained(evaluation: Evaluation, train_samples: int | None) -> float | None:
 
 
 def _gap(ends: Sequence[float | None]) -> float | None:
-    """Return the distance between the last two evaluations; of a single one, from the start. None if not known."""
+    """Return the distance between the last two evaluations; for a single evaluation, from the start. None if not
+    known."""
     known = [end for end in ends if end is not None]
     if not known or len(known) != len(ends):
         return None

@@ -247,8 +247,8 @@ def short_digest(digest: str | None) -> str:
 
 
 def brief_code(value: str) -> str:
-    """Return 'path/mine.py:Mine@<sha256>', code in a file, without its folder and with the first characters of the
-    digest; any other text unchanged."""
+    """Return a reference to code in a file, 'path/mine.py:Mine@<sha256>', without the folder and with only the first
+    characters of the digest; any other text unchanged."""
     match = _CODE.fullmatch(value)
     return value if match is None else match["file"] + match["digest"]
 

@@ -68,7 +68,8 @@ def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tu
 
 
 def standing_facts(result: Result) -> dict[str, str]:
-    """Return a line for each reference system that measured alike, and a text chart of all; empty without one."""
+    """Return a line for each reference system that measured the same configuration, and a text chart of all; empty
+    without such a system."""
     standings = find_standings(result)
     facts = {f"beside {standing.system}": standing.words for standing in standings}
     return facts | ({"strip": strip_text(standings)} if standings else {})

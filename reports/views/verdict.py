@@ -25,10 +25,11 @@ _ORDER: tuple[VerdictOutcome, ...] = ("invalid", "incomplete", "valid", "not jud
 
 
 def verdict_blocks(verdicts: Sequence[Verdict], *, max_places: int | None = None) -> tuple[Block, ...]:
-    """Return verdicts, the worst first, and their counts last; of a rule `max_places` findings, None for all.
+    """Return verdicts, the worst first, and their counts last; at most `max_places` findings of each rule are listed,
+    None for all.
 
-    With `max_places`, also of the parts of a submission or round, and of results that are not judged, only MAX_PARTS
-    are listed, the worst.
+    With `max_places`, at most MAX_PARTS parts of a submission or round, and of results that are not judged, are
+    listed, too: the worst.
     """
     ordered = _worst_first(verdicts)
     blocks: list[Block] = [_verdict(verdict, max_places) for verdict in ordered if verdict.outcomes]
@@ -156,7 +157,7 @@ def _all_places(places: Sequence[str]) -> str:
 
 
 def _first_and_last(places: Sequence[str]) -> str:
-    """Join places: one alone, of more the first, the last and their number."""
+    """Join places: a single one as it is; for several the first, the last and their number."""
     if len(places) == 1:
         return places[0]
     first, last = PurePath(places[0]), PurePath(places[-1])

@@ -71,7 +71,8 @@ def compare_opinions(verdict: Verdict) -> tuple[ComparedFamily, ...]:
 
 
 def differences(verdict: Verdict) -> tuple[str, ...]:
-    """Return a line for each family on which the two differ, or for which only ours finds an error."""
+    """Return a line for each family of rules on which the official checkers and our rules differ, or for which only
+    ours find an error."""
     lines = []
     for row in compare_opinions(verdict):
         if row.agreement == "differ":

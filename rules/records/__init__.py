@@ -21,12 +21,12 @@
 
 Those of an extension are in its own records.py; `dlrmbench schema` lists all.
 
-Versions: files say `schema_version`, and only version 1 is read: any other is damage that says so, as the 2 and 3 of
-releases before 1.0. A file has every member, null where nothing was measured, but for those that a record has a
-default of: a member added within version 1 gets one, so that files without it are still read. The others have none,
-so that a writer forgets none. Unknown members are ignored, a key given twice is damage. Where an attribute has a
-better name than its member in the file (`traffic` for "exchange"), `msgspec.field` holds the member's name; keyword
-arguments take the attribute's.
+Versions: files say `schema_version`, and only version 1 is read: any other, such as 2 and 3 of releases before 1.0,
+is damage that names the version. A file has every member, null where nothing was measured, except members for which
+the record has a default: a member added within version 1 gets a default, so that files without the member are still
+read. All other members have no default, so that a writer forgets none. Unknown members are ignored, a key given
+twice is damage. Where an attribute has a better name than its member in the file (`traffic` for "exchange"),
+`msgspec.field` holds the member's name; keyword arguments take the attribute's.
 
 The type of a kind of measurement has a `MEASURE`: what is measured, its unit, scale and direction, and the columns of
 one repetition; `repetitions()` are what a comparison takes as its sample. `kinds.find_record_type` finds them.

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cache
 
 DIGITS = 3
-"""Decimal digits to which a run's epochs to converge are rounded before the test, as by the official tool."""
+"""Decimal digits to which a run's epochs to converge are rounded before the test, as in the official tool."""
 _DROPPED = 1
 """Runs that the official test leaves out at each end, whatever number the benchmark's score drops."""
 

@@ -242,7 +242,7 @@ def judge_convergence(
     """Judge the convergence of one complete result set; `epochs` as logged (dlrm v1 counts from 1), or samples.
 
     Own benchmarks are tested at the batch sizes of their own points only and never normalised. Official ones are
-    tested in Closed alone, as by package_checker: Open is free in its training method.
+    tested in Closed alone, as package_checker does: Open is free in its training method.
     """
     if division == keys.OPEN and benchmark.status == "official":
         return _untested("none", "the Open division is not held against reference convergence points")

@@ -59,7 +59,8 @@ class CalibrationPlan:
     num_runs: int
     """Number of seeds per batch size; their runs become reference convergence points."""
     num_confirming_runs: int
-    """Number of seeds at the definition's own batch size, at least `num_runs`, by which condition (a) is judged."""
+    """Number of seeds at the definition's own batch size, at least `num_runs`, by which condition (a), convergence,
+    is judged."""
     base_seed: int
     num_tuning_runs: int
     num_workers: int
@@ -90,11 +91,11 @@ def plan_calibration(
 ) -> CalibrationPlan:
     """Make a plan with defaults: half, once and twice the definition's batch size; factors of its learning rate.
 
-    A quick one has QUICK_RUNS runs at the definition's own batch size and learning rate, and simpler models at that
-    rate; its numbers of runs and its grid are not taken from the arguments.
+    A quick calibration has QUICK_RUNS runs at the definition's own batch size and learning rate, and simpler models
+    at that rate; its numbers of runs and its grid are not taken from the arguments.
 
     Raises ConfigError for a model without the implementation that is calibrated, and DefinitionError for a benchmark
-    whose reference convergence points could not be told.
+    whose reference convergence points cannot be expressed in the unit of its logs.
     """
     if REFERENCE not in entry.workload.model_spec.implementations:
         raise ConfigError(
@@ -217,7 +218,8 @@ class EpochCounts(NamedTuple):
 
 
 def count_epochs(entry: Entry, plan: CalibrationPlan) -> dict[int, EpochCounts]:
-    """Count the epochs that a calibration trains, by batch size; simpler models train at the definition's own."""
+    """Count the epochs that a calibration trains, by batch size; simpler models train at the definition's own batch
+    size alone."""
     own = entry.workload.train.global_batch_size
     simpler = len(entry.workload.model_spec.baselines) * len(_baseline_rates(entry, plan))
     return {

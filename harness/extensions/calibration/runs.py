@@ -30,7 +30,8 @@ from rules.records.codec import Amount, Index, PositiveAmount, PositiveCount, Sh
 REFERENCE = "reference"
 RUNS_FILE = "runs.jsonl"
 _MAX_BYTES, _MAX_LINE_BYTES = 1 << 25, 1 << 20
-"""Largest file, and longest line of a run: thousands of runs, and a run of thousands of evaluations, take less."""
+"""Largest size of runs.jsonl, and longest line of a run, in bytes: far above thousands of runs, and a run of
+thousands of evaluations."""
 _BEGINNING = b'{"problem": "'
 
 
@@ -156,10 +157,10 @@ def steps_to_evaluations(benchmark: Benchmark, train_samples: int, global_batch_
 
 
 class RunStore:
-    """The finished runs of one calibration, in a file that only grows; for who holds the folder's lock.
+    """Finished runs of one calibration, in a file that only grows; only the holder of the folder's lock may use it.
 
-    The folder may be a stranger's: no link is followed, and what is no run of ours stays as it is. Raises
-    HarnessError (exit 8) for what is no regular file, or one that is too large or damaged.
+    The folder may be a stranger's: no link is followed, and lines that are no runs of a calibration stay as they are.
+    Raises HarnessError (exit 8) for anything but a regular file, and for a file that is too large or damaged.
     """
 
     def __init__(self, folder: Path, digest: str) -> None:

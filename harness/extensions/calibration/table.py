@@ -25,8 +25,8 @@ from rules.records.metrics import METRICS
 MEAN_EPOCHS = (0.5, 0.85)
 MAX_VARIATION = 0.05
 MIN_SEEDS = 40
-"""Least number of seeds for condition (a): with 20 seeds a coefficient of variation is known only to a sixth of
-itself, with 40 to a ninth."""
+"""Least number of seeds for condition (a), convergence: with 20 seeds a coefficient of variation is known only to
+within a sixth of its value, with 40 to within a ninth."""
 MAX_EVAL_SHARE = 0.15
 MIN_MARGIN = 0.01
 """Least distance, in the benchmark's metric, of the target from simpler models and of the oracle from the target."""
@@ -110,8 +110,8 @@ def propose_target(
     baselines: Sequence[BaselineSummary],
     oracle_quality: float | None,
 ) -> Proposal:
-    """Find the target, in thousandths, that meets conditions (a) to (c) and is reached nearest to the middle of the
-    range in (a).
+    """Find the target, in thousandths, that meets conditions (a) to (c), convergence, simpler models and oracle, and
+    is reached nearest to the middle of the range of epochs in (a).
 
     `results` are the reference's at one batch size and learning rate, one per seed.
     """
@@ -254,7 +254,7 @@ def reference_convergence_points(benchmark: Benchmark, calibration: CalibrationR
 def in_logged_unit(benchmark: Benchmark, epochs: float) -> float:
     """Return epochs to converge in the unit of the benchmark's logs, which is samples if the definition says so.
 
-    Raises DefinitionError where that is needed and the definition does not say how many samples an epoch has.
+    Raises DefinitionError where the unit is samples and the definition does not say how many samples an epoch has.
     """
     if benchmark.quality.convergence_unit != keys.SAMPLES_COUNT:
         return epochs

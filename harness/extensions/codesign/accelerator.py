@@ -64,16 +64,17 @@ class PEArray(ModelledSystem, frozen=True, kw_only=True, forbid_unknown_fields=T
     space: Space
 
     def find_excess(self, point: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-        """Return the excess of area and of scratchpad as shares of what there is, and the number of sides of the
-        largest tile that are no multiples of the array's sides. A point is valid if all three are at most 0.
-        Members of `point` are numbers, or arrays that broadcast."""
+        """Return the excess of area and of scratchpad as shares of the array's area limit and of the scratchpad's
+        size, and the number of sides of the largest tile that are no multiples of the array's sides. A point is valid
+        if all three are at most 0. Members of `point` are numbers, or arrays that broadcast."""
         size, (m, k, n) = point["scratchpad_bytes"], (point[name] for name in TILE)
         area = point["rows"] * point["columns"] * self.find("pe_mm2") + size * self.find("scratchpad_mm2_per_byte")
         num_odd = 0 + (m % point["rows"] > 0) + (n % point["columns"] > 0)
         return area / self.find("area_mm2") - 1, 2 * FLOAT_BYTES * (m * k + k * n + m * n) / size - 1, num_odd
 
     def are_valid(self, points: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Return whether each point is valid; members are arrays of floats, as their products may exceed 2**63."""
+        """Return whether each of `points` is valid; the members of `points` are arrays of floats, as their products
+        may exceed 2**63."""
         area, scratchpad, num_odd = self.find_excess(points)
         valid: NDArray[np.bool_] = (area <= 0) & (scratchpad <= 0) & (num_odd <= 0)
         return valid

@@ -71,8 +71,8 @@ def compare_methods(
 
 
 def say_compared(compared: Compared, searched: DesignOutcomes, num_trials: int) -> str:
-    """Say how far each method's best designs are from the optimum, whether the first method is better than the
-    others by a sign test, and what it saves over the design by hand, beside published savings."""
+    """Say how far each method's best designs are from the optimum, whether the first method is better than the others
+    by a sign test, and the first method's savings over the design by hand, beside published savings."""
     (first, *others), gaps = compared, _find_gaps(compared, searched)
     than = "the optimum" if searched.optimum is not None else "the best of all"
     what = {2: "energy-delay"}.get(len(searched.problem.objectives), OBJECTIVE_NAMES[searched.problem.objectives[0]])

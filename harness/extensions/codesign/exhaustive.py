@@ -13,7 +13,8 @@ from harness.extensions.codesign.designs import DesignProblem, ModelledDesign, f
 _MAX_WORK = 8e9
 """Tilings, over all nests and choices of hardware, that one core models in about a minute."""
 _TILE, _CALL = 4, 20_000
-"""Costs of a largest tile of the grid, and of a call that models a nest, in tilings."""
+"""Cost of each candidate for the largest tile, and of each call that models a nest, both expressed in tilings to
+model."""
 
 
 def is_enumerable(problem: DesignProblem, choices: Mapping[str, Sequence[int]]) -> bool:

@@ -105,7 +105,7 @@ class _Run:
         return not any(self._problem.array.find_violations(point))
 
     def bounds(self, point: DesignPoint) -> dict[str, float]:
-        """Return the excess of area and scratchpad as shares of what there is; negative for room that is left."""
+        """Return the excess of area and scratchpad as shares of their limits; negative below the limit."""
         area, scratchpad, _ = self._problem.array.find_excess(point)
         return {"area": area, "scratchpad": scratchpad}
 

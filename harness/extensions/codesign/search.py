@@ -41,7 +41,7 @@ class DesignOutcomes:
 
     @property
     def best(self) -> Mapping[Mode, Sequence[ModelledDesign]]:
-        """Pareto front by mode; the front of `joint` is also over the designs of `separate`."""
+        """Pareto front by mode; that of `joint` includes the designs of `separate`."""
         objectives = self.problem.objectives
         separate = find_pareto([self.by_hand, *self.hardware.best, *self.tiles.best], objectives)
         if self.joint is None:

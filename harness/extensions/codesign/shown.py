@@ -11,7 +11,7 @@ from reports.text.formatting import decimal_unit, duration, printable, significa
 from rules.records.study import StudyRecord, StudyTable
 
 _MOST = 1e9
-"""Most seconds, and most joules, that are drawn."""
+"""Largest latency in seconds, and largest energy in joules, that the chart draws."""
 
 
 def draw_designs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:

@@ -1,16 +1,16 @@
-"""Find where the mean of a series of values changed: steps are held against drift and trends by their likelihoods.
+"""Find where the mean of a series of values changed: steps are weighed against drift and trends by their likelihoods.
 
 A series is explained by steps between levels with independent noise, or without a step: by neighbours that resemble
 each other (an AR(1), each of CORRELATIONS as likely as another) or by a steady trend. Steps must do better than all
-of these together, each as likely as another, and than the trend where it has a third of what is likely beforehand.
-The likelihood of each is integrated over the level, over steps and slopes in units of the noise, and over the noise,
+of these together, each as likely as another, and better than the trend alone at a prior probability of one third. The
+likelihood of each is integrated over the level, over steps and slopes in units of the noise, and over the noise,
 whose logarithm is uniform (Jeffreys' prior; Kass and Raftery 1995, "Bayes factors"). Steps are at the best of all
 places (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval"), each choice of places as
 likely as another; as many are shown as gain `worth` each. Shi, Gallagher, Lund and Killick 2022, "A comparison of
 single and multiple changepoint techniques for time series data", compare tests where neighbours resemble each other.
 
-How often a change is shown where there is none, and is found where there is one, is simulated in
-tests/extensions/history/test_change_points.py: `worth` was chosen by it.
+The rates of false and of missed changes are simulated in tests/extensions/history/test_change_points.py, by which
+`worth` was chosen.
 """
 
 from collections.abc import Sequence

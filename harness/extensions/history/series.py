@@ -190,9 +190,10 @@ def _read_measured(folder: Path, kind: str) -> Result:
 
 
 def _series_of(result: Result) -> list[tuple[str, SetSeries]]:
-    """Make a series of one set for each quantity of a result, behind the digest of all that sets on it share.
+    """Make a series of one set for each quantity of a result, paired with the digest of everything that sets of one
+    series share.
 
-    Raises _OnNoSeriesError where there is none.
+    Raises _OnNoSeriesError where the result is on no series.
     """
     asked = result.asked
     if asked is None:
@@ -235,7 +236,8 @@ def _series_of(result: Result) -> list[tuple[str, SetSeries]]:
 
 
 def _tell_apart(every: list[SetSeries]) -> list[SetSeries]:
-    """Add to names that several series share what sets these apart: at most two settings, else the first day."""
+    """Make names of series distinct: add to a shared name the settings that tell its series apart, at most two, else
+    the first day."""
     groups: dict[str, list[int]] = {}
     for at, series in enumerate(every):
         groups.setdefault(series.name, []).append(at)
@@ -251,7 +253,7 @@ def _tell_apart(every: list[SetSeries]) -> list[SetSeries]:
 
 
 def _facts_of(series: SetSeries) -> dict[str, str]:
-    """Return the settings of a series' newest set by name; series of one name may differ in them."""
+    """Return the settings of a series' newest set by name; series that share a name may differ in these."""
     asked = series.points[-1].result.asked
     if asked is None:
         return {}

@@ -44,7 +44,7 @@ def change_sentence(series: SetSeries, change: ChangePoint) -> str:
 
 @cache
 def _settings_changed(before: Path, after: Path) -> tuple[Change, ...]:
-    """Return the settings in which two sets differ, but for code and logs; none where a set cannot be read."""
+    """Return the settings in which two sets differ, except code and logs; none where a set cannot be read."""
     try:
         found = find_difference(describe(before), describe(after))
     except (InputError, OSError):

@@ -151,7 +151,8 @@ def show_fleets(fleet: Fleet, counted: Sequence[FleetRow]) -> StudyTable:
 
 
 def find_best_fleet(counted: Sequence[FleetRow]) -> FleetRow | None:
-    """Return the fleet with a slower memory that saves most power, else the one of fewest hosts; None of none."""
+    """Return the fleet with a slower memory that saves most power, else the one of fewest hosts; None where there are
+    no fleets."""
     return min(counted[1:], key=lambda each: (-(each.saved or 0.0), each.hosts.number), default=None)
 
 

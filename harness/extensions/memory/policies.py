@@ -21,8 +21,8 @@ class CachePolicy(NamedTuple):
 
     title: str
     find_misses: Callable[[Sequence[int], Sequence[int], int, int], Flags]
-    """(keys [lookups], size of each key's row in units, capacity in units, first lookup that counts) -> whether each
-    lookup misses [lookups]."""
+    """Function from (keys [lookups], size of each key's row in units, capacity in units, first lookup that counts) to
+    whether each lookup misses [lookups]."""
 
 
 def find_lru_misses(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> Flags:

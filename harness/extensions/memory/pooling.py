@@ -30,10 +30,11 @@ _SHARED_LINK = "the host's link"
 _ALIKE = 1e-6
 """Rounding errors of times, as a share of a mean crossing or service time: smaller differences count as none."""
 MORE_NEAR_CEILING = 3
-"""Times NUM_QUERIES that are simulated for several devices near their ceiling, where the slowest of them counts."""
+"""Multiple of NUM_QUERIES that is simulated for several devices near their ceiling, where the slowest device
+decides."""
 _NEARLY = 0.9
 """Load from which several devices are near their ceiling; also the share of the busiest resource's load from which
-another one's waits are corrected to the steady state, too."""
+another resource's waits are corrected to the steady state, too."""
 
 
 class RemoteReads(NamedTuple):
@@ -61,7 +62,8 @@ class Waits(NamedTuple):
     alone: Times
     """Waiting time of each query if the busiest resource were a single server alone; 0 without a rate."""
     others: tuple[tuple[Times, Times], ...] = ()
-    """The same waiting times for each other resource that is nearly as busy, with its time for each sample."""
+    """Waits of each query if another resource, nearly as busy, were a single server alone, with the time that each
+    sample occupies it: one entry for each such resource."""
 
     def steady(self, most: "Resource", rate: float) -> "Waits":
         """Return queries distributed as in the steady state at `rate`, with `most` the busiest resource.

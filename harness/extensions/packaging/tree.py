@@ -63,7 +63,8 @@ class Tree:
             self.add(f"{folder}/{inner}", content)
 
     def write_sums(self) -> None:
-        """Write SHA256SUMS beside the submission, for sha256sum --check: names of any bytes, a line for each."""
+        """Write SHA256SUMS beside the submission, for sha256sum --check: a line for each file, also for names that
+        are no valid text."""
         lines = [_sums_line(digest, inner) for inner, digest in sorted(self.sums.items())]
         (self.draft / SUMS_FILE).write_text("".join(lines), encoding="utf-8", errors="surrogateescape")
 

@@ -55,7 +55,7 @@ class PlacementCosts:
     """Return the spread of the rounds in which a set of tables was measured, as a fraction of their median; None
     where nothing was measured."""
     timed: str = TIMED
-    """Words that say how lookups and updates were measured, in case they were."""
+    """Words on how lookups and updates were measured; used only where they were."""
     has_net: bool = False
     """Whether searches minimise a cost net."""
     findings: tuple[str, ...] = ()

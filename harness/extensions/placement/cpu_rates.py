@@ -34,8 +34,8 @@ def rate_cpu(devices: Devices, given: Collection[str], seed: int) -> tuple[Devic
     """Return the devices with rates measured here for all members not in `given`, the names of these members, and
     fixed times.
 
-    Bytes/s of a copy stand for the memory, and for links within a host, over which ranks copy; lookups of one row of
-    nine tables, and of one, for fixed times. Links between hosts stay as they are assumed.
+    The bytes/s of a copy stand for the memory, and for links within a host, over which ranks copy. Fixed times follow
+    from lookups of one row each in nine tables and in one table. Rates of links between hosts stay assumed.
     """
     import torch
 

@@ -25,8 +25,8 @@ class CostedTable(Record, frozen=True, kw_only=True):
     optimizer: Literal["sgd", "adagrad", "rowwise_adagrad"]
     seconds: PositiveAmount
     reuse: Annotated[tuple[Share, ...], Meta(min_length=NUM_REUSE_BINS, max_length=NUM_REUSE_BINS)] | None = None
-    """Shares of a batch's lookups by how often a row is looked up again, as in a plan; None if the cost holds for any
-    reuse."""
+    """Shares of a batch's lookups by reuse: rows looked up once in the batch, then up to 2, 4, 8, … times; None if
+    the cost holds for any reuse."""
     spread: Amount | None = None
     """Interquartile range of the measured rounds, as a fraction of the median; None if not known."""
     halves: Halves | None = None

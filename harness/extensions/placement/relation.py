@@ -1,4 +1,4 @@
-"""A ranking: plans that are measured once each and ranked together; none is compared with another."""
+"""A ranking: plans that are each measured once and ranked together, without a verdict on any pair of plans."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from harness.measure.kinds import Kind
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranking(Sweep):
-    """A sweep of one process per configuration."""
+    """Relation of a ranking: a sweep that measures each configuration in one process."""
 
     def repetitions(self, kind: Kind, base: RunConfig, request: Request) -> int:
         return 1

@@ -39,7 +39,7 @@ class ModelledBound:
     rate: float | None
     """Highest rate within the limit in steady state, in queries per second; None if no rate is within the limit."""
     curve: tuple[tuple[float, float], ...]
-    """(queries per second, latency in seconds at the limit's share), in ascending order of rates."""
+    """Points (queries per second, latency in seconds at the limit's share), in ascending order of rates."""
 
 
 def model_bound(

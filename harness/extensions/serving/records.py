@@ -173,9 +173,9 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     """Queries per second that all processes completed in the run at `queries_per_s`; chance of arrivals, and the
     run's end, affect the number. None in older files."""
     spread_low_per_s: PositiveAmount | None = None
-    """Simulated lower end, `spread_high_per_s` being the upper, of an interval that contains with 95 % confidence the
-    rate at which half of all runs of this length are VALID, over arrivals and service times. None without a limit,
-    where runs are too long to simulate searches, and in older files."""
+    """Lower end, simulated, of an interval up to `spread_high_per_s` that contains with 95 % confidence the rate at
+    which half of all runs of this length are VALID, over arrivals and service times. None without a limit, where runs
+    are too long to simulate searches, and in older files."""
     spread_high_per_s: PositiveAmount | None = None
     invalid_per_s: PositiveAmount | None = None
     """Lowest rate above the VALID one, issued to each process, that was INVALID and not held up; None where there was

@@ -36,7 +36,7 @@ class SuiteRow:
 
     @property
     def whole(self) -> FactorComparison | None:
-        """Return the comparison of the whole measure; None if it failed."""
+        """Return the comparison of the whole measure, not of its factors; None if the benchmark failed."""
         return self.comparison.whole if self.comparison is not None and self.failure is None else None
 
 

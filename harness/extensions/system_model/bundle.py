@@ -29,7 +29,7 @@ from rules.records.run_set import RunSetRecord
 
 IMPLEMENTATIONS = ("reference", "optimized")
 NUM_STEPS = 100
-"""Steps of each process of which throughput is measured."""
+"""Training steps of each process over which throughput is measured."""
 _NAME = re.compile("[a-z0-9]+(-[a-z0-9]+)*")
 _OTHER_PATH = re.compile(r'"/(?!sys/|proc/)[^"]*"')
 _PLACE = re.compile(r'("(?:dir|path|DLRMBENCH_(?:DATA|OUTPUT|SYSTEMS))": )"/(?:[^"]*/)?([^"/]+)/?"')

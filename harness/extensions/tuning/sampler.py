@@ -48,11 +48,11 @@ def propose(
 ) -> dict[str, str] | None:
     """Return the point to try after these trials, by key as it is written; None where no new one is found.
 
-    `pending` are values of trials that are not measured yet, which it is tried beside: near them the samplers take
-    less to be found: TPE takes them for bad (a constant liar), the Gaussian process for what it predicts (a Kriging
-    believer; both in Ginsbourger et al., "Kriging Is Well-Suited to Parallelize Optimization", 2010).
-    The same trials, pending values and seed give the same point. A point is tried once: its process would have the
-    same seed. Raises HarnessError (exit 2) where optuna is not installed.
+    `pending` are values of trials that are being measured; samplers avoid points near them: TPE treats them as bad
+    (constant liar), the Gaussian process takes its own prediction as their result (Kriging believer; both in
+    Ginsbourger et al., "Kriging Is Well-Suited to Parallelize Optimization", 2010). The same trials, pending values
+    and seed give the same point. A point is tried once: its process would have the same seed. Raises HarnessError
+    (exit 2) where optuna is not installed.
     """
     known = [*(trial.values for trial in trials), *pending]
     tried = {tuple(values.get(axis.key) for axis in axes) for values in known}
@@ -92,7 +92,7 @@ def _distribution(axis: Axis) -> Any:
 
 
 def tell(axes: Sequence[Axis], trials: Sequence[Trial], is_maximized: bool) -> list[Any]:
-    """Return the trials as optuna's, except a default outside of the space.
+    """Return the trials as optuna's trials, without a default that is outside of the space.
 
     An objective that was not measured counts as the worst; a trial that is infeasible without missing a constraint
     counts as failed.

@@ -172,7 +172,8 @@ def say_parallel(search: SearchRecord, trials: Sequence[Trial], shared_threads: 
 
 
 def _say_alone(search: SearchRecord, again: Again) -> str:
-    """'samples_per_s 9,900 (9,800 to 10,000) in 5 processes': the mean, the least and the most."""
+    """Say what a trial measured alone: 'samples_per_s 9,900 (9,800 to 10,000) in 5 processes', the mean, the least
+    and the most."""
     found = [columns[search.objective] for columns in again.columns if search.objective in columns]
     name, processes = search.objective, plural(len(again.columns), "process", "processes")
     if not found:

@@ -148,8 +148,8 @@ def _observe(call: Callable[[], T]) -> tuple[T, float, int]:
     """Return a call's result, its seconds, and its peak memory in bytes, which is traced in a second call.
 
     numpy and scipy report every array to tracemalloc, temporary ones too. Python keeps tables of freed dictionaries,
-    of which numpy's calls make many, and does not count them when they are used again. All of them are in use before,
-    so that the peak is that of a process's first call.
+    of which numpy's calls make many, and does not count such a table when it is used again. Before the call all kept
+    tables are taken into use, so that the peak is that of a process's first call.
     """
     began_s = time.perf_counter()
     found = call()
@@ -184,7 +184,8 @@ class Crew:
             process.join()
 
     def ask(self, questions: Sequence[Callable[[Models], T]]) -> list[T]:
-        """Ask one question of each of as many workers, all at once. Raises what a worker raised."""
+        """Ask as many workers as there are questions one question each, at the same time. Raises the error of a
+        worker."""
         for pipe, question in zip(self.pipes, questions, strict=False):
             pipe.send(question)
         return [receive(pipe) for pipe in self.pipes[: len(questions)]]

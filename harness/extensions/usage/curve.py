@@ -107,8 +107,8 @@ class RetrievalCurve:
         return next((each for each in self.points if round(each.precision, 9) >= self.wanted), None)
 
     def title(self, axis: str, met: Mapping[str, float]) -> str:
-        """Say which value of `axis`, which varies the number of subgraphs, to take; `met` is the share of deadlines
-        met by value. Empty where no value has the wanted precision, or one stage is faster."""
+        """Recommend a value of `axis`, which varies the number of subgraphs; `met` is the share of deadlines met by
+        value. Empty where no value has the wanted precision, or one stage is faster."""
         found = self.chosen()
         if found is None or found.bounds[1] < 1 or found.subgraphs not in met:
             return ""
@@ -178,7 +178,8 @@ def _sum_up(number: str, trials: Sequence[RetrievalTrial]) -> RetrievalPoint:
 def join_varied(
     retrievals: Sequence[tuple[str, RetrievalCurve]], axis: str | None
 ) -> list[tuple[str, RetrievalCurve]]:
-    """Return each curve behind its value of the axis; where the axis is the number of subgraphs, one curve of all."""
+    """Return each curve with a prefix that names its value of the axis; where the axis is the number of subgraphs, a
+    single curve for each retrieval, without a prefix."""
     if axis is None:
         return [("", curve) for _, curve in retrievals]
     if not axis.endswith(".num_subgraphs"):

@@ -27,7 +27,8 @@ from harness.system.energy import EnergyMeter
 
 
 class Share(NamedTuple):
-    """Number of a process, from 0, of how many; each process tries its share of the nodes of a retrieval."""
+    """Number of a process, from 0, and the number of all processes, each of which tries its share of a retrieval's
+    nodes."""
 
     number: int
     of: int

@@ -67,7 +67,8 @@ def score_model(
 
 
 def join_scores(scores: Sequence[ModelScore]) -> ModelScore:
-    """Join the scores of one model over several processes: counts and latencies of all requests, else means."""
+    """Join the scores of one model over several processes: sums of counts, the latencies of all requests, means of
+    the scores."""
 
     def mean(values: Iterable[float | None]) -> float | None:
         known = [value for value in values if value is not None]

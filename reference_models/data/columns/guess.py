@@ -70,7 +70,7 @@ _GROUPED = r"^[+-]?[0-9]{{1,3}}(?:{1}[0-9]{{3}})*(?:{0}[0-9]+)?$"
 """Pattern of numbers with grouped digits, to format with the decimal mark and the group mark."""
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})*$"
 _IS_COUNTED = "\0"
-"""Prefix of the reason of a malformed row among those already counted as read."""
+"""Prefix of the reason of a malformed row that is already included in the number of rows read."""
 _PLAIN = (".", "")
 """Default marks before the fraction and between thousands, the only ones for labels."""
 _GIVEN = ("names", "positive", "positive_from", "soft_labels")

@@ -228,7 +228,8 @@ def _read_key(shown: bytes, block: bytes, start: int, stop: int) -> tuple[str | 
 
 
 def _begin_alike(block: bytes, cells: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which rows' cells begin like the first row's, compared by `lengths` bytes: they have its keys [n]."""
+    """Return which rows [n] have the first row's keys: each of their cells begins like the first row's, over
+    `lengths` bytes."""
     padded = block + bytes(int(lengths.max()) + 8)
     words = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))
     is_alike = np.ones(len(cells), np.bool_)

@@ -103,7 +103,7 @@ class _ColumnReader:
         self._num_before += file.num_numbered if most is None else min(most, file.num_numbered)
 
     def _choose(self, batch: ColumnBatch, share: float) -> NDArray[np.bool_]:
-        """Return which rows are in `share` [n]."""
+        """Return whether each row is in `share` [n]."""
         column = self._parameters.share_by
         if column is None:
             hashes = hash_texts([str(number).encode() for number in (self._num_before + batch.numbers).tolist()])
@@ -201,7 +201,8 @@ class _ColumnReader:
         return last_change
 
     def _read_eval_from(self, given: str | float) -> float | int:
-        """Return eval_from as rows have times. Raises ConfigError if it is of another kind."""
+        """Return eval_from in the form of the rows' times. Raises ConfigError if it is of another kind than these: a
+        number, or a date with or without a zone."""
         assert self._known is not None, "rows were read before"
         if isinstance(given, str) == self._known.is_date:
             instant = parse_time(given) if isinstance(given, str) else given

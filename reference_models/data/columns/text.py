@@ -222,7 +222,7 @@ def _fit_names(header: list[str], rows: Sequence[tuple[str, ...]]) -> tuple[str,
 
 
 class Utf8Text(io.RawIOBase):
-    """Stream of a text file's rows as UTF-8; other bytes are marked, as by `mark_bad_bytes`.
+    """Stream of a text file's rows as UTF-8; other bytes are marked, as `mark_bad_bytes` does.
 
     A delimiter of several characters is replaced by one byte.
     """

@@ -386,7 +386,7 @@ def _pieces(rows: range, num_rows: int) -> Iterator[tuple[int, int]]:
 
 
 def num_rows_within(row_bytes: int, most: int) -> int:
-    """Return the number of rows to process at a time: as fit the bytes, at least one, and at most `most`."""
+    """Return the number of rows to process at a time: as many as fit the bytes, at least one, at most `most`."""
     return max(1, min(most, _PIECE_BYTES // max(1, row_bytes)))
 
 

@@ -23,7 +23,7 @@ class Parts:
     """Parts of both splits of a dataset, whose bytes depend on the definition alone."""
 
     tasks: Iterable[Any]
-    """Tasks in any order, each done by one thread."""
+    """Independent tasks that together generate the dataset, in any order; one thread does a task."""
     make: Callable[[Any], Iterable[Piece]]
     """Function that yields a task's pieces, called from several threads; all pieces together cover both splits."""
 

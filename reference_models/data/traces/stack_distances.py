@@ -183,7 +183,8 @@ def measure_curve(
 
 
 def make_curve(distances: Floats, num_lookups: int) -> MissRatioCurve:
-    """Return the curve of accesses with stack distances [N], infinite where first; the rest of `num_lookups` hit."""
+    """Return the curve of accesses with stack distances [N], infinite at first accesses; the rest of `num_lookups`
+    hit."""
     is_again = np.isfinite(distances)
     found, counts = np.unique(distances[is_again].astype(np.int64), return_counts=True)
     num_others = num_lookups - len(distances)

@@ -12,7 +12,8 @@ from reference_models.distributed.search.task import EmbeddingTable, PlacementPl
 
 
 def place_in_order(task: Task, cost: SetCost, search: str) -> PlacementPlan:
-    """Place tables in falling order of cost, each on the device of least cost so far, as AutoShard's released code.
+    """Place tables in falling order of cost, each on the device of least cost so far, as AutoShard's released code
+    does.
 
     Raises ConfigError if no plan fits, by repair either.
     """

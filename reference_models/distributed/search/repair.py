@@ -29,7 +29,7 @@ def plan_of(costs: PieceCosts, held: Held, search: str) -> PlacementPlan:
 
 
 def find_room(costs: PieceCosts, held: Held, search: str) -> tuple[Held, Repair | None]:
-    """Return pieces on devices with room for them, and the repair; None if they fitted before.
+    """Return pieces on devices with room for them, and the repair, which is None if no repair was needed.
 
     Repairs by moves and swaps; else places the largest piece first, each where least stays free; else tries
     arrangements. New placements are improved by moves and swaps. Raises ConfigError if none fits, which says whether

@@ -139,7 +139,8 @@ def _seen(
 def _arrivals(
     observed: ObservedRecord, start: LogLine, stop: LogLine, late_s: float, where: str
 ) -> Iterator[Problem]:
-    """Compare both stamps of a run with the arrival of their lines, and its length with its process's life."""
+    """Check both stamps of a run against the times at which their lines arrived at the timekeeper, and the run's
+    length against the time that its process lived."""
     for line, seen_ms in ((start, observed.run_start_ms), (stop, observed.run_stop_ms)):
         if seen_ms is not None and seen_ms - line.time_ms > late_s * 1e3:
             yield Problem(

@@ -200,7 +200,7 @@ def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator
 
 
 def _are_same(values: Sequence[object]) -> bool:
-    """Return whether usual values are written alike, which is faster than writing them."""
+    """Return whether all values are of one usual type and equal; faster than comparing them as texts."""
     kind = type(values[0]) if values else None
     return kind in (str, int, bool, NoneType) and all(type(each) is kind and each == values[0] for each in values)
 

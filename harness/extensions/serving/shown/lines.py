@@ -99,7 +99,8 @@ ENDS = {
 
 
 def _steady_state(served: ServedResult) -> str | None:
-    """Return the steady state in words: 'would allow 150 queries/s (simulated): the VALID rate over 0.867 …'."""
+    """Return the simulated steady-state rate in words: 'would allow 150 queries/s (simulated): the VALID rate over
+    0.867 …'."""
     processes = served.record.processes
     share, queries = served.mean("loadgen_share"), processes[0].valid_run.num_queries
     if share is None:
