@@ -1,7 +1,7 @@
 """Command lines that complete an experiment's folder."""
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from harness.foundation.errors import ExitCode, HarnessError
@@ -18,18 +18,6 @@ def split_command(command: str) -> list[str]:
     except ValueError as error:
         words = f"experiment.json: command: found {show(command)}, expected a command line: {error}."
         raise HarnessError(words, ExitCode.INPUT) from None
-
-
-def without_options(words: Sequence[str], options: Collection[str], flags: Collection[str] = ()) -> list[str]:
-    """Return the words of a command line without options that take a value, and without flags."""
-    kept: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        if word in options:
-            next(rest, None)
-        elif word not in flags and word.partition("=")[0] not in options:
-            kept.append(word)
-    return kept
 
 
 def resume_command(folder: Path, python: str | None = None, hooks: Mapping[HookName, str] | None = None) -> str:

@@ -29,8 +29,9 @@ class Details:
     page of this kind alone. `terms` are entries of the glossary. `chart` draws a table of a study, with the given id.
     `modelled` names the devices that a study models where they are not the host's; empty where the study does not
     name them. The first `num_leading` findings of a study stand before its first chart and table, the others below;
-    None: all before. With `is_answer`, the results beside a study were measured for it: its title is that of their
-    page, and its sections come first.
+    None: all before. `following` are options for `versus`, with the purpose, that make the next comparison of one
+    result; None where there is none. With `is_answer`, the results beside a study were measured for it: its title is
+    that of their page, and its sections come first.
     """
 
     lines: Callable[[Result], Lines] | None = None
@@ -42,6 +43,7 @@ class Details:
     chart: Callable[[StudyRecord, StudyTable, str], Chart | None] | None = None
     modelled: Callable[[StudyRecord], str] | None = None
     num_leading: int | None = None
+    following: Callable[[Result], tuple[Sequence[str], str] | None] | None = None
     is_answer: bool = False
 
 

@@ -1,41 +1,121 @@
-"""Next command to run after reading a page: more runs, a comparison, or a page for a decision."""
+"""Next command to run after reading a page: more runs, a comparison, a training, or a page for a decision."""
 
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from reports.comparison.comparison import GroupContext, compare_results, context_of
+from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Fact
 from reports.facts.noise import is_disturbed
+from reports.kinds.details import details_of
+from reports.page.answer import BATCH_SIZE
 from reports.page.content import ReportContent
+from reports.parts.study import split_step
 from reports.results.provenance import group_of, order_in_pair
 from reports.results.reference_systems import system_of
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS
 from reports.text.formatting import plural, printable
-from rules.records.experiment import resume_command
+from rules.benchmarks.loader import load_benchmark, shipped_names
+from rules.records.experiment import ExperimentRecord, resume_command, without_options
+from rules.records.profile import ProfileRecord
+from rules.records.run_set import RunSetRecord
+from rules.tree.result_set import real_path
 
 _OTHERS = {"reference": "optimized", "optimized": "reference"}
 _KINDS = ("training", "throughput", "quality")
 """Kinds of measurement that every implementation of a model supports."""
 _MAX_COMMAND = 400
+_MOST_RUNS = 20
+"""Number of runs beyond which a sweep is not doubled once more."""
+_MEASURING = ("--throughput", "--quality", "-n", "--runs", "--name", "--seed", "--format")
+"""Options of a sweep that its training to the target does not take over."""
 _TO_QUIET = "names what makes this machine noisy; then measure again"
 _TO_REPAIR = "lists the broken rules with their remedies"
 _TO_DECIDE = "makes one page to decide by"
 
 
 def next_step(content: ReportContent, *, is_brief: bool = False) -> Fact | None:
-    """Return the next command, with its purpose, for a page of one or two results of this harness; None for other
-    pages."""
-    results = [*content.sets, *content.measured]
-    is_own = all(each.asked and each.place is not None and not system_of(each) for each in results)
-    if content.sweeps or content.studies or content.profiles or content.published or not is_own:
-        return None
-    found = _after_one(results[0]) if len(results) == 1 else _after_two(results) if len(results) == 2 else None
+    """Return the next command, with its purpose, for a page of one study, sweep or profile, or of one or two results
+    of this harness; None for other pages."""
+    asked = [study for study in content.studies if study.made is not None]
+    if len(content.studies) == 1 and asked:
+        return next(filter(None, (split_step(finding)[1] for finding in asked[0].findings)), None)
+    found = None if asked or content.published else _after(content)
     if found is None or (is_brief and found[1] == _TO_DECIDE):
         return None
     command, purpose = found
-    return Fact(name="Next", value=printable(command, _MAX_COMMAND), note=f" {purpose}", is_code=True)
+    if len(command) > _MAX_COMMAND:
+        return None
+    return Fact(name="Next", value=printable(command), note=f" {purpose}", is_code=True)
+
+
+def _after(content: ReportContent) -> tuple[str, str] | None:
+    """Return the next command after what was measured, with its purpose."""
+    results = [*content.sets, *content.measured]
+    if len(content.sweeps) == 1 and not content.profiles and len(results) <= len(content.sweeps[0].rows):
+        return None if content.measured else _after_sweep(content.sweeps[0])
+    if len(content.profiles) == len(content.profile_sets) == 1 and not results and not content.sweeps:
+        return _after_profile(content.profiles[0], content.profile_sets[0])
+    is_own = all(each.asked and each.place is not None and not system_of(each) for each in results)
+    if content.sweeps or content.profiles or not is_own:
+        return None
+    return _after_one(results[0]) if len(results) == 1 else _after_two(results) if len(results) == 2 else None
+
+
+def _after_sweep(sweep: SweepFacts) -> tuple[str, str] | None:
+    """Return the next command after a sweep, with its purpose: more runs where verdicts lack them, training to the
+    target after throughput, or one page."""
+    sides = [row.result for row in sweep.rows if row.result is not None and row.result.place is not None]
+    group = group_of(sides[0].place) if len(sides) > 1 else None
+    if group is None or not isinstance(group.record, ExperimentRecord):
+        return None
+    folder, member = _from_here(group.file.parent), _from_here(sides[0].place or group.file.parent)
+    if any(side.outcome == "invalid" for side in sides):
+        return shlex.join(["dlrmbench", "check", str(folder)]), _TO_REPAIR
+    if any(map(is_disturbed, sides)):
+        return "dlrmbench doctor", _TO_QUIET
+    fewest, most = min(side.num_converged for side in sides), max(side.num_runs for side in sides)
+    words = ("run", "runs") if sweep.is_of_runs else ("process", "processes")
+    if fewest < MIN_RUNS:
+        total = MIN_RUNS + most - fewest
+        purpose = f"makes the {MIN_RUNS} {words[1]} a configuration that a verdict takes"
+        return resume_command(member, total), purpose
+    if sweep.best is not None and sweep.best.alike and most < _MOST_RUNS and sweep.law is None:
+        purpose = f"makes {2 * most} {words[1]} of each, which tell smaller differences"
+        return resume_command(member, 2 * most), purpose
+    if sweep.kind == "throughput" and (trained := _train_all(group.record, sweep)):
+        return trained, "trains each to the target: the fastest may take more samples"
+    return shlex.join(["dlrmbench", "report", str(folder), "--summary"]), _TO_DECIDE
+
+
+def _train_all(record: ExperimentRecord, sweep: SweepFacts) -> str:
+    """Return the command that trains a sweep over batch sizes to the target; '' where there is no target, where other
+    keys of the problem vary or are set, and for a sweep that the command line did not make."""
+    try:
+        words = shlex.split(record.command)
+    except ValueError:
+        return ""
+    has_target = sweep.benchmark in shipped_names() and load_benchmark(sweep.benchmark).stated_quality is not None
+    keys = {key for key, _ in sweep.axes if not key.startswith("runtime.")}
+    is_same_problem = keys == {BATCH_SIZE} and not {"--set", "--config", "-c"} & {*words}
+    if words[:2] != ["dlrmbench", "sweep"] or not has_target or not is_same_problem:
+        return ""
+    return shlex.join(without_options(words, _MEASURING, ("-q", "--quiet", "--profile", "--fit")))
+
+
+def _after_profile(profile: ProfileRecord, record: RunSetRecord) -> tuple[str, str] | None:
+    """Return the command that profiles the other implementation, with its purpose."""
+    try:
+        words = shlex.split(record.command)
+    except ValueError:
+        return None
+    other = _OTHERS.get(profile.implementation)
+    if words[:2] != ["dlrmbench", "profile"] or other is None:
+        return None
+    kept = without_options(words, ("--implementation", "--format", "--name", "-o", "--output"), ("-q", "--quiet"))
+    return shlex.join([*kept, "--implementation", other]), f"profiles the {other} implementation, to compare"
 
 
 def _after_one(result: Result) -> tuple[str, str] | None:
@@ -52,6 +132,10 @@ def _after_one(result: Result) -> tuple[str, str] | None:
         word = ("run", "runs") if result.is_logged else ("process", "processes")
         purpose = "a score takes" if result.is_logged else "a verdict takes on each side"
         return resume_command(place, needed), f"makes the {plural(needed, *word)} that {purpose}"
+    follow = details_of(result.kind).following
+    if follow is not None and (asked := follow(result)) is not None:
+        options, purpose = asked
+        return shlex.join(["dlrmbench", "versus", str(place), *options]), f"{purpose}, alternately (A/B)"
     chosen = record.config.get("runtime.implementation")
     other = None if chosen is None else _OTHERS.get(str(chosen.value))
     if result.kind not in _KINDS or other is None:
@@ -100,5 +184,7 @@ def _after_two(results: Sequence[Result]) -> tuple[str, str] | None:
 
 
 def _from_here(folder: Path) -> Path:
-    """Return a folder's path relative to the working directory if the folder is below it, else the full path."""
+    """Return a folder's path relative to the working directory if the folder is below it, else the full path; of a
+    link, which may lead elsewhere later, where it leads now."""
+    folder = real_path(folder) if folder.is_symlink() else folder
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder

@@ -66,7 +66,8 @@ def build_page(
         _without_said(_group_view(groups, index, baseline, order, is_brief, gathered.published), said)
         for index in range(len(groups))
     )
-    sweeps, profiles, studies = other_sections(gathered)
+    step = next_step(gathered, is_brief=is_brief)
+    sweeps, profiles, studies = other_sections(gathered, has_step=step is None)
     num_laws = len(sweeps) - len(gathered.sweeps)
     logged = [group for group in groups if group[0].is_logged]
     head = _headline(gathered, sets, views, len(logged), (*sweeps, *profiles)) + _unfinished(gathered.results)
@@ -83,7 +84,7 @@ def build_page(
         badges=tuple(badge(result) for result in sets) if len(sets) == 1 else (),
         tags=tags(logged[0]) if len(logged) == 1 else (),
         groups=() if is_brief and leads else views,  # what an answer was measured for
-        head=(*page_head(gathered), *filter(None, (next_step(gathered, is_brief=is_brief),))),
+        head=(*page_head(gathered), *filter(None, (step,))),
         is_brief=is_brief,
         glossary=()
         if is_brief
@@ -103,15 +104,18 @@ def build_page(
 
 
 def other_sections(
-    gathered: ReportContent,
+    gathered: ReportContent, *, has_step: bool = True
 ) -> tuple[tuple[PageSection, ...], tuple[PageSection, ...], tuple[tuple[str, PageSection], ...]]:
-    """Return the sections of sweeps with their scaling laws, of profiles, and of studies with their kinds."""
+    """Return the sections of sweeps with their scaling laws, of profiles, and of studies with their kinds.
+
+    Without `has_step` the studies do not name the next command.
+    """
     sweeps = tuple(sweep_section(sweep, index) for index, sweep in enumerate(gathered.sweeps))
     profiles = tuple(profile_section(found, f"profile{index + 1}") for index, found in enumerate(gathered.profiles))
     studies = tuple(
         (study.kind, section)
         for index, study in enumerate(gathered.studies)
-        for section in study_sections(study, f"study{index + 1}")
+        for section in study_sections(study, f"study{index + 1}", has_step=has_step)
     )
     return (*law_sections(gathered.sweeps), *sweeps), profiles, studies
 

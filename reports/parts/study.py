@@ -1,11 +1,23 @@
 """Blocks of a study: findings, parameters, tables and checks; every column states the origin of its numbers."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
-from reports.document.blocks import Block, Bullets, Cell, Heading, Prose, Table, TableColumn, table_of, text_table
+from reports.document.blocks import (
+    Block,
+    Bullets,
+    Cell,
+    Fact,
+    Heading,
+    Prose,
+    Table,
+    TableColumn,
+    table_of,
+    text_table,
+)
 from reports.facts.profile import amount
 from reports.parts.load import environment_words
 from reports.text.formatting import (
@@ -26,6 +38,10 @@ from reports.text.formatting import (
 from rules.records.study import TIMELINE, Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
 from rules.records.study import Cell as Value
 
+_STEP = re.compile(
+    r"(?:^|(?<=[.?!] ))Next(?:, (?P<why>[^:]+))?: (?P<first>(?:(?!dlrmbench ).)*)(?P<command>dlrmbench .+)?$"
+)
+_MAX_COMMAND = 400
 _LEAST_S, _BELOW_LEAST = 1e-10, "<0.0001 µs"
 """Least time above 0 that is printed as a number, and the text printed below it: a model is no clock."""
 
@@ -43,6 +59,18 @@ def study_parts(study: StudyRecord) -> tuple[Block, ...]:
         *study_grounds(study),
         *((Prose(text=words),) if (words := environment_words(study.preflight, study.loads)) else ()),
     )
+
+
+def split_step(finding: str) -> tuple[str, Fact | None]:
+    """Return a finding without the sentence 'Next, …: dlrmbench …' at its end, and that step as a row of a page's
+    head; the whole finding and None where it has no such sentence, or where the command is too long for a head."""
+    found = _STEP.search(finding)
+    if found is None or len(found[0]) > _MAX_COMMAND:
+        return finding, None
+    why, first, command = (printable(found[part] or "") for part in ("why", "first", "command"))
+    note = "; ".join(filter(None, (why, first.rstrip("; ") if command else "")))
+    step = Fact(name="Next", value=command or first, note=f": {note}" if note else "", is_code=bool(command))
+    return finding[: found.start()].rstrip(), step
 
 
 def study_grounds(study: StudyRecord) -> tuple[Block, ...]:

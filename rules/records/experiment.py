@@ -1,7 +1,7 @@
 """experiment.json: a group of run sets and its plan. Each configuration is an ordinary set in a subfolder."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -178,6 +178,18 @@ def resume_command(folder: Path, num_runs: int) -> str:
     if isinstance(group, ExperimentRecord) and folder.name in group.folders:
         words = [str(folder.parent), *([] if group.python is None else ["--python", group.python])]
     return shlex.join(["dlrmbench", "resume", *words, "--runs", str(num_runs)])
+
+
+def without_options(words: Sequence[str], options: Collection[str], flags: Collection[str] = ()) -> list[str]:
+    """Return the words of a command line without options that take a value, and without flags."""
+    kept: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word in options:
+            next(rest, None)
+        elif word not in flags and word.partition("=")[0] not in options:
+            kept.append(word)
+    return kept
 
 
 def read_group(folder: Path) -> Group | None:

@@ -1,5 +1,7 @@
 """`codesign`: an accelerator, and a benchmark's tilings on it, modelled."""
 
+import shlex
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,11 +104,13 @@ def codesign(
     from harness.extensions.codesign.accelerator import find_space
     from harness.extensions.codesign.study import space_study
     from harness.run_sets.output import refuse_output
+    from rules.records.experiment import without_options
 
     refuse_output(output)
     array, config = find_space(space), resolve(benchmark, collect_overrides(given), given["name"])
     units: dict[str, Objective] = {"latency": "latency_s", "energy": "energy_j"}
     asked: Any = [mode for mode in ("separate", "joint") if not modes or mode in modes]
     small = [units[name] for name in pareto or units]
-    study = space_study(config, array, asked, small, trials, seed, methods or (), seeds)
+    words = without_options(["dlrmbench", *sys.argv[1:]], ("--trials", "--format"))
+    study = space_study(config, array, asked, small, trials, seed, methods or (), seeds, shlex.join(words))
     keep_study(study, output, f"codesign-{config.benchmark.name}", form, inputs=[Path(space), Path(benchmark)])

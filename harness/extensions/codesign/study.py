@@ -78,12 +78,14 @@ def space_study(
     seed: int,
     methods: Sequence[Method] = (),
     num_seeds: int = 10,
+    again: str = "dlrmbench codesign",
 ) -> StudyRecord:
     """Search hardware and then the largest tile (`separate`), and both together from there (`joint`).
 
     A space that takes more than about a minute to try whole is searched in `num_trials` valid points by the first of
     `methods`; without methods by `gp`, or by `nsga2` for more than MOST_BY_GP points. All of `methods` are compared
-    in `num_trials` points with each of `num_seeds` seeds.
+    in `num_trials` points with each of `num_seeds` seeds. `again` is the command of the study without --trials, for
+    advice.
     Raises ConfigError for a benchmark without products and lookups; HarnessError where optuna is missing, or where
     `num_trials` are too few or too many for one of `methods`.
     """
@@ -105,7 +107,7 @@ def space_study(
     findings = [] if compared is None else [say_compared(compared, searched, num_trials)]
     findings += [say_gain(mode, searched) for mode in modes]
     findings += [
-        say_next(config.benchmark.name, array, searched, num_trials),
+        say_next(config.benchmark.name, array, searched, num_trials, again),
         _REMARK.format(objective=OBJECTIVE_NAMES[objectives[0]]),
         hold_against_published(searched, modes),
     ]

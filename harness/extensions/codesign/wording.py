@@ -122,10 +122,11 @@ def _name_array(problem: DesignProblem, design: ModelledDesign) -> str:
     return f"{percent(moving_s / design.latency_s)} of the time ({rows} x {columns} PEs, {size / 1024:g} KiB)"
 
 
-def say_next(benchmark: str, array: PEArray, searched: DesignOutcomes, num_trials: int) -> str:
-    """Say by which command to search further: a finer space, or more points of a space that was tried in part."""
+def say_next(benchmark: str, array: PEArray, searched: DesignOutcomes, num_trials: int, again: str) -> str:
+    """Say by which command to search further: a finer space, or more points of a space that was tried in part by
+    `again`, the command without its number of trials."""
     if searched.optimum is None:
-        return f"Next: the same command with --trials {2 * num_trials} tries more points."
+        return f"Next, to try more points: {again} --trials {2 * num_trials}"
     if array.title != find_space("pe_array").title or benchmark not in shipped_names():
         return "Next: a space of more values, as --space FILE.toml."
     again = f"dlrmbench codesign {benchmark} --space pe_array_fine --by random --trials 200"

@@ -54,13 +54,13 @@ def render_history(
     alone = f"{num_alone} series of one set {'have' if num_alone > 1 else 'has'} no chart" if num_alone else ""
     reasons = ", ".join(f"{num} {why}" for why, num in left_out.items())
     left = f"{plural(sum(left_out.values()), 'set')} on no series: {reasons}" if left_out else ""
-    notes = filter(None, (next_step(every, command), "; ".join(filter(None, (alone, left))), METHOD))
+    notes = filter(None, ("; ".join(filter(None, (alone, left))), METHOD))
     changes = (*change_blocks(every), *(Prose(text=note, kind="note") for note in notes))
     return render_html(
         PageView(
             title=headline(every),
             dek="",
-            head=_head(every, command),
+            head=(*_head(every, command), *filter(None, (next_step(every, command),))),
             badges=(),
             tags=(),
             groups=(),

@@ -10,7 +10,7 @@ from harness.extensions.history.documents import ChangeRow
 from harness.extensions.history.series import ChangePoint, SetSeries
 from reports.comparison.difference import describe, find_difference
 from reports.comparison.records import Change
-from reports.document.blocks import Block, Bullets, Fold, Prose, text_table
+from reports.document.blocks import Block, Bullets, Fact, Fold, Prose, text_table
 from reports.text.formatting import interval, names, plural, printable, ratio, utc
 from rules.errors import InputError
 
@@ -26,6 +26,7 @@ METHOD = (
     "here is judged by the rules."
 )
 """Method by which changes are found, with its error rates, which test_change_points.py simulates."""
+_MAX_COMMAND = 400
 _DOUBT = "Where systems drift the chance of a false alarm is up to 10 %. To be sure, measure both alternately (A/B):"
 
 
@@ -111,19 +112,23 @@ def headline(every: Sequence[SetSeries]) -> str:
     return f"{subject}: {what} in {num_judged} series{left}"
 
 
-def next_step(every: Sequence[SetSeries], command: str) -> str:
-    """Say by which command to go on where no change is shown; `command` made the page. Empty where there is none."""
+def next_step(every: Sequence[SetSeries], command: str) -> Fact | None:
+    """Return the next command where no change is shown, as a row of the page's head; `command` made the page. None
+    where there is none."""
     if any(series.changes for series in every):
-        return ""
+        return None
     newest = next((series for series in every if series.found.is_too_short), None)
     if newest is None:
         is_told = not command or "--fail-on" in command
-        return "" if is_told else f"To be told of a regression by exit code 5: {command} --fail-on regression"
+        if is_told:
+            return None
+        more = printable(f"{command} --fail-on regression")
+        return Fact(name="Next", value=more, note=" ends with exit code 5 at a regression", is_code=True)
     asked = newest.points[-1].result.asked
-    if asked is None or not asked.command:
-        return ""
-    num_more = SHORTEST - len(newest.points)
-    return f"Next: {plural(num_more, 'more set')} of {newest.name}, each by: {printable(asked.command, 400)}"
+    if asked is None or not asked.command or len(asked.command) > _MAX_COMMAND:
+        return None
+    more = f" makes one more set of {newest.name}: {SHORTEST - len(newest.points)} are missing"
+    return Fact(name="Next", value=printable(asked.command), note=more, is_code=True)
 
 
 def why_not_judged(series: SetSeries) -> str:

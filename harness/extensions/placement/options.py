@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 COUNT = click.IntRange(1, 10_000)
 
-_DEVICES = (
+DEVICES = (
     ("--device-type", "device_type", click.Choice(["cuda", "cpu"]), "cuda", "Kind of the devices."),
     ("--device-memory", "memory_bytes", SizeParam(), "80GiB", "Memory of one device."),
     (
@@ -54,16 +54,16 @@ _DEVICES = (
     ),
 )
 """Options that describe the devices: name, member of Devices, type, default and help."""
-HEADINGS = {"Devices": tuple(member for _, member, *_ in _DEVICES)}
+HEADINGS = {"Devices": tuple(member for _, member, *_ in DEVICES)}
 """Heading in --help above the options that describe the devices, with their parameters."""
-_MEMBERS = ("num_devices", *(member for _, member, *_ in _DEVICES))
+_MEMBERS = ("num_devices", *(member for _, member, *_ in DEVICES))
 
 
 def device_options(memory: str = "80GiB", reserve: str = "15%") -> Callable[[F], F]:
     """Make the options that describe devices, which need not be here; `memory` and `reserve` are defaults."""
 
     def add(command: F) -> F:
-        for option, member, kind, default, text in reversed(_DEVICES):
+        for option, member, kind, default, text in reversed(DEVICES):
             default = {"memory_bytes": memory, "reserve": reserve}.get(member, default)
             command = click.option(option, member, type=kind, default=default, show_default=True, help=text)(command)
         return click.option(

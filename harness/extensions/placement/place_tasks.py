@@ -1,7 +1,10 @@
 """`place-tasks`: searches compared on many tasks, sets of tables that belong to no benchmark."""
 
+import shlex
+import sys
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +13,7 @@ from harness.cli.shared.options import DATA
 from harness.cli.shared.output import form_option
 from harness.extensions.placement.options import (
     COUNT,
+    DEVICES,
     HEADINGS,
     device_options,
     find_output,
@@ -17,6 +21,12 @@ from harness.extensions.placement.options import (
     search_options,
 )
 from reports.render.forms import FORMS
+
+if TYPE_CHECKING:
+    from harness.extensions.placement.plans import Placement
+
+_KEPT = ("--devices", *(option for option, *_ in DEVICES), "--cost")
+"""Options that a search of a benchmark's plan takes over."""
 
 
 @verb(
@@ -50,10 +60,34 @@ def place_tasks(number: int | None, files: tuple[Path, Path] | None, form: str, 
     nets and policies are kept in place/ below --data. The study and its page are kept in a new folder of the results
     folder.
     """
+    from msgspec import structs
+
     from harness.cli.shared.studies import keep_study
     from harness.extensions.placement.plans import make_tasks, search_plans
 
     kept_in = find_output()
     question = read_question(given)
     placement = search_plans(question, make_tasks(question, number, files), None)
-    keep_study(placement.study, kept_in, "place-tasks", form, inputs=files or ())
+    study, at = placement.study, len(placement.costs.findings) + 1  # below the answer
+    following = [*filter(None, [_say_next(placement)])]
+    study = structs.replace(study, findings=(*study.findings[:at], *following, *study.findings[at:]))
+    keep_study(study, kept_in, "place-tasks", form, inputs=files or ())
+
+
+def _say_next(placement: "Placement") -> str:
+    """Return a sentence with the command that places a benchmark's tables by the search whose plans are cheapest; ''
+    if no search placed all tasks."""
+    from harness.extensions.placement.shown import find_cheapest
+
+    costs = {name: [each.cost_s for each in of if each.cost_s is not None] for name, of in placement.found.items()}
+    whole = {name: sum(of) for name, of in costs.items() if len(of) == len(placement.tasks)}
+    if not whole:
+        return ""
+    kept = [
+        part
+        for word, value in pairwise([*sys.argv[1:], ""])
+        if word.partition("=")[0] in _KEPT
+        for part in ((word,) if "=" in word else (word, value))
+    ]
+    words = ["dlrmbench", "place", "dlrm_dcnv2", *kept, "--by", find_cheapest(whole)[0]]
+    return f"Next, to place a benchmark's tables by it: {shlex.join(words)}"

@@ -142,11 +142,15 @@ def serving_overrides(given: Mapping[str, Any]) -> "list[Override]":
     ]
 
 
-def keep_served_study(kind: "Kind", request: "Request", form: str, kept: Path | None = None, **asked: Any) -> None:
+def keep_served_study(
+    kind: "Kind", request: "Request", form: str, kept: Path | None = None, following: str = "", **asked: Any
+) -> None:
     """Make a study of a served model in a fresh process, store it together with the files in `kept`, and print it.
 
-    `kept` is a folder, or None; `asked` has further members of the job.
+    `kept` is a folder, or None; `following` is a last finding, '' for none; `asked` has further members of the job.
     """
+    from msgspec import structs
+
     from harness.cli.shared.studies import keep_study
     from harness.experiment.expand import with_weights
     from harness.experiment.study import measure_study
@@ -157,4 +161,5 @@ def keep_served_study(kind: "Kind", request: "Request", form: str, kept: Path | 
     seed = draw_base_seed() if request.seed is None else request.seed
     study = measure_study(kind, [config], request, seed=seed, **asked)
     name = f"{kind.name}-{config.label or config.benchmark.name}"
+    study = structs.replace(study, findings=(*study.findings, *filter(None, [following])))
     keep_study(study, request.output, name, form, kept, inputs=[Path(request.benchmark_named)])

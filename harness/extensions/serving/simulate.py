@@ -1,5 +1,7 @@
 """`simulate`: simulate the queue of a served model from service times measured now."""
 
+import shlex
+import sys
 from typing import Any
 
 import click
@@ -47,8 +49,12 @@ def simulate(benchmark: str, form: str, **given: Any) -> None:
     as for 'serve'.
     """
     from harness.extensions.serving.queue_job import KIND
+    from rules.records.experiment import without_options
 
     request = read_request(
         "serve", benchmark, given, kinds={"serve": None}, flags=REQUEST_FLAGS, overrides=serving_overrides(given)
     )
-    keep_served_study(KIND, request, form)
+    words = without_options(sys.argv[1:], ("--format",), ("-q", "--quiet", "-v", "--verbose"))
+    served = ["dlrmbench", "serve", *words[words.index("simulate") + 1 :]] if "simulate" in words else []
+    following = f"Next, to have LoadGen judge real queries: {shlex.join(served)}" if served else ""
+    keep_served_study(KIND, request, form, following=following)

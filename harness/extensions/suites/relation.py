@@ -20,13 +20,13 @@ from harness.foundation.errors import ExitCode
 from harness.foundation.files import write_record
 from harness.foundation.study import make_study
 from harness.measure.kinds import Kind
-from harness.run_sets.commands import split_command, without_options
+from harness.run_sets.commands import split_command
 from harness.run_sets.making import making_of
 from reports.page.content import gather_everything
 from reports.page.report import write_page
 from reports.results.records import read_run_set
 from rules.benchmarks.loader import load_benchmark
-from rules.records.experiment import BASE, NEW, SIDES, ExperimentRecord
+from rules.records.experiment import BASE, NEW, SIDES, ExperimentRecord, without_options
 from rules.records.study import STUDY_FILE, Parameter
 
 BENCHMARK_AXIS = "benchmark"

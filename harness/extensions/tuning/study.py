@@ -18,7 +18,7 @@ from harness.extensions.tuning.trials import (
     value_text,
 )
 from harness.foundation.study import make_study, make_table
-from harness.run_sets.commands import split_command, without_options
+from harness.run_sets.commands import split_command
 from reports.comparison.factor import factor_of
 from reports.comparison.records import Comparison
 from reports.comparison.wording import change_text, sentence, speed, threads_words, wide_range, with_sign
@@ -26,7 +26,7 @@ from reports.page.answer import BATCH_COST, BATCH_SIZE
 from reports.text.formatting import capital, plural
 from rules.benchmarks.loader import Benchmark
 from rules.records.columns import columns_of
-from rules.records.experiment import ExperimentRecord
+from rules.records.experiment import ExperimentRecord, without_options
 from rules.records.kinds import is_logged
 from rules.records.study import Cell, Origin, Parameter, StudyRecord, StudyTable
 

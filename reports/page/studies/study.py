@@ -8,17 +8,21 @@ from reports.document.page import PageSection
 from reports.kinds.details import details_of
 from reports.page.sections.system import NOISE, check_blocks
 from reports.parts.load import load_words
-from reports.parts.study import study_grounds, study_table, without_empty_columns
+from reports.parts.study import split_step, study_grounds, study_table, without_empty_columns
 from reports.text.formatting import printable
 from rules.records.study import StudyRecord
 
 
-def study_sections(study: StudyRecord, id_: str) -> tuple[PageSection, ...]:
-    """Return a section per table, with its chart; the first has the findings, the last what they rest on."""
+def study_sections(study: StudyRecord, id_: str, *, has_step: bool = True) -> tuple[PageSection, ...]:
+    """Return a section per table, with its chart; the first has the findings, the last what they rest on.
+
+    Without `has_step` the findings do not name the next command, which the page's head does.
+    """
     details = details_of(study.kind)
     made, draw = [], details.chart
-    leading = study.findings[: details.num_leading]
-    others = study.findings[len(leading) :]
+    findings = [finding if has_step else split_step(finding)[0] for finding in study.findings]
+    num_leading = len(findings) if details.num_leading is None else details.num_leading
+    leading, others = (list(filter(None, part)) for part in (findings[:num_leading], findings[num_leading:]))
     for index, table in enumerate(study.tables):
         place = f"{id_}-{index + 1}"
         chart = None if draw is None else draw(study, table, f"{place}-chart")

@@ -8,14 +8,17 @@ import click
 import pytest
 from log_builder import make_runs
 from measured_builder import write_measured
-from records_builder import pair_content
+from records_builder import group_content, pair_content
 from report_builder import write_run_set
 
 from harness.cli import cli
 from reports.page.content import gather_everything
 from reports.page.next_step import next_step
+from reports.parts.study import split_step
 from rules.benchmarks.loader import load_benchmark
 
+STEADY = (1.0, 1.01, 0.99, 1.005, 0.995)
+SWEPT = "dlrmbench sweep dlrm_tiny --throughput 100 --axis train.global_batch_size=256,512 -n 5 -q --threads 1"
 CONFIG = {"runtime.implementation": {"value": "reference", "source": "definition"}}
 
 
@@ -61,3 +64,40 @@ def test_a_pair_is_decided_grows_or_is_measured_again(rates: list[float], expect
         path.write_text(json.dumps(content))
     (tmp_path / "pair" / "experiment.json").write_text(json.dumps(pair_content(kind="throughput")))
     assert next_command(tmp_path / "pair").startswith(f"dlrmbench {expected.format(tmp_path / 'pair')}")
+
+
+@pytest.mark.parametrize(
+    ("means", "number", "expected"),
+    [
+        ((1000, 2000), 3, "resume {} --runs 5"),
+        ((1000, 2000, 2001), 5, "resume {} --runs 10"),
+        ((1000, 2000), 5, "sweep dlrm_tiny --axis train.global_batch_size=256,512 --threads 1"),
+    ],
+)
+def test_a_sweep_grows_until_it_tells_and_is_then_trained(
+    means: tuple[int, ...], number: int, expected: str, tmp_path: Path
+) -> None:
+    sweep, members = tmp_path / "sweep", []
+    for size, mean in zip((256, 512, 1024), means, strict=False):
+        write_measured(sweep / f"batch-{size}", "throughput", [mean * factor for factor in STEADY[:number]])
+        values = {"train.global_batch_size": str(size)}
+        members.append({"label": f"batch={size}", "folder": f"batch-{size}", "values": values})
+    axes = [{"key": "train.global_batch_size", "values": [str(size) for size in (256, 512, 1024)[: len(means)]]}]
+    content = group_content("matrix", "table", members, kind="throughput", options={"num_steps": 100}, axes=axes)
+    (sweep / "experiment.json").write_text(json.dumps(content | {"command": SWEPT}))
+    assert next_command(sweep) == f"dlrmbench {expected.format(sweep)}"
+
+
+@pytest.mark.parametrize(
+    ("finding", "rest", "value", "note"),
+    [
+        ("A. Next, to see: dlrmbench tiers --trace t", "A.", "dlrmbench tiers --trace t", ": to see"),
+        ("Next, to train: a first; dlrmbench run x", "", "dlrmbench run x", ": to train; a first"),
+        ("Next, for power: this command with --watts.", "", "this command with --watts.", ": for power"),
+    ],
+)
+def test_a_studys_next_step_is_taken_out_of_its_finding(finding: str, rest: str, value: str, note: str) -> None:
+    kept, step = split_step(finding)
+    assert step is not None and (kept, step.value, step.note) == (rest, value, note)
+    assert step.is_code == value.startswith("dlrmbench ")
+    assert split_step("What comes next: nothing.") == ("What comes next: nothing.", None)

@@ -1,11 +1,22 @@
 """Parts of pages and summaries for measurements of serving and studies of a simulated queue."""
 
+from collections.abc import Sequence
+
 from harness.extensions.serving.shown.blocks import serving_blocks
 from harness.extensions.serving.shown.lines import serve_facts
 from harness.extensions.serving.shown.queue import draw_latencies
 from harness.extensions.serving.shown.terms import TERMS
 from harness.extensions.serving.shown.words import served_answer
 from reports.kinds.details import Details
+from reports.results.result import Result
+
+
+def follow(result: Result) -> tuple[Sequence[str], str] | None:
+    """Return the options that compare a measurement with merged queries; None where it merged them already."""
+    if result.asked is None or "serve.batch" in result.asked.config:
+        return None
+    return ("--set", "serve.batch=auto"), "measures it with queries merged into calls beside it"
+
 
 SERVE = Details(
     lines=serve_facts,
@@ -13,5 +24,6 @@ SERVE = Details(
     hidden=("modelled_per_s", "times_alone", "auc"),
     answer=served_answer,
     terms=TERMS,
+    following=follow,
 )
 QUEUE = Details(answer=served_answer, terms=TERMS, chart=draw_latencies)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.run_sets.commands import without_options
+from rules.records.experiment import without_options
 
 
 @pytest.mark.parametrize(
