@@ -82,9 +82,10 @@ def show_written(study: "StudyRecord", folder: Path, form: str, *, table: int = 
         click.echo(f"\nfile   {folder / STUDY_FILE}\npage   {folder / PAGE_NAME}")
 
 
-def show_finished(done: "FinishedStudy", folder: Path, form: str) -> None:
-    """Print the study of a complete experiment, and the folder's and page's paths."""
-    show_answer(done.study, form, has_page=True)
+def show_finished(done: "FinishedStudy", folder: Path, form: str, *, table: int = 0) -> None:
+    """Print the study of a complete experiment, and the folder's and page's paths; a terminal shows the table of that
+    index."""
+    show_answer(done.study, form, table=table, has_page=True)
     if form == "table":
         click.echo(f"\nresults  {folder}\nreport   {done.page}")
 

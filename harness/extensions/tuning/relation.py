@@ -123,7 +123,7 @@ class Search(Relation):
         from harness.cli.shared.studies import show_finished
 
         done = finish_search(folder, problem)
-        show_finished(done, folder, form)
+        show_finished(done, folder, form, table=-1)
         return done.code
 
 

@@ -1,4 +1,4 @@
-"""Make the study of a search: every trial, the best so far, and the best trial measured again beside the default."""
+"""Make the study of a search: the best trial measured again beside the default, then every trial."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -85,7 +85,7 @@ def make_search_study(
         "tune",
         f"{benchmark.name}: {_answer(record, trials, again)}",
         benchmark,
-        tables=[_list_trials(record, search, trials), *_list_again(record, search, again)],
+        tables=[*_list_again(record, search, again), _list_trials(record, search, trials)],
         parameters=[
             Parameter(name=name, value=value, unit=None, source="given", note=why if name == "sampler" else None)  # type: ignore[arg-type]
             for name, value in given

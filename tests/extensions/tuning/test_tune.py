@@ -55,7 +55,7 @@ def test_the_planted_setting_is_found_and_measured_again_beside_the_default(samp
     )
     (following,) = (each for each in study.findings if each.startswith("Next, to train with these settings: "))
     assert ": dlrmbench run " in following and "--set runtime.implementation=optimized" in following
-    (sides,) = study.tables[1].rows
+    (sides,) = study.tables[0].rows
     assert sides[-1] == "faster" and sides[2] == pytest.approx(2.25, rel=1e-3) and sides[3] <= 2.25 <= sides[4]  # type: ignore[operator]
     seeds = [record_of(part).seeds for part in parts_of(folder).values()]
     (pair,) = folder.glob("beside-*")
@@ -146,7 +146,7 @@ def test_where_the_default_fails_the_best_trial_is_measured_again_alone_and_name
     )
     assert said is not None, answer_of(ended)
     mean, least, most = map(float, said.groups())
-    rates = [row[1] for row in study.tables[1].rows]
+    rates = [row[1] for row in study.tables[0].rows]
     assert len(rates) == 5 and (least, most) == pytest.approx((min(rates), max(rates)), rel=1e-4)
     assert mean == pytest.approx(sum(rates) / 5, rel=1e-4) and f"{name} is the best of 3 trials: " in study.title
     (again,) = folder.glob("again-*")
@@ -173,7 +173,7 @@ def test_another_column_of_what_is_measured_is_compared_by_its_ratio(place: Path
     ended = tune(place, "--minimize memory --constraint samples_per_s>=1000 --throughput 10 --trials 8")
     _, study = found_in(place)
     assert ended.code == 0 and "Better: Peak memory" in study.findings[0], study.findings
-    (sides,) = study.tables[1].rows
+    (sides,) = study.tables[0].rows
     assert sides[2] == pytest.approx(128 / 512) and sides[-1] == "better"
 
 

@@ -86,6 +86,6 @@ def answer_of(ended: Ended) -> str:
 
 def rows_of(study: StudyRecord) -> list[dict[str, Any]]:
     return [
-        dict(zip([column.name for column in study.tables[0].columns], row, strict=True))
-        for row in study.tables[0].rows
+        dict(zip([column.name for column in study.tables[-1].columns], row, strict=True))
+        for row in study.tables[-1].rows
     ]
