@@ -109,7 +109,8 @@ class SuiteFacts:
     @property
     def tables(self) -> tuple[StudyTable, ...]:
         """Return the table of all benchmarks, and that of their mean."""
-        return _rows_table(self.rows), *(() if self.mean is None else (_mean_table(self.mean),))
+        names = self.side_names
+        return _rows_table(self.rows, names), *(() if self.mean is None else (_mean_table(self.mean, names),))
 
 
 _FAMILY = (
@@ -202,7 +203,8 @@ def find_mean(rows: Sequence[SuiteRow], confidence: float = CONFIDENCE) -> Geome
 
 
 def _ratio_words(facts: SuiteFacts) -> str:
-    """Say the mean: 'Throughput new / base is 1.75 (95 % interval 1.48 – 2.07), geometric mean of 2 benchmarks'."""
+    """Say the mean: 'Throughput of threads=2 / threads=1 is 1.75 (95 % interval 1.48 – 2.07), geometric mean of 2
+    benchmarks'."""
     mean, whole = facts.mean, next((row.whole for row in facts.rows if row.whole is not None), None)
     if mean is None or whole is None:
         return "No benchmark of the suite has a ratio"
@@ -212,8 +214,8 @@ def _ratio_words(facts: SuiteFacts) -> str:
     factor = factor_of(whole.name)
     better = "above" if factor.sign < 0 or factor.more == "better" else "below"
     return (
-        f"{capital(factor.title)} new / base is {ratio_text(mean.ratio)}{within}, geometric mean of "
-        f"{plural(mean.num_benchmarks, 'benchmark')}; {better} 1 is better"
+        f"{capital(factor.title)} of {_ratio_name(facts.side_names)} is {ratio_text(mean.ratio)}{within}, geometric "
+        f"mean of {plural(mean.num_benchmarks, 'benchmark')}; {better} 1 is better"
     )
 
 
@@ -250,13 +252,17 @@ def _failed_words(facts: SuiteFacts) -> str:
     return f"Left out of the mean: {'; '.join(f'{row.benchmark} ({row.failure})' for row in facts.failed)}."
 
 
-def _rows_table(rows: Sequence[SuiteRow]) -> StudyTable:
+def _ratio_name(names: tuple[str, str]) -> str:
+    """Name the ratio of the second side to the first: 'new / base', 'threads=2 / threads=1'."""
+    return f"{names[1]} / {names[0]}"
+
+
+def _rows_table(rows: Sequence[SuiteRow], names: tuple[str, str]) -> StudyTable:
     unit = next((row.whole.unit for row in rows if row.whole is not None), None)
     columns = (
         StudyColumn(name="benchmark", unit=None, origin="given"),
-        StudyColumn(name="base", unit=unit, origin="measured"),
-        StudyColumn(name="new", unit=unit, origin="measured"),
-        StudyColumn(name="new / base", unit=None, origin="computed"),
+        *(StudyColumn(name=name, unit=unit, origin="measured") for name in names),
+        StudyColumn(name=_ratio_name(names), unit=None, origin="computed"),
         StudyColumn(name="from", unit=None, origin="computed"),
         StudyColumn(name="to", unit=None, origin="computed"),
         StudyColumn(name="runs of each", unit=None, origin="measured"),
@@ -276,12 +282,12 @@ def _cells(row: SuiteRow) -> tuple[Cell, ...]:
     return (row.benchmark, whole.base_value, whole.new_value, whole.ratio, *ends, runs, row.comparison.verdict)
 
 
-def _mean_table(mean: GeometricMean) -> StudyTable:
+def _mean_table(mean: GeometricMean, names: tuple[str, str]) -> StudyTable:
     ends = (None, None, None)
     if (found := mean.interval) is not None:
         ends = (found.low, found.high, found.confidence)  # type: ignore[assignment]
     columns = (
-        StudyColumn(name="new / base", unit=None, origin="computed"),
+        StudyColumn(name=_ratio_name(names), unit=None, origin="computed"),
         StudyColumn(name="from", unit=None, origin="computed"),
         StudyColumn(name="to", unit=None, origin="computed"),
         StudyColumn(name="confidence", unit="share", origin="given"),
