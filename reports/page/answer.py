@@ -8,6 +8,7 @@ from reports.comparison.factor import factor_of
 from reports.comparison.records import Comparison
 from reports.comparison.sweep import BestSide, SweepFacts, find_alike, find_best
 from reports.comparison.wording import change_text, speed, threads_words, wide_range, with_sign
+from reports.document.glossary import MARKS
 from reports.page.figures.times import column_unit
 from reports.page.sections.remarks import broken_codes, refusal_words
 from reports.parts.measured import in_unit
@@ -35,8 +36,20 @@ def answer(group: Sequence[Result], comparisons: Sequence[Comparison], context: 
     is_own = group[0].status == "own"
     if is_own and len(group) == 2 and len(comparisons) == 1 and (found := _of_two(group, comparisons[0], "trains")):
         return found
-    found = _fastest(group, context) if is_own else ""
+    found = _fastest(group, context) if is_own else f"{what_there_is(group)}{_scores_words(group)}"
     return (found or what_there_is(group)) + judged_words(group)
+
+
+def _scores_words(group: Sequence[Result]) -> str:
+    """Return the scores of two results under an official name, or the least and the largest of more, with the mark
+    that the guidelines demand: ', in 3.33 min and 5.05 min, verification not known here'; '' where one has none."""
+    accepted = [result for result in group if result.outcome != "invalid"]
+    times = sorted(time_s for each in accepted if (time_s := each.score.score_s) is not None and time_s < math.inf)
+    if len(times) < max(2, len(accepted)):
+        return ""
+    unit, word = column_unit(group), "and" if len(times) == 2 else "to"
+    mark = f", {MARKS['published']}" if any(each.standing == "published" for each in accepted) else ""
+    return f", in {unit.text(times[0])} {word} {unit.text(times[-1])}{mark}"
 
 
 def judged_words(sets: Sequence[Result]) -> str:
@@ -47,7 +60,7 @@ def judged_words(sets: Sequence[Result]) -> str:
         by_outcome.setdefault(result.outcome, []).append(result)
     refused = by_outcome.get("invalid", [])
     if any(result.status == "own" for result in sets) or None in by_outcome:
-        return f"; INVALID: {names([result.label for result in refused])}" if refused else ""
+        return f"; INVALID: {_label_names([result.label for result in refused])}" if refused else ""
     if list(by_outcome) == ["valid"]:
         return f": {'both' if len(sets) == 2 else 'all'} VALID by the rules"
     told = {outcome: f"{len(found)} {str(outcome).upper()}" for outcome, found in by_outcome.items()}
@@ -57,6 +70,14 @@ def judged_words(sets: Sequence[Result]) -> str:
         if outcome == "invalid":
             told[outcome] = f"{len(found)} {refusal_words(found)}"
     return ": " + ", ".join(told[outcome] for outcome in _OUTCOMES if outcome in told)
+
+
+def _label_names(labels: Sequence[str]) -> str:
+    """Return labels joined; those of one key name it once: 'batch_size=256, 512'."""
+    key, equals, _ = labels[0].partition("=")
+    values = [label.removeprefix(f"{key}=") for label in labels]
+    is_one_key = bool(equals) and len(labels) > 1 and not any("=" in value for value in values)
+    return f"{key}={names(values)}" if is_one_key else names(labels)
 
 
 def what_there_is(sets: Sequence[Result]) -> str:
@@ -84,7 +105,7 @@ def _fastest(group: Sequence[Result], context: GroupContext) -> str:
     if math.isfinite(time_s):
         found += f", in {column_unit([fastest]).text(time_s)}"
     if alike:
-        return f"{found}; not shown to differ from it: {names(alike)}"
+        return f"{found}; not shown to differ from it: {_label_names(alike)}"
     is_known = 0 < time_s < next_s < math.inf
     return found + (with_sign(f", {speed(time_s / next_s)} than the next") if is_known else "")
 
@@ -141,11 +162,11 @@ def _threads_of(sweep: SweepFacts) -> str:
 def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = False) -> str:
     """Return the answer that names the best of many results; `is_of_batches`: batch sizes differ, and no target
     was set."""
-    refused = f"; INVALID: {names(found.refused)}" if found.refused else ""
+    refused = f"; INVALID: {_label_names(found.refused)}" if found.refused else ""
     refused = (f"; {names(found.controls)} is a control, which no user can have" if found.controls else "") + refused
     if len(found.alike) == found.num_compared - 1:
         return f"{_none_apart(of_all, found.num_compared, found.word, found.label)}: {what.lower()}{refused}"
-    alike = f"; not shown to differ from it: {names(found.alike)}" if found.alike else ""
+    alike = f"; not shown to differ from it: {_label_names(found.alike)}" if found.alike else ""
     best = f"{found.label} is the {found.word} of {of_all}: {what.lower()}, {found.value}"
     return f"{best}{alike}{BATCH_COST if is_of_batches else ''}{refused}"
 

@@ -167,7 +167,7 @@ def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[
 
 def differing_words(content: ReportContent) -> str:
     """Return the differences of configurations: settings of two configurations, axes of sweeps, else the differing
-    keys."""
+    keys; of a lone configuration that there is none."""
     if content.sweeps:
         return "; ".join(
             " × ".join(f"{printable(key, _MAX_VALUE)} ({_values_words(values)})" for key, values in sweep.axes)
@@ -177,6 +177,8 @@ def differing_words(content: ReportContent) -> str:
     if len(sides) == len(SIDES):
         return "; ".join(f"{side}: {printable(sides[side], 2 * _MAX_VALUE)}" for side in SIDES)
     results = [*content.sets, *content.measured]
+    if len(results) == 1:
+        return "nothing: one configuration"
     if len(results) == 2:
         base, new = sorted(results, key=lambda result: order_in_pair(result.place))
         return _changes_words(list_changes(base, new), _MOST)
