@@ -19,7 +19,7 @@ from reports.document.page import PageView
 _TAG = re.compile(r"<[^>]*>")
 _PERCENT = re.compile(r"(?<=\d) %")
 _UNIT = re.compile(r"(?<=\d) (?=(?:µs|ms|s|min|h|[KMGT]i?B)\b)")
-_BREAK = re.compile(r"(?<=[_=])(?=\w)")
+_BREAK = re.compile(r"(?<=_)(?=\w)")
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -95,18 +95,20 @@ def _said_in(terms: Sequence[Fact], text: str) -> list[Fact]:
     return [term for term in terms if re.search(rf"\b{re.escape(term.name.lower())}(s|es)?\b", lower)]
 
 
-_WIDEST_WORD = 16
+_WIDEST_WORD, _WIDEST_NAME = 16, 24
+"""Longest word that may not break, and longest part of one, before or after '=', that may not: a phone's line."""
 
 
 def _breakable(text: str) -> Markup:
-    """Return text in which long words break only after underscores and equal signs, where the line is too narrow, and
-    numbers stay with their units."""
+    """Return text in which long words break only after equal signs, and long names after underscores, where the line
+    is too narrow, and numbers stay with their units."""
     words = str(escape(_UNIT.sub("\u00a0", _keep_together(text)))).split(" ")
     return Markup(" ".join(_whole(word) if len(word) > _WIDEST_WORD else word for word in words))
 
 
 def _whole(word: str) -> str:
-    return f'<span class="whole">{_BREAK.sub("<wbr>", word)}</span>'
+    parts = (part if len(part) <= _WIDEST_NAME else _BREAK.sub("<wbr>", part) for part in word.split("="))
+    return f'<span class="whole">{"=<wbr>".join(parts)}</span>'
 
 
 def _keep_together(value: Any) -> Any:
