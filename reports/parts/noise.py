@@ -96,9 +96,9 @@ def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
         f"A detectable difference is a true difference that is called faster or slower with {POWER}, at the "
         f"strictest of Holm's levels over four factors (95 %), and never below {percent(MIN_EFFECT, 0)}. "
         f"{_statistics(num_runs, 'runs')} {_drift(tolerances)} Alternately: the sides' runs follow each other with "
-        "equal seeds ('dlrmbench versus SET'), so that noise that lasts longer than a run affects both alike; equal seeds "
-        "are assumed to need equal samples, as where only the speed changes. This difference is computed from the "
-        "differences between this set's neighbouring runs, and does not include noise of other hours."
+        "equal seeds ('dlrmbench versus SET'), so that noise that lasts longer than a run affects both alike; equal "
+        "seeds are assumed to need equal samples, as where only the speed changes. This difference is computed from "
+        "the differences between this set's neighbouring runs, and does not include noise of other hours."
     )
 
 
