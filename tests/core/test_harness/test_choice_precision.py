@@ -260,6 +260,19 @@ def test_auto_is_fp32_in_doubt(
     assert says == f"fp32, by runtime.precision=auto: {why}"
 
 
+@pytest.mark.parametrize("name", ["dlrm_small", "dlrm_dcnv2_small"])
+@pytest.mark.parametrize(("fp32_s", "precision"), [(0.012, "bf16"), (0.004, "fp32")], ids=["faster", "slower"])
+def test_auto_of_the_calibrated_benchmarks_is_what_timing_finds_faster(
+    name: str, fp32_s: float, precision: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.autotune.candidates.launch_worker", PlantedSteps(bf16=0.006, fp32=fp32_s))
+    asked = {"precision": "auto", "implementation": "reference", "threads": 1}
+    config = resolve(name, [Override(key=f"runtime.{key}", value=asked[key], source="test") for key in asked])
+    prepared = Preparation(data_dir=data_dir, num_threads=1, size=(64, 4096))
+    settled, why = settle_precision(config, lambda in_bf16: autotune(in_bf16, prepared, known={}).choice)
+    assert settled.workload.runtime.precision == precision and why is not None and why.startswith(precision)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

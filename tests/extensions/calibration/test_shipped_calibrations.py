@@ -4,6 +4,7 @@ import json
 import math
 import statistics
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -87,13 +88,30 @@ def check_table(
 
 def test_shipped_tables_hold_their_conditions() -> None:
     confirmed = [name for name in CALIBRATED if load_benchmark(name).version > 1 or name in NUM_SEEDS]
-    tables = {path.name.partition(".")[0]: path for path in FOLDER.glob("*.calibration.json")}
+    tables = {path.name.partition(".")[0]: path for path in FOLDER.glob("*.calibration.json") if not is_of_bf16(path)}
     assert set(tables) == set(confirmed)
     for name in confirmed:
         table = decode(tables[name], CalibrationRecord)
         assert isinstance(table, CalibrationRecord), table
         points = json.loads((FOLDER / f"{name}.rcps.json").read_text())
         check_table(table, load_benchmark(name), points, reserved_seeds(name))
+
+
+def is_of_bf16(path: Path) -> bool:
+    return path.name.endswith(".bf16.calibration.json")
+
+
+def test_shipped_tables_in_bf16_are_of_twenty_seeds_that_meet_the_target_of_the_definition() -> None:
+    names = sorted(path.name.partition(".")[0] for path in filter(is_of_bf16, FOLDER.iterdir()))
+    assert names == ["dlrm_dcnv2_small", "dlrm_small"]
+    for name in names:
+        table, benchmark = decode(FOLDER / f"{name}.bf16.calibration.json", CalibrationRecord), load_benchmark(name)
+        assert isinstance(table, CalibrationRecord), table
+        assert (table.definition_sha256, table.precision) == (benchmark.definition_sha256, "bf16")
+        train = benchmark.sections["train"]
+        size, rate = train["global_batch_size"], train["opt_base_learning_rate"]
+        assert len(set(table.default.seeds)) == 20 and set(table.default.seeds) <= reserved_seeds(name)
+        assert table.is_met("bf16", size, rate)
 
 
 SEEDS = tuple(range(5000, 5060))
