@@ -11,6 +11,7 @@ from reports.comparison.wording import change_text, speed, threads_words, wide_r
 from reports.document.glossary import MARKS
 from reports.page.figures.times import column_unit
 from reports.page.sections.remarks import broken_codes, refusal_words
+from reports.parts.cost import cost_text, cost_to_train
 from reports.parts.measured import in_unit
 from reports.results.measured import centre_of
 from reports.results.provenance import order_in_pair
@@ -35,21 +36,37 @@ def answer(group: Sequence[Result], comparisons: Sequence[Comparison], context: 
         return ""
     is_own = group[0].status == "own"
     if is_own and len(group) == 2 and len(comparisons) == 1 and (found := _of_two(group, comparisons[0], "trains")):
-        return found
+        return found + _cheapest_words(group)
     found = _fastest(group, context) if is_own else f"{what_there_is(group)}{_scores_words(group)}"
-    return (found or what_there_is(group)) + judged_words(group)
+    return (found or what_there_is(group)) + _cheapest_words(group) + judged_words(group)
+
+
+def _cheapest_words(group: Sequence[Result]) -> str:
+    """Return the configuration that is cheapest to train, with its cost: '; cheapest to train: a, 0.12 USD'; '' where
+    a price or a score of those that the rules accept is not known."""
+    accepted = [result for result in group if result.outcome != "invalid"]
+    costs = [cost_to_train(result.score.olympic_mean_s, result.price_per_hour) for result in accepted]
+    known = [(cost, result) for cost, result in zip(costs, accepted, strict=True) if cost is not None]
+    if len(known) < max(2, len(accepted)):
+        return ""
+    cost, cheapest = min(known, key=lambda each: each[0])
+    return f"; cheapest to train: {cheapest.label}, {cost_text(cost)} {cheapest.currency}".rstrip()
 
 
 def _scores_words(group: Sequence[Result]) -> str:
-    """Return the scores of two results under an official name, or the least and the largest of more, with the mark
-    that the guidelines demand: ', in 3.33 min and 5.05 min, verification not known here'; '' where one has none."""
+    """Return the scores of two results under an official name in their order, or the least and the largest of more,
+    with the mark that the guidelines demand: ', in 5.050 min (a) and 3.330 min (b), verification not known here'; ''
+    where one has none."""
     accepted = [result for result in group if result.outcome != "invalid"]
-    times = sorted(time_s for each in accepted if (time_s := each.score.score_s) is not None and time_s < math.inf)
+    times = [time_s for each in accepted if (time_s := each.score.score_s) is not None and time_s < math.inf]
     if len(times) < max(2, len(accepted)):
         return ""
-    unit, word = column_unit(group), "and" if len(times) == 2 else "to"
+    unit = column_unit(group)
+    told = f"{unit.text(min(times))} to {unit.text(max(times))}"
+    if len(times) == 2:
+        told = " and ".join(f"{unit.text(each.score.score_s)} ({each.label})" for each in accepted)
     mark = f", {MARKS['published']}" if any(each.standing == "published" for each in accepted) else ""
-    return f", in {unit.text(times[0])} {word} {unit.text(times[-1])}{mark}"
+    return f", in {told}{mark}"
 
 
 def judged_words(sets: Sequence[Result]) -> str:
@@ -198,7 +215,8 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
         return f"{new} {verb} {given} than {base} {where}: {what}{_also_words(group, comparison)}"
     if comparison.verdict in ("better", "worse"):
         change += wide_range(whole)
-        return f"{new} {verb} {comparison.verdict} than {base} {where}: {factor.title} {with_sign(change)}, {what}"
+        told = f"{factor.title} {with_sign(change)}{what.removeprefix(factor.title)}"
+        return f"{new} {verb} {comparison.verdict} than {base} {where}: {told}"
     few = min(whole.num_base, whole.num_new)
     if few < MIN_RUNS and not factor.is_of_time:
         return ""

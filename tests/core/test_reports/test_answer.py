@@ -28,7 +28,7 @@ OF_PAIRS = " on dlrm_tiny: time to train, 5 pairs, measured alternately (A/B)"
 
 def title(folder: Path, *, is_asked: bool = False, **options: str) -> str:
     page = Page(render_report(gather_everything([folder], second_opinion=is_asked), **options))  # type: ignore[arg-type]
-    return page.html.partition("<h1>")[2].partition("</h1>")[0].replace("\u00a0s", " s")
+    return page.html.partition("<h1>")[2].partition("</h1>")[0].replace("\u00a0", " ")
 
 
 def write(folder: Path, name: str, throughput: float, *, is_valid: bool = True, num_runs: int = 5) -> None:
@@ -170,8 +170,8 @@ def test_of_published_results_the_invalid_ones_are_said_to_be_so_here_and_by_whi
     [
         pytest.param(
             {"A": 10, "B": 10},
-            "2 configurations of dlrm_dcnv2, in 3,244.033 min and 3,244.033 min, verification not known here: both "
-            "VALID by the rules",
+            "2 configurations of dlrm_dcnv2, in 3,244.033 min (A · example) and 3,244.033 min (B · example), "
+            "verification not known here: both VALID by the rules",
             marks=pytest.mark.slow,
         ),
         ({"A": 10, "B": 10, "C": 3}, "3 configurations of dlrm_dcnv2: 2 VALID, 1 INCOMPLETE here: 3 of 10 logs"),

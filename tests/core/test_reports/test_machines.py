@@ -77,6 +77,7 @@ def test_prices_of_systems_rank_by_what_training_costs(command: Command, bundles
     means_s = [found["configurations"][0]["olympic_mean_s"] for found in scores]
     costs = [mean_s / 3600 * price for mean_s, price in zip(means_s, (1, 5), strict=True)]
     assert costs[0] < costs[1] and all(f"{cost:,.4g}" in text for cost in costs)
+    assert f"; cheapest to train: slow, {costs[0]:,.4g} USD" in text
     code, _, err = command("report", bundles, "-o", page, "--price-per-hour", "fats=5")
     assert code == 2 and "fats" in err
 

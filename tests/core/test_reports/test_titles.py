@@ -151,7 +151,7 @@ def test_one_measurement_says_its_value(tmp_path: Path) -> None:
             "quality",
             [0.75, 0.751] * 3,
             [0.76, 0.761] * 3,
-            "new is better than base on dlrm_tiny: AUC +0.01000, AUC, 6",
+            "new is better than base on dlrm_tiny: AUC +0.01000, 6",
         ),
     ),
 )
