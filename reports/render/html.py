@@ -18,7 +18,7 @@ from reports.document.page import PageView
 
 _TAG = re.compile(r"<[^>]*>")
 _PERCENT = re.compile(r"(?<=\d) %")
-_UNIT = re.compile(r"(?<=\d) (?=(?:µs|ms|s|min|h|[KMGT]i?B)\b)")
+_UNIT = re.compile(r"(?<=\d) (?=(?:µs|ms|s|min|h|[KMGT]i?B|[kMGT])\b)")
 _BREAK = re.compile(r"(?<=_)(?=\w)")
 _TEMPLATES = Path(__file__).parent / "templates"
 

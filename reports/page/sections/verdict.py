@@ -45,6 +45,8 @@ from rules.logs import keys
 from rules.scoring.good_sets import failing_percent
 from rules.scoring.results import RunResult
 
+_NARROW = 14
+"""Most characters below the heading of a narrow column."""
 _EPOCHS, _SPEED = "epochs_to_converge", "throughput_samples_per_s"
 _ICONS = {"valid": "✓", "invalid": "✕", "incomplete": "◐"}
 _DIVISIONS = {
@@ -204,7 +206,7 @@ def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Compa
     unit = column_unit(group)
     is_scaled = any(result.is_scaled for result in group)
     may_fail = any(_failing_share(result) is not None for result in group)
-    base = TableColumn(name="Against", help=fit_names([comparisons[0].base], 280)[0]) if comparisons else None
+    base = TableColumn(name="Against", help=_brief_base(comparisons[0].base)) if comparisons else None
     published = f"; {MARKS['published']}" if any(result.standing == "published" for result in group) else ""
     what = "epochs and samples/s are geometric means over converged runs"
     what += "; factors are ratios of geometric means, not of scores" if comparisons else ""
@@ -233,6 +235,12 @@ def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Compa
         is_sortable=len(group) > 1,
         style="verdicts",
     )
+
+
+def _brief_base(name: str) -> str:
+    """Return the name of the baseline below 'Against', which is a narrow column: of a long setting its value."""
+    _, equals, value = name.partition("=")
+    return value if equals and len(name) > _NARROW and "=" not in value else fit_names([name], 280)[0]
 
 
 def _name_cell(result: Result, *, is_linked: bool) -> Cell:
