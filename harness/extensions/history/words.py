@@ -82,7 +82,7 @@ def change_blocks(every: Sequence[SetSeries]) -> tuple[Block, ...]:
             summary = printable(f"What else differs: {names([each.name for each in others], 6)}")
             blocks.append(Fold(summary=summary, blocks=(table,)))
     unjudged = tuple(text for series in every if (text := why_not_judged(series)))
-    if not found:
+    if not found and (len(unjudged) < len(every) or not every):  # else each series says why
         blocks.append(Prose(text=f"{headline(every)}."))
     return (*blocks, *((Bullets(items=unjudged, kind="list"),) if unjudged else ()))
 
