@@ -56,12 +56,12 @@ def test_the_title_has_the_subject_and_an_answer(written: tuple[str, str]) -> No
     assert subject in title and re.search(answer, title.replace("×", "x")), title
 
 
-def test_the_head_names_machine_date_command_and_code(written: tuple[str, str]) -> None:
+def test_the_head_names_machine_date_command_code_and_the_next_command(written: tuple[str, str]) -> None:
     page = written[1]
     head = "".join(re.findall('<dl class="head">(.*?)</dl>', page, re.DOTALL))
     rows = dict(re.findall(r"<dt>([^<]*)</dt><dd>(.*?)</dd>", head))
     assert [row for row in rows if row not in ("Differs", "Next")] == [*HEAD]
-    assert all(rows[row] for row in HEAD), rows
+    assert all(rows[row] for row in HEAD) and rows["Next"].startswith("<code>dlrmbench "), rows
     assert rows["Command"].startswith("<code>dlrmbench ") and re.fullmatch(r"\d{4}-\d\d-\d\d", rows["Date"])
     assert page.index('<dl class="head">') < page.index("<nav")
 
