@@ -58,10 +58,12 @@ def _after(content: ReportContent) -> tuple[str, str] | None:
         return None if content.measured else _after_sweep(content.sweeps[0])
     if len(content.profiles) == len(content.profile_sets) == 1 and not results and not content.sweeps:
         return _after_profile(content.profiles[0], content.profile_sets[0])
-    is_own = all(each.asked and each.place is not None and not system_of(each) for each in results)
-    if content.sweeps or content.profiles or not is_own:
+    own = [each for each in results if not system_of(each)]
+    if content.sweeps or content.profiles or not all(each.asked and each.place is not None for each in own):
         return None
-    return _after_one(results[0]) if len(results) == 1 else _after_two(results) if len(results) == 2 else None
+    if len(own) < 2:
+        return _after_one(own[0]) if own else None
+    return None if len(own) < len(results) else _after_two(own) if len(own) == 2 else _after_many(own)
 
 
 def _after_sweep(sweep: SweepFacts) -> tuple[str, str] | None:
@@ -142,6 +144,17 @@ def _after_one(result: Result) -> tuple[str, str] | None:
         return None
     command = shlex.join(["dlrmbench", "versus", str(place), "--implementation", other])
     return command, f"measures the {other} implementation beside it, alternately (A/B)"
+
+
+def _after_many(results: Sequence[Result]) -> tuple[str, str]:
+    """Return the next command after several results, with its purpose: list broken rules, or show one page."""
+    places = [str(_from_here(each.place)) for each in results if each.place is not None]
+    refused = [place for each, place in zip(results, places, strict=True) if each.outcome == "invalid"]
+    if refused:
+        return shlex.join(["dlrmbench", "check", *refused]), _TO_REPAIR
+    if any(map(is_disturbed, results)):
+        return "dlrmbench doctor", _TO_QUIET
+    return shlex.join(["dlrmbench", "report", *places, "--summary"]), _TO_DECIDE
 
 
 def _after_two(results: Sequence[Result]) -> tuple[str, str] | None:
