@@ -265,8 +265,8 @@ def _keep_busy(
 ) -> bool:
     """Repeat a finished repetition in a temporary folder to keep a slot busy; return whether it succeeded.
 
-    Taken is the slot's own configuration in the batch that begins with configuration `first`, or else the first
-    configuration that has not failed. Returns False where there is none.
+    It is a repetition of the slot's own configuration in the batch that begins with configuration `first`, or else of
+    the first configuration that has not failed. Returns False where there is none.
     """
     places = [each for each in (first + slot.number, *store.sets) if each in store.sets]
     found = next((each for each in places if store.keeper(stage, each).is_done(0)), None)

@@ -159,7 +159,7 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
     num_tests = sum(factor.adjusted_interval is not None for factor in factors)
     which = f"Each is {percent(confidence)}, and decides nothing below {MIN_RUNS} runs per side."
     if num_tests:
-        which = f"They are Holm-adjusted to hold {percent(confidence)} over {plural(num_tests, 'test')}"
+        which = f"The intervals are Holm-adjusted to hold {percent(confidence)} over {plural(num_tests, 'test')}"
         which += f"; below {MIN_RUNS} runs they are not, and decide nothing." if num_tests < len(factors) else "."
     kind = factor_of(factors[0].name)
     if not kind.is_of_time:

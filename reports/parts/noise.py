@@ -9,12 +9,12 @@ from reports.facts.noise import ASSUMED_DRIFT, Shares, Smallest, is_speed_unstea
 from reports.parts.cells import ALL_EQUAL
 from reports.parts.load import difference_words
 from reports.results.result import Result, load_of
-from reports.statistics.intervals import IF_INDEPENDENT, MIN_RUNS
+from reports.statistics.intervals import MIN_RUNS
 from reports.text.formatting import interval, percent, ratio
 
 POWER = "80 % power"
 """Statistical power at which a difference is called detectable."""
-_INTERVALS = f"Intervals hold 95 % {IF_INDEPENDENT}."
+_INTERVALS = "Intervals are at 95 % confidence for the mean of this hour, if processes are independent."
 _UNSEEN = 0.005
 """Share of a spread below which that share is printed as 0 %."""
 

@@ -39,7 +39,7 @@ def headline(record: ProfileRecord) -> str:
     parts = [
         f"A step of {count(record.global_batch_size)} samples takes {duration(amount(step.step_s))}: "
         f"{speed(amount(step.samples_per_s))}.",
-        f"With every phase at its ceiling it would be {speed(amount(limit.samples_per_s))}; the step "
+        f"With every phase at its ceiling the speed would be {speed(amount(limit.samples_per_s))}; the step "
         f"reaches {percent(amount(limit.fraction), 0)} of that.",
     ]
     if shares := bound_shares(record):
@@ -64,8 +64,8 @@ def conditions(record: ProfileRecord) -> tuple[str, ...]:
     return (
         f"{record.implementation} on {record.device}, {record.precision}, {plural(record.num_threads, 'thread')}; "
         f"medians over {count(step.num_blocks * step.steps_per_block)} steps{_spread_words(step.step_spread)}.",
-        f"Named phases cover {percent(amount(step.named_share))} of the step. Telling them apart costs {cost} of it: "
-        f"a step takes {instrumented} with it and {plain} without (fastest block: {fastest_instrumented} and "
+        f"Named phases cover {percent(amount(step.named_share))} of the step. Timing each phase adds {cost} to the "
+        f"step: {instrumented} with this timing and {plain} without (fastest block: {fastest_instrumented} and "
         f"{fastest}), all measured.",
         "Times and ceilings are measured; FLOP, bytes, shares and fractions are computed. Bytes are compulsory fp32 "
         "traffic; what stays in a cache can make a phase faster than memory alone would allow.",

@@ -59,7 +59,7 @@ TERMS = {
     "Scratchpad": "Memory on the chip that holds the tiles of a product.",
     "Tile": "The part of a product that is in the scratchpad at once.",
     "Energy-delay": "Energy times latency: small where both are.",
-    "Pareto front": "Designs than which no other is better in one objective and as good in the other.",
+    "Pareto front": "Designs that no other design beats in one objective without being worse in the other.",
     "By hand": "The baseline: the first values of the space.",
     "Hardware first": "Hardware is chosen for the tiles by hand, and then the tiles (--mode separate).",
     "Together": "Hardware and tiles are searched at once (--mode joint).",

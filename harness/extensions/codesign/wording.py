@@ -106,7 +106,7 @@ def hold_against_published(searched: DesignOutcomes, modes: Sequence[Mode]) -> s
         )
     if "energy_j" in objectives:
         parts.append(
-            "of energy-delay (Shi et al., 2020) only the sign compares: other networks, other designs by hand"
+            "for energy-delay (Shi et al., 2020) only the sign is comparable: other networks, other designs by hand"
         )
     return f"{capital('; '.join(parts) or 'no published figure is of one objective in one mode')}."
 

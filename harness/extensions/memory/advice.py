@@ -93,7 +93,8 @@ def advise_trace(kept: KeptTrace, folder: Path, ratio_at: tuple[float, float]) -
     else:
         all_bytes = trace.num_units * unit_bytes
         sizes = (
-            f"All rows take {num_bytes(all_bytes)}, that cache {num_bytes(round(share * all_bytes))} of DRAM "
+            f"All rows take {num_bytes(all_bytes)}, a cache of {percent(share)} of them takes "
+            f"{num_bytes(round(share * all_bytes))} of DRAM "
             f"(computed; {_NO_PRICES})"
         )
-    return f"{sizes}. Next, to see the latency of the other {percent(ratio)} of lookups: {shlex.join(words)}"
+    return f"{sizes}. Next, to see the latency of the {percent(ratio)} of lookups that miss: {shlex.join(words)}"

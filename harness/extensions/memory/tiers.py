@@ -522,10 +522,10 @@ def _say_warm_up(lookups: RemoteLookups, setups: Sequence[Setup], first: int) ->
     if first:
         most = max(cached.values(), key=lambda each: abs(each.from_empty - each.miss_ratio))
         of_lookups = f"of the lookups{_name_side(most.question)}"
-        ratios = f"{percent(most.miss_ratio)} {of_lookups}, from an empty cache on {percent(most.from_empty)}"
+        ratios = f"{percent(most.miss_ratio)} {of_lookups} miss, and {percent(most.from_empty)} if all are counted"
         found.append(
             f"The first {percent(first / lookups.num_samples, 0)} of the trace fill the caches and are not counted; "
-            f"{most.cache.words}: {ratios} miss ({_say_how(most.cache.policy)})."
+            f"{most.cache.words}: {ratios} ({_say_how(most.cache.policy)})."
         )
     for cache in cached:
         if (late := lookups.late_ratios(lookups.missed(cache, first))) is not None:
@@ -610,7 +610,7 @@ def _solve(setups: Sequence[Setup]) -> StudyTable:
         ("Switch over devices", None, "simulated"),
         ("PIFS-Rec over BEACON", None, "published"),
     )
-    title = "Values at which the switch would reach the published speed-up: one number changed at a time, idle system"
+    title = "Values at which the switch reaches the published speed-up: one number changed, idle system"
     return make_table(title, columns, rows)
 
 

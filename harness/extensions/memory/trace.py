@@ -271,7 +271,7 @@ def say_cold(misses: str, num_lookups: int, more: str = "--lookups") -> str:
     `more` names the way to a longer trace: the option, or 'lookups' where a file has no more.
     """
     return (
-        f"Most of {misses} are a row's first lookup, as in every short trace: one of more {more} than "
+        f"Most of {misses} are a row's first lookup, as in every short trace: a trace of more {more} than "
         f"{num_lookups:,} shows a cache's steady miss ratio."
     )
 

@@ -193,11 +193,10 @@ def _say_best(trace: AccessTrace, misses: Misses) -> str:
     )
     figures, remark = misses.ratios[best], ", ".join([*remarks, "simulated"])
     return (
-        f"With {percent(_SHARE_TOLD, 0)} of the {name_units(trace)} {POLICIES[best].title} misses{least} "
-        f"{percent(figures[told])} of the second half's lookups ({remark}), and with {percent(_PUBLISHED_SHARE)}, "
-        f"published as enough for a decent training speed (Fang et al., 2022), {percent(figures[published])}. "
-        "The difference depends on how unequally rows are looked up: the hottest rows, as many as that cache holds, "
-        f"get {percent(misses.published_share)} of these lookups (computed)."
+        f"A cache of {percent(_SHARE_TOLD, 0)} of the {name_units(trace)} by {POLICIES[best].title} misses{least} "
+        f"{percent(figures[told])} of the second half's lookups ({remark}); with {percent(_PUBLISHED_SHARE)}, "
+        f"published as enough for a decent training speed (Fang et al., 2022), {percent(figures[published])}. The "
+        f"hottest rows, as many as the latter holds, get {percent(misses.published_share)} of the lookups (computed)."
     )
 
 

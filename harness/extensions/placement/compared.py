@@ -304,7 +304,9 @@ def say_claim(costs: PlacementCosts, found: Collection[str], verdicts: Mapping[s
             "claim is not shown"
         )
     if not said:
-        said.append(f"Nothing learnt is compared here: what is published (NeuroShard: {PUBLISHED}) is not shown")
+        said.append(
+            f"No learned search is compared here, so the published gain (NeuroShard: {PUBLISHED}) is not shown"
+        )
     return "; ".join(said) + "."
 
 

@@ -141,7 +141,7 @@ def torchrec_tables(config: RunConfig, estimate: PlannerEstimate) -> tuple[list[
     findings = [
         "TorchRec's placements and loads are modelled by its own planner, by bandwidths alone: no latency, no dense "
         f"layers. Its figure of {duration(estimate.step_s)} per step on the slowest device, {estimate.balance:.2f} "
-        "times the mean, is not to be held against costs of this tool, in which a table of plans has its plan, too.",
+        "times the mean, is not comparable with this tool's costs, in which a table of plans has that plan, too.",
     ]
     if outside:
         findings.append(

@@ -70,8 +70,8 @@ def place(benchmark: str, output: Path | None, num_steps: int | None, form: str,
     the numbers of the devices, unless --cost says measured. The optimum is the best of all plans that cut no table.
     'run --sharding plan:FILE' trains with the plan that -o writes. With --run, up to 10 plans of different costs and
     TorchRec's own are ranked by a sweep of throughput in the results folder, one thread a rank; 'run --beside'
-    compares two. The study and its page are kept in a new folder there, trained nets and policies in place/ below
-    --data.
+    compares two. The study and its page are kept in a new folder of the results folder, trained nets and policies in
+    place/ below --data.
 
     BENCHMARK may be a file of your own tables: CSV or JSON of name, rows, width and pooling, and, where known,
     optimizer and zipf_exponent.

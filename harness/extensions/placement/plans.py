@@ -203,7 +203,7 @@ def _say_cheaper_without_file(placement: Placement, cost_s: float) -> str:
     found = placement.found.get(TORCHREC, [FoundPlan(search=TORCHREC)])[0]
     if found.plan is not None or found.cost_s is None or found.cost_s >= cost_s:
         return ""
-    return f"; that of {TORCHREC} costs less, and no file has it: 'run --sharding auto' trains by it"
+    return f"; that of {TORCHREC} costs less, and fits in no file: 'run --sharding auto' trains with that plan"
 
 
 def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: RunConfig | None) -> Placement:
@@ -549,7 +549,7 @@ def _ask_torchrec(
             return _ask_for_whole_tables(question, config, estimate), estimate
         seconds = costs.judge(parts)
         layouts = f"{describe_layouts(estimate)}{_say_copies(estimate, task)}"
-        note = f"its plan is {layouts}; 'run --sharding auto' trains by it, and no file has it."
+        note = f"its plan is {layouts}; it fits in no file, and 'run --sharding auto' trains with it."
         slowest_s, mean_s, most = float(seconds.max()), float(seconds.mean()), find_most_bytes(parts)
         found = replace(found, cost_s=slowest_s, balance=slowest_s / mean_s, memory_bytes=most, cuts=True, note=note)
     return found, estimate

@@ -117,9 +117,10 @@ def name_devices(study: StudyRecord) -> str:
 TERMS = {
     "Cost": "Time of the slowest device for embeddings in a step: lookups, updates and their exchange.",
     "Balance": "The slowest device's cost over the mean of all devices: 1 is even.",
-    "lookup": "A search that places the table with most columns times lookups first, each on the device with least.",
+    "lookup": "A search that places the table with most columns times lookups first, each on the device "
+    "with the least so far.",
     "greedy": "A search that places the costliest table first, each on the device whose tables cost least so far.",
-    "local": "Greedy, then moves and swaps of tables and halves of the costliest, while the slowest device gains.",
+    "local": "Greedy, then moves and swaps of tables, halving the costliest, while the slowest device gets faster.",
     "Beam over columns": "NeuroShard's search without its cost net: cuts of columns around greedy placements.",
     "Repaired": "A search had found no device with room for a table; moves and swaps of tables made some.",
     "Optimum": "The cheapest plan that cuts no table, found by trying all.",

@@ -142,7 +142,7 @@ def _say_next(facts: SuiteFacts, record: ExperimentRecord) -> str:
     if facts.kind != "throughput":
         return ""
     trained = [*without_options(words, ("--throughput", "-n", "--runs"), _SILENT), "--to-target"]
-    return f"Next, to see whether it holds for the time to train: {shlex.join(trained)}"
+    return f"Next, to see whether the verdicts hold for the time to train: {shlex.join(trained)}"
 
 
 def finish_suite(folder: Path) -> FinishedStudy:

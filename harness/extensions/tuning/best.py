@@ -178,7 +178,8 @@ def finish_search(folder: Path, problem: str = "") -> FinishedStudy:
 
 
 def _leave_out(content: ReportContent, others: Sequence[Path | None]) -> ReportContent:
-    """Leave out the results of trials that missed a constraint, which a page would compare with the answer's."""
+    """Leave out the results of trials that missed a constraint, which a page would compare with the result of the
+    search's answer."""
     left_out = [found for found in others if found is not None]
     kept = [
         result

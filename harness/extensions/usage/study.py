@@ -142,7 +142,9 @@ def _answer(
     scores = [fmean(each.score_all(counting) for each in point) for point in points]
     met = [fmean(each.share_met for each in point) for point in points]
     if axis is None:
-        hopeless = f"; no rate meets all: {failed.model} fails first" if (failed := _least_hope(points)) else ""
+        hopeless = (
+            f"; no rate meets all deadlines: {failed.model} fails first" if (failed := _least_hope(points)) else ""
+        )
         return f"{_say_score(points[0], counting)}, {percent(met[0])} of deadlines met{hopeless}"
     shares = {point[0].text: share for point, share in zip(points, met, strict=True)}
     if axis.endswith(".num_subgraphs"):
@@ -188,7 +190,11 @@ def _say_next(points: Sequence[ProcessResults], axis: str | None, again: str) ->
     factor, failed, alone_s = least.highest_factor, least.failed, least.failed_service_s
     if factor:
         # Rounded down to the grid, so that the rates are still met.
-        which = "lower rates that meet all deadlines" if factor < usage.factor else "the highest rates that meet all"
+        which = (
+            "lower rates that meet all deadlines"
+            if factor < usage.factor
+            else "the highest rates that meet all deadlines"
+        )
         return f"Next, {which} (simulated): {again} --set usage.factor={factor:.2f}"
     if failed is not None and alone_s is not None and alone_s > failed.within_s:
         deadline_ms = float(f"{2e3 * alone_s:.2g}")
@@ -307,17 +313,18 @@ def _say_point(point: ProcessResults, counting: Counting, origin: Origin) -> str
     )
     least = _least(point)
     if least.failed is None:
-        return f"{words}All are met at {least.highest_factor:g} times all rates, where the search ends (simulated)."
+        met = f"All deadlines are met at {least.highest_factor:g} times all rates, where the search ends (simulated)."
+        return words + met
     every, where = "", ""
     if len(point) > 1:
         number = next(number for number, each in enumerate(point) if each is least)
         every, where = " in every process", f" in process {number}"
     if not least.highest_factor:
         first = f"at {percent(GRID, 0)} of all rates {least.failed.model} fails first{where}"
-        return f"{words}No rate meets all{every}: {first} (simulated), {_say_cause(least)}."
+        return f"{words}No rate meets all deadlines{every}: {first} (simulated), {_say_cause(least)}."
     return (
-        f"{words}The highest rates that meet all{every} are {least.highest_factor:.2f} times all rates; above, "
-        f"{least.failed.model} fails first{where} (simulated)."
+        f"{words}The highest rates that meet all deadlines{every} are {least.highest_factor:.2f} times all rates; "
+        f"above, {least.failed.model} fails first{where} (simulated)."
     )
 
 

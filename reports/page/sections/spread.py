@@ -127,6 +127,6 @@ def _notes(found: Sequence[_SetNoise], tolerances: Sequence[DriftTolerance]) -> 
         notes.append(f"{text} {names(few, _MAX_NAMES)}.")
     parts = [(shares.convergence, shares.speed, shares.overhead) for _, noise in found if (shares := noise.shares)]
     if len(found) > 1 and any(share < -_UNSEEN for shares in parts for share in shares):
-        notes.append("A negative share works against the others.")
+        notes.append("A factor with a negative share works against the others.")
     known = [noise.num_runs for _, noise in found if noise.time or noise.throughput]
     return [*notes, *([assumptions(min(known), tolerances)] if known else [])]

@@ -216,7 +216,7 @@ def counts_are_whole(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "SY108",
-    "the description says what the rules ask for",
+    "fields that the rules require are filled in",
     source=f"{_METADATA}: meaningful response required",
     remedy="Fill the field in.",
     severity="info",

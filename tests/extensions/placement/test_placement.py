@@ -416,7 +416,7 @@ def test_the_plan_that_is_kept_or_measured_can_be_run(tmp_path: Path, optimizer:
     assert "cut" not in list_plans(placement, asked)
     own = FoundPlan(search="torchrec", cost_s=1e-9, cuts=True)
     _, skipped = record_best(replace(placement, found={"torchrec": [own], "lookup": [lookup]}), asked)
-    assert "costs less, and no file has it" in skipped
+    assert "costs less, and fits in no file" in skipped
     with pytest.raises(HarnessError, match=f"no plan to keep: .*{why}"):
         record_best(replace(placement, found={"cut": [cut]}), asked)
 

@@ -139,7 +139,7 @@ def test_where_no_rate_meets_all_deadlines_the_model_is_named(inside: Inside, tm
     assert done.returncode == ExitCode.INCONCLUSIVE, done.stderr
     assert "no rate meets all deadlines: at 1 % of all rates gaze fails first" in done.stderr
     study = read_study(tmp_path / "out")
-    assert "% of deadlines met; no rate meets all: gaze fails first" in study.title
+    assert "% of deadlines met; no rate meets all deadlines: gaze fails first" in study.title
     assert "Next, a deadline that a call can meet: dlrmbench usage mine.toml" in study.findings[1]
 
 

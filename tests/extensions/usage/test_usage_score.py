@@ -138,7 +138,7 @@ def test_processes_have_arrivals_of_their_own_and_are_joined() -> None:
         round(each.share_met * len(each.requests)) for each in point
     )
     said = f"95 % interval {bounds.low:.2f} to {bounds.high:.2f} over 3 processes"
-    assert said in made.findings[0] and "meet all in every process" in made.findings[0]
+    assert said in made.findings[0] and "meet all deadlines in every process" in made.findings[0]
 
 
 def test_quality_of_what_follows_a_retrieval_is_said_not_to_be_shown(tmp_path: Path) -> None:
@@ -188,7 +188,8 @@ def test_why_no_rate_meets_all_is_said_with_the_process_in_which_none_does(
     assert [each.highest_factor > 0 for each in point] == [True, False]
     name = point[1].failed.model  # type: ignore[union-attr]
     first = (
-        f"No rate meets all in every process: at 1 % of all rates {name} fails first in process 1 (simulated), where "
+        f"No rate meets all deadlines in every process: at 1 % of all rates {name} fails first in process 1 "
+        "(simulated), where "
     )
     assert made.findings[0].endswith(f"{first}{said}")
 

@@ -3,11 +3,11 @@
 TERMS = {
     "Latency-bounded throughput": "The highest rate of queries at which the percentile of their latencies stays "
     "within the limit. A simulation finds the rate roughly; LoadGen judges real rates around it. The answer is the "
-    "highest rate that LoadGen was asked and judged VALID in most of its runs.",
+    "highest rate that LoadGen issued and judged VALID in most of the runs at that rate.",
     "Steady state": "The rate that would meet the limit in an endless run. LoadGen's rule allows fewer late queries "
     "the shorter a run is, and chance in the arrivals, whose seeds are LoadGen's own, moves a short run's rate. The "
     "simulation judges the same arrivals by the same rule, and the steady state besides: the measured VALID rate "
-    "over the simulated ratio of the two is the steady-state rate, simulated. It is not stated where LoadGen's runs "
+    "over the simulated ratio of the two is the steady-state rate, simulated. No rate is stated where LoadGen's runs "
     "contradict the simulation.",
     "Spread": "Simulated searches with other arrivals and service times show how far one search may be from the rate "
     "at which half of all runs of its length are VALID. The spread contains that rate with 95 % confidence, for the "
@@ -29,8 +29,8 @@ TERMS = {
     "the percentile holds. At p95, 90 queries suffice where none is late, at p99 459.",
     "Co-location": "Several processes that serve on one system at the same time, each its own queries. With more "
     "threads than cores they are oversubscribed.",
-    "Simulation": "A queue in simulated time: equal random arrivals at every rate, and the service times "
-    "that were measured. Its latencies are simulated, and no result.",
+    "Simulation": "A queue in simulated time: equal random arrivals at every rate, and the service times that were "
+    "measured. Latencies of this queue are simulated, and no result.",
     "Normalised entropy": "Log loss divided by that of always predicting the share of clicks; lower is better.",
     "MLPerf class": "Share of the quality in fp32 that reduced precision keeps: MLPerf Inference asks for 99.9 % or "
     "99 %.",
