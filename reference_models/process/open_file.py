@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
@@ -18,6 +19,7 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 def open_regular(path: Path, *, max_bytes: int | None = None, follows: bool = False) -> BinaryIO:
@@ -41,10 +43,20 @@ def open_regular(path: Path, *, max_bytes: int | None = None, follows: bool = Fa
         _refuse_kind(path, found, expected)
         if max_bytes is not None and found.st_size > max_bytes:
             raise DatasetError(f"{path}: {found.st_size:,} bytes, {expected}.")
+        refuse_pointer(path, os.pread(descriptor, len(_POINTER), 0))
         return open(path, "rb", opener=lambda name, flags: descriptor)  # so that the open file has the name
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def refuse_pointer(path: Path, head: bytes) -> None:
+    """Raise DatasetError where a file begins as a Git LFS pointer does, which stands for the real file."""
+    if head.startswith(_POINTER):
+        raise DatasetError(
+            f"{path}: is a Git LFS pointer, expected the file itself. Get it, in its repository: "
+            f"git lfs pull --include={shlex.quote(path.name)}"
+        )
 
 
 def list_parts(paths: Iterable[Path]) -> list[Path]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from reference_models.data.columns.cells import is_number_or_time, mark_bad_bytes
+from reference_models.data.columns.cells import NULLS, is_number_or_time, mark_bad_bytes
 from reference_models.data.prepared.lines import BLOCK_BYTES, TextSource
 from reference_models.process.errors import DatasetError
 
@@ -103,7 +103,9 @@ def refuse_headerless(path: Path, form: TextForm) -> None:
     names, rows = form.names, form.first_rows
     if not form.has_header or names == tuple(map(str, range(len(names)))) or not rows:
         return
-    wrong = [name for name in names if is_number_or_time(name)]
+    if len(names) == 1:
+        _refuse_unsplit(path, [cell for row in (names, *rows) for cell in row if cell.strip()])
+    wrong = [] if _may_be_numbered(names, rows) else [name for name in names if is_number_or_time(name)]
     is_held = [
         name in {row[place].strip() for row in rows if place < len(row)} for place, name in enumerate(names) if name
     ]
@@ -116,6 +118,37 @@ def refuse_headerless(path: Path, form: TextForm) -> None:
         f"{path}:1: the file has no header: its first line {why} where names of columns are expected. Name its "
         f"{len(names)} columns: --set 'data.parameters.names=[{shown}]'"
         + (", or use --kind criteo if it is of Criteo's form." if len(names) == 40 else ".")
+    )
+
+
+def _refuse_unsplit(path: Path, cells: Sequence[str]) -> None:
+    """Raise DatasetError where most cells of a file's only column hold blanks: its columns were not told apart."""
+    if 2 * sum(" " in cell.strip() for cell in cells) <= len(cells):
+        return
+    shown = f"{path}: has one column, whose cells hold blanks, as in {cells[0]!a:.40}"
+    if 2 * sum(all(":" in part for part in cell.split()[1:]) for cell in cells) > len(cells):
+        raise DatasetError(
+            f"{shown}: pairs of key and value, as libsvm and libffm have them, are not read. Write them as CSV: a "
+            "header, and a column for each key."
+        )
+    raise DatasetError(
+        f"{shown}; expected columns between commas, tabs, ';', '|' or '::'. Where blanks are between columns, give "
+        "--set 'data.parameters.delimiter=\" \"'."
+    )
+
+
+def _may_be_numbered(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> bool:
+    """Return whether the first line can be a header that names columns by whole numbers, as Ali-CCP's does.
+
+    Then all of its cells differ, and one that is a word is above a column of numbers alone.
+    """
+    if len({*names}) < len(names) or not all(name.isdecimal() for name in names if is_number_or_time(name)):
+        return False
+    return any(
+        name not in NULLS
+        and not is_number_or_time(name)
+        and all(place < len(row) and is_number_or_time(row[place]) for row in rows if any(row))
+        for place, name in enumerate(names)
     )
 
 

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, cast
 
 from reference_models.data.store.manifest import compute_file_sha256
 from reference_models.process.errors import DatasetError
+from reference_models.process.open_file import refuse_pointer
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -67,7 +68,8 @@ class TextSource:
     def opened(self) -> Iterator[IO[bytes]]:
         """Yield the uncompressed text. Raises DatasetError with the file's name, also for errors while it is read."""
         with self._raw, io.BufferedReader(self._raw, BLOCK_BYTES) as plain:
-            begin = plain.peek(8)[:8]
+            begin = plain.peek(64)[:64]
+            refuse_pointer(self.path, begin)
             for magic, (form, command) in _UNREAD.items():
                 if begin.startswith(magic):
                     raise DatasetError(

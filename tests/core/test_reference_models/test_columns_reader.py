@@ -212,6 +212,11 @@ def test_raw_bytes_of_parquet_are_ids(tmp_path: Path) -> None:
         (b"user,click\n" + b"u1,view\nu2,cart\nu2,buy\n" * 20, r"'view', 'cart', 'buy': .*positive=\[\"buy\"\]"),
         (b"user,click\n" + b"u1,0\nu2,1\n" * 99 + b"u\x003,1\n", r":200: holds a zero byte, .* tr -d '\\0' <"),
         (b"x" * (3 << 20), r":1: a line of more than 1,048,576 bytes"),
+        (b"1 3:1 4:0.5\n0 5:1\n" * 20, r"as in '1 3:1 4:0.5': pairs of key and value, as libsvm"),
+        (b"click:0 slot:3\nclick:1 slot:4\n" * 20, r"as in 'click:0 slot:3': pairs of key and value"),
+        (b"1 u1 i1\n0 u2 i3\n" * 20, r"--set 'data.parameters.delimiter=\" \"'"),
+        (b"u1,101,0.5\n" + b"u2,101,0.7\n" * 9, r"no header"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", r"Git LFS pointer.*git lfs pull --include="),
     ],
 )
 def test_what_is_no_table_is_one_clear_sentence(tmp_path: Path, content: bytes, message: str) -> None:
@@ -219,6 +224,13 @@ def test_what_is_no_table_is_one_clear_sentence(tmp_path: Path, content: bytes, 
     with pytest.raises(DatasetError, match=message) as caught:
         guess_columns(tmp_path / "a.csv", "mine", {})
     assert len(str(caught.value)) < 500
+
+
+def test_a_header_may_name_columns_by_numbers(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"click,101,121\n" + b"0,85077,5\n1,60,7\n" * 20)
+    parameters = guess_columns(tmp_path / "a.csv", "mine", {}).data["parameters"]
+    assert parameters["label"] == "click"
+    assert {column["column"] for key in ("dense", "sparse") for column in parameters.get(key, ())} == {"101", "121"}
 
 
 @pytest.mark.slow
