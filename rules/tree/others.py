@@ -33,10 +33,12 @@ _FORMS = {
 }
 """Other forms of logs, or containers of logs, by a pseudo benchmark name."""
 _OF_LOADGEN = re.compile(rb'"namespace": *"mlperf::logging"')
+_SUMMARY = b"MLPerf Results Summary"
+"""The heading of LoadGen's mlperf_log_summary.txt, between two rules of "="."""
 _ESCAPED = re.compile(re.escape(TOKEN) + rb' *\{ *\\"')
 _KEY = keys.SUBMISSION_BENCHMARK.encode()
 _PREFIX_BYTES = 64
-_MAX_BYTES = 64 << 20
+_MAX_BYTES, _HEADING_BYTES = 64 << 20, 256
 """Most bytes of a log that are searched for its benchmark's name."""
 
 
@@ -99,6 +101,8 @@ def logged_benchmark(path: Path) -> str | None:
         with path.open("rb") as file:
             while num_bytes < _MAX_BYTES and (line := file.readline(MAX_RECORD_BYTES)):
                 num_bytes += len(line)
+                if line.strip() == _SUMMARY and num_bytes < _HEADING_BYTES:
+                    return LOADGEN
                 if TOKEN in line and (form := _form_of(line)) is not None:
                     return form
                 if _KEY in line and isinstance(name := parse_log([line], "").value(keys.SUBMISSION_BENCHMARK), str):

@@ -105,13 +105,14 @@ def test_progress_bars_still_end_no_line() -> None:
             ':::MLLOG {"namespace":"mlperf::logging","key":"loadgen_version","value":"5.0","time_ms":0.002}',
             "a LoadGen log is one of MLPerf Inference",
         ),
+        (f"{'=' * 48}\nMLPerf Results Summary\n{'=' * 48}", "a LoadGen log is one of MLPerf Inference"),
         (
             json.dumps({"log": to_text(RUNS[0][:1]), "stream": "stdout", "time": "x"}, separators=(",", ":")),
             "a log of JSON lines is no MLPerf log: each record is text inside of a JSON object, as Docker",
         ),
         (json.dumps({"_PID": "1", "MESSAGE": to_text(RUNS[0][:1])}), "a log of JSON lines is no MLPerf log"),
     ],
-    ids=["LoadGen", "LoadGen without blanks", "Docker", "journald"],
+    ids=["LoadGen", "LoadGen without blanks", "LoadGen summary", "Docker", "journald"],
 )
 def test_logs_of_other_kinds_are_not_judged_and_named(line: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "result_0.txt"
