@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from reference_models.data.columns.cells import NULLS, is_number_or_time, mark_bad_bytes
+from reference_models.data.columns.cells import NULLS, is_number_or_time, mark_bad_bytes, show_cell
 from reference_models.data.prepared.lines import BLOCK_BYTES, TextSource
 from reference_models.process.errors import DatasetError
 
@@ -125,7 +125,7 @@ def _refuse_unsplit(path: Path, cells: Sequence[str]) -> None:
     """Raise DatasetError where most cells of a file's only column hold blanks: its columns were not told apart."""
     if 2 * sum(" " in cell.strip() for cell in cells) <= len(cells):
         return
-    shown = f"{path}: has one column, whose cells hold blanks, as in {cells[0]!a:.40}"
+    shown = f"{path}: has one column, whose cells hold blanks, as in {show_cell(cells[0])}"
     if 2 * sum(all(":" in part for part in cell.split()[1:]) for cell in cells) > len(cells):
         raise DatasetError(
             f"{shown}: pairs of key and value, as libsvm and libffm have them, are not read. Write them as CSV: a "
