@@ -113,12 +113,23 @@ class Inventory:
                 f"{printable(str(self.path))}: NOT JUDGED: holds results of MLPerf Inference, such as "
                 f"{printable(str(of_inference[0]))}, which dlrmbench does not judge."
             )
+        self._refuse_unfinished()
         texts = [str(path) for path in self.candidates if path.suffix in _TEXTS]
         raise NothingToJudgeError(
             f"{self.path}: no result_*.txt here or below. Expected <org>/results/<system>/<benchmark>/result_<i>.txt"
             ", or a directory of result_*.txt; a single log of another name can be given as a file"
             + (f", here {', '.join(map(printable, texts[:_MAX_NAMES_SHOWN]))}." if texts else ".")
         )
+
+    def _refuse_unfinished(self) -> None:
+        """Raise InputError where there are run sets below and no run of any has ended."""
+        if unfinished := [folder for folder in self.run_sets if _measured_kind(folder) is None]:
+            first = unfinished[0]
+            whole = first.parent if _is_file(first.parent / EXPERIMENT_FILE) else first
+            raise NothingToJudgeError(
+                f"{printable(str(self.path))}: holds run sets without a finished run ({len(unfinished)}). Complete "
+                f"one with 'dlrmbench resume {printable(str(whole))}'."
+            )
 
     def why_absent(self) -> str | None:
         """Return a message that a run set here is of a kind that this installation lacks; None where there is none

@@ -184,6 +184,12 @@ def test_what_is_passed_over_is_mentioned(command: Command, tmp_path: Path) -> N
     assert command("score", unfinished)[0] == 8 and command("score", unfinished, "--require-score")[0] == 7
 
 
+def test_a_folder_of_sets_without_a_finished_run_is_told_from_an_empty_one(command: Command, tmp_path: Path) -> None:
+    write(tmp_path / "results" / "new" / "extra" / "run_set.json", "{}")
+    code, out, err = command("check", tmp_path)
+    assert (code, out) == (8, "") and f"'dlrmbench resume {tmp_path / 'results' / 'new'}'" in err
+
+
 def test_many_findings_of_one_rule_are_counted_and_not_listed(command: Command, tmp_path: Path) -> None:
     """Ten runs, each with a hundred values that no two share: five are shown, and of how many files the rest is."""
     runs = make_runs(DCNV2, ours=False)
