@@ -85,8 +85,9 @@ def compare(
     Verdicts are 'faster', 'slower', 'below the smallest effect' (a difference that is certainly smaller), 'no
     difference shown' and 'inconclusive'; quality is compared by differences of AUC, or of a benchmark's other metric,
     and is 'better' or 'worse'. A regression is a slower time to train, or an inconclusive one with a slower factor
-    while neither convergence nor throughput is faster, or a worse quality. Runs that share seeds are compared in
-    pairs; where each pair converges after equally many samples, convergence is 'identical'.
+    while neither convergence nor throughput is faster, or a worse quality; more overhead alone is one unless steps
+    were faster by as much. Runs that share seeds are compared in pairs; where each pair converges after equally many
+    samples, convergence is 'identical'.
 
     Systems drift. Between sets that were measured one after the other, a difference in speed or time counts only
     where it exceeds the possible drift: at least 5 %, estimated from at least three sets of one configuration and

@@ -285,12 +285,15 @@ def _finish(draft: _Draft, tests: Mapping[int, TestResult], share_level: float |
 
 def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> bool:
     """Return whether new is a regression: slower as a whole; or, where the whole is inconclusive, slower in a factor
-    while neither convergence nor throughput is faster. Less overhead excuses nothing: its share falls when the steps
-    get slower."""
+    while neither convergence nor throughput is faster. The share of overhead follows the steps: less of it excuses
+    nothing, since it falls when they get slower; more of it counts only where they were not faster by as much."""
     if verdict != "inconclusive":
         return verdict in ("slower", "worse")
-    is_slower = any(factor.verdict == "slower" for factor in factors)
-    return is_slower and not any(factor.verdict == "faster" for factor in factors if factor.name != "overhead")
+    slower = {factor.name for factor in factors if factor.verdict == "slower"}
+    if slower == {"overhead"}:
+        ratios = [factor.time_ratio or 1.0 for factor in factors if factor.name in ("throughput", "overhead")]
+        return math.prod(ratios) >= 1.0
+    return bool(slower) and not any(factor.verdict == "faster" for factor in factors if factor.name != "overhead")
 
 
 def _excludes_regression(draft: _Draft) -> bool:

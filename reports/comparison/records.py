@@ -184,7 +184,7 @@ class ComparedSides(Row, kw_only=True, frozen=True):
         bool,
         meaning(
             "whether new is slower as a whole, or inconclusive as a whole with a slower factor while neither "
-            "convergence nor throughput is faster"
+            "convergence nor throughput is faster; more overhead alone counts unless steps were faster by as much"
         ),
     ] = False
     measure_better: Annotated[

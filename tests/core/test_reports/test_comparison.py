@@ -136,6 +136,18 @@ def test_less_overhead_does_not_excuse_slower_steps_but_faster_convergence_does(
     assert (traded.verdict, traded.is_regression) == ("inconclusive", False)
 
 
+def test_a_larger_share_of_overhead_is_no_regression_where_steps_were_faster_by_more() -> None:
+    unsteady = [rate * factor for rate, factor in zip(RATES, [1.0, 2.0, 1.1, 1.9, 1.2] * 2, strict=True)]
+    wild = [0.55, 0.60, 0.65, 0.70, 0.75, 0.80, 0.85, 0.60, 0.70, 0.80]
+    for gain, is_regression in ((1.2, False), (1.0, True)):
+        base = make_side("a", wild, unsteady, [1.05] * 10)
+        new = make_side("b", wild[::-1], [rate * gain for rate in unsteady[::-1]], [1.10] * 10)
+        comparison = compare(base, new)
+        found = verdicts(comparison)
+        assert (found["throughput"], found["overhead"]) == ("inconclusive", "slower")
+        assert (comparison.verdict, comparison.is_regression) == ("inconclusive", is_regression)
+
+
 def test_shared_seeds_are_compared_in_pairs_and_settle_more() -> None:
     seeds = list(range(10))
     unpaired = compare(make_side("a", LUCK, RATES), make_side("b", LUCK, SLOW))
