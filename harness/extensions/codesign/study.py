@@ -69,6 +69,16 @@ def execute_tiling(extents: Sequence[int], tile: Sequence[int], order: str) -> f
     return float((made - whole).abs().max() / whole.abs().max())
 
 
+_UNITS = {
+    "clock_hz": "Hz",
+    "dram_bytes_per_s": "B/s",
+    "mac_j": "J",
+    "dram_j_per_byte": "J/B",
+    "scratchpad_j_per_byte": "J/B",
+}
+"""Units of those numbers of an array's file that are far from 1; names have the units of the others."""
+
+
 def space_study(
     config: RunConfig,
     array: PEArray,
@@ -120,8 +130,9 @@ def space_study(
                 make_table(f"Tilings of the best design in {OBJECTIVE_NAMES[objectives[0]]}, {MODE_NAMES[modes[-1]]}",
                            _TILINGS, tilings)],
         parameters=[Parameter(name="array", value=array.title, unit=None, source="file", note="title"),
-                    *(Parameter(name=f"{each.of} at {each.size:g}", value=each.value, unit=None, source="file",
-                                note=each.source) for each in array.numbers)],
+                    *(Parameter(name=f"{each.of} at {each.size:g}", value=each.value,
+                                unit=_UNITS.get(each.of), source="file", note=each.source)
+                      for each in array.numbers)],
         checks=[StudyCheck(name="largest error of a product in blocks, as a share of the largest value", expected=0.0,
                            found=error, is_passed=error <= TOLERANCE)],
     )  # fmt: skip
