@@ -56,12 +56,13 @@ def unlink_latest(folder: Path) -> None:
 
 def find_named(name: str, results: Path) -> list[Path]:
     """Return the sets and sweeps in `results` of that name, in order; a folder's own name matches only that
-    folder."""
+    folder, and the name of a benchmark only where --name gave it to none."""
     folder = results / name
     with suppress(PermissionError):  # a path inside an unreadable folder is no name
         if name and ".." not in Path(name).parts and folder.exists():
             return [results / folder.readlink() if folder.is_symlink() else folder]
-    return [path for path in sets_of(results) if name in names_of(path)]
+    named = [(path, names) for path in sets_of(results) if name in (names := names_of(path))]
+    return [path for path, names in named if names[0] == name] or [path for path, _ in named]
 
 
 def led_to(word: str, *results: Path) -> str:

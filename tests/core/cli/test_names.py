@@ -47,6 +47,16 @@ def test_a_set_has_its_folders_name_and_its_label(results: Path) -> None:
     assert find_named("dlrm_tiny", results) == find_named("nothing", results) == find_named("../made", results) == []
 
 
+def test_a_label_comes_before_the_name_of_an_own_benchmark(results: Path) -> None:
+    for benchmark in ("base", "mine"):
+        folder = write_run_set(results / f"{benchmark}-8e6236c6-20260105T000000Z")
+        record = json.loads((folder / "extra" / "run_set.json").read_text())
+        record["benchmark"]["name"] = benchmark
+        (folder / "extra" / "run_set.json").write_text(json.dumps(record))
+    assert find_named("base", results) == [results / "dlrm_tiny-base-20260101T000000Z"]
+    assert find_named("mine", results) == [results / "mine-8e6236c6-20260105T000000Z"]
+
+
 @pytest.mark.parametrize("word", ["base", "made/dlrm_tiny-base-20260101T000000Z"])
 def test_show_of_a_set_says_which_verbs_show_one(command: Any, results: Path, word: str) -> None:
     code, _, err = command("show", word)
