@@ -1,1 +1,2 @@
-"""Traces of embedding lookups, and simulated memories below DRAM that hold the rows: `trace` and `tiers`."""
+"""Verbs `trace` (records embedding lookups) and `tiers` (simulates memories slower than DRAM that hold embedding
+rows)."""

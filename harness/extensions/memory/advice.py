@@ -1,4 +1,4 @@
-"""The memory to take after a study, with the bytes of rows that it holds, and the command to ask next."""
+"""Advise, after a study of embedding rows below DRAM, which memory to take, with its bytes, and the next command."""
 
 import shlex
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from reference_models.data.traces.trace import AccessTrace
 from reports.text.formatting import num_bytes, percent, plural
 
 _LOAD = 0.7
-"""Load of the busiest device or link at the rate that is suggested."""
+"""Load (busy share of the time) of the busiest device or link at the query rate that the next command is given."""
 _CACHES = "1%,5%,20%"
 _NO_PRICES = "memories' files have no prices"
 _ROW_BYTES = 128
-"""Bytes of a row in the suggested command where a trace does not know its rows' size: 32 values of fp32."""
+"""Bytes of an embedding row in the suggested command where a trace does not give the size: 32 values of fp32."""
 
 
 def advise_tiers(
@@ -26,10 +26,12 @@ def advise_tiers(
     folder: Path,
     row_size: int | None,
 ) -> str:
-    """Say which memory and cache to take, the bytes of rows in DRAM and on devices, and the command to ask next.
+    """Say which memory and row cache to take, the bytes of embedding rows in DRAM and on devices, and the command to
+    run next.
 
-    `results` are those of the study, the best first; `kept_bytes` is the size of tables that stay in DRAM whole, and
-    `row_size` what the command gave for all rows.
+    `results` are a study's results (one per memory, cache and place where rows are added up), the best first;
+    `kept_bytes` is the size of the tables that stay in DRAM whole; `row_size` is the row size that the command line
+    gave for all tables, in bytes.
     """
     setup = results[0].setup
     all_bytes = trace.num_units * question.row_bytes
@@ -48,7 +50,7 @@ def advise_tiers(
 
 
 def _ask_next(setup: Setup, best: PoolResult, folder: Path, row_size: int | None) -> str:
-    """Return the command to ask next, or the options that a next command needs of the user's machines."""
+    """Return the `tiers` command to run next, or the options on hosts and power that this command lacks."""
     question, changed = setup.question, list[str]()
     if not setup.cache.words:
         changed = ["--cache", _CACHES]
@@ -80,9 +82,10 @@ def _ask_next(setup: Setup, best: PoolResult, folder: Path, row_size: int | None
 
 
 def advise_trace(kept: KeptTrace, folder: Path, ratio_at: tuple[float, float]) -> str:
-    """Say how many bytes all rows and the title's cache take, and the command that tries memories below DRAM.
+    """Say how many bytes of DRAM all embedding rows and a cache of some of them take, and the command that simulates
+    slower memories.
 
-    `ratio_at` is the title's cache, as a share of the rows, and its miss ratio.
+    `ratio_at` has the cache's size as a share of the rows, and the share of lookups that miss it.
     """
     trace, (share, ratio) = kept.trace, ratio_at
     unit_bytes = trace.unit_bytes or kept.about.get("row_bytes")

@@ -1,4 +1,5 @@
-"""Misses of row caches: when a cache is warm, how large it must be, how tables share its memory.
+"""Compute the misses of caches of embedding rows: when a cache is warm, how large it must be, and how tables share
+its memory.
 
 Misses of LRU caches are exact, from stack distances; caches of other policies are simulated.
 """
@@ -20,37 +21,38 @@ Floats = NDArray[np.float64]
 
 _FINEST, _STEPS = 2.0**-8, 33
 _MOST_UNITS = 1 << 12
-"""Steps of the row budget that `fit_sizes` tells apart; above so many rows each table's size is rounded to a step."""
+"""Most steps into which `fit_sizes` divides a memory budget in rows; table sizes are rounded to a step in larger
+budgets."""
 TENTHS = 5
-"""Most tenths of a trace that warm caches up, so that half of the trace is counted."""
+"""Most tenths of a trace's samples that warm caches up before misses are counted: at least half is counted."""
 _FLAT, _FLAT_SHARE = 0.005, 0.02
 """Largest difference, absolute and relative, of a warm cache's miss ratio from that of the trace's second half."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cache:
-    """A row cache: one for all tables, or its rows divided among a cache for each table."""
+    """A cache of embedding rows in DRAM: one for all tables, or a cache of its own for each table."""
 
     num_rows: int
-    """Capacity in rows; in units (AccessTrace.unit_bytes) where rows differ in size."""
+    """Capacity in embedding rows; in units of bytes (AccessTrace.unit_bytes) where rows of tables differ in size."""
     share: float | None
-    """Capacity as a share of the rows of the tables below DRAM; None where there is no cache."""
+    """Capacity as a share of the rows of the tables that a slower memory holds; None where there is no cache."""
     words: str = ""
-    """Name of the cache in tables and findings, such as 'cache of 5 %'; empty where there is no cache."""
+    """Name of the cache in tables and sentences, such as 'cache of 5 %'; empty where there is no cache."""
     of_tables: tuple[int, ...] | None = None
-    """Rows of each table's own cache [tables]; None where one cache serves all tables."""
+    """Rows of the cache that each table has for itself [tables]; None where one cache serves all tables."""
     policy: str = LRU
-    """Replacement policy, a key of POLICIES."""
+    """Replacement policy of the cache, a key of POLICIES, such as 'lru'."""
 
 
 class MissCurve(Protocol):
-    """Misses of one table's lookups over the size of its cache."""
+    """Misses of one embedding table's lookups as a function of the size of its row cache."""
 
     @property
     def num_lookups(self) -> int: ...
 
     def misses(self, num_rows: Ids) -> Floats:
-        """Return how many lookups miss caches of `num_rows` rows each."""
+        """Return the number of lookups that miss a cache, for each of several sizes `num_rows` in rows [sizes]."""
         ...
 
     def miss_ratio(self, num_rows: int) -> float:
@@ -60,11 +62,12 @@ class MissCurve(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SimulatedCurve:
-    """Misses of one table's lookups under one policy, simulated at each cache size when it is asked for."""
+    """Misses of one embedding table's lookups under one replacement policy, simulated for each cache size asked
+    for."""
 
     num_lookups: int
     count_misses: Callable[[int], int]
-    """Simulate a cache of that many rows and return its misses."""
+    """Simulate a cache of the given number of rows, and return the number of lookups that miss it."""
 
     def misses(self, num_rows: Ids) -> Floats:
         return np.array([self.count_misses(size) for size in num_rows.tolist()], dtype=np.float64)
@@ -74,11 +77,12 @@ class SimulatedCurve:
 
 
 class RemoteLookups:
-    """Lookups of a trace whose rows are on devices, in order, with their stack distances.
+    """Lookups of embedding rows on devices of a slower memory, in the order of the trace, with their stack distances.
 
-    Lookups with device -1, of rows in local memory, reach no cache and are left out. A sample of the trace is a query
-    here. Miss ratios are shares of the lookups of tables that `are_below` DRAM (None: all); lookups of other tables
-    must have device -1. Where rows of tables differ in size, distances and capacities are in the trace's units.
+    Lookups with device -1, of rows in local DRAM, reach no cache and are left out. A sample here is one query of the
+    trace. Miss ratios are shares of the lookups of tables that `are_below` DRAM (None: all); lookups of other tables
+    must have device -1. Where rows of tables differ in size, distances and capacities are in the trace's units of
+    bytes.
     """
 
     def __init__(
@@ -107,13 +111,13 @@ class RemoteLookups:
 
     @cached_property
     def distances(self) -> Floats:
-        """Stack distance of each lookup [lookups] in one cache for all tables."""
+        """Stack distance of each lookup in one cache for the rows of all tables [lookups]."""
         distances = StackDistances().update(self.keys, self.units.astype(np.float64))
         return np.asarray(distances + (self.units - 1))
 
     @cached_property
     def own_distances(self) -> Floats:
-        """Stack distance of each lookup [lookups] in a cache of its table alone."""
+        """Stack distance of each lookup in a cache that only its own table uses [lookups]."""
         found = np.empty(len(self.keys))
         for table in range(self.num_tables):
             is_own = self.tables == table
@@ -121,7 +125,8 @@ class RemoteLookups:
         return found
 
     def missed(self, cache: Cache, first: int) -> Flags:
-        """Return whether each lookup misses a cache [lookups]; samples before `first` choose a static set."""
+        """Return whether each lookup misses a cache [lookups]; samples before `first` choose the rows of a static
+        cache."""
         if cache.policy != LRU:
             if (cache, first) not in self._simulated:
                 self._simulated[cache, first] = self._simulate(cache, first)
@@ -140,7 +145,8 @@ class RemoteLookups:
         return found
 
     def _simulate_table(self, table: int, policy: str, size: int, first: int) -> Flags:
-        """Return whether each lookup of a table misses its cache of `size` rows [lookups of the table]."""
+        """Return whether each lookup of a table misses the table's own cache of `size` rows [lookups of the
+        table]."""
         is_own = self.tables == table
         if table not in self._numbered:
             self._numbered[table] = number_rows(self.keys[is_own], np.ones(int(is_own.sum()), np.int64))
@@ -148,7 +154,8 @@ class RemoteLookups:
         return POLICIES[policy].find_misses(*self._numbered[table], size, start)
 
     def simulated_curve(self, first: int, table: int, policy: str) -> SimulatedCurve:
-        """Return a table's misses over cache size under a policy, from sample `first` on; local rows hit."""
+        """Return a table's misses by cache size under a replacement policy, counted from sample `first` on; lookups
+        of rows in local DRAM count as hits."""
         num_before = int(np.searchsorted(self.samples[self.tables == table], first))
 
         @cache
@@ -158,13 +165,15 @@ class RemoteLookups:
         return SimulatedCurve(num_lookups=int(self._of_tables[table, first:].sum()), count_misses=count)
 
     def miss_ratio(self, missed: Flags, first: int = 0, stop: int | None = None) -> float:
-        """Return the miss ratio of samples `first` to `stop`; lookups of rows in local memory count as hits."""
+        """Return the share of lookups of samples `first` to `stop` that miss; lookups of rows in local DRAM count as
+        hits."""
         num_lookups = int(self._of_tables[:, first:stop].sum())
         begin, end = np.searchsorted(self.samples, (first, self.num_samples if stop is None else stop))
         return float(missed[begin:end].sum()) / max(1, num_lookups)
 
     def curve(self, first: int, table: int | None = None) -> MissRatioCurve:
-        """Return the LRU miss-ratio curve from sample `first` on, of all tables or of one; local rows hit."""
+        """Return the LRU miss ratio by cache size from sample `first` on, of one table, or of all where `table` is
+        None; lookups of rows in local DRAM count as hits."""
         is_counted = self.samples >= first
         if table is not None:
             is_counted &= self.tables == table
@@ -174,23 +183,25 @@ class RemoteLookups:
         return make_curve(distances, num_lookups)
 
     def first_of(self, tenths: int) -> int:
-        """Return the first sample after `tenths` tenths of the trace."""
+        """Return the index of the first sample after `tenths` tenths of the trace."""
         return self.num_samples * tenths // 10
 
     def is_flat(self, missed: Flags, tenths: int) -> bool:
-        """Return whether the miss ratio after `tenths` tenths of the trace is that of its second half."""
+        """Return whether the miss ratio after `tenths` tenths of the trace is near enough to that of its second
+        half."""
         half = self.miss_ratio(missed, self.first_of(TENTHS))
         return abs(self.miss_ratio(missed, self.first_of(tenths)) - half) <= min(_FLAT, _FLAT_SHARE * half)
 
     def late_ratios(self, missed: Flags) -> tuple[float, float] | None:
-        """Return the miss ratios of the trace's third and fourth quarter if they still fall; None otherwise."""
+        """Return the miss ratios of the trace's third and fourth quarter if the ratio still falls; None otherwise."""
         half, last = self.first_of(TENTHS), self.num_samples * 3 // 4
         third, fourth = self.miss_ratio(missed, half, last), self.miss_ratio(missed, last)
         return (third, fourth) if third - fourth > max(_FLAT, 2 * _FLAT_SHARE * third) else None
 
 
 def grid_sizes(num_rows: int, load_factor: float) -> NDArray[np.int64]:
-    """Return candidate sizes of a table's cache, rising: 0, all rows, `load_factor` of them, and sizes between."""
+    """Return the sizes to try for a table's cache, in rows, rising: 0, all rows, `load_factor` of them, and sizes
+    between."""
     factors = np.geomspace(_FINEST * load_factor, 1.0, _STEPS) if load_factor else [0.0, 1.0]
     return np.unique((np.array([0.0, load_factor, *factors]) * num_rows).astype(np.int64))
 
@@ -198,9 +209,10 @@ def grid_sizes(num_rows: int, load_factor: float) -> NDArray[np.int64]:
 def fit_sizes(
     sizes: Sequence[NDArray[np.int64]], misses: Sequence[NDArray[np.float64]], max_rows: int
 ) -> tuple[int, ...]:
-    """Choose a cache size per table, `max_rows` at most together, that minimises misses, by dynamic programming.
+    """Choose a cache size for each table, `max_rows` rows at most together, that minimises the sum of misses.
 
-    `sizes` [tables][choices] rise from 0; `misses` are those at each size. Exact up to 4,096 rows together.
+    `sizes` [tables][choices] are each table's sizes in rows, rising from 0; `misses` has the misses at each size.
+    Dynamic programming, exact up to 4,096 rows together.
     """
     unit = -(-max_rows // _MOST_UNITS) or 1
     left = max_rows // unit
@@ -223,9 +235,11 @@ def fit_sizes(
 def fit_caches(
     curves: Sequence[MissCurve], num_rows: Sequence[int], max_rows: int, units: Sequence[int] | None = None
 ) -> tuple[tuple[int, ...], ...]:
-    """Divide `max_rows` among the tables twice: with fewest misses, and with one load factor for all tables.
+    """Divide cache memory of `max_rows` rows among tables in two ways: with fewest misses, and with the same share of
+    each table's rows.
 
-    With `units` [tables], the units of a row of each table, `max_rows` is in units.
+    Return both divisions as rows of each table's cache [tables]. With `units` [tables], the size of a row of each
+    table, `max_rows` is in units.
     """
     sizes_of = [1] * len(num_rows) if units is None else units
     factor = min(1.0, max_rows / sum(num * size for num, size in zip(num_rows, sizes_of, strict=True)))
@@ -240,5 +254,6 @@ def fit_caches(
 
 
 def count_misses(curves: Sequence[MissCurve], sizes: Sequence[int]) -> float:
-    """Return the misses of all tables together, each table with a cache of its own size."""
+    """Return the number of misses of all tables together, each table with a cache of its own of the size in
+    `sizes`."""
     return sum(float(curve.misses(np.array([size]))[0]) for curve, size in zip(curves, sizes, strict=True))

@@ -1,9 +1,10 @@
-"""A device with parallel channels: latency of each query's reads, computed read by read.
+"""Simulate a memory device with parallel channels: the latency of each query's reads, computed read by read.
 
 Reads wait in one queue, first come first served, for the first of `channels` that is free, and each occupies it for
-channels / ceiling seconds, so that a saturated device reads at its ceiling. The part of a drive's latency beyond that
-time, at the queue depth at which reads are issued, delays the answer and occupies no channel. Since all reads occupy
-a channel equally long, read i goes to channel i modulo `channels`, and each channel is a queue of its own.
+channels / ceiling seconds, so that a saturated device reads at its ceiling (its highest reads per second). The part
+of a drive's latency beyond that time, at the queue depth at which reads are issued, delays the answer and occupies no
+channel. Since all reads occupy a channel equally long, read i goes to channel i modulo `channels`, and each channel
+is a queue of its own.
 """
 
 from collections.abc import Iterator
@@ -18,29 +19,32 @@ from harness.foundation.queue_simulation import Times, finish_singly
 Ids = NDArray[np.int64]
 _STEP, _NUM_STEPS = 0.01, 2_000
 _STEPS = (np.arange(_NUM_STEPS) + 0.5) * _STEP
-"""Points of the standard exponential distribution at which latency distributions are tabulated."""
+"""Values of the standard exponential distribution, one per tabulated quantile of a read latency distribution."""
 _MOST_WAVES = 512
-"""Most reads before a channel's last one that are examined for being answered after that last one."""
+"""Most earlier reads of a query on a channel that are examined for being answered later than its last read there."""
 
 
 class Answers(NamedTuple):
-    """Times of the reads of each query [queries] on one device, in seconds."""
+    """Latency in seconds, by part, of the reads of each query on one memory device [queries], and the mean queue
+    depth."""
 
     queue: Times
-    """Delay that reads of other queries add until the query's last read leaves its channel."""
+    """Delay that reads of other queries add until the query's last read leaves its channel, in seconds [queries]."""
     device: Times
-    """From the query's arrival to its last answer, less `queue`; 0 where the query has no reads."""
+    """Time from a query's arrival to the answer of its last read, less `queue`, in seconds [queries]; 0 without
+    reads."""
     mean_read_s: float
-    """Mean latency of a read in an idle device."""
+    """Mean latency of one read in an otherwise idle device, in seconds."""
     depth: float
-    """Mean queue depth when a read is issued: reads waiting or in a channel, its own query's included."""
+    """Mean queue depth of the device when a read is issued: reads waiting or in a channel, those of its query
+    included."""
 
 
 def draw_latencies(num_queries: int, num_devices: int, seed: int) -> NDArray[np.int32]:
-    """Draw each query's place in the latency distribution [devices, queries], as indices of `_STEPS`, from `seed`.
+    """Draw each query's quantile of the read latency on each device [devices, queries], as indices of `_STEPS`.
 
-    The draws are stratified: each part of the distribution comes equally often, in random order. How many of the
-    slowest reads were drawn is otherwise what varies a p99 most.
+    The draws are stratified: each part of the distribution comes equally often, in random order, from `seed`. With
+    plain draws, the number of very slow reads drawn would be what varies a p99 most.
     """
     draws = np.random.default_rng((seed, 3))
     exponents = -np.log1p(-(np.arange(num_queries) + 0.5) / num_queries)
@@ -51,11 +55,12 @@ def draw_latencies(num_queries: int, num_devices: int, seed: int) -> NDArray[np.
 def answer_reads(
     arrivals_s: Times, num_reads: Ids, busy_s: Times, tier: Tier, drawn: NDArray[np.int32], *, is_alone: bool = False
 ) -> Answers:
-    """Return the latencies of queries [queries] that arrive in order, each with `num_reads` reads on one device.
+    """Return the latencies of queries [queries] that arrive in order, each with `num_reads` reads on one memory
+    device.
 
-    `busy_s` [queries] is the time that a query's reads take with all channels at work; `drawn` comes from
-    `draw_latencies`. `is_alone` says that arrivals are so far apart that no query meets another; the queue depth is
-    then that of a query's own reads.
+    `busy_s` [queries] is the time in seconds that a query's reads take with all channels at work; `drawn` [queries]
+    is a row of the result of `draw_latencies`. `is_alone` says that arrivals are so far apart that no query meets
+    another; the queue depth is then that of a query's own reads.
     """
     count = tier.num_channels
     each_s = busy_s * count / np.maximum(num_reads, 1)
@@ -89,7 +94,8 @@ def answer_reads(
 
 
 def _by_channel(arrivals_s: Times, num_reads: Ids, each_s: Times, count: int) -> Iterator[tuple[Ids, Times]]:
-    """Yield for each channel the number of reads of each query, and when the last of these finishes [queries]."""
+    """Yield for each channel of a device the number of reads of each query [queries], and the time in seconds at
+    which the last of these finishes [queries]."""
     rounds, rest = np.divmod(np.cumsum(num_reads), count)
     for channel in range(count):
         reads = np.diff(rounds + (rest > channel), prepend=0)
@@ -97,21 +103,23 @@ def _by_channel(arrivals_s: Times, num_reads: Ids, each_s: Times, count: int) ->
 
 
 def _sum_spent(reads: Ids, finish_s: Times, arrivals_s: Times, each_s: Times) -> float:
-    """Return the time in queue and channel summed over a channel's reads, which occupy it for `each_s` each."""
+    """Return the seconds in queue and channel, summed over all reads of one channel; a read of a query occupies the
+    channel for `each_s` [queries]."""
     return float((reads * (finish_s - arrivals_s) - each_s * reads * (reads - 1) / 2).sum())
 
 
 def _in_flight(arrivals_s: Times, spent_s: float) -> float:
-    """Return the mean number of reads in flight by Little's law, from the summed time `spent_s` of all reads."""
+    """Return the mean number of reads in flight, by Little's law; `spent_s` is the sum of the times of all reads."""
     lasted_s = float(arrivals_s[-1] - arrivals_s[0])
     return spent_s / lasted_s if lasted_s else 0.0
 
 
 def latency_beyond(tier: Tier, depth: float, read_s: float) -> Times:
-    """Return the part of a read's latency beyond its time in queue and channel, at `_STEPS`, at a queue depth.
+    """Return the part of a read's latency that occupies no channel, in seconds at each of `_STEPS`, at queue depth
+    `depth`.
 
-    At a depth that the tier's file gives, this is the latency there less what that many reads in flight, of `read_s`
-    each, spend in queue and channels. Between two depths it is interpolated; beyond the deepest it stays.
+    At a depth that the memory's file gives, this is the latency there less what that many reads in flight, of
+    `read_s` each, spend in queue and channels. Between two depths it is interpolated; beyond the deepest it stays.
     """
     latency, count = tier.read_latency_s, tier.num_channels
     known = [(1, latency.value, latency.tail), *((each.depth, each.value, each.tail) for each in latency.deeper)]
@@ -129,11 +137,12 @@ def latency_beyond(tier: Tier, depth: float, read_s: float) -> Times:
 
 
 def _slowest(beyond_s: Times, read_s: float, most_reads: int) -> NDArray[np.float64]:
-    """Return the delay of a query's last answer after its last read leaves a channel [reads in the channel, steps].
+    """Return the delay in seconds of a query's last answer after its last read leaves a channel [reads in the
+    channel, steps].
 
     The read before the last left the channel `read_s` earlier, and so on, so that the delay is the largest of
-    (latency beyond - read_s x reads after it); its distribution is the product of the single ones. More reads than
-    there are rows behave as the last row.
+    (latency beyond the channel - `read_s` x reads after it); its distribution function is the product of those of the
+    single reads. More reads than there are rows behave as the last row.
     """
     span_s = float(beyond_s[-1] - beyond_s[0])
     waves = int(min(most_reads, _MOST_WAVES, span_s / read_s + 1 if read_s else _MOST_WAVES)) or 1

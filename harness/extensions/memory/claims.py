@@ -1,7 +1,7 @@
-"""Compare simulated speed-ups and computed power with published figures, and say what sets the difference.
+"""Compare simulated speed-ups and computed power with published figures, and say what causes the difference.
 
-PIFS-Rec (MICRO'24, arXiv 2409.16633) adds rows up in the switch; software-defined memory (arXiv 2110.11489) saves
-power. The figures are those of both abstracts.
+PIFS-Rec (MICRO'24, arXiv 2409.16633) adds embedding rows up in the switch; software-defined memory (arXiv 2110.11489)
+saves power. The figures are those of both abstracts.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from reports.text.formatting import num_bytes, percent, plural
 from rules.records.study import StudyTable
 
 SPEEDUP, OVER_BEACON = 3.89, 2.03
-"""Speed-ups in PIFS-Rec's abstract: over Pond, where the host adds rows up, and over BEACON."""
+"""Speed-ups in PIFS-Rec's abstract: over Pond, where the host adds embedding rows up, and over BEACON."""
 _LEAST_POWER = 0.05
-"""Smallest share of power saved in software-defined memory's abstract."""
+"""Smallest saving of power in the abstract of software-defined memory, as a share of the power before."""
 _SETTERS = {
     "host_reads_in_flight": "the host's reads in flight",
     "pool_reads_in_flight": "the pool's reads in flight",
@@ -30,17 +30,18 @@ _SETTERS = {
 
 
 class FleetRow(NamedTuple):
-    """A fleet with all rows in DRAM, or with one slower memory below one cache."""
+    """A fleet of serving hosts with all embedding rows in DRAM, or with one slower memory below one row cache."""
 
     label: str
     hosts: Hosts
     saved: float | None
-    """Power saved, as a share of that of the fleet with all rows in DRAM; None without watts."""
+    """Power saved, as a share of that of the fleet with all rows in DRAM; None where no watts were given."""
     limit: str
 
 
 def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[FleetRow]) -> list[str]:
-    """Say how the best case compares with the published figure and what sets the difference, or that it is not shown.
+    """Say how the best simulated case compares with the published figure and what causes the difference, or that no
+    comparison was possible.
 
     Return one sentence, or two where a fleet of memories behind a switch was asked for.
     """
@@ -53,7 +54,8 @@ def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[F
 
 
 def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> str:
-    """Compare the speed-up of adding rows up in the switch with PIFS-Rec's."""
+    """Compare the simulated speed-up of adding embedding rows up in the switch with PIFS-Rec's published one, in a
+    clause."""
     published = f"PIFS-Rec's {SPEEDUP}x over rows added up by the host (Pond) and {OVER_BEACON}x over BEACON"
     switched = [each for each in said if each.pool == "switch" and each.gain is not None]
     if not switched:
@@ -72,7 +74,8 @@ def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> str:
 
 
 def _compare_tiers(said: Sequence[PoolResult]) -> str:
-    """Compare the added latencies of the slowest and the fastest memory, at the fastest one's cache and pool."""
+    """Compare the latencies that the slowest and the fastest memory add to a query, with the row cache and the place
+    where rows are added up that the fastest has; empty where only one memory has a latency."""
     waiting = [each for each in said if each.wait_s]
     if not waiting:
         return ""
@@ -85,7 +88,8 @@ def _compare_tiers(said: Sequence[PoolResult]) -> str:
 
 
 def _say_setter(setup: Setup, gain: float) -> str:
-    """Name the number of the tier that sets the switch's speed-up most: doubling it changes the speed-up most."""
+    """Name the number of the memory's file that sets the switch's speed-up most: doubling it changes the speed-up
+    most."""
     effects = dict[str, tuple[float, float]]()
     for member in _SETTERS:
         quantity = getattr(setup.tier, member)
@@ -101,9 +105,11 @@ def _say_setter(setup: Setup, gain: float) -> str:
 
 
 def count_fleets(fleet: Fleet, setups: Sequence[Setup], num_rows: int, kept_bytes: int = 0) -> list[FleetRow]:
-    """Count hosts with all rows in DRAM, and with each tier and cache at the highest rate of its best pool.
+    """Count the hosts of a fleet with all rows in DRAM, and with each memory and row cache at the highest possible
+    rate.
 
-    `kept_bytes` is the size of the tables that stay in DRAM whole.
+    `num_rows` is the number of embedding rows, in units where they differ in size; `kept_bytes` is the size of the
+    tables that stay in DRAM whole.
     """
     question = setups[0].question
     before = count_hosts(fleet, num_rows * question.row_bytes, fleet.host_rate, 0)
@@ -121,7 +127,8 @@ def count_fleets(fleet: Fleet, setups: Sequence[Setup], num_rows: int, kept_byte
 
 
 def show_fleets(fleet: Fleet, counted: Sequence[FleetRow]) -> StudyTable:
-    """Return the table of fleets: hosts, DRAM, limits and power."""
+    """Return the table of fleets, a row for each: its hosts, DRAM, queries per second of a host and their limit, and
+    power."""
     columns: Columns = (
         ("Fleet", None, "given"),
         ("Hosts", None, "computed"),
@@ -151,13 +158,14 @@ def show_fleets(fleet: Fleet, counted: Sequence[FleetRow]) -> StudyTable:
 
 
 def find_best_fleet(counted: Sequence[FleetRow]) -> FleetRow | None:
-    """Return the fleet with a slower memory that saves most power, else the one of fewest hosts; None where there are
-    no fleets."""
+    """Return the fleet with a slower memory that saves most power, else that of fewest hosts; None if `counted` has
+    no such fleet."""
     return min(counted[1:], key=lambda each: (-(each.saved or 0.0), each.hosts.number), default=None)
 
 
 def answer_fleets(counted: Sequence[FleetRow]) -> str:
-    """Say how many hosts the best fleet takes and its change in power; empty where no fleet was asked for."""
+    """Say how many hosts the best fleet takes and by what share its power changes; empty where no fleet was asked
+    for."""
     if (best := find_best_fleet(counted)) is None:
         return ""
     least = f" takes least of {len(counted) - 1}:" if len(counted) > 2 else " takes"
@@ -170,7 +178,8 @@ def _say_power(saved: float) -> str:
 
 
 def _close_fleets(fleet: Fleet | None, counted: Sequence[FleetRow], said: Sequence[PoolResult]) -> str:
-    """Compare the power saved with the published savings of software-defined memory."""
+    """Compare the power that the best fleet saves with the published savings of software-defined memory, in a
+    clause."""
     published = "Software-defined memory's 5 % to 29 % less power (published, other models and hosts)"
     if fleet is None or not counted:
         num_waits = sum(each.wait_s is not None for each in said)

@@ -1,4 +1,4 @@
-"""Estimates, with ranges, of the miss ratios of long traces, from several samples of their rows."""
+"""Estimate the miss ratios of row caches on long traces, with ranges, from several samples of the embedding rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,36 +9,36 @@ from reference_models.data.traces.stack_distances import MissRatioCurve, find_ro
 from reference_models.data.traces.trace import Ids
 
 NUM_SAMPLES = 8
-"""Samples of the rows that an estimate is made of, each from another seed."""
+"""Number of samples of the embedding rows that a miss ratio is estimated from, each drawn with another seed."""
 LEAST_SAMPLED = 200
-"""Fewest sampled rows that a cache must hold on average for its miss ratio to be estimated."""
+"""Fewest sampled embedding rows that a cache must hold on average for its miss ratio to be estimated."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EstimatedCurve:
-    """Miss-ratio curve of LRU caches, exact or estimated from several samples of the rows."""
+    """Miss ratios of LRU caches by cache size, exact or estimated from several samples of the embedding rows."""
 
     curves: tuple[MissRatioCurve, ...]
-    """The exact curve alone, or a curve of each sample."""
+    """Miss-ratio curves: only the exact one, or one for each sample of the rows."""
     sampled: float
-    """Share of the touched rows in a sample; 1 for an exact curve."""
+    """Share of the rows looked up at all that one sample has; 1 where the curve is exact."""
     mean_units: float = 1.0
-    """Mean size of a touched row in the trace's units; 1 where all rows are of one size."""
+    """Mean size of a row that is looked up, in the trace's units of bytes; 1 where all rows are of one size."""
     grain: float = 0.0
-    """Largest share of the lookups that one sampled lookup stands for; 0 for an exact curve."""
+    """Largest share of all lookups that one lookup in a sample stands for; 0 where the curve is exact."""
 
     @property
     def is_exact(self) -> bool:
-        """Return whether all rows are counted, so that nothing is estimated."""
+        """Return whether the miss ratios are counted from all rows, so that nothing is estimated."""
         return len(self.curves) == 1
 
     def ratios(self, num_units: int) -> tuple[float | None, float | None, float | None]:
         """Return the miss ratio of a cache of `num_units` units, and the ends of a range that holds the exact ratio.
 
-        A unit is a row where all rows are of one size. The range is that of the samples, widened by half of itself
-        on either side, since distances estimated from few rows shift all samples alike, and by at least the share
-        that one sampled lookup stands for, since lookups as rare as that may be in no sample. An exact curve gives
-        three equal ratios; all are None where fewer than LEAST_SAMPLED rows of a sample fit the cache.
+        A unit is a row where all rows are of one size. The range is that of the samples, widened by half of itself on
+        either side, since distances estimated from few rows shift all samples alike, and by at least the share of
+        lookups that one sampled lookup stands for, since lookups as rare as that may be in no sample. An exact curve
+        gives three equal ratios; all are None where fewer than LEAST_SAMPLED rows of a sample fit the cache.
         """
         if not self.is_exact and num_units / self.mean_units * self.sampled < LEAST_SAMPLED:
             return None, None, None
@@ -50,10 +50,11 @@ class EstimatedCurve:
 def estimate_curve(
     keys: Ids, sample_rate: float, seed: int, units_of: Callable[[Ids], Ids] | None = None
 ) -> EstimatedCurve:
-    """Measure the miss-ratio curve of `keys` [lookups]: exactly at a `sample_rate` of 1, else by NUM_SAMPLES samples.
+    """Measure the LRU miss ratios by cache size of the rows `keys` [lookups]: exactly at a `sample_rate` of 1, else
+    by NUM_SAMPLES samples.
 
-    The curve is exact, too, where a sample has all rows. Other seeds give other samples. `units_of` gives the size of
-    the rows of keys, as `measure_curve` takes it.
+    The curve is exact, too, where a sample has all rows. Other seeds give other samples. `units_of` returns the size
+    in units of the row of each key, as `measure_curve` takes it; None where all rows are of one size.
     """
     if sample_rate == 1 or not len(keys):
         return EstimatedCurve(curves=(measure_curve([keys], None, units_of),), sampled=1.0)

@@ -1,4 +1,5 @@
-"""Entries of the memory extension: two verbs, the record of a trace, and the chart of its studies."""
+"""Register the memory extension: the verbs `trace` and `tiers`, the record of a trace, and the chart of their
+studies."""
 
 from rules.extensions import Extension, Verb
 

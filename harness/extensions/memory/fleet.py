@@ -1,4 +1,4 @@
-"""Hosts and power of a fleet, with all rows in DRAM and with some in a slower memory: computed from bytes and rates.
+"""Compute hosts and power of a serving fleet, with all embedding rows in DRAM and with some in a slower memory.
 
 Hosts that hold a model's rows together are a replica; each of them does its part of every query. Watts are given by
 the user; none are shipped.
@@ -16,45 +16,46 @@ PUBLISHED_POWER = "5 % to 29 %, other models"
 
 
 class Watts(NamedTuple):
-    """Power of a host's parts, in watts."""
+    """Power of the parts of a serving host, in watts."""
 
     host: float
     """Watts of a host, without the DRAM that holds embedding rows."""
     dram_gb: float
     """Watts of a gigabyte of the DRAM that holds embedding rows."""
     device: float
-    """Watts of a device of the memory below DRAM."""
+    """Watts of one device of the memory below DRAM."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fleet:
-    """Load of a fleet, and capacity of one of its hosts."""
+    """Query rate of a whole serving fleet, and DRAM, query rate and power of one of its hosts."""
 
     rate: float
     """Queries per second of the whole fleet."""
     host_dram_bytes: int
-    """DRAM for rows in a host, in bytes."""
+    """DRAM of one host that may hold embedding rows, in bytes."""
     host_rate: float
-    """Queries per second that a host answers with all rows in DRAM."""
+    """Queries per second that one host answers with all embedding rows in DRAM."""
     watts: Watts | None = None
 
 
 class Hosts(NamedTuple):
-    """Number of hosts of a fleet, and the memory, rate and power that follow."""
+    """Number of hosts of a serving fleet, and the DRAM, query rate and power that follow from it."""
 
     number: int
     of_replica: int
-    """Hosts of a replica, which hold the model's rows together."""
+    """Number of hosts of a replica, which hold the model's embedding rows together."""
     dram_bytes: int
-    """DRAM for rows in a replica, in bytes."""
+    """DRAM that the embedding rows of one replica (hosts that hold the model together) take, in bytes."""
     rate: float
-    """Queries per second of a host."""
+    """Queries per second that one host answers."""
     watts: float | None
-    """Power of the whole fleet; None where no watts were given."""
+    """Power of the whole fleet in watts; None where no watts were given."""
 
 
 def count_hosts(fleet: Fleet, dram_bytes: int, rate: float, num_devices: int) -> Hosts:
-    """Count the hosts of a fleet whose replicas hold `dram_bytes` in DRAM, at `rate` queries/s a host.
+    """Count the hosts of a fleet whose replicas hold `dram_bytes` bytes of embedding rows in DRAM, at `rate`
+    queries/s a host.
 
     A host has `num_devices` devices of the slower memory. Raises ConfigError for a fleet of more than 10^9 hosts.
     """

@@ -1,7 +1,7 @@
-"""Caches of several replacement policies, simulated lookup by lookup over a trace.
+"""Simulate row caches of several replacement policies over a trace of embedding lookups, lookup by lookup.
 
-A cache sees the whole trace, and misses count from a start on (in `trace`, the second half), so that the cache is
-warm by then, and a static set is judged by lookups other than those that chose it.
+A cache sees the whole trace, and misses count from a given lookup on (for `trace`, from the second half), so that the
+cache is warm by then, and a static set is judged by lookups other than those that chose it.
 """
 
 from collections import OrderedDict
@@ -17,16 +17,19 @@ Flags = NDArray[np.bool_]
 
 
 class CachePolicy(NamedTuple):
-    """Replacement policy of a cache: its title and its simulation."""
+    """Replacement policy of a cache of embedding rows: its name on pages and the function that simulates it."""
 
     title: str
     find_misses: Callable[[Sequence[int], Sequence[int], int, int], Flags]
-    """Function from (keys [lookups], size of each key's row in units, capacity in units, first lookup that counts) to
-    whether each lookup misses [lookups]."""
+    """Simulate a cache, given the keys of rows [lookups], each row's size in units by its key, the capacity in units,
+    and the first lookup that counts; return whether each lookup misses [lookups]."""
 
 
 def find_lru_misses(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> Flags:
-    """Find the misses of an LRU cache, which evicts the row looked up longest ago [lookups]; `start` is not used."""
+    """Return whether each lookup misses an LRU cache, which evicts the row looked up longest ago [lookups].
+
+    `units` has each row's size by its key, `capacity` is in the same units; `start` is not used.
+    """
     cache, used, missed = OrderedDict[int, None](), 0, bytearray(len(keys))
     for number, key in enumerate(keys):
         if key in cache:
@@ -43,10 +46,11 @@ def find_lru_misses(keys: Sequence[int], units: Sequence[int], capacity: int, st
 
 
 def find_lfu_misses(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> Flags:
-    """Find the misses of LFU with dynamic ageing (Arlitt et al., 2000) [lookups]; `start` is not used.
+    """Return whether each lookup misses a cache of LFU with dynamic ageing (Arlitt et al., 2000) [lookups].
 
     A row's priority is its number of lookups since it entered plus the cache's age at its last lookup. The row of
     least priority is evicted, the one that has had it longest first, and the cache's age becomes that priority.
+    `start` is not used.
     """
     uses, priorities, rows_of = dict[int, int](), dict[int, int](), dict[int, dict[int, None]]()
     age, used, missed = 0, 0, bytearray(len(keys))
@@ -79,9 +83,10 @@ def find_lfu_misses(keys: Sequence[int], units: Sequence[int], capacity: int, st
 
 
 def find_static_misses(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> Flags:
-    """Find the misses of a static set of rows, which is in the cache from lookup `start` on; all before it miss.
+    """Return whether each lookup misses a static set of rows, in the cache from lookup `start` on [lookups]; all
+    earlier lookups miss.
 
-    The set has the rows with most lookups per unit of size before `start`, as many as fit [lookups].
+    The set has the rows with most lookups per unit of size before `start`, as many as fit the `capacity`.
     """
     whole, sizes = np.asarray(keys), np.asarray(units)
     rows, counts = np.unique(whole[:start], return_counts=True)
@@ -99,18 +104,20 @@ POLICIES: Mapping[str, CachePolicy] = {
 
 
 def number_rows(keys: Ids, units: Ids) -> tuple[list[int], list[int]]:
-    """Number the rows of `keys` [lookups] from 0; return each lookup's number, and each row's size in units.
+    """Number the distinct rows of `keys` [lookups] from 0; return the number of each lookup's row, and each row's
+    size.
 
-    `units` [lookups] has the size of each lookup's row.
+    `units` [lookups] has the size in units of each lookup's row.
     """
     _, first, numbers = np.unique(keys, return_index=True, return_inverse=True)
     return numbers.tolist(), units[first].tolist()
 
 
 def miss_ratios(keys: Ids, units: Ids, capacities: Sequence[int], names: Sequence[str]) -> dict[str, list[float]]:
-    """Simulate caches of several capacities in units; return by policy each one's miss ratio in the second half.
+    """Simulate a cache for each policy in `names` and each of several capacities in units; return, by policy, the
+    miss ratio in the second half of the lookups at each capacity.
 
-    `keys` [lookups] are in order, `units` [lookups] are the sizes of their rows.
+    `keys` [lookups] are the rows in the order of lookups, `units` [lookups] their sizes.
     """
     start, (order, sizes) = len(keys) // 2, number_rows(keys, units)
     return {

@@ -1,4 +1,5 @@
-"""Rows in devices behind links: their placement, the bytes over each link, and the latency that queries gain.
+"""Simulate embedding rows on memory devices behind links: placement, bytes over each link, and latency added to
+queries.
 
 Time is simulated. A query is one sample: a bag of every table. Its reads are issued together, wait for the channels
 of their devices, first come first served, and overlap; a thread with fewer reads in flight than a query needs issues
@@ -22,51 +23,59 @@ Ids = NDArray[np.int64]
 Pool = Literal["host", "device", "switch"]
 Placement = Literal["interleave", "hot-local"]
 NUM_QUERIES, NUM_UNLOADED = 200_000, 20_000
-"""Queries in a simulation at a given rate, and in a simulation of isolated queries, which never wait for each
-other."""
+"""Number of queries in a simulation at a given rate, and in a simulation of queries so far apart that none waits for
+another."""
 _MOST_STEPS, _LEAST_QUERIES = 12_000_000, 10_000
 """Most queries x channels of all devices in a simulation, and the fewest queries that this limit leaves."""
 _SHARED_LINK = "the host's link"
 _ALIKE = 1e-6
-"""Rounding errors of times, as a share of a mean crossing or service time: smaller differences count as none."""
+"""Largest difference of times that counts as rounding, as a share of the mean time for which a query occupies a link
+or server."""
 MORE_NEAR_CEILING = 3
-"""Multiple of NUM_QUERIES that is simulated for several devices near their ceiling, where the slowest device
+"""Multiple of NUM_QUERIES that is simulated for several devices near their highest rate, where the slowest device
 decides."""
 _NEARLY = 0.9
-"""Load from which several devices are near their ceiling; also the share of the busiest resource's load from which
-another resource's waits are corrected to the steady state, too."""
+"""Load (busy share of the time) from which several devices count as near their highest rate; also the share of the
+busiest resource's load from which another resource's waits are corrected to the steady state, too."""
 
 
 class RemoteReads(NamedTuple):
-    """Reads of each sample from devices: rows, and bags with at least one row, per device and in all."""
+    """Number of embedding rows and of bags (rows that are added up) that each sample reads from each memory
+    device."""
 
     rows: Ids
-    """Rows read [samples, devices]; granules where rows of tables differ in size."""
+    """Rows that each sample reads [samples, devices]; smallest reads (granules) where rows of tables differ in
+    size."""
     partials: Ids
-    """Bags with a row on the device [samples, devices]."""
+    """Bags of each sample with at least one row on the device [samples, devices]."""
     bags: Ids
-    """Bags with a row on any device [samples]."""
+    """Bags of each sample with at least one row on any device [samples]."""
 
 
 class Waits(NamedTuple):
-    """Latency added to each simulated query [queries], in seconds by part, on the device that answers last."""
+    """Latency that rows outside DRAM add to each simulated query, by part, in seconds [queries].
+
+    Queue and device are times at the device that answers the query last.
+    """
 
     queue: Times
     device: Times
     link_queue: Times
-    """Time in the queue for the link that all devices share to the host."""
+    """Time in the queue for the link that all devices share to the host, in seconds [queries]."""
     link: Times
     adds: Times
     depth: float
-    """Mean reads in flight at a device when a read is issued; the largest of all devices."""
+    """Mean reads in flight at a device when a read is issued; the largest such mean of all devices."""
     alone: Times
-    """Waiting time of each query if the busiest resource were a single server alone; 0 without a rate."""
+    """Wait of each query if the busiest resource were the only server, in seconds [queries]; 0 where no rate is
+    given."""
     others: tuple[tuple[Times, Times], ...] = ()
-    """Waits of each query if another resource, nearly as busy, were a single server alone, with the time that each
-    sample occupies it: one entry for each such resource."""
+    """Waits of each query if another resource, nearly as busy as the busiest, were the only server [queries], with
+    the time for which each sample occupies that resource [samples], in seconds: one pair for each such resource."""
 
     def steady(self, most: "Resource", rate: float) -> "Waits":
-        """Return queries distributed as in the steady state at `rate`, with `most` the busiest resource.
+        """Return added latencies distributed as in the steady state at `rate` queries/s; `most` is the busiest
+        resource.
 
         A query's wait for that resource is corrected by as much as its wait for a single server differs from the
         steady state's.
@@ -88,7 +97,8 @@ class Waits(NamedTuple):
 
     @property
     def parts(self) -> tuple[Times, ...]:
-        """Return the parts of the total: queue, device, queue for the link, link, adding up."""
+        """Return the parts of the latency added to each query, in seconds: queue, device, queue for the link, link,
+        adding up."""
         return self.queue, self.device, self.link_queue, self.link, self.adds
 
     @property
@@ -98,15 +108,16 @@ class Waits(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """A device's reads, a device's link, or the shared link, which limits the rate that queries can have."""
+    """A resource that limits the rate of queries: a device's reads, a device's link, or the link that devices
+    share."""
 
     name: str
     busy_s: float
     """Mean time for which a query occupies the resource, in seconds."""
     amount: float
-    """Mean reads or bytes of a query."""
+    """Mean reads or bytes of a query at the resource, in `unit` without the '/s'."""
     per_s: float
-    """Capacity in reads or bytes per second."""
+    """Capacity of the resource, in reads or bytes per second."""
     unit: str
     of_samples_s: Times
     """Time for which each sample occupies the resource [samples], in seconds."""
@@ -115,11 +126,11 @@ class Resource(NamedTuple):
 def place_rows(
     keys: Ids, num_rows: int, num_local: int, num_devices: int, placement: Placement, units: Ids | None = None
 ) -> Ids:
-    """Return the device of each access's row [accesses], -1 for the `num_local` rows in local DRAM.
+    """Return the device that holds the row of each lookup [lookups], -1 for the `num_local` rows in local DRAM.
 
-    `hot-local` keeps the rows in DRAM that the trace accesses most; `interleave` spreads local rows over all rows.
-    With `units` [accesses], the size of each row, `num_rows` and `num_local` are in units, and `hot-local` goes by
-    accesses per unit.
+    Placement `hot-local` keeps the rows in DRAM that the trace looks up most; `interleave` spreads the rows in DRAM
+    over all rows. With `units` [lookups], the size of each lookup's row, `num_rows` and `num_local` are in units, and
+    `hot-local` goes by lookups per unit.
     """
     if placement == "hot-local":
         _, at, row, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
@@ -142,9 +153,10 @@ def count_reads(
     num_devices: int,
     granules: Ids | None = None,
 ) -> RemoteReads:
-    """Count the rows that each sample reads from each device, and the bags that they belong to.
+    """Count the rows that each sample reads from each memory device, and the bags to which they belong.
 
-    With `granules` [tables], the granules of a row where tables differ in row size, granules are counted instead.
+    With `granules` [tables], the smallest reads that a row of each table takes, these reads are counted in place of
+    rows.
     """
     bags, shape = samples * num_tables + tables, (num_samples, num_devices)
     pairs, whole = np.unique(bags * num_devices + devices), np.unique(bags)
@@ -162,23 +174,25 @@ def count_reads(
 
 
 def link_bytes(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int) -> tuple[Ids, Ids]:
-    """Return the bytes over each device's link [samples, devices] and over the host's [samples]."""
+    """Return the bytes of each sample over each device's link [samples, devices] and over the host's link
+    [samples]."""
     row = tier.granules(row_bytes) * int(tier.granule_bytes.value)
     of_devices = (reads.partials if pool == "device" else reads.rows) * row
     return of_devices, reads.bags * row if pool == "switch" else of_devices.sum(axis=1)
 
 
 def service_s(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int) -> Times:
-    """Return the time for which each sample occupies each device [samples, devices].
+    """Return the seconds for which each sample occupies each memory device [samples, devices].
 
-    That is the longer of its reads, with all channels at work, and its crossing of the device's link.
+    They are the longer of the sample's reads, with all channels at work, and the crossing of the device's link.
     """
     read = reads.rows * tier.granules(row_bytes) / tier.reads_per_s.value
     return np.maximum(read, link_bytes(reads, tier, pool, row_bytes)[0] / tier.link_bytes_per_s.value)
 
 
 def busiest(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int) -> Resource:
-    """Return the busiest resource: the reads or the link of one device, or the link that all devices share."""
+    """Return the resource that a query occupies longest on average: the reads or the link of one device, or the link
+    that all devices share."""
     of_devices, of_host = link_bytes(reads, tier, pool, row_bytes)
     occupied_s = service_s(reads, tier, pool, row_bytes)
     device = int(occupied_s.mean(axis=0).argmax())
@@ -197,11 +211,12 @@ def busiest(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int) -> Resou
 def simulate_waits(
     reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int, *, rate: float | None, seed: int
 ) -> Waits:
-    """Simulate queries, samples in random order, that arrive as a Poisson process of `rate` queries/s.
+    """Simulate the latency added to queries (samples in random order) that arrive as a Poisson process of `rate` a
+    second.
 
-    At a `rate` of None no query meets another. The host, device or switch that adds up has a limited number of reads
-    in flight; beyond it, a query takes one latency for each wave of reads. Equal seeds give equal arrivals and draws,
-    whatever the other arguments.
+    At a `rate` of None no query meets another. The host, device or switch that adds rows up has a limited number of
+    reads in flight; beyond it, a query takes one latency for each wave of reads. Equal seeds give equal arrivals and
+    draws, whatever the other arguments.
     """
     nothing = ServiceTimes(by_items_s=np.zeros(1), factors=np.ones(1))
     limit = max(_LEAST_QUERIES, _MOST_STEPS // (tier.num_channels * reads.rows.shape[1]))
@@ -257,13 +272,15 @@ def simulate_waits(
 
 
 def _count_repeats(reads: RemoteReads, tier: Tier, row_bytes: int, rate: float) -> int:
-    """Return by what to multiply NUM_QUERIES: more near the ceiling of several devices, equal for all pools."""
+    """Return the factor by which NUM_QUERIES is multiplied: above 1 near the highest rate of several devices, and
+    equal whether host, device or switch adds rows up."""
     load = rate * float(service_s(reads, tier, "host", row_bytes).mean(axis=0).max())
     return MORE_NEAR_CEILING if reads.rows.shape[1] > 1 and load >= _NEARLY else 1
 
 
 def _nearly_busiest(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int, most: Resource) -> list[Times]:
-    """Return for each other resource nearly as busy as `most` the time that each sample occupies it [samples]."""
+    """Return, for each other resource nearly as busy as `most`, the seconds for which each sample occupies it
+    [samples]."""
     found = [*service_s(reads, tier, pool, row_bytes).T]
     if (shared := tier.shared_link(pool)) is not None:
         found.append(link_bytes(reads, tier, pool, row_bytes)[1] / shared)
@@ -272,14 +289,16 @@ def _nearly_busiest(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int, 
 
 
 def _wait_alone(arrivals_s: Times, taken_s: Times) -> Times:
-    """Return each query's wait [queries] at a single server that it occupies for `taken_s`; rounding counts as 0."""
+    """Return the seconds that each query waits [queries] for a single server, which it occupies for `taken_s`; waits
+    as small as rounding errors count as 0."""
     waits = finish_singly(arrivals_s, taken_s, 1) - arrivals_s - taken_s
     waits[waits <= _ALIKE * float(taken_s.mean())] = 0.0
     return waits
 
 
 def _wait_for_link(ready_s: Times, crossing_s: Times) -> Times:
-    """Return each query's wait [queries] for the shared link: first ready first served, one query after another."""
+    """Return the seconds that each query waits [queries] for the link that devices share: first ready first served,
+    one query after another."""
     tick_s, waits = _ALIKE * float(crossing_s.mean()), np.zeros(len(ready_s))
     if not tick_s:
         return waits

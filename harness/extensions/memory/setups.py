@@ -1,4 +1,4 @@
-"""Inputs of a study of memories below DRAM, and the simulation of one memory below one cache."""
+"""Describe a study of memories below DRAM (its inputs), and simulate one memory below one row cache."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -17,9 +17,9 @@ from rules.records.study import Cell
 
 Row = tuple[Cell, ...]
 _LEAST_TIMES = 10
-"""Loads from this on are printed as multiples, not in per cent."""
+"""Load (time needed over time there is) from which a load is printed as a multiple, not in per cent."""
 _MOST_ROW_BYTES = 1 << 30
-"""Most bytes of a row: bytes of a simulation's queries must add up within 64 bits."""
+"""Most bytes of an embedding row: the bytes of all queries of a simulation must add up within 64 bits."""
 
 
 def say_rate(rate: float) -> str:
@@ -28,7 +28,8 @@ def say_rate(rate: float) -> str:
 
 
 def say_busy(name: str, load: float) -> str:
-    """Say how busy a resource would be at a `load`: in per cent of the time, or as a multiple of it."""
+    """Say how busy a device or link is at a `load`: in per cent of the time, or from 10 on as a multiple of the
+    time."""
     return (
         f"{name} {percent(load)} of the time"
         if load < _LEAST_TIMES
@@ -38,28 +39,30 @@ def say_busy(name: str, load: float) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TierQuestion:
-    """Inputs of a study of tiers: memories, caches, rate, and who adds rows up."""
+    """Inputs of a study of memories below DRAM: memories, row caches, query rate, and where embedding rows are added
+    up."""
 
     tiers: dict[str, Tier]
     row_bytes: int
-    """Bytes of a row; of the trace's unit where rows differ in size."""
+    """Bytes of an embedding row; bytes of the trace's unit of size where rows of tables differ in size."""
     caches: tuple[float | None, ...]
-    """Sizes of caches in DRAM, as shares of the rows of the tables below DRAM; None is no cache."""
+    """Sizes of row caches in DRAM, as shares of the rows of the tables below DRAM; None is no cache."""
     rate: float | None
-    """Queries per second; None where no query meets another."""
+    """Queries per second; None to simulate queries so far apart that none waits for another."""
     num_devices: int
     pools: tuple[Pool, ...]
     placement: Placement
     local_bytes: int
-    """DRAM for rows that stay in DRAM, in bytes, beside the cache."""
+    """Bytes of DRAM for embedding rows that stay in DRAM, in addition to the row cache."""
     side: Side | None = None
-    """Side whose tables alone are below DRAM; None where all tables are."""
+    """Side of a query, user or item, whose tables are the only ones below DRAM; None where all tables are below."""
     fit_bytes: int | None
-    """Cache memory to divide among the tables; None where that is not asked for."""
+    """Bytes of cache memory to divide among the tables; None where no such division is asked for."""
     hit_rate: float | None
-    """Hit rate of the smallest cache to find; None where that is not asked for."""
+    """Hit rate for which the smallest LRU cache is to be found; None where that is not asked for."""
     warm_up: float | None = None
-    """Share of the trace that fills caches and is not counted; None: until the miss ratio is steady."""
+    """Share of the trace that fills caches and is not counted; None: as much as it takes until the miss ratio is
+    steady."""
     fleet: Fleet | None = None
     policies: tuple[str, ...] = (LRU,)
     """Replacement policies of the caches, keys of POLICIES."""
@@ -67,11 +70,11 @@ class TierQuestion:
 
     @property
     def is_of_lru(self) -> bool:
-        """Return whether all caches are LRU, so that misses are computed from stack distances."""
+        """Return whether all row caches are LRU, so that their misses are computed from stack distances."""
         return self.policies == (LRU,)
 
     def __post_init__(self) -> None:
-        """Raise ConfigError for rows that are too large, and for `hit_rate` with another policy than LRU."""
+        """Raise ConfigError for rows of too many bytes, and for a `hit_rate` with a cache policy other than LRU."""
         if self.hit_rate is not None and not self.is_of_lru:
             raise ConfigError(
                 "--hit-rate finds the smallest LRU cache, by its stack distances. Leave --policy out, or give "
@@ -83,7 +86,7 @@ class TierQuestion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """One tier below one row cache, with the reads that miss the cache."""
+    """One memory below one cache of embedding rows, with the reads that miss the cache."""
 
     question: TierQuestion
     name: str
@@ -91,60 +94,66 @@ class Setup:
     cache: Cache
     reads: RemoteReads
     miss_ratio: float
-    """Miss ratio after the warm-up."""
+    """Share of the lookups after the warm-up that miss the row cache."""
     from_empty: float
-    """Miss ratio of the whole trace, with a cache that is empty at first."""
+    """Share of all lookups of the trace that miss the row cache, which is empty at first."""
     cold_ratio: float | None
-    """Share of lookups after the warm-up that are a row's first; None where there is no cache."""
+    """Share of lookups after the warm-up that are the first of their row in the trace; None where there is no
+    cache."""
     granule_share_bytes: int | None = None
-    """Mean bytes of rows in a granule read, where rows differ in size and `reads` count granules; None elsewhere."""
+    """Mean bytes of embedding rows in a smallest read (granule), where rows differ in size and `reads` count
+    granules; None elsewhere."""
 
     @property
     def row_bytes(self) -> int:
-        """Return the bytes of rows that one of `reads` brings."""
+        """Return the bytes of embedding rows that one of the counted `reads` brings."""
         return self.question.row_bytes if self.granule_share_bytes is None else self.granule_share_bytes
 
     @property
     def policy(self) -> tuple[str | None, ...]:
-        """Return the table cell of the cache's policy (None without a cache); no cell where all caches are LRU."""
+        """Return the table cell with the replacement policy of the row cache (None without a cache); no cell where
+        all caches are LRU."""
         title = POLICIES[self.cache.policy].title if self.cache.words else None
         return () if self.question.is_of_lru else (title,)
 
     @property
     def label(self) -> str:
-        """Return the name of the tier and its cache, such as 'nand, cache of 20 %'."""
+        """Return the name of the memory and its row cache, such as 'nand, cache of 20 %'."""
         return f"{self.name}, {self.cache.words}" if self.cache.words else self.name
 
     def busiest(self, pool: Pool) -> Resource:
-        """Return the resource that a query occupies longest on average."""
+        """Return the device or link that a query occupies longest on average where `pool` adds embedding rows up."""
         return busiest(self.reads, self.tier, pool, self.row_bytes)
 
     @property
     def limit(self) -> Resource | None:
-        """Return the resource that limits the rate with the fastest pool; None where nothing is read."""
+        """Return the device or link that limits the query rate, with rows added up where that rate is highest; None
+        where nothing is read."""
         found = [each for pool in self.question.pools if (each := self.busiest(pool)).busy_s]
         return min(found, key=lambda each: each.busy_s, default=None)
 
     def load(self, pool: Pool) -> float:
-        """Return the load of the busiest device or link at the asked rate, 1 at its limit."""
+        """Return the load of the busiest device or link at the asked query rate: 1 at the highest possible rate."""
         return self.busiest(pool).busy_s * (self.question.rate or 0.0)
 
     def waits(self, pool: Pool) -> Waits:
-        """Simulate the latency added to queries in the steady state."""
+        """Simulate the latency added to queries, in the steady state, where `pool` adds embedding rows up."""
         asked = self.question
         found = simulate_waits(self.reads, self.tier, pool, self.row_bytes, rate=asked.rate, seed=asked.seed)
         most = self.busiest(pool)
         return found if asked.rate is None or not most.busy_s else found.steady(most, asked.rate)
 
     def speed_up(self, pool: Pool, over: Pool = "host") -> float | None:
-        """Return the mean latency added by `over` divided by that of `pool`; None where one is impossible, or 0."""
+        """Return the mean latency added if `over` adds rows up divided by that if `pool` does; None where the rate is
+        impossible with either, or nothing is added."""
         if max(self.load(over), self.load(pool)) >= 1:
             return None
         slower, faster = (float(self.waits(each).total.mean()) for each in (over, pool))
         return slower / faster if faster else None
 
     def changed(self, **values: float | None) -> "Setup":
-        """Return a setup with other values of the tier's numbers, without tails; None leaves a number as it is."""
+        """Return a setup with other values of the memory's numbers, without latency tails; None leaves a number
+        unchanged."""
         given = {name: value for name, value in values.items() if value is not None}
         own = {name: getattr(self.tier, name) or self.tier.link_bytes_per_s for name in given}
         others = {name: change(own[name], value=value, tail=(), deeper=()) for name, value in given.items()}
@@ -152,16 +161,19 @@ class Setup:
 
 
 class PoolResult(NamedTuple):
-    """Result of one setup and pool: the simulated latency, or that the rate is impossible."""
+    """Result of one memory, row cache and place where rows are added up: the simulated latency, or an impossible
+    rate."""
 
     setup: Setup
     pool: Pool
     row: Row
     finding: str
-    """Sentence that says the result."""
+    """Sentence that states the simulated latency, or that the query rate is impossible."""
     wait_s: float | None
-    """Mean latency added to a query, in seconds; None where the rate is impossible."""
+    """Mean latency added to a query, in seconds; None where the query rate is impossible."""
     gain: float | None
-    """Speed-up over rows added up by the host; None for the host itself, and where either is impossible."""
+    """Speed-up over rows added up by the host; None for the host itself, and where the rate is impossible with
+    either."""
     gains: tuple[float, float] | None
-    """Smallest and largest speed-up over the ranges of the tier's numbers; None where there is no speed-up."""
+    """Smallest and largest speed-up over the host within the ranges of the memory's numbers; None where no speed-up
+    is."""

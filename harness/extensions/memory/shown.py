@@ -1,4 +1,5 @@
-"""Charts and glossary of studies of memories: miss ratios by cache size, and latency added to queries."""
+"""Define the charts and the glossary of studies of memories: miss ratios by cache size, and latency added to
+queries."""
 
 from collections.abc import Callable, Mapping
 
@@ -11,16 +12,17 @@ from reports.text.formatting import percent, plural, printable, si, time_unit
 from rules.records.study import Cell, StudyRecord, StudyTable
 
 _MOST_LINES = 5
-"""Most lines of one chart: each has a colour of its own."""
+"""Most lines of one chart, as each line has a colour of its own."""
 _ALIKE = 0.01
-"""Largest relative difference of lines that are drawn as one line with both names."""
+"""Largest relative difference, at every point, of two lines that are drawn as one line with both names."""
 _NOTE = "The table below has the numbers."
 
 Line = dict[float, float]
 
 
 def draw_memories(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw a table's chart: added latency over the rate or the cache size, or miss ratios over the cache size."""
+    """Draw the chart of a study's table: latency added by query rate or by cache size, or miss ratios by cache size;
+    None for a table without such columns."""
     names = {column.name for column in table.columns}
     if {"Queries/s", "Load", "Mean added"} <= names:
         return draw_waits(table, id_, "Queries/s", ("queries per second", si), "Added latency by rate")
@@ -30,7 +32,8 @@ def draw_memories(study: StudyRecord, table: StudyTable, id_: str) -> Chart | No
 
 
 def name_axis(study: StudyRecord) -> str:
-    """Return the axis label of cache sizes: a share of rows, or of bytes where rows differ in size."""
+    """Return the label of the axis of cache sizes, which are shares of rows, or of bytes where rows differ in
+    size."""
     names = {column.name for table in study.tables for column in table.columns}
     is_of_tiers = "Tier" in names
     units = "bytes" if ("Cache memory" if is_of_tiers else "Memory") in names else "rows"
@@ -38,7 +41,7 @@ def name_axis(study: StudyRecord) -> str:
 
 
 def draw_miss_ratios(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw the miss ratio over the cache size, a line per policy; None where there is only one size."""
+    """Draw the miss ratio by cache size, a line for each replacement policy; None where there is only one size."""
     lines: dict[str, Line] = {}
     for row in rows_of(table):
         size, ratio = number_of(row.get("Cache")), number_of(row.get("Miss ratio"))
@@ -71,7 +74,8 @@ def draw_miss_ratios(study: StudyRecord, table: StudyTable, id_: str) -> Chart |
 def draw_waits(
     table: StudyTable, id_: str, over: str, axis: tuple[str, Callable[[float], str]], title: str
 ) -> Chart | None:
-    """Draw the mean added latency over a column, a line per combination of the others; None without a line."""
+    """Draw the mean latency added to queries against the column `over`, a line for each combination of the other
+    columns; None where no line has two points."""
     rows = rows_of(table)
     naming = [
         name
@@ -108,7 +112,8 @@ def draw_waits(
 
 
 def join_alike(lines: Mapping[str, Line]) -> dict[str, Line]:
-    """Return the lines, with those that would be drawn one upon another joined under both names."""
+    """Return the lines of a chart, with those that would be drawn one upon another joined into one under all their
+    names."""
     found: list[tuple[list[str], Line]] = []
     for name, line in lines.items():
         for names, other in found:

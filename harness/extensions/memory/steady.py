@@ -1,12 +1,12 @@
-"""Steady state of a simulation: queries post-stratified by a waiting time whose distribution is known.
+"""Bring simulated queries to the steady state: post-stratify them by a waiting time whose distribution is known.
 
 Near a resource's ceiling a few long busy periods set the mean and the p99, and 200,000 queries leave both to chance.
 So each simulated query also goes, at its arrival, through a single-server queue with the busiest resource's service
 times: an M/G/1 queue, whose waits are known exactly (Pollaczek and Khinchine: Asmussen 2003, "Applied probability and
 queues", VIII.5). Queries are then chosen such that these waits are distributed as in the steady state, by
-post-stratification (Asmussen and Glynn 2007, "Stochastic simulation", V.7); all other delays stay as simulated.
-Where other resources are nearly as busy, queries are weighted first so that the waits at each of them are
-distributed as in the steady state, too: raking (Deming and Stephan 1940, Annals of Mathematical Statistics 11).
+post-stratification (Asmussen and Glynn 2007, "Stochastic simulation", V.7); all other delays stay as simulated. Where
+other resources are nearly as busy, queries are weighted first so that the waits at each of them are distributed as in
+the steady state, too: raking (Deming and Stephan 1940, Annals of Mathematical Statistics 11).
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,11 @@ from harness.foundation.queue_simulation import Times
 from reference_models.data.traces.trace import Ids
 
 _CELLS, _MEANS = 1 << 17, 40.0
-"""Cells of the tabulated waiting-time distribution, and its length in mean waits of the queries that wait."""
+"""Cells of the tabulated distribution of waiting times, and its upper end as a multiple of the mean wait of the
+queries that wait at all."""
 _STRATA, _ROUNDS = 200, 8
-"""Strata of the waits at a resource, and rounds of raking over all resources."""
+"""Strata into which the waits at a resource are divided, and rounds of raking (reweighting queries) over all
+resources."""
 
 
 def find_wait_quantiles(service_s: Times, rate: float, number: int) -> Times:
@@ -46,10 +48,11 @@ def find_wait_quantiles(service_s: Times, rate: float, number: int) -> Times:
 
 
 def rake_queries(waits_s: Sequence[Times], quantiles_s: Sequence[Times]) -> Times:
-    """Return weights of queries [queries], 1 on average, by which the waits at each resource are in steady state.
+    """Return weights of queries [queries], 1 on average, with which the waits at each resource are in the steady
+    state.
 
-    `waits_s` are the simulated queries' waits at each resource [queries], `quantiles_s` those of the steady state.
-    The last resource's are met best. Strata without a simulated query are left out.
+    `waits_s` are the simulated queries' waits at each resource in seconds [queries], `quantiles_s` those of the
+    steady state. The last resource's are met best. Strata without a simulated query are left out.
     """
     strata, shares = list[Ids](), list[Times]()
     for waits, quantiles in zip(waits_s, quantiles_s, strict=True):
@@ -65,8 +68,8 @@ def rake_queries(waits_s: Sequence[Times], quantiles_s: Sequence[Times]) -> Time
 
 
 def choose_weighted(waits_s: Times, weights: Times, number: int) -> Ids:
-    """Choose `number` of the queries in order of `waits_s` [queries], each as often as its weight says; return their
-    indices."""
+    """Choose `number` queries in the order of their `waits_s` [queries], each as often as its weight says; return the
+    indices of the chosen queries."""
     order = np.argsort(waits_s, kind="stable")
     shares = np.cumsum(weights[order])
     places = np.searchsorted(shares, (np.arange(number) + 0.5) / number * shares[-1])
@@ -74,7 +77,8 @@ def choose_weighted(waits_s: Times, weights: Times, number: int) -> Ids:
 
 
 def choose_steady(waits_s: Times, quantiles_s: Times) -> Ids:
-    """Choose a simulated query for each quantile, by the nearest of `waits_s` [queries]; return their indices.
+    """Choose for each quantile of the steady state's waits the simulated query of the nearest wait in `waits_s`
+    [queries]; return the indices of the chosen queries.
 
     Queries without a wait are taken evenly for quantiles of 0. Where no query waits, each is taken once.
     """

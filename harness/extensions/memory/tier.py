@@ -1,4 +1,4 @@
-"""Description of a memory slower than DRAM, read from a shipped file or the user's."""
+"""Describe a memory slower than DRAM by numbers with sources, read from a shipped file or the user's."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -13,17 +13,18 @@ from rules.records.codec import DamageError, Record, Share
 from rules.records.study import Parameter
 
 TIERS = {name: Path(__file__).with_name(f"{name}.toml") for name in ("nand", "3dxp", "cxl")}
-"""Shipped files, by the tier's name."""
+"""Paths of the shipped files that describe a memory, by the memory's name."""
 
 _LEAST, _MOST, _MOST_BYTES = 1e-30, 1e30, 1 << 40
 _Number = Annotated[float, Meta(ge=0, le=_MOST)]
-"""A number of a tier's file, in a range in which products and quotients of a few stay finite."""
+"""A number in a memory's file, in a range in which products and quotients of a few such numbers stay finite."""
 MAX_CHANNELS = 64
-"""Most channels of a simulated device; a device with more is simulated with this many, each faster in proportion."""
+"""Most channels (reads at once) of a simulated memory device; one with more is simulated with this many, each faster
+in proportion."""
 
 
 class Deeper(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Latency of a read at a queue depth of `depth`: median in seconds, and tail as in TierQuantity."""
+    """Latency of a read at queue depth `depth` (reads in flight): median in seconds, and tail as in TierQuantity."""
 
     depth: Annotated[int, Meta(ge=2, le=1 << 32)]
     value: _Number
@@ -31,17 +32,18 @@ class Deeper(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class TierQuantity(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A number of a tier, its range and its source."""
+    """One number of a memory's file, with its source and, where known, the range of comparable devices."""
 
     value: _Number
     source: Annotated[str, Meta(min_length=1, max_length=500)]
     low: _Number | None = None
     high: _Number | None = None
-    """Upper end of the range of comparable devices; `low` is the lower end."""
+    """Upper end of the range of the number over comparable devices; `low` is the lower end."""
     tail: Annotated[tuple[tuple[Share, _Number], ...], Meta(max_length=100)] = ()
-    """Tail of a latency whose median is `value`: rising shares of reads, each with the time that they stay within."""
+    """Tail of a latency whose median is `value`: rising shares of reads, each with the seconds within which they
+    end."""
     deeper: Annotated[tuple[Deeper, ...], Meta(max_length=20)] = ()
-    """The latency at greater queue depths than 1."""
+    """Latencies of a read at queue depths (reads in flight) greater than 1, by rising depth."""
 
 
 class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,51 +51,57 @@ class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     title: Annotated[str, Meta(max_length=200)]
     read_latency_s: TierQuantity
-    """Latency from request to data in an idle device, without the switch."""
+    """Latency of a read from request to data in an idle device, in seconds, without the switch."""
     reads_per_s: TierQuantity
-    """Granules per second of a saturated device: its ceiling."""
+    """Smallest reads (granules) per second of a saturated device."""
     granule_bytes: TierQuantity
-    """Size of the smallest read; rows and sums of rows are rounded up to it."""
+    """Bytes of the smallest read (granule); embedding rows and their sums are rounded up to multiples of it."""
     link_bytes_per_s: TierQuantity
-    """Bandwidth of a device's link."""
+    """Bandwidth of one device's link, in bytes per second."""
     switch_latency_s: TierQuantity
-    """Latency that a switch between devices and host adds to an answer; 0 without a range where there is none."""
+    """Latency that a switch between devices and host adds to an answer, in seconds; 0 without a range where there is
+    none."""
     host_reads_in_flight: TierQuantity
-    """Reads that a query's thread on the host has in flight at once."""
+    """Reads that one query's thread on the host has in flight at once."""
     pool_reads_in_flight: TierQuantity
-    """Reads that a device or switch has in flight at once where it adds rows up."""
+    """Reads that a device or the switch has in flight at once where it adds embedding rows up."""
     add_bytes_per_s: TierQuantity
-    """Bytes of rows added up per second by the host, device or switch."""
+    """Bytes of embedding rows that the host, a device or the switch adds up per second."""
     channels: TierQuantity | None = None
     """Reads that a device works on at once; None: reads_per_s x read_latency_s, at most MAX_CHANNELS."""
     host_link_bytes_per_s: TierQuantity | None = None
-    """Bandwidth of the link that all devices share to the host; None: a device link's, none without a switch."""
+    """Bandwidth of the link that all devices share to the host, in bytes per second; None: a device link's with a
+    switch; without a switch no link is shared."""
 
     def granules(self, row_bytes: int) -> int:
-        """Return how many granules a row of `row_bytes` takes."""
+        """Return the number of smallest reads (granules) that an embedding row of `row_bytes` bytes takes."""
         return -(-row_bytes // int(self.granule_bytes.value))
 
     @property
     def num_channels(self) -> int:
-        """Return how many reads a device works on at once; where not given, by Little's law from its ceiling."""
+        """Return the number of reads that a device works on at once; where the file does not give it, by Little's law
+        from the device's highest reads per second and its latency."""
         if self.channels is not None:
             return int(self.channels.value)
         return int(min(MAX_CHANNELS, max(1.0, self.reads_per_s.value * self.read_latency_s.value)))
 
     @property
     def has_switch(self) -> bool:
-        """Return whether there is a switch between devices and host; drives answer the host without one."""
+        """Return whether there is a switch between memory devices and host; without one each drive answers the host
+        directly."""
         return max(self.switch_latency_s.value, self.switch_latency_s.high or 0.0) > 0
 
     def shared_link(self, pool: str) -> float | None:
-        """Return the bytes/s of the link that all devices share to the host; None where each has its own."""
+        """Return the bytes/s of the link that all memory devices share to the host; None where each has a link of its
+        own."""
         if self.host_link_bytes_per_s is not None:
             return self.host_link_bytes_per_s.value
         return self.link_bytes_per_s.value if self.has_switch or pool == "switch" else None
 
 
 def _check_number(place: str, member: str, name: str, value: float | None) -> None:
-    """Raise ConfigError for a number too small or too large to compute with, or not whole where it must be."""
+    """Raise ConfigError for a number of a memory's file that is too small or too large to compute with, or not whole
+    where it must be."""
     if value is None or (value == 0 and member == "switch_latency_s"):
         return
     most = {"granule_bytes": float(_MOST_BYTES), "channels": float(MAX_CHANNELS)}.get(member, _MOST)
@@ -104,7 +112,8 @@ def _check_number(place: str, member: str, name: str, value: float | None) -> No
 
 
 def find_tier(name: str) -> Tier:
-    """Read a tier by name or file. Raises ConfigError; DefinitionError for a file that is no TOML."""
+    """Read the description of a memory by its name or file. Raises ConfigError; DefinitionError for a file that is no
+    TOML."""
     path, tier = read_hardware("tier", name, TIERS, Tier)
     for member, quantity in _quantities(tier):
         given = {"value": quantity.value, "low": quantity.low, "high": quantity.high}
@@ -132,7 +141,7 @@ def find_tier(name: str) -> Tier:
 
 
 def _quantities(tier: Tier) -> list[tuple[str, TierQuantity]]:
-    """List the numbers that a tier's file gives, by name."""
+    """List the numbers that a memory's file gives, each with its name."""
     named = ((member, getattr(tier, member)) for member in Tier.__struct_fields__[1:])
     return [(member, quantity) for member, quantity in named if quantity is not None]
 
@@ -149,7 +158,7 @@ _UNITS = {
 
 
 def list_parameters(name: str, tier: Tier) -> list[Parameter]:
-    """List every number of a tier with its source; latencies in microseconds."""
+    """List the parameters of a study for every number of a memory with its source; latencies are in microseconds."""
     found = []
     for member, quantity in _quantities(tier):
         unit = _UNITS.get(member)

@@ -1,4 +1,5 @@
-"""Study of memories slower than DRAM below a row cache: reads, bytes, and simulated latency."""
+"""Make the study of memories slower than DRAM that hold embedding rows below a row cache: reads, bytes, simulated
+latency."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,7 +44,7 @@ from rules.benchmarks.loader import Benchmark
 from rules.records.study import Cell, Origin, Parameter, StudyRecord, StudyTable
 
 PUBLISHED_SPEEDUP, PUBLISHED_OVER_BEACON = f"{SPEEDUP}x, other traces", f"{OVER_BEACON}x, other traces"
-"""Speed-ups in PIFS-Rec's abstract: over Pond, where the host adds rows up, and over BEACON."""
+"""Speed-ups in PIFS-Rec's abstract, in words: over Pond, where the host adds embedding rows up, and over BEACON."""
 _SOLVED = {
     "read_latency_s": ("Read latency", "s"),
     "host_reads_in_flight": ("Reads in flight of the host", None),
@@ -52,7 +53,8 @@ _SOLVED = {
 }
 RATES = "Added latency at other rates"
 _LOADS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
-"""Loads of the busiest device or link at which the added latency is simulated."""
+"""Loads (busy shares of the time) of the busiest device or link for which the latency added to queries is
+simulated."""
 _RATES: Columns = (
     ("Tier", None, "given"),
     ("Cache", "share", "given"),
@@ -64,9 +66,9 @@ _RATES: Columns = (
 )
 
 _OF_MISSES = ("Miss ratio", "From empty")
-"""Columns that are simulated, not computed, where a policy other than LRU is asked for."""
+"""Columns of miss ratios: simulated, not computed, where a cache policy other than LRU is asked for."""
 _LEAST_OF_P99 = 200
-"""Fewest counted queries of a trace for which a p99 is reported: of fewer, one or two would set it."""
+"""Fewest counted queries of a trace for which a p99 is reported: with fewer, one or two queries would set it."""
 _ALONE = " when no query waits for another"
 _ORACLE = (
     "hot-local keeps the rows that this trace looks up most in local memory. It is an oracle: it is chosen by the "
@@ -83,10 +85,11 @@ def tiers_study(
     folder: Path | None = None,
     row_size: int | None = None,
 ) -> StudyRecord:
-    """Simulate embedding rows below DRAM for a trace: one table row per tier, cache and pool.
+    """Simulate embedding rows below DRAM for a trace of lookups: one table row per memory, row cache and place where
+    rows are added up.
 
-    With the trace's `folder` the study advises which memory to take and which command to ask next; `row_size` is what
-    this command gave for all rows.
+    With the trace's `folder` the study advises which memory to take and which command to run next; `row_size` is the
+    row size in bytes that the command line gave for all tables, None without one.
     """
     lookups = _place(trace, question)
     caches, first = _warm_up(trace, lookups, question)
@@ -138,10 +141,11 @@ def tiers_study(
 def read_traced(
     folder: Path, benchmark: Benchmark | None, row_bytes: int | None, side: Side | None = None
 ) -> tuple[AccessTrace, int, str]:
-    """Read a trace; return it, the bytes of a row (of a unit where rows differ in size), and its description.
+    """Read a trace of embedding lookups; return the trace, the bytes of a row (of a unit where rows differ in size),
+    and the trace's description.
 
     Raises HarnessError where the trace is of another definition, no row size is known, or no table is of the asked
-    `side` (exit 2), and the errors of `read_trace`.
+    `side`, user or item (exit 2), and the errors of `read_trace`.
     """
     manifest, trace = read_trace(folder)
     if side is not None and not any(table.side == side for table in trace.tables):
@@ -165,7 +169,8 @@ def read_traced(
 
 
 class _Caches(NamedTuple):
-    """Caches to simulate, those found for --hit-rate and --fit-cache first, with their tables and findings."""
+    """Row caches to simulate, those found for --hit-rate and --fit-cache first, with the tables and sentences on
+    these."""
 
     simulated: tuple[Cache, ...]
     tables: tuple[StudyTable, ...]
@@ -173,7 +178,7 @@ class _Caches(NamedTuple):
 
 
 def _place(trace: AccessTrace, question: TierQuestion) -> RemoteLookups:
-    """Place the row of each lookup: in local memory, or on a device."""
+    """Place the embedding row of each lookup in local DRAM or on a device of the slower memory."""
     keys, tables, samples = (np.concatenate(each) for each in zip(*trace.in_order(), strict=True))
     num_units = trace.num_units - _count_kept(trace, question)
     num_local = min(num_units, question.local_bytes // question.row_bytes)
@@ -186,27 +191,28 @@ def _place(trace: AccessTrace, question: TierQuestion) -> RemoteLookups:
 
 
 def _are_below(trace: AccessTrace, question: TierQuestion) -> list[bool]:
-    """Return for each table whether its rows are below DRAM: those of the asked side, or all."""
+    """Return for each embedding table whether its rows are below DRAM: only those of the asked side, or all."""
     if question.side is None:
         return [True] * len(trace.num_rows)
     return [table.side == question.side for table in trace.tables]
 
 
 def _count_kept(trace: AccessTrace, question: TierQuestion) -> int:
-    """Return how many units the tables that stay in DRAM whole have together."""
+    """Return the total size of the tables that stay in DRAM whole, in the trace's units (rows where all are of one
+    size)."""
     of_each = zip(_are_below(trace, question), trace.num_rows, trace.row_units, strict=True)
     return sum(0 if is_below else rows * units for is_below, rows, units in of_each)
 
 
 def _name_side(question: TierQuestion) -> str:
-    """Return words to follow a share of rows or lookups: the side whose tables alone are below DRAM; empty where all
-    tables are."""
+    """Return words to follow a share of rows or lookups: the side of a query, user or item, whose tables are the only
+    ones below DRAM; empty where all tables are."""
     return "" if question.side is None else f" of the {question.side}'s side"
 
 
 def _say_shares(question: TierQuestion) -> str:
-    """Return the end of a table's title that names the side whose rows the shares refer to; empty where all tables
-    count."""
+    """Return the end of a table's title that names the side, user or item, to whose rows its shares refer; empty
+    where shares refer to all tables."""
     return "" if question.side is None else f", shares of rows and lookups{_name_side(question)}"
 
 
@@ -218,11 +224,11 @@ def _count_fleets(trace: AccessTrace, question: TierQuestion, setups: Sequence[S
 
 
 def _warm_up(trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion) -> tuple[_Caches, int]:
-    """Return the caches, and the first sample whose misses are counted.
+    """Return the row caches to simulate, and the first sample whose misses are counted.
 
     A warm-up that is not given takes the fewest tenths of the trace after which every cache misses as often as in the
     second half, half of the trace at most; with a policy other than LRU it takes half. Raises ConfigError for a
-    static set without samples to choose it by.
+    static set of rows without samples by which to choose it.
     """
     if question.warm_up is not None or not question.is_of_lru:
         share = TENTHS / 10 if question.warm_up is None else question.warm_up
@@ -242,8 +248,8 @@ def _warm_up(trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion)
 
 
 def _choose_caches(trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion, first: int) -> _Caches:
-    """Return the caches to simulate; sizes of the caches to be found (--hit-rate, --fit-cache) follow from misses
-    from `first` on."""
+    """Return the row caches to simulate; sizes of those to be found (--hit-rate, --fit-cache) follow from the misses
+    of samples from `first` on."""
     found, tables, findings = list[Cache](), list[StudyTable](), list[str]()
     num_rows, side = trace.num_units - _count_kept(trace, question), _name_side(question)
     if (hit_rate := question.hit_rate) is not None:
@@ -280,7 +286,7 @@ def _choose_caches(trace: AccessTrace, lookups: RemoteLookups, question: TierQue
 
 
 class _FittedCache(NamedTuple):
-    """Memory divided among the tables' caches, with its table, miss ratio and sentence."""
+    """Cache memory divided among the embedding tables, with the table of sizes, the miss ratio and a sentence."""
 
     cache: Cache
     table: StudyTable
@@ -291,7 +297,8 @@ class _FittedCache(NamedTuple):
 def _fit_cache(
     trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion, max_bytes: int, first: int, policy: str
 ) -> _FittedCache:
-    """Divide memory among the tables' caches of a policy so that fewest lookups from sample `first` on miss."""
+    """Divide `max_bytes` of memory among the tables' row caches of a replacement policy so that fewest lookups from
+    sample `first` on miss."""
     num_rows, side = trace.num_units - _count_kept(trace, question), _name_side(question)
     table, sizes, (ratio, at_one) = _share_memory(trace, lookups, question, max_bytes, first, policy)
     memory, all_bytes = num_bytes(max_bytes), num_rows * question.row_bytes
@@ -310,17 +317,19 @@ def _fit_cache(
 
 
 def _name_policy(question: TierQuestion, policy: str) -> str:
-    """Return a cache's replacement policy, written after its size; empty where all caches are LRU."""
+    """Return a row cache's replacement policy in parentheses, to follow the cache's size; empty where all caches are
+    LRU."""
     return "" if question.is_of_lru else f" ({POLICIES[policy].title})"
 
 
 def _say_how(policy: str) -> Origin:
-    """Return 'computed' or 'simulated', as the misses of caches of a policy are."""
+    """Return the origin of miss ratios under a replacement policy: 'computed' for LRU, else 'simulated'."""
     return "computed" if policy == LRU else "simulated"
 
 
 def _with_policy(columns: Columns, question: TierQuestion) -> Columns:
-    """Return columns with the policy after the cache's size, and misses simulated, where not all caches are LRU."""
+    """Return a table's columns, with the replacement policy after the cache's size and with misses marked as
+    simulated where not all caches are LRU."""
     if question.is_of_lru:
         return columns
     at = [name for name, _, _ in columns].index("Cache") + 1
@@ -331,7 +340,8 @@ def _with_policy(columns: Columns, question: TierQuestion) -> Columns:
 
 
 def _count_misses(lookups: RemoteLookups, question: TierQuestion, cache: Cache, first: int) -> Setup:
-    """Count the reads that miss a cache from sample `first` on, as a setup of the first tier."""
+    """Count the reads of lookups from sample `first` on that miss a row cache; return a setup of the first memory
+    with them."""
     name, tier = next(iter(question.tiers.items()))
     missed = lookups.missed(cache, first)
     is_read = missed & (lookups.samples >= first)
@@ -363,7 +373,8 @@ def _count_reads(
 
 
 def _count_granules(trace: AccessTrace, lookups: RemoteLookups, setup: Setup, first: int) -> Setup:
-    """Return the setup with its reads in granules of its tier where rows of tables differ in size."""
+    """Return the setup with its reads counted as smallest reads (granules) of its memory where rows of tables differ
+    in size; unchanged elsewhere."""
     if not is_unlike(trace):
         return setup
     question, cache = setup.question, setup.cache
@@ -405,7 +416,8 @@ _WAITS: Columns = (
 
 
 def _list_needs(trace: AccessTrace) -> Columns:
-    """Return the columns of the reads needed; caches are in bytes where rows differ in size."""
+    """Return the columns of the table of reads that the memory must answer; cache sizes are in bytes where rows
+    differ in size."""
     memory: Columns = (("Cache memory", "B", "computed"),)
     return (*_NEEDS[:2], *(memory if is_unlike(trace) else _NEEDS[2:3]), *_NEEDS[3:])
 
@@ -426,7 +438,11 @@ def _say_need(setup: Setup) -> Row:
 
 
 def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
-    """Simulate one pool, or say that its rate is impossible; speed-ups are over rows added up by the host."""
+    """Simulate the latency added to queries with embedding rows added up by `pool`, or say that the rate is
+    impossible.
+
+    Speed-ups are over rows added up by the host.
+    """
     tier, question, load, most = setup.tier, setup.question, setup.load(pool), setup.busiest(pool)
     sizes = [float(each.sum()) / len(each) for each in link_bytes(setup.reads, tier, pool, setup.row_bytes)]
     label = f"{setup.label}, rows added up by the {pool}"
@@ -462,15 +478,18 @@ def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
 
 
 def _find_p99(setup: Setup, waits: Times) -> float | None:
-    """Return the p99 of added latencies, in seconds; None where the trace has too few counted queries."""
+    """Return the p99 of the latencies added to queries, in seconds; None where the trace has too few counted
+    queries."""
     return percentile_of(waits, 0.99) if len(setup.reads.rows) >= _LEAST_OF_P99 else None
 
 
 def _vary_gain(setup: Setup, pool: Pool, gain: float) -> tuple[float, float]:
-    """Return the smallest and largest speed-up of a pool over the host, over the ranges of the tier's numbers.
+    """Return the smallest and largest speed-up of adding rows up in `pool` over the host, within the ranges of the
+    memory's numbers.
 
     The speed-up is smallest where the host has many reads in flight, the pool few, and the switch adds little to each
-    read that the host waits for. A longer read latency may raise or lower it, so that both of its ends are tried.
+    read that the host waits for. A longer read latency may raise or lower it, so that both ends of its range are
+    tried.
     """
     tier = setup.tier
     latency, hop = tier.read_latency_s, tier.switch_latency_s
@@ -487,7 +506,8 @@ def _vary_gain(setup: Setup, pool: Pool, gain: float) -> tuple[float, float]:
 
 
 def find_best(said: Sequence[PoolResult]) -> PoolResult | None:
-    """Return the result of largest speed-up, else of least added latency; None if all are impossible."""
+    """Return the result with the largest speed-up over the host, else with the least added latency; None if the query
+    rate is impossible in all."""
     gains = [each for each in said if each.gain is not None]
     if gains:
         return max(gains, key=lambda each: each.gain or 0.0)
@@ -495,15 +515,15 @@ def find_best(said: Sequence[PoolResult]) -> PoolResult | None:
 
 
 def _order(said: Sequence[PoolResult]) -> list[str]:
-    """Return the findings, the best case first, then the impossible ones."""
+    """Return the sentences of all results: first the best, then the impossible ones, then the others."""
     best = find_best(said)
     ordered = sorted(said, key=lambda each: 0 if each is best else 1 if each.wait_s is None else 2)
     return [each.finding for each in ordered]
 
 
 def _say_highest(said: Sequence[PoolResult]) -> list[str]:
-    """Say the highest rate of each pool and its limit, for the best case's memory and cache; nothing where there is
-    only one pool."""
+    """Say the highest query rate and its limit for each place where rows are added up, with the best result's memory
+    and cache; no sentence for one place only."""
     best = find_best(said) or said[0]
     alike = [each for each in said if each.setup is best.setup]
     limits = [(each.pool, each.setup.busiest(each.pool)) for each in alike]
@@ -514,7 +534,8 @@ def _say_highest(said: Sequence[PoolResult]) -> list[str]:
 
 
 def _say_warm_up(lookups: RemoteLookups, setups: Sequence[Setup], first: int) -> list[str]:
-    """Say which part of the trace fills caches, and name caches whose miss ratio still falls at its end."""
+    """Say which part of the trace fills the row caches, and name caches whose miss ratio still falls at the trace's
+    end."""
     cached = {each.cache: each for each in setups if each.cache.words}
     if not cached:
         return []
@@ -538,7 +559,7 @@ def _say_warm_up(lookups: RemoteLookups, setups: Sequence[Setup], first: int) ->
 
 
 def _say_cold(setups: Sequence[Setup], num_lookups: int) -> str:
-    """Warn of caches most of whose misses are first lookups; empty where there are none."""
+    """Warn of row caches most of whose misses are first lookups of a row; empty where there is no such cache."""
     ratios = {each.cache: each.miss_ratio for each in setups if each.cache.words}
     cold_ratio = setups[0].cold_ratio or 0.0
     cold = [cache for cache, ratio in ratios.items() if cold_ratio > ratio / 2]
@@ -549,7 +570,8 @@ def _say_cold(setups: Sequence[Setup], num_lookups: int) -> str:
 
 
 def _vary_rate(setups: Sequence[Setup]) -> StudyTable:
-    """Simulate the added latency at other rates: at several loads of each setup's busiest device or link."""
+    """Simulate the latency added to queries at other query rates: at several loads of each setup's busiest device or
+    link."""
     rows = list[Row]()
     for setup, pool in product(setups, setups[0].question.pools):
         if not (busy_s := setup.busiest(pool).busy_s):
@@ -565,7 +587,8 @@ def _vary_rate(setups: Sequence[Setup]) -> StudyTable:
 def _answer(
     setups: Sequence[Setup], answers: Sequence[str], said: Sequence[PoolResult], fleets: Sequence[FleetRow]
 ) -> str:
-    """Answer the question in one line: the caches found, hosts, and the best speed-up or added latency."""
+    """Answer the study's question in one line: the caches found, the fleet's hosts, and the best speed-up or added
+    latency."""
     found = "".join(f"{answer.removesuffix('.').rpartition(' (')[0]}; " for answer in answers)
     found += f"{answer_fleets(fleets)}, computed; " if fleets else ""
     if not any(setup.reads.rows.any() for setup in setups):
@@ -592,7 +615,8 @@ def _answer(
 
 
 def _solve(setups: Sequence[Setup]) -> StudyTable:
-    """Find for each number of a tier the value at which, others unchanged, the speed-up is the published one."""
+    """Find, for each of several numbers of a memory, the value at which, others unchanged, adding rows up in the
+    switch reaches the published speed-up."""
     rows = list[Row]()
     for setup in setups:
         row: list[Cell] = [setup.name]
@@ -615,7 +639,8 @@ def _solve(setups: Sequence[Setup]) -> StudyTable:
 
 
 def _solve_one(setup: Setup, member: str) -> tuple[float | None, float | None]:
-    """Return a number of the tier, and its value at the published speed-up; None where no value gives that."""
+    """Return a number of the memory's file, and its value at which the switch reaches the published speed-up; None
+    for a number that the file lacks, and where no value reaches it."""
     alone = replace(setup, question=replace(setup.question, rate=None))
     if (quantity := getattr(setup.tier, member)) is None:
         return None, None
@@ -631,8 +656,8 @@ def _solve_one(setup: Setup, member: str) -> tuple[float | None, float | None]:
 def _find_size(
     trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion, hit_rate: float, first: int
 ) -> tuple[StudyTable, int | None, float]:
-    """Return the table of the smallest cache with a hit rate, its rows (None where no cache is large enough), and the
-    highest hit rate."""
+    """Return the table on the smallest LRU cache with a hit rate, that cache's size in units (None where no cache
+    reaches it), and the highest hit rate of any cache."""
     curve, num_units = lookups.curve(first), trace.num_units - _count_kept(trace, question)
     size = curve.find_size(hit_rate)
     rows = None if is_unlike(trace) else size
@@ -653,9 +678,11 @@ def _find_size(
 def _share_memory(
     trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion, max_bytes: int, first: int, policy: str
 ) -> tuple[StudyTable, tuple[int, ...], Sequence[float]]:
-    """Divide memory among the tables' caches; return the study's table, each cache's rows [tables], two miss ratios.
+    """Divide cache memory among the tables; return the study's table, the rows of each table's cache [tables], and
+    two miss ratios.
 
-    The ratios are those of this division and of one load factor. Tables that stay in DRAM whole have no cache.
+    The miss ratios are those of this division and of caches with the same share of each table's rows. Tables that
+    stay in DRAM whole have no cache.
     """
     below = [table for table, is_below in enumerate(_are_below(trace, question)) if is_below]
     curves: list[MissCurve] = [

@@ -1,4 +1,4 @@
-"""Access traces as folders: made of a benchmark or a file, written, and read back."""
+"""Make traces of embedding lookups from a benchmark or a file, write them as folders, and read them back."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -44,20 +44,22 @@ _LOOKUP_BYTES = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptTrace:
-    """A trace with the members of its manifest."""
+    """A trace of embedding lookups, with the fields that its manifest.json takes."""
 
     trace: AccessTrace
     about: dict[str, Any]
-    """Members of TraceManifest, except tables and arrays."""
+    """Fields of TraceManifest by name, except tables and arrays."""
     benchmark: Benchmark | None = None
     zipf_exponents: tuple[float, ...] | None = None
-    """Exponent of the power law that each table's ids were drawn from; None where chances of rows are not known."""
+    """Exponent of the power law from which each table's ids were drawn [tables]; None where rows' probabilities are
+    unknown."""
 
 
 def trace_benchmark(
     config: RunConfig, split: Literal["train", "eval"], num_lookups: int, data_root: Path | None
 ) -> KeptTrace:
-    """Trace the first samples of a split, as models see them, until they have `num_lookups`, or all samples.
+    """Trace the embedding lookups of a split's first samples, as models see them, until they have `num_lookups`, or
+    all samples.
 
     Raises ConfigError for a model without bags, DatasetError.
     """
@@ -91,14 +93,14 @@ def trace_benchmark(
 
 
 def is_file(path: Path) -> bool:
-    """Return whether `path` is named as a file to trace: lookups, a profile of stack distances, or tables."""
+    """Return whether `path` has the suffix of a file to trace: lookups, a profile of stack distances, or tables."""
     return path.suffix in (*_LOOKUPS, *_PROFILES, *FORMS)
 
 
 def trace_tables(path: Path, num_lookups: int, items: int, seed: int) -> KeptTrace:
-    """Draw `num_lookups` lookups of the tables of a file, in queries of `items` samples each.
+    """Draw `num_lookups` lookups of the embedding tables that a file describes, in queries of `items` samples each.
 
-    Raises DatasetError, HarnessError (exit 9 for more than the memory holds), OSError.
+    Raises DatasetError, HarnessError (exit 9 for more lookups than fit in memory), OSError.
     """
     from reference_models.data.traces.drawn import count_lookups, draw_lookups  # loads torch
 
@@ -115,7 +117,7 @@ def trace_tables(path: Path, num_lookups: int, items: int, seed: int) -> KeptTra
 
 
 def _describe(entries: Sequence[TableEntry]) -> tuple[TracedTable, ...]:
-    """Return each table's name, bytes of a row as stored (fp32 unless given), and side."""
+    """Return each embedding table's name, bytes of a row as stored (fp32 unless given), and side (user or item)."""
     return tuple(
         TracedTable(
             each.name, None if each.width is None else row_bytes(each.width, each.precision or "fp32"), each.side
@@ -125,10 +127,10 @@ def _describe(entries: Sequence[TableEntry]) -> tuple[TracedTable, ...]:
 
 
 def trace_file(path: Path, num_lookups: int, seed: int, tables: Path | None = None, items: int = 1) -> KeptTrace:
-    """Read a file of lookups, or draw lookups after a profile; `tables` is a file that describes its tables.
+    """Read a file of embedding lookups, or draw lookups that follow a file's profile of stack distances.
 
-    A query is `items` samples, of which only the first looks up tables of the user's side.
-    Raises DatasetError, HarnessError (exit 9), OSError.
+    `tables` is a file that describes the tables. A query is `items` samples, of which only the first looks up tables
+    of the user's side. Raises DatasetError, HarnessError (exit 9), OSError.
     """
     available = read_resources().available_memory_bytes
     if is_profile := path.suffix in _PROFILES:
@@ -148,7 +150,8 @@ def trace_file(path: Path, num_lookups: int, seed: int, tables: Path | None = No
 
 
 def _give_rows(trace: AccessTrace, path: Path, tables: Path) -> AccessTrace:
-    """Return a trace with the numbers of rows in a file of tables. Raises DatasetError where these do not fit it."""
+    """Return the trace with the numbers of rows that the file `tables` gives. Raises DatasetError where these do not
+    fit the trace."""
     entries = read_tables(tables)
     if len(entries) != len(trace.num_rows):
         raise DatasetError(
@@ -168,7 +171,7 @@ def _give_rows(trace: AccessTrace, path: Path, tables: Path) -> AccessTrace:
 
 
 def _refuse_many(num_lookups: int, num_numbers: int = 0) -> None:
-    """Raise HarnessError (exit 9) for more lookups, or more numbers of bags and lookups, than fit in memory."""
+    """Raise HarnessError (exit 9) for more lookups, or more numbers of bags and lookups, than fit in free memory."""
     if max(num_lookups, num_numbers) * _LOOKUP_BYTES > (available := read_resources().available_memory_bytes):
         raise HarnessError(
             f"--lookups {num_lookups}: drawing them takes more than the {available:,} bytes of memory that are free. "
@@ -178,13 +181,14 @@ def _refuse_many(num_lookups: int, num_numbers: int = 0) -> None:
 
 
 def refuse_existing(folder: Path) -> None:
-    """Raise HarnessError where the folder of a new trace exists already."""
+    """Raise HarnessError where the folder that is to hold a new trace exists already."""
     if folder.exists() or folder.is_symlink():
         raise HarnessError(f"{folder}: exists already. Give another folder with -o, or remove it.")
 
 
 def keep_trace(kept: KeptTrace, folder: Path, write_more: Callable[[Path], object] = lambda draft: None) -> None:
-    """Write a trace as a folder, with the files that `write_more` adds to its draft: whole, or not at all.
+    """Write a trace of embedding lookups as a folder, with the files that `write_more` adds to its draft: whole, or
+    not at all.
 
     Raises HarnessError where the folder exists already, OSError.
     """
@@ -206,7 +210,10 @@ def keep_trace(kept: KeptTrace, folder: Path, write_more: Callable[[Path], objec
 
 
 def read_trace(folder: Path) -> tuple[TraceManifest, AccessTrace]:
-    """Read a trace that `keep_trace` wrote. Raises HarnessError: exit 8 for any damage, 9 where memory is short."""
+    """Read a trace of embedding lookups that `keep_trace` wrote, with its manifest.
+
+    Raises HarnessError: exit 8 for any damage, 9 where memory is short.
+    """
     if not folder.exists():
         raise HarnessError(f"{folder}: no such folder. Give one that 'dlrmbench trace' made by -o.", ExitCode.INPUT)
     if not folder.is_dir():
@@ -251,22 +258,23 @@ def read_trace(folder: Path) -> tuple[TraceManifest, AccessTrace]:
 
 
 def keys_in_order(trace: AccessTrace) -> Ids:
-    """Return the key of each lookup's row [lookups], of all tables, in the order of lookups."""
+    """Return the key of the embedding row of each lookup [lookups], over all tables, in the order of lookups."""
     return np.concatenate([part.keys for part in trace.in_order()])
 
 
 def is_unlike(trace: AccessTrace) -> bool:
-    """Return whether rows of tables differ in size, so that shares and caches are of bytes, not of rows."""
+    """Return whether rows of tables differ in size, so that shares and sizes of caches are of bytes, not of rows."""
     return len({*trace.row_bytes}) > 1
 
 
 def name_units(trace: AccessTrace) -> str:
-    """Return the word for the units of shares and caches: 'rows' or 'bytes'."""
+    """Return the word for the units in which cache sizes and shares are stated: 'rows' or 'bytes'."""
     return "bytes" if is_unlike(trace) else "rows"
 
 
 def say_cold(misses: str, num_lookups: int, more: str = "--lookups") -> str:
-    """Warn that most of `misses` are first lookups, and that a longer trace than `num_lookups` has fewer.
+    """Warn that most of the misses named by `misses` are first lookups of a row, and that a trace of more than
+    `num_lookups` lookups has fewer such misses.
 
     `more` names the way to a longer trace: the option, or 'lookups' where a file has no more.
     """
@@ -277,13 +285,13 @@ def say_cold(misses: str, num_lookups: int, more: str = "--lookups") -> str:
 
 
 def refuse_empty(trace: AccessTrace, source: str) -> None:
-    """Raise HarnessError where a new trace has no lookups."""
+    """Raise HarnessError where a new trace has no embedding lookups; `source` names the trace in the message."""
     if not len(trace.indices):
         raise HarnessError(f"{source}: no lookups, expected at least one. Ask for more --lookups.")
 
 
 def say_least(num_rows: Sequence[int]) -> str:
-    """Say that numbers of rows [tables] are lower bounds."""
+    """Say that the numbers of rows of a trace's tables [tables] are lower bounds."""
     of = "its table has" if len(num_rows) == 1 else f"its {len(num_rows)} tables have"
     return (
         f"The file does not say how many rows {of}. Shares of all rows are of the least possible number, the highest "

@@ -1,4 +1,4 @@
-"""Study of a trace: how often rows are looked up, and miss ratios of caches of every size."""
+"""Make the study of a trace of embedding lookups: lookups per row, and miss ratios of row caches of every size."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,27 +25,29 @@ from reports.text.formatting import percent
 from rules.records.study import Origin, Parameter, StudyCheck, StudyRecord, StudyTable
 
 _SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Sizes of LRU caches in the study, as shares of the rows."""
+"""Sizes of the LRU row caches in the study's table of miss ratios, as shares of the rows of all tables."""
 _SHARE_TOLD = 0.1
-"""Size of the cache in the title, as a share of the rows."""
+"""Size of the row cache that the study's title states, as a share of the rows of all tables."""
 _TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
 _PUBLISHED_SHARE = 0.015
-"""Share of rows in a frequency-aware cache with which training keeps a decent speed (Fang et al., 2022, abstract)."""
+"""Share of embedding rows in a frequency-aware cache with which training keeps a decent speed (Fang et al., 2022,
+abstract)."""
 _POLICY_SHARES = (0.005, _PUBLISHED_SHARE, 0.05, _SHARE_TOLD, 0.2)
-"""Sizes of the caches that are simulated for each policy, as shares of the rows."""
+"""Sizes of the row caches that are simulated for each replacement policy, as shares of the rows of all tables."""
 _DEVIATIONS = 6.0
 _ESTIMATED = ", estimated from samples"
 
 
 class Misses(NamedTuple):
-    """Simulated miss ratios of caches of several sizes, by policy."""
+    """Simulated miss ratios of row caches of several sizes, by replacement policy."""
 
     sizes: tuple[int, ...]
     """Capacity of each cache, in rows, or in bytes where rows differ in size; as many as _POLICY_SHARES."""
     ratios: dict[str, list[float]]
-    """Miss ratio of each cache over the trace's second half, by policy."""
+    """Miss ratio of each cache over the second half of the trace's lookups, by replacement policy."""
     published_share: float
-    """Share of the second half's lookups that go to its hottest rows, as many as the published cache holds."""
+    """Share of the second half's lookups that go to its hottest rows, as many rows as the published cache (1.5 %)
+    holds."""
 
 
 def trace_study(
@@ -55,10 +57,11 @@ def trace_study(
     policies: Sequence[str] = tuple(POLICIES),
     folder: Path | None = None,
 ) -> StudyRecord:
-    """Study a trace: how often rows are looked up, and miss ratios of caches of every size.
+    """Make the study of a trace of embedding lookups: lookups per row, and miss ratios of row caches of every size.
 
-    Below a `sample_rate` of 1 miss ratios of LRU are estimated by samples from `seed`, each with its range. Caches of
-    `policies` are simulated. With the trace's `folder` the study names the command that tries memories below DRAM.
+    Below a `sample_rate` of 1 the miss ratios of LRU caches are estimated by samples of the rows from `seed`, each
+    with its range. Caches of `policies` are simulated. With the trace's `folder` the study names the command that
+    simulates memories below DRAM.
     """
     trace, place, tables = kept.trace, kept.about["source"], range(len(kept.trace.num_rows))
     names, rows = ["all", *trace.names], [sum(trace.num_rows), *trace.num_rows]
@@ -119,7 +122,8 @@ def _size_column(trace: AccessTrace) -> tuple[str, str | None, Origin]:
 
 
 def _choose_ratio(curve: EstimatedCurve, num_rows: int) -> tuple[float, float, str]:
-    """Return the title's cache size (10 % of rows, or the next one known), its miss ratio, and both in words."""
+    """Return the row cache's size for the study's title (10 % of rows, or the next size with a known miss ratio), the
+    miss ratio, and the ratio in words with its range."""
     for share in (share for share in _SHARES if share >= _SHARE_TOLD):
         ratio, lowest, highest = curve.ratios(round(share * num_rows))
         if ratio is not None and lowest is not None and highest is not None:
@@ -129,7 +133,8 @@ def _choose_ratio(curve: EstimatedCurve, num_rows: int) -> tuple[float, float, s
 
 
 def _list_misses(trace: AccessTrace, curve: EstimatedCurve, *, is_exact: bool) -> StudyTable:
-    """List miss ratios by cache size, estimates with their ranges; sizes of too few sampled rows are left out."""
+    """List LRU miss ratios by cache size, estimates with their ranges; sizes that hold too few sampled rows are left
+    out."""
     ends: Columns = () if is_exact else (("Lowest", "share", "computed"), ("Highest", "share", "computed"))
     columns: Columns = (
         ("Cache", "share", "given"),
@@ -145,7 +150,7 @@ def _list_misses(trace: AccessTrace, curve: EstimatedCurve, *, is_exact: bool) -
 
 
 def _simulate(trace: AccessTrace, keys: Ids, policies: Sequence[str]) -> Misses:
-    """Simulate caches of each policy, and count the second half's lookups of its hottest rows."""
+    """Simulate row caches of each replacement policy, and count the second half's lookups of its hottest rows."""
     sizes = [max(1, round(share * trace.num_units)) for share in _POLICY_SHARES]
     rows, counts = np.unique(keys[len(keys) // 2 :], return_counts=True)
     units = trace.units_of(rows)
@@ -160,7 +165,7 @@ def _simulate(trace: AccessTrace, keys: Ids, policies: Sequence[str]) -> Misses:
 
 
 def _list_policies(trace: AccessTrace, misses: Misses) -> StudyTable:
-    """List miss ratios by policy and cache size."""
+    """List the simulated miss ratios of row caches by replacement policy and cache size."""
     columns: Columns = (
         ("Policy", None, "given"),
         ("Cache", "share", "given"),
@@ -177,7 +182,8 @@ def _list_policies(trace: AccessTrace, misses: Misses) -> StudyTable:
 
 
 def _say_best(trace: AccessTrace, misses: Misses) -> str:
-    """Say which policy misses least, and compare with the published cache of the rows looked up most."""
+    """Say which replacement policy misses least, and compare it with the published cache of the rows looked up
+    most."""
     told, published = _POLICY_SHARES.index(_SHARE_TOLD), _POLICY_SHARES.index(_PUBLISHED_SHARE)
     ranked = sorted(misses.ratios, key=lambda name: misses.ratios[name][told])
     best, others = ranked[0], ranked[1:]
@@ -203,7 +209,8 @@ def _say_best(trace: AccessTrace, misses: Misses) -> str:
 def _list_tables(
     trace: AccessTrace, curves: Sequence[EstimatedCurve], touched: Sequence[int], *, is_exact: bool
 ) -> StudyTable:
-    """List all tables together, then each: touched rows, and miss ratios of caches of shares of its rows."""
+    """List all embedding tables together, then each table: rows looked up at all, and miss ratios of LRU caches that
+    hold shares of its rows."""
     ends = ("",) if is_exact else ("", ", lowest", ", highest")
     about: Columns = (("Row", "B", "given"), ("Side", None, "given")) if trace.tables else ()
     said = [(None, None), *((table.row_bytes, table.side) for table in trace.tables)]
@@ -238,7 +245,8 @@ def _name_bins() -> list[str]:
 
 
 def _check_touched(kept: KeptTrace, touched: int) -> tuple[StudyCheck, ...]:
-    """Check the number of touched rows against its expectation, within six deviations, where chances are known."""
+    """Check the number of rows looked up at all against its expectation, within six standard deviations; no check
+    where the rows' probabilities are unknown."""
     trace, exponents = kept.trace, kept.zipf_exponents
     if exponents is None:
         return ()
