@@ -1,1 +1,1 @@
-"""Placement of embedding tables on devices, found by searches: `place`."""
+"""Search plans that place embedding tables on devices, and compare the plans: the verb `place`."""

@@ -1,4 +1,5 @@
-"""Compare plans of several searches with one another, with the plain baselines and with published figures."""
+"""Compare plans that several searches find for embedding tables, with one another, with plain baselines and with
+published figures."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,51 +23,53 @@ from reports.text.formatting import duration, num_bytes, percent, plural
 from rules.records.study import StudyTable
 
 BASELINES = ("greedy", "local")
-"""Searches in every study: learned searches are compared with the better of these two."""
+"""Searches that every study of placement includes: learned searches are compared with the better of these two."""
 PUBLISHED = "up to 23.8 %, other tasks"
-"""NeuroShard's abstract (MLSys'23): improvement of the embedding cost over the best baseline."""
+"""Improvement of the embedding cost over the best baseline that NeuroShard's abstract claims (MLSys'23), in words."""
 ALIKE = 1e-3
-"""Relative difference of cost up to which two plans of one task are called equally cheap."""
+"""Relative difference of cost up to which two plans of the same tables are called equally cheap."""
 MOST_EVEN = 1.1
-"""Largest balance (slowest device over the mean of all) that no sentence mentions."""
+"""Largest balance of a plan (cost of the slowest device over the mean of all) that no sentence mentions."""
 TIMED = "timed on one thread of this CPU; the exchange is modelled"
 TODAY = "today's plan"
-"""Name of the table row of the plan that runs today."""
+"""Name of the study's table row for the plan that runs today."""
 _AUTOSHARD, _NEUROSHARD = "autoshard", "neuroshard"
 _BEAM = "beam over columns"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlacementCosts:
-    """Costs that searches minimise, costs by which their plans are judged, and notes on both."""
+    """Costs of plans in seconds: those that searches minimise and those by which plans are judged, with notes on
+    both."""
 
     make_search: Callable[[], SetCost]
-    """Make the cost that one search minimises; each search gets a new one, with no measurement of another search in
-    it."""
+    """Make the cost that one search minimises; each search gets a new one, which holds no measurements of another
+    search."""
     make_plain: Callable[[], SetCost]
-    """Make the cost that a baseline minimises, a new one for each search; never a net."""
+    """Make the cost that a baseline search minimises, a new one for each search; never a trained cost net."""
     judge: SetCost
     modelled: SetCost
-    """Costs modelled from the devices' bandwidths; AutoShard's policy is trained by these."""
+    """Cost of a set of tables, modelled from the devices' bandwidths; AutoShard's policy is trained with it."""
     predicted: SetCost | None = None
     origin: Literal["measured", "modelled"] = "modelled"
-    """Origin of the costs by which plans are judged."""
+    """Whether the costs by which plans are judged are measured or modelled."""
     spread_of: Callable[[Collection[EmbeddingTable]], float | None] = lambda tables: None
-    """Return the spread of the rounds in which a set of tables was measured, as a fraction of their median; None
-    where nothing was measured."""
+    """Return the spread (interquartile range) of the rounds in which a set of tables was timed, as a fraction of
+    their median; None where nothing was measured."""
     timed: str = TIMED
-    """Words on how lookups and updates were measured; used only where they were."""
+    """Words on how lookups and updates were timed; used only where costs are measured."""
     has_net: bool = False
-    """Whether searches minimise a cost net."""
+    """Whether the searches minimise the prediction of a trained cost net."""
     findings: tuple[str, ...] = ()
-    """Findings on the costs, which a study says before its findings on plans."""
+    """Sentences on the costs, which a study has before its sentences on plans."""
     tables: tuple[StudyTable, ...] = ()
-    """Tables on the costs, which a study shows below its table of plans."""
+    """Tables on the costs, such as a cost net's errors, which a study shows below its table of plans."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundPlan:
-    """A plan that one search found for one task, with its cost; or the error, where the search found none."""
+    """A plan that one search found for one set of tables, with its cost; or the error, where the search found
+    none."""
 
     search: str
     plan: PlacementPlan | None = None
@@ -75,25 +78,29 @@ class FoundPlan:
     predicted_s: float | None = None
     took_s: float | None = None
     spread: float | None = None
-    """Spread of the rounds in which the slowest device's tables were measured, as a fraction of their median."""
+    """Interquartile range of the rounds in which the slowest device's tables were timed, as a fraction of their
+    median."""
     cuts: bool = False
-    """True for a plan that cuts tables by rows, or copies tables to several devices."""
+    """True for a plan without a file (TorchRec's) that cuts tables by rows, or copies tables to several devices."""
     bound_s: float | None = None
-    """Lower bound of the cost of any plan of whole tables, in seconds, proved by the search; None without a proof."""
+    """Lower bound in seconds of the cost of any plan that cuts no table, proved by the search; None without a
+    proof."""
     moved: tuple[int, int] | None = None
-    """Number of tables, and of bytes, that the plan has on other devices than today's plan."""
+    """Number of tables, and bytes of their columns, that this plan has on other devices than today's plan; None
+    without today's plan."""
     memory_bytes: int | None = None
-    """Bytes of tables, with their optimizer state, on the device that holds most; None if not known."""
+    """Bytes of tables with their optimizer state on the device that holds most of them; None if not known."""
     fault: Exception | None = None
     note: str | None = None
-    """Remark on the plan that a reader needs beside the cost."""
+    """Remark on the plan, without which its cost would be misread, such as that it is of whole tables; None without
+    one."""
 
 
 def judge_plans(
     costs: PlacementCosts, tasks: Sequence[Task], found: dict[str, list[FoundPlan]]
 ) -> dict[str, list[FoundPlan]]:
-    """Fill in the cost of each plan. Measured costs are measured anew, all plans alternately. A plan with a table of
-    unknown cost gets the error instead."""
+    """Return the plans of all searches with their costs filled in. Measured costs are measured anew, all plans
+    alternately. A plan with a table of unknown cost gets the error instead."""
     sets = {
         (name, at): each.plan.sets(tasks[at])
         for name, of in found.items()
@@ -129,13 +136,13 @@ def judge_plans(
 
 
 def find_most_bytes(sets: Sequence[Sequence[EmbeddingTable]]) -> int:
-    """Return the bytes of tables, with their optimizer state, on the device that holds most."""
+    """Return the bytes of tables, with their optimizer state, on the device that holds most of them."""
     return max(sum(table.memory_bytes for table in tables) for tables in sets)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchComparison:
-    """Comparison of the searches over all tasks: a table, and the study's first and last sentence."""
+    """Comparison of the searches over all sets of tables: a table, and the study's first and last sentence."""
 
     table: StudyTable
     closing: str
@@ -149,8 +156,10 @@ def compare_searches(
     *,
     is_small: bool,
 ) -> SearchComparison:
-    """Compare the searches over all tasks; `bounds` are optima of whole tables where `is_small`, else lower
-    bounds."""
+    """Compare the costs of the plans that searches found over all tasks (sets of tables to place).
+
+    `bounds` has for each task the least cost of a plan that cuts no table where `is_small`, else a lower bound of it.
+    """
     least, origin = np.array(bounds, np.float64), costs.origin
     cost = {name: np.array([each.cost_s for each in of], np.float64) for name, of in found.items()}
     whole = {name: float(of.mean()) for name, of in cost.items() if not np.isnan(of).any()}
@@ -214,17 +223,19 @@ def compare_searches(
 
 
 def _balances(found: Mapping[str, Sequence[FoundPlan]]) -> dict[str, float | None]:
-    """Return each search's balance, the mean over the tasks."""
+    """Return for each search the balance of its plans (cost of the slowest device over the mean), the mean over the
+    tasks."""
     return {name: _mean([each.balance for each in of]) for name, of in found.items()}
 
 
 def _find_base(whole: Mapping[str, float], names: Sequence[str]) -> str | None:
-    """Return the baseline in `names` with the cheapest plans, the first of equal ones; None if none has a plan."""
+    """Return the baseline search in `names` with the cheapest plans, the first of equal ones; None if none has a
+    plan."""
     return next(iter(find_cheapest({name: whole[name] for name in names if name in whole})), None)
 
 
 def _say_fault(fault: Exception) -> str:
-    """Return the reason why a search has no plan, without the name of the search, which the row shows."""
+    """Return the reason why a search found no plan, without the search's name, which the table row shows."""
     return fault.why if isinstance(fault, NoPlanError) else str(fault)
 
 
@@ -234,8 +245,8 @@ def _is_cut(found: FoundPlan) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Gain:
-    """Share by which a search's plans cost less than the baseline's, negative if more; with the interval over
-    tasks."""
+    """Share by which a search's plans cost less than the baseline's, negative if they cost more: the mean over the
+    tasks and its confidence interval."""
 
     mean: float | None
     interval: Interval | None
@@ -248,8 +259,8 @@ def _gain(base: NDArray[np.float64], cost: NDArray[np.float64]) -> _Gain:
 
 
 def _list_extra(gain: _Gain | None) -> tuple[float | None, float | None, float | None]:
-    """Return the share by which plans cost more than the baseline's, negative if less, and the ends of the
-    interval."""
+    """Return the share by which a search's plans cost more than the baseline's, negative if less, and the ends of its
+    confidence interval over the tasks; None where they are not known."""
     if gain is None or gain.mean is None:
         return None, None, None
     ends = gain.interval
@@ -257,8 +268,8 @@ def _list_extra(gain: _Gain | None) -> tuple[float | None, float | None, float |
 
 
 def _verdict(gain: _Gain, base: str, noise: float) -> str:
-    """Return the verdict on a search's plans against the best baseline's: for several tasks by the interval of the
-    mean, for one by whether the difference exceeds `noise`, the spread of the measured rounds."""
+    """Return the verdict on a search's plans against the best baseline's: for several tasks by the mean's confidence
+    interval, for one by whether the difference exceeds `noise`, the spread of the measured rounds."""
     if gain.mean is None:
         return f"has no plan beside {base}'s"
     low, high = (gain.interval.low, gain.interval.high) if gain.interval else (gain.mean, gain.mean)
@@ -276,7 +287,8 @@ def _verdict(gain: _Gain, base: str, noise: float) -> str:
 
 
 def name_row(name: str, costs: PlacementCosts) -> str:
-    """Return the name of a search's row: without a cost net, NeuroShard's search is a beam over cuts of columns."""
+    """Return the name of a search's row in the table of plans: without a cost net, NeuroShard's search is a beam
+    search over cuts of columns."""
     return _BEAM if name == _NEUROSHARD and not costs.has_net else name
 
 
@@ -285,7 +297,8 @@ def _is_learnt(name: str, costs: PlacementCosts) -> bool:
 
 
 def say_claim(costs: PlacementCosts, found: Collection[str], verdicts: Mapping[str, str]) -> str:
-    """Compare the verdicts with the published claims on learned searches, in one sentence."""
+    """Compare the verdicts on the learned searches AutoShard and NeuroShard with their papers' claims, in one
+    sentence."""
     said = []
     if _AUTOSHARD in found:
         here = verdicts.get(_AUTOSHARD, "has no baseline beside it")
@@ -311,7 +324,8 @@ def say_claim(costs: PlacementCosts, found: Collection[str], verdicts: Mapping[s
 
 
 def _say_repairs(of: Sequence[FoundPlan]) -> tuple[str | None, str | None]:
-    """Say how plans were repaired, and the cost of unrepaired ones; (None, None) if no plan was repaired."""
+    """Say how a search's plans were repaired for lack of room, and the cost of its unrepaired ones; (None, None) if
+    no plan was repaired."""
     repairs = [each.plan.repair for each in of if each.plan is not None and each.plan.repair is not None]
     if not repairs:
         return None, None
@@ -327,14 +341,14 @@ def _say_repairs(of: Sequence[FoundPlan]) -> tuple[str | None, str | None]:
 
 def _gap(of: Sequence[FoundPlan]) -> float | None:
     """Return the largest share by which a plan's cost exceeds the lower bound that its search proved; None without a
-    bound."""
+    proved bound."""
     pairs = [(each.cost_s, each.bound_s) for each in of if each.bound_s is not None and each.cost_s is not None]
     return max((float(_share_over(np.array(cost_s), np.array(bound_s))) for cost_s, bound_s in pairs), default=None)
 
 
 def _rank(found: Mapping[str, Sequence[FoundPlan]], origin: str) -> str:
-    """Say how well predicted costs rank plans: the mean of the tasks' rank correlations; empty without
-    predictions."""
+    """Say how well predicted costs rank the plans: Kendall's tau with the judged costs, the mean over the tasks;
+    empty without predictions."""
     by_task = zip(*found.values(), strict=True)
     pairs = [{(each.predicted_s, each.cost_s) for each in of if each.predicted_s} for of in by_task]
     taus = [float(kendalltau(*zip(*each, strict=True)).statistic) for each in pairs if len(each) > 2]
@@ -350,7 +364,8 @@ def list_cheapest(
     estimate: PlannerEstimate | None,
     names: Sequence[str] = (),
 ) -> list[StudyTable]:
-    """List the tables of the cheapest plan with their devices, and the devices with their load.
+    """List the embedding tables with the devices that hold them by the cheapest plan, and the devices with their
+    load.
 
     Return no table where the cheapest plan is TorchRec's own, which `torchrec_tables` lists, or where no plan has a
     cost.
@@ -388,7 +403,8 @@ def list_cheapest(
 
 
 def say_moves(task: Task, found: Mapping[str, Sequence[FoundPlan]]) -> str:
-    """Say how much of today's plan the cheapest other plan moves, and how much that saves."""
+    """Say how many tables and bytes of today's plan the cheapest other plan moves, and what share of the cost that
+    saves."""
     costs = {name: of[0].cost_s for name, of in found.items() if of[0].cost_s is not None and of[0].moved is not None}
     today_s = costs.pop(TODAY, None)
     if not costs:
@@ -408,14 +424,14 @@ def say_moves(task: Task, found: Mapping[str, Sequence[FoundPlan]]) -> str:
 
 
 def _share_over(costs: NDArray[np.float64], least: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share by which `costs` exceed `least`, 0 where they differ by rounding alone."""
+    """Return the share by which each of `costs` exceeds `least`, 0 where they differ only by rounding."""
     over = costs / least - 1
     return np.where(np.abs(over) <= SAME, 0.0, over)
 
 
 def as_clause(closing: str) -> str:
-    """Return the first clause of a closing sentence, as the end of a title; no full stop in parentheses ends the
-    clause."""
+    """Return the first clause of a study's closing sentence, as the end of its title; a full stop in parentheses does
+    not end the clause."""
     ends = (
         found.start()
         for found in re.finditer(r"[.;] |\.$", closing)
@@ -437,10 +453,11 @@ def _close(
     base: str | None,
     reached: Mapping[str, str],
 ) -> str:
-    """Name the search with the cheapest plans of those that placed all tasks, and how even these are, in a sentence.
+    """Name the search with the cheapest plans of those that placed all tasks, and say how evenly its plans load
+    devices.
 
-    `reached` are the searches whose plans cost as little as the optimum or lower bound of whole tables, each with
-    that word.
+    `reached` has the searches whose plans cost as little as the least cost, or as the lower bound, of plans that cut
+    no table, each with the word 'optimum' or 'bound'.
     """
     if not whole:
         return "No search has a plan of every task whose cost is known."

@@ -1,4 +1,4 @@
-"""Rates of devices that are CPUs, where the user gives none: measured on this CPU, with one thread."""
+"""Measure rates of devices that are CPUs, where the user gives none: bandwidth and fixed times of one thread here."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -11,16 +11,16 @@ from reference_models.distributed.search.task import NUM_REUSE_BINS, EmbeddingTa
 
 CPU = "cpu"
 _COPY_BYTES = 1 << 26
-"""Bytes that the timed copy reads and writes: more than the caches of a core hold."""
+"""Bytes that the timed memory copy reads and writes: more than the caches of a core hold."""
 _NUM_TABLES = 9
 _COPIES = ("memory_bandwidth", "intra_host_bandwidth")
-"""Members of Devices whose bandwidth is taken to be that of the timed copy."""
+"""Members of Devices whose bandwidth is taken to be that of the timed memory copy."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FixedTimes:
-    """Fixed times of a step, in seconds, that do not depend on bytes: for each table, and for each device that holds
-    any."""
+    """Times of a step that do not depend on bytes, in seconds: one for each table, one for each device that holds
+    tables."""
 
     table_s: float = TABLE_S
     device_s: float = DEVICE_S
@@ -31,8 +31,8 @@ ASSUMED = FixedTimes()
 
 
 def rate_cpu(devices: Devices, given: Collection[str], seed: int) -> tuple[Devices, tuple[str, ...], FixedTimes]:
-    """Return the devices with rates measured here for all members not in `given`, the names of these members, and
-    fixed times.
+    """Return the devices with rates measured on this CPU for all members not in `given`, the names of these members,
+    and the fixed times of a step.
 
     The bytes/s of a copy stand for the memory, and for links within a host, over which ranks copy. Fixed times follow
     from lookups of one row each in nine tables and in one table. Rates of links between hosts stay assumed.

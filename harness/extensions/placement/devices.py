@@ -1,4 +1,4 @@
-"""Devices that need not be here, and the plan of TorchRec's planner for a model's tables on them."""
+"""Lay a model's embedding tables over devices that need not be here, by TorchRec's planner, and describe its plan."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -18,7 +18,7 @@ from reports.text.formatting import duration
 from rules.records.study import Parameter, StudyCheck, StudyTable
 
 _REPORTED_FROM = 128
-"""Number of devices from which on the planner takes so long that its progress is shown."""
+"""Number of devices from which on TorchRec's planner takes so long that its progress is shown."""
 
 
 _PARAMETERS = (
@@ -33,7 +33,7 @@ _PARAMETERS = (
     ("intra_host_latency_s", "latency within a host", "s"),
     ("inter_host_latency_s", "latency between hosts", "s"),
 )
-"""Members of Devices, each with its name and unit as a study's parameter."""
+"""Members of Devices, each with its name and unit among the parameters of a study."""
 _LAYOUTS: Mapping[str, Literal["rows", "host_rows", "copy"] | None] = {
     **dict.fromkeys(("table_wise", "column_wise", "table_column_wise")),
     "row_wise": "rows",
@@ -41,8 +41,8 @@ _LAYOUTS: Mapping[str, Literal["rows", "host_rows", "copy"] | None] = {
     "grid_shard": "host_rows",
     "data_parallel": "copy",
 }
-"""Layout of a `TablePart` for each of TorchRec's sharding types; None for parts by columns, which are tables of their
-own."""
+"""Layout of a `TablePart` for each of TorchRec's sharding types; None for parts by columns, which are treated as
+tables."""
 _ONE_THREAD = "a copy on one thread of this CPU, read and written"
 _OF_GPUS = "assumed: a link of hosts with GPUs"
 
@@ -54,10 +54,11 @@ def make_devices_plan(
     on_progress: Callable[[int, int], None],
     sharding: str | None = None,
 ) -> PlannerEstimate:
-    """Let the model's planner lay its tables over `devices`, by `sharding` in place of the configuration's.
+    """Return the plan of TorchRec's planner for the model's tables on `devices`; `sharding`, if given, replaces the
+    configuration's.
 
     `on_progress` is called with how many tables were looked at, and of how many. Raises ConfigError where the devices
-    cannot hold the model, DatasetError where only data that is not there knows its tables.
+    cannot hold the model, DatasetError where the tables' sizes are known only from data that is not there.
     """
     workload = config.workload
     plan_devices = workload.model_spec.plan_devices
@@ -79,7 +80,8 @@ def make_devices_plan(
 
 
 def plan_of_estimate(estimate: PlannerEstimate) -> PlacementPlan | None:
-    """Return TorchRec's plan as columns on devices; None if the plan cuts rows or copies tables."""
+    """Return TorchRec's plan as runs of columns on devices; None if the plan cuts tables by rows, copies tables, or
+    leaves tables outside of the devices."""
 
     def shards_of(table: TablePlacement) -> list[TableShard]:
         widths = [columns for _, columns in table.shard_shapes]
@@ -96,8 +98,8 @@ def plan_of_estimate(estimate: PlannerEstimate) -> PlacementPlan | None:
 
 
 def parts_of_estimate(estimate: PlannerEstimate, task: Task) -> list[list[EmbeddingTable]] | None:
-    """Return the tables and parts that each device holds by TorchRec's plan, whose costs `Bandwidth` and `Exchange`
-    know; None if the plan has tables outside of the devices, or a layout without a known cost."""
+    """Return the tables and parts that each device holds by TorchRec's plan, in a form whose costs can be modelled;
+    None if the plan has tables outside of the devices, or a sharding type without a known cost."""
     held: list[list[EmbeddingTable]] = [[] for _ in range(task.num_devices)]
     for placed in estimate.tables:
         whole = task.tables[placed.table]
@@ -123,13 +125,14 @@ def parts_of_estimate(estimate: PlannerEstimate, task: Task) -> list[list[Embedd
 
 
 def describe_layouts(estimate: PlannerEstimate) -> str:
-    """Return the number of tables for each of TorchRec's sharding types: '20 table_wise, 6 row_wise'."""
+    """Return the number of tables for each sharding type of TorchRec's plan in words: '20 table_wise, 6 row_wise'."""
     counts = Counter(table.sharding for table in estimate.tables)
     return ", ".join(f"{count} {name}" for name, count in counts.most_common())
 
 
 def torchrec_tables(config: RunConfig, estimate: PlannerEstimate) -> tuple[list[StudyTable], list[str], StudyCheck]:
-    """Return tables of TorchRec's plan by table and by device, findings, and a check that all elements are placed."""
+    """Return tables that list TorchRec's plan by embedding table and by device, sentences on the plan, and a check
+    that all elements are placed."""
     devices = estimate.devices
     dimension = config.workload.costs(tuple(table.num_embeddings for table in estimate.tables)).row_width
     placed = sum(rows * columns for table in estimate.tables for rows, columns in table.shard_shapes)
@@ -186,8 +189,8 @@ def torchrec_tables(config: RunConfig, estimate: PlannerEstimate) -> tuple[list[
 def list_device_parameters(
     devices: Devices, given: Collection[str], measured: Collection[str] = ()
 ) -> list[Parameter]:
-    """List the parameters of the devices; `given` names members set by the user, `measured` those measured on this
-    CPU. Assumed rates of CPUs get a note."""
+    """List the devices' rates and sizes as parameters of a study; `given` names members of `devices` set by the user,
+    `measured` those measured on this CPU. Assumed rates of CPUs get a note."""
     is_cpu = devices.device_type == "cpu"
     return [
         Parameter(

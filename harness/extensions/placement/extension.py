@@ -1,5 +1,5 @@
-"""Registration of the placement extension: four verbs, one of which reads traces of memory, and the relation of
-plans."""
+"""Register the placement extension: four verbs, and the relation that ranks measured plans; it needs `memory` for
+traces."""
 
 from rules.extensions import Extension, Verb
 

@@ -1,4 +1,4 @@
-"""Costs of tables in a file: measured on one machine, added up on another."""
+"""Measure costs of embedding tables for a file on one machine, and read the file to add costs up on another."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,12 +22,14 @@ from reference_models.process.errors import ConfigError
 from rules.records.codec import VERSION
 
 _Key = tuple[int, int, float, str, tuple[float, ...] | None]
-"""Rows, columns, lookups per sample, optimizer and reuse of a table; a reuse of None matches any."""
+"""Rows, columns, lookups per sample, optimizer and reuse (shares of a batch's lookups by how often a row is looked
+up) of a table; a reuse of None matches any."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptCosts:
-    """Costs of single tables from a costs file, added up over the tables of a set: float64 [sets], in seconds."""
+    """Costs of single embedding tables from a costs file, added up over the tables of a set: float64 [sets], in
+    seconds."""
 
     path: Path
     device: str
@@ -35,19 +37,21 @@ class KeptCosts:
     record: CostsRecord = field(repr=False)
 
     def __call__(self, sets: Sets, /) -> Seconds:
-        """Return the cost of each set. Raises ConfigError for a table without a cost in the file."""
+        """Return the cost of each set of tables in seconds [sets]. Raises ConfigError for a table without a cost in
+        the file."""
         return np.array([sum(self._find(table).seconds for table in tables) for tables in sets], np.float64)
 
     def spread_of(self, tables: Iterable[EmbeddingTable]) -> float | None:
-        """Return the largest spread among the tables that a device holds; None if no spread is known."""
+        """Return the largest spread of measured rounds among a device's tables, as a fraction of the median; None if
+        none is known."""
         found = [self._find(table).spread for table in tables]
         return max((spread for spread in found if spread is not None), default=None)
 
     def know_sets(self, tables: Sequence[EmbeddingTable]) -> KnownSets:
-        """Return the file's measured sets of these tables and of their halved parts.
+        """Return the measured sets of the costs file whose tables are all among `tables` and their halved parts.
 
         An entry without reuse is taken for the first table that it matches. Raises ConfigError for fewer than
-        MIN_SETS sets, and for a set with a table without halves.
+        MIN_SETS such sets, and for a set with a table without times of the two halves of its rounds.
         """
         by_entry: dict[_Key, EmbeddingTable] = {}
         for part in list_parts(tables):
@@ -96,8 +100,8 @@ def _key_of(table: EmbeddingTable | CostedTable) -> _Key:
 
 
 def read_costs(path: Path, task: Task) -> KeptCosts:
-    """Read costs of the task's tables. Raises HarnessError (exit 8) if the file is no costs file or has two costs of
-    one table, ConfigError if it is of another batch size or lacks a table's cost."""
+    """Read the costs of a task's tables from a file. Raises HarnessError (exit 8) if the file is no costs file or has
+    two costs of one table, ConfigError if it is of another batch size or lacks a table's cost."""
     record = read_record(path, CostsRecord)
     if record.batch_size != task.batch_size:
         raise ConfigError(
@@ -122,11 +126,12 @@ def read_costs(path: Path, task: Task) -> KeptCosts:
 
 
 def measure_costs(task: Task, environment: Environment, seed: int, num_sets: int = 0) -> CostsRecord:
-    """Measure each table of a task, and the halves that a plan may cut it into, with one thread of this CPU.
+    """Measure the seconds per step of each table of a task, and of the halves into which a plan may cut it, on one
+    CPU thread.
 
-    A table and its halves are measured alternately; if sets are drawn, all tables, parts and sets are. A cost has the
-    reuse of its table if tables differ in reuse alone, and else stands for any reuse. Raises ConfigError if the
-    tables measured alternately do not fit in free memory.
+    A table and its halves are measured alternately; if `num_sets` sets of tables are drawn, all tables, halves and
+    sets are. A cost has the reuse of its table if tables differ only in reuse, and else stands for any reuse. Raises
+    ConfigError if the tables measured alternately do not fit in free memory.
     """
     from reference_models.distributed.search.measured import MeasuredCost
 
@@ -176,7 +181,7 @@ def _entry(table: EmbeddingTable, seconds: float, halves: Sequence[float], sprea
 
 
 def _list_widths(task: Task) -> list[Sequence[EmbeddingTable]]:
-    """List each distinct table with all parts that repeated halving makes of it, without repetition."""
+    """List each distinct table of a task with all parts that repeated halving makes of it, without repetition."""
     listed: set[EmbeddingTable] = set()
     lists: list[Sequence[EmbeddingTable]] = []
     for number, table in enumerate(task.tables):

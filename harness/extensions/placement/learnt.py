@@ -1,4 +1,5 @@
-"""Cost nets and AutoShard's policies: how `place` trains them, and the folder that keeps them."""
+"""Train cost nets and AutoShard's policies for searches of placement plans, and keep them in a folder for later
+searches."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.learnt import LEARNT_FOLDER, LearntManifest
 
 _FORM = 4
-"""Version of a kept net's file; nets of another version are trained again."""
+"""Version of the file of a kept cost net; nets of another version are trained again."""
 _ANEW = "Make it anew with --retrain."
 T = TypeVar("T")
 Arrays = Mapping[str, Any]
@@ -30,7 +31,8 @@ Accuracy = Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LearntStore:
-    """Folder that keeps cost nets and policies, the seed of their training, and whether to train again."""
+    """Folder that keeps trained cost nets and policies, the seed of their training, and whether to train them
+    again."""
 
     data_root: Path | None
     seed: int
@@ -44,7 +46,7 @@ class LearntStore:
         train: Callable[[], tuple[Arrays, Accuracy]],
         load: Callable[[Arrays], T],
     ) -> T:
-        """Load the net or policy of `digest`; if there is none, train and keep it, one process at a time.
+        """Load the kept cost net or policy of `digest`; if there is none, train and keep it, one process at a time.
 
         `train` returns arrays and their accuracy. Raises HarnessError (exit 8) if the kept files are damaged, or the
         folder is a link.
@@ -86,8 +88,8 @@ def learn_costs(
     kept_by: object,
     known_by: object = None,
 ) -> Any:
-    """Return a cost net for sets of the tables, trained by `bandwidth` and then, if `known` is given, by measured
-    sets.
+    """Return a cost net for sets of the tables, trained on costs by `bandwidth` and then, if `known` is given, on
+    measured sets.
 
     A kept net is found by the repr of `kept_by` in place of `bandwidth`, and of `known_by` in place of the result of
     `known`: both must be the same in each call that asks for the same net.
@@ -117,8 +119,8 @@ def learn_costs(
 
 
 def learn_policy(learnt: LearntStore, cost: SetCost, tasks: Sequence[Task], *, kept_by: object) -> Any:
-    """Return AutoShard's policy, trained by `cost` on generated tables: on small tasks, then on tasks as large as
-    `tasks`, if these are larger.
+    """Return AutoShard's placement policy, trained with `cost` on generated tables: on small tasks, then on tasks as
+    large as those in `tasks`, if these are larger.
 
     A kept policy is found by the repr of `kept_by` in place of the cost.
     """

@@ -1,4 +1,5 @@
-"""`measure-costs`: costs of a benchmark's tables, measured on this machine, as a file for plans made elsewhere."""
+"""Define the verb `measure-costs`: it measures costs of a benchmark's tables here, as a file for plans made
+elsewhere."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,5 @@
-"""`place --run`: measured step times of several plans, beside the plans' predicted costs."""
+"""Measure step times of several placement plans for `place --run`, and compare them with the plans' predicted
+costs."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,13 +22,14 @@ from rules.records.study import Cell
 MAX_PLANS = 10
 _MOST_DRAWS = 100
 _LEAST_RANKED = 5
-"""Least number of plans to correlate. With fewer, p is above 5 % even if both orders are equal."""
+"""Fewest plans whose predicted and measured times are correlated: with fewer, p is above 5 % even if both rank
+alike."""
 Plans = Mapping[str, tuple[str, float]]
-"""Plans by name: the value of `runtime.sharding`, and the predicted cost in seconds."""
+"""Placement plans by name: the value of `runtime.sharding`, and the predicted cost in seconds."""
 
 
 def list_plans(placement: Placement, question: PlacementQuestion) -> Plans:
-    """List the plans that can be run, one of each cost, filled up with random ones to MAX_PLANS.
+    """List the plans that a training run can use, one of each cost, filled up with random plans to MAX_PLANS.
 
     Raises HarnessError (exit 7) where there is none.
     """
@@ -59,7 +61,7 @@ def list_plans(placement: Placement, question: PlacementQuestion) -> Plans:
 
 
 def add_measured(placement: Placement, plans: Plans, sweep: SweepFacts) -> Placement:
-    """Add to a study the plans' measured times, and the rank correlation of these with the predicted costs."""
+    """Add to a study the plans' measured step times, and the rank correlation of these with the predicted costs."""
     batch_size = placement.tasks[0].batch_size
     rows: list[tuple[Cell, ...]] = []
     pairs = []
@@ -85,8 +87,8 @@ def add_measured(placement: Placement, plans: Plans, sweep: SweepFacts) -> Place
 
 
 def _correlate(pairs: list[tuple[float, float]]) -> str:
-    """Return Kendall's tau of predicted and measured times in words, and whether it differs from 0 by its exact
-    test."""
+    """Return Kendall's tau of plans' predicted costs and measured steps in words, and whether it differs from 0 by
+    its exact test."""
     tau, chance = kendalltau(*zip(*pairs, strict=True)) if len(pairs) >= _LEAST_RANKED else (nan, nan)
     if isnan(tau):
         return f"No rank correlation shown: that takes {_LEAST_RANKED} that differ."

@@ -1,5 +1,5 @@
-"""Verdict on a cost net, whether it is used: by its errors on held-out sets, beside sums of single tables and the
-noise."""
+"""Say whether a trained cost net is used, by its errors on held-out sets of tables, compared with those of added-up
+costs of single tables and with the noise of measurement."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def say_verdict(net: "Net", *, is_measured: bool) -> str:
-    """Say how wrong sums of single tables are beside the noise, then whether the net is used."""
+    """Say how wrong added-up costs of single tables are, compared with the noise of measuring again, then whether the
+    cost net is used."""
     sums, noise = percent(net.additive_error), percent(net.repeat_error)
     about = f"{net.num_sets // 5} sets of tables held out"
     if not is_measured:
@@ -39,7 +40,8 @@ def _say_rounds(net: "Net") -> str:
 
 
 def tabulate_verdict(net: "Net", *, is_measured: bool) -> StudyTable:
-    """List the errors of repeated measurement, of sums and of the net on held-out sets, with their intervals."""
+    """List the errors, on held-out sets of tables, of repeated measurement, of added-up costs and of the cost net,
+    with intervals."""
     columns: Columns = (
         ("Prediction", None, "given"), ("Error", "share", "computed"), ("Kendall's tau", None, "computed"),
         ("Less than of sums, from", "share", "computed"), ("To", "share", "computed"),

@@ -1,4 +1,5 @@
-"""Options that the verbs of placement share: description of the devices, and choice of searches and costs."""
+"""Define the options that the verbs of placement share: description of the devices, choice of searches and of
+costs."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -53,14 +54,15 @@ DEVICES = (
         "Latency between hosts, such as 20us.  [default: none]",
     ),
 )
-"""Options that describe the devices: name, member of Devices, type, default and help."""
+"""Options that describe the devices on which tables are placed: name, member of Devices, type, default and help."""
 HEADINGS = {"Devices": tuple(member for _, member, *_ in DEVICES)}
-"""Heading in --help above the options that describe the devices, with their parameters."""
+"""Heading in --help above the options that describe the devices, with the parameters below that heading."""
 _MEMBERS = ("num_devices", *(member for _, member, *_ in DEVICES))
 
 
 def device_options(memory: str = "80GiB", reserve: str = "15%") -> Callable[[F], F]:
-    """Make the options that describe devices, which need not be here; `memory` and `reserve` are defaults."""
+    """Make the options that describe devices, which need not be here; `memory` and `reserve` are the options'
+    defaults."""
 
     def add(command: F) -> F:
         for option, member, kind, default, text in reversed(DEVICES):
@@ -117,7 +119,7 @@ BATCH_SIZE = click.option(
 
 
 def find_output() -> Path:
-    """Return the results folder, in which studies are kept; no option of these verbs sets it.
+    """Return the results folder, in which studies of placement are kept; no option of these verbs sets it.
 
     Raises HarnessError (exit 8) where it is a link that nobody named, OSError where no folder can be made there.
     """
@@ -132,12 +134,13 @@ def find_output() -> Path:
 
 
 def search_options(command: F) -> F:
-    """Add the options that choose the searches and the costs of plans."""
+    """Add to a command the options that choose the searches of plans and the costs that they minimise."""
     return configuration(command, _SEARCHING)
 
 
 def read_question(given: dict[str, Any], **asked: Any) -> "PlacementQuestion":
-    """Make the question of a command line; `asked` are members that the verb sets.
+    """Return the question about placement that a command line asks; `asked` are members of the question set by the
+    verb.
 
     Raises UsageError for options that do not go together.
     """
@@ -165,6 +168,6 @@ def read_question(given: dict[str, Any], **asked: Any) -> "PlacementQuestion":
 
 
 def _show_progress(num_done: int, num_total: int) -> None:
-    """Write to standard error how many tables TorchRec's planner has looked at."""
+    """Write to standard error how many of the tables TorchRec's planner has looked at."""
     if num_done % 5 == 0 or num_done == num_total:
         say(f"options of {num_done} of {num_total} tables looked at; Ctrl-C ends it")

@@ -1,4 +1,4 @@
-"""`place`: plans of embedding tables on devices, found by searches and compared by cost."""
+"""Define the verb `place`: searches find plans of embedding tables on devices, which are compared by cost."""
 
 import shlex
 from pathlib import Path
@@ -115,7 +115,7 @@ def place(benchmark: str, output: Path | None, num_steps: int | None, form: str,
 def _say_next(
     placement: "Placement", question: "PlacementQuestion", benchmark: str, output: Path | None, given: dict[str, Any]
 ) -> str:
-    """Return a sentence with the command that trains by the cheapest plan; '' if no plan can be run."""
+    """Return a sentence with the command that trains by the cheapest placement plan; '' if no plan can be run."""
     from harness.extensions.placement.plans import record_best
 
     try:
@@ -135,8 +135,8 @@ def _say_next(
 def _run_plans(
     placement: "Placement", question: "PlacementQuestion", benchmark: str, num_steps: int, given: dict[str, Any]
 ) -> "tuple[Placement, ExitCode]":
-    """Measure the plans and TorchRec's own as a sweep; return the placement with the results, and the sweep's exit
-    code."""
+    """Measure steps of several placement plans and of TorchRec's own as a sweep; return the placement with the
+    results added to its study, and the sweep's exit code."""
     from harness.cli.shared.experiments import make_group
     from harness.config.run_config import Override
     from harness.experiment.finish import exit_code_of_matrix

@@ -1,4 +1,5 @@
-"""`place-tasks`: searches compared on many tasks, sets of tables that belong to no benchmark."""
+"""Define the verb `place-tasks`: searches of plans compared on many tasks, which are sets of tables of no
+benchmark."""
 
 import shlex
 import sys
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from harness.extensions.placement.plans import Placement
 
 _KEPT = ("--devices", *(option for option, *_ in DEVICES), "--cost")
-"""Options that a search of a benchmark's plan takes over."""
+"""Options that the suggested `place` command takes over from this command line."""
 
 
 @verb(

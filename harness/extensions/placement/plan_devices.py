@@ -1,4 +1,5 @@
-"""`plan-devices`: the plan of TorchRec's planner for a benchmark's tables."""
+"""Define the verb `plan-devices`: it shows the plan of TorchRec's planner for a benchmark's tables on given
+devices."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Plans of embedding tables by several searches, and the plans' costs on the slowest device."""
+"""Search plans of embedding tables on devices by several searches, and make the study of the plans' costs."""
 
 import platform
 import time
@@ -66,38 +66,39 @@ if TYPE_CHECKING:
 NUM_GENERATED = 10
 _OPTIMUM = "optimum"
 _MAX_NAMED = 5
-"""Most tables that a message names."""
+"""Most embedding tables that a message names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlacementQuestion:
-    """A question about placement: which searches, by which cost, for which devices."""
+    """Question about placement of embedding tables: by which searches, at which cost, on which devices."""
 
     by: tuple[str, ...]
-    """Searches asked for; BASELINES are added."""
+    """Names of the searches asked for; those in BASELINES are added."""
     devices: Devices
     given: Collection[str]
-    """Names of the members of `devices` that the user set."""
+    """Names of the members of `devices` that the user set on the command line."""
     learnt: LearntStore
     cost: Literal["bandwidth", "torchrec", "measured", "net"] = "bandwidth"
     kept_costs: KeptCosts | None = None
-    """Costs of tables from a file, instead of measuring here; None without a file."""
+    """Costs of tables from a file, used instead of measuring here; None without a file."""
     num_measured: int | None = None
-    """Number of measured sets of tables on which a net is trained after modelled ones; None if no set is measured."""
+    """Number of measured sets of tables on which a cost net is trained after modelled ones; None if no set is
+    measured."""
     has_baselines: bool = True
     today: PlacementPlan | None = None
-    """Plan that runs today, for a single task: the study lists this plan, this plan improved by moves, and how much
-    every other plan moves; None without one."""
+    """Plan by which a single task's tables are placed today: the study lists this plan, this plan improved by moves,
+    and how much of it every other plan moves; None without one."""
     table_names: tuple[str, ...] = ()
-    """Names of the tables of a single task; empty where tables have numbers alone."""
+    """Names of the tables of a single task; empty where tables have only numbers."""
     measured: Collection[str] = ()
-    """Names of the members of `devices` that were measured here."""
+    """Names of the members of `devices` whose rates were measured on this CPU."""
     fixed: FixedTimes = ASSUMED
     on_progress: Callable[[int, int], None] = lambda done, total: None
 
     @property
     def is_measured(self) -> bool:
-        """Whether sets of tables are measured here."""
+        """Whether times of sets of tables are measured on this machine."""
         return (self.cost == "measured" and self.kept_costs is None) or self.num_measured is not None
 
 
@@ -115,12 +116,12 @@ UNBOUNDED = PlacementQuestion(
     given=(),
     learnt=LearntStore(data_root=None, seed=0, retrain=False, say=lambda text: None),
 )
-"""A question about tables alone: one device with room for any."""
+"""Question about placement for which only the tables matter: one device with room for any."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """Plans found, by search and task, with the study, whose first finding is the answer in a sentence."""
+    """Plans found, by search and by task (set of tables), with their study, whose first finding is the answer."""
 
     tasks: tuple[Task, ...]
     found: dict[str, list[FoundPlan]]
@@ -129,7 +130,8 @@ class Placement:
 
 
 def task_of_benchmark(config: RunConfig, question: PlacementQuestion, trace: AccessTrace | None) -> Task:
-    """Return the task of placing a benchmark's tables on the devices. Raises ConfigError or DatasetError."""
+    """Return the task of placing a benchmark's embedding tables on the devices. Raises ConfigError or
+    DatasetError."""
     workload, devices = config.workload, question.devices
     refuse_without_bags(workload, "place")
     rows = require_table_rows(config, question.learnt.data_root)
@@ -144,7 +146,8 @@ def task_of_benchmark(config: RunConfig, question: PlacementQuestion, trace: Acc
 
 
 def describe_file(path: Path, question: PlacementQuestion, batch_size: int | None) -> tuple[PlacementQuestion, Task]:
-    """Return the task of a file's tables, and the question with their names. Raises DatasetError or ConfigError."""
+    """Return the question with the names of a file's tables, and the task of placing these on the devices. Raises
+    DatasetError or ConfigError."""
     devices = question.devices
     try:
         entries = read_tables(path, ("width", "pooling"))
@@ -158,7 +161,8 @@ def describe_file(path: Path, question: PlacementQuestion, batch_size: int | Non
 
 
 def make_tasks(question: PlacementQuestion, number: int | None, files: tuple[Path, Path] | None) -> list[Task]:
-    """Generate `number` of NeuroShard's tasks, or read the first ones of a file; `files` are tasks and their tables.
+    """Generate `number` tasks (sets of tables to place) as NeuroShard does, or read the first ones of a file; `files`
+    are the tasks and their tables.
 
     A `number` of None means NUM_GENERATED, or all tasks of the file. Raises ConfigError or DatasetError.
     """
@@ -170,7 +174,8 @@ def make_tasks(question: PlacementQuestion, number: int | None, files: tuple[Pat
 
 
 def record_best(placement: Placement, question: PlacementQuestion) -> tuple[PlanRecord, str]:
-    """Make the record of the cheapest plan that can be run, with a clause for each cheaper plan that cannot.
+    """Return the record of the cheapest placement plan that can be run, and a clause for each cheaper plan that
+    cannot.
 
     Raises HarnessError (exit 7) where no plan whose cost is known can be run.
     """
@@ -198,8 +203,8 @@ def record_best(placement: Placement, question: PlacementQuestion) -> tuple[Plan
 
 
 def _say_cheaper_without_file(placement: Placement, cost_s: float) -> str:
-    """Return a clause on TorchRec's plan, if this costs less than `cost_s` and fits in no file: how to train by it;
-    else ''."""
+    """Return a clause that says how to train by TorchRec's plan if this costs less than `cost_s` and fits in no file;
+    '' otherwise."""
     found = placement.found.get(TORCHREC, [FoundPlan(search=TORCHREC)])[0]
     if found.plan is not None or found.cost_s is None or found.cost_s >= cost_s:
         return ""
@@ -207,7 +212,7 @@ def _say_cheaper_without_file(placement: Placement, cost_s: float) -> str:
 
 
 def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: RunConfig | None) -> Placement:
-    """Search plans of `tasks`; `config` is the benchmark's, None for tables of no benchmark.
+    """Search plans for the tables of each of `tasks`; `config` is the benchmark's, None for tables of no benchmark.
 
     If sets of tables, or rates of a CPU, are measured here, the environment is checked first, with warnings on
     standard error, and the study has the check and the load. Raises the first search's error if no search has a plan;
@@ -269,14 +274,15 @@ def _search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Ru
 
 
 def _name_tasks(question: PlacementQuestion, tasks: Sequence[Task]) -> str:
-    """Name the tables of a study without a benchmark: the task of named tables, or the number of tasks."""
+    """Return the words for the tables of a study without a benchmark: their file's name, or the number of tasks."""
     return tasks[0].name if question.table_names else plural(len(tasks), "task")
 
 
 def _find_plans(
     question: PlacementQuestion, costs: PlacementCosts, tasks: Sequence[Task], config: RunConfig | None
 ) -> tuple[dict[str, list[FoundPlan]], PlannerEstimate | None]:
-    """Find plans by the searches asked for and by the baselines; return these and TorchRec's own estimate.
+    """Find plans by the searches asked for and by the baselines; return the plans by search, and the estimate of
+    TorchRec's planner (None where it was not asked or found no plan).
 
     Raises the first search's error where none has a plan, or where TorchRec's is the only one asked for and has none.
     """
@@ -307,8 +313,8 @@ def _find_plans(
 def _add_today(
     today: PlacementPlan, costs: PlacementCosts, task: Task, found: dict[str, list[FoundPlan]]
 ) -> dict[str, list[FoundPlan]]:
-    """Return the plans with devices named as today, after two more rows: today's plan, and that plan improved by
-    moves."""
+    """Return the plans by search with devices named as in today's plan, after two more: today's plan, and that plan
+    improved by moves."""
     fault = find_fault(task, today)
     why = None if fault is None else ConfigError(f"today's plan does not fit: {fault}")
     rows = {TODAY: FoundPlan(search=TODAY, plan=None if fault else today, fault=why)}
@@ -324,7 +330,7 @@ def _add_today(
 
 def _refuse_not_kept(task: Task, found: FoundPlan, names: Sequence[str]) -> FoundPlan:
     """Return a found plan, or an error in its place where a table is not on the device that the task keeps it on:
-    such a plan is neither compared nor kept. `names` are of the tables, or empty."""
+    such a plan is neither compared nor saved. `names` are the tables' names, or empty."""
     if found.plan is None:
         if found.cost_s is None:
             return found
@@ -339,7 +345,7 @@ def _refuse_not_kept(task: Task, found: FoundPlan, names: Sequence[str]) -> Foun
 
 
 def _name_as_today(task: Task, found: FoundPlan, today: PlacementPlan) -> FoundPlan:
-    """Return a found plan with devices named as today, and with how much of today's plan it moves."""
+    """Return a found plan with devices named as in today's plan, and with how much of today's plan it moves."""
     if found.plan is None:
         return found
     plan = found.plan if found.search == TODAY else name_devices_as_today(task, found.plan, today)
@@ -349,7 +355,8 @@ def _name_as_today(task: Task, found: FoundPlan, today: PlacementPlan) -> FoundP
 def _find_bound(
     costs: PlacementCosts, found: dict[str, list[FoundPlan]], tasks: Sequence[Task], number: int
 ) -> float | None:
-    """Return the highest lower bound known for plans of whole tables for one task; None without any."""
+    """Return the highest lower bound known of the cost in seconds of plans that cut no table, for task `number`; None
+    without a bound."""
     proved = [of[number].bound_s for of in found.values()]
     known = [bound for bound in (lower_bound(tasks[number], costs.judge), *proved) if bound is not None]
     return max(known, default=None)
@@ -413,8 +420,8 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Placement
 def _take_kept(
     question: PlacementQuestion, kept: KeptCosts, tasks: Sequence[Task], modelled: SetCost
 ) -> PlacementCosts:
-    """Return costs by a file: sums of single tables, or a net of its sets, if asked for and shown to predict
-    better."""
+    """Return the costs of plans by a costs file: sums of single tables, or a net trained on the file's sets, if asked
+    for and shown to predict better."""
     exchange = _model(question.devices, question.fixed, tasks[0].batch_size)[1]
     added = Sum((Additive(kept), exchange))
     costs = PlacementCosts(
@@ -458,8 +465,8 @@ def _take_kept(
 def _learn_net(
     question: PlacementQuestion, tasks: Sequence[Task]
 ) -> "tuple[Net, tuple[str, ...], tuple[StudyTable, ...]]":
-    """Train a net for the tasks' tables, by modelled sets, then by a file's sets or sets measured here; return the
-    net, and findings and tables on it."""
+    """Train a cost net for the tasks' tables, by modelled sets, then by a file's sets or sets measured here; return
+    the net, and sentences and tables on it."""
     batch_size = tasks[0].batch_size
     tables = [*dict.fromkeys(table for task in tasks for table in task.tables)]
     kept_by, _ = _find_kept_by(question, batch_size)
@@ -483,7 +490,7 @@ def _learn_net(
 
 
 def _model(devices: Devices, fixed: FixedTimes, batch_size: int) -> tuple[Bandwidth, Exchange]:
-    """Return the modelled costs of a device's memory and of the exchange between devices."""
+    """Return the modelled costs of lookups and updates in a device's memory, and of the exchange between devices."""
     memory = Bandwidth(
         batch_size=batch_size,
         memory_bandwidth=devices.memory_bandwidth,
@@ -495,8 +502,11 @@ def _model(devices: Devices, fixed: FixedTimes, batch_size: int) -> tuple[Bandwi
 
 def _find_kept_by(question: PlacementQuestion, batch_size: int) -> tuple[object, object]:
     """Return the keys by which kept nets and policies are found: for the modelled cost of memory, and for that with
-    the exchange. A key is the cost itself; if its rates were measured here, which differ in each call, it is this
-    machine and the given rates."""
+    the exchange.
+
+    A key is the cost itself; if its rates were measured here, which differ in each call, the key is this machine and
+    the given rates.
+    """
     if not question.fixed.is_measured:
         costs = _model(question.devices, question.fixed, batch_size)
         return costs[0], Sum(costs)
@@ -508,7 +518,7 @@ def _find_kept_by(question: PlacementQuestion, batch_size: int) -> tuple[object,
 
 
 def _measure_sets(question: PlacementQuestion, batch_size: int) -> "MeasuredCost":
-    """Return a cost that measures sets of tables on this CPU, without any measurement yet."""
+    """Return a cost that measures sets of tables on this CPU when it is called; nothing is measured yet."""
     from reference_models.distributed.search.measured import MeasuredCost
 
     free = read_resources().available_memory_bytes
@@ -556,13 +566,15 @@ def _ask_torchrec(
 
 
 def _say_copies(estimate: PlannerEstimate, task: Task) -> str:
-    """Return a clause on the memory that tables copied to every device take beyond one copy; '' without any."""
+    """Return a clause on the memory that tables copied to every device take beyond one copy; '' without such
+    tables."""
     copied = [task.tables[each.table].memory_bytes for each in estimate.tables if each.sharding == "data_parallel"]
     return f", whose copies on every device add {num_bytes(sum(copied))} to each but one" if copied else ""
 
 
 def _ask_for_whole_tables(question: PlacementQuestion, config: RunConfig, estimate: PlannerEstimate) -> FoundPlan:
-    """Ask TorchRec for a plan of whole tables in place of its own; return that, or the reason why there is none."""
+    """Ask TorchRec's planner for a plan of whole tables in place of its own, which has no known cost; return that
+    plan, or the reason why there is none."""
     own = "its planner's choice also cuts rows or copies tables, which this cost does not know"
     if any(table.is_outside_devices for table in estimate.tables):
         own = "its planner's choice leaves tables outside of the devices' memory"

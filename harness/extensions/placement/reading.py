@@ -1,4 +1,4 @@
-"""Read from a command line the tables to place, the tables to keep, today's plan, and the costs."""
+"""Read from a command line the tables to place, those that stay on a device, today's plan, and the costs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,14 +19,18 @@ from reference_models.distributed.search.tasks import keep_tables
 from reports.text.formatting import printable
 
 _MAX_NAMED = 10
-"""Most tables that a message names."""
+"""Most embedding tables that a message names."""
 
 
 def read_task(
     benchmark: str, question: PlacementQuestion, given: Mapping[str, Any]
 ) -> tuple[PlacementQuestion, Task, RunConfig | None]:
-    """Read the tables to place, of a benchmark or a file, with the tables to keep and the plan that runs today;
-    `given` are the options of `place`. Raises UsageError for options that do not go together."""
+    """Read the tables to place, of a benchmark or a file, with those that stay on a device and the plan that runs
+    today.
+
+    `given` are the options of `place`. Return the question with what was read, the task, and the benchmark's
+    configuration (None for a file). Raises UsageError for options that do not go together.
+    """
     config = None
     if Path(benchmark).suffix in FORMS:
         if given["trace"] is not None:
@@ -46,7 +50,8 @@ def read_task(
 
 
 def _read_kept(text: str, names: Sequence[str], num_tables: int) -> tuple[int, int]:
-    """Read TABLE=DEVICE; TABLE is a name or a number below `num_tables`. Raises BadParameter."""
+    """Read TABLE=DEVICE, a table that stays on a device; TABLE is a name or a number below `num_tables`. Raises
+    BadParameter."""
     table, _, device = text.rpartition("=")
     try:
         on = int(device)
@@ -70,8 +75,8 @@ def _read_kept(text: str, names: Sequence[str], num_tables: int) -> tuple[int, i
 
 
 def take_costs(question: PlacementQuestion, task: Task, path: Path) -> PlacementQuestion:
-    """Return the question with a file's costs in place of --cost. Raises UsageError if --cost is given as well,
-    except for `net`, which learns from the file's sets."""
+    """Return the question with the table costs of a file in place of --cost. Raises UsageError if --cost is given as
+    well, except for `net`, which learns from the file's sets of tables."""
     if question.cost not in ("bandwidth", "net") or question.num_measured is not None:
         raise click.UsageError(
             "--costs has costs in a file: leave --cost and --measure out, or give --cost net where it has sets."

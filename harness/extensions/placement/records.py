@@ -1,4 +1,4 @@
-"""costs.json: measured costs of tables, for plans that are made elsewhere."""
+"""Record of costs.json: measured costs of embedding tables, for placement plans that are made elsewhere."""
 
 from typing import Annotated, Literal
 
@@ -10,16 +10,17 @@ from rules.records.load import LoadRecord
 from rules.records.run_set import PreflightCheck
 
 MAX_TABLES, MAX_SETS = 1000, 10_000
-"""Most tables of a set, and most sets of a file."""
+"""Most tables of a measured set, and most sets of a costs file."""
 Halves = tuple[PositiveAmount, PositiveAmount]
 
 
 class CostedTable(Record, frozen=True, kw_only=True):
-    """Time of one table, or of some of its columns, alone on a device per step: lookups, backward and update."""
+    """Time per step of one table, or of some of its columns, as the only one on a device: lookups, backward and
+    update."""
 
     num_embeddings: PositiveCount
     dim: PositiveCount
-    """Columns of the table, or of the part."""
+    """Columns (values of a row) of the table, or of the part of a table that was measured."""
     pooling: Amount
     """Lookups per sample in the table, on average."""
     optimizer: Literal["sgd", "adagrad", "rowwise_adagrad"]
@@ -28,37 +29,38 @@ class CostedTable(Record, frozen=True, kw_only=True):
     """Shares of a batch's lookups by reuse: rows looked up once in the batch, then up to 2, 4, 8, … times; None if
     the cost holds for any reuse."""
     spread: Amount | None = None
-    """Interquartile range of the measured rounds, as a fraction of the median; None if not known."""
+    """Interquartile range of the table's measured rounds, as a fraction of their median; None if not known."""
     halves: Halves | None = None
-    """Median seconds of the first and of the second half of the rounds; None if not known."""
+    """Median seconds of the first and of the second half of the table's measured rounds; None if not known."""
 
 
 class CostedSet(Record, frozen=True, kw_only=True):
-    """Time of several tables together on a device per step: one lookup, backward and update of all of them."""
+    """Time per step of several tables together on a device: one lookup, backward and update of all of them."""
 
     tables: Annotated[tuple[Count, ...], Meta(min_length=1, max_length=MAX_TABLES)]
-    """Places of the set's tables in `CostsRecord.tables`, from 0; a table may be there more than once."""
+    """Indices of the set's tables in `CostsRecord.tables`, from 0; a table may be there more than once."""
     seconds: PositiveAmount
     halves: Halves
-    """Median seconds of the first and of the second half of the rounds: their difference is the noise."""
+    """Median seconds of the first and of the second half of the set's measured rounds: their difference is the
+    noise."""
     spread: Amount | None = None
-    """Interquartile range of the measured rounds, as a fraction of the median; None if not known."""
+    """Interquartile range of the set's measured rounds, as a fraction of their median; None if not known."""
 
 
 class CostsRecord(Document, frozen=True, kw_only=True):
-    """Measured costs of tables; 'place --costs' adds up those of a device's tables.
+    """Measured costs of embedding tables; 'place --costs' adds up those of the tables that a plan puts on a device.
 
     The file may be written by hand for other devices: a table that may be cut needs an entry for each width.
     """
 
     device: Annotated[str, Meta(min_length=1, max_length=200)]
-    """Device that was measured, in words: a processor and its threads."""
+    """Device on which the tables were measured, in words: a processor and its threads."""
     batch_size: PositiveCount
-    """Samples of all devices together: a device does the lookups of its tables for all of them."""
+    """Samples in a batch of all devices together: a device does the lookups of its tables for all of them."""
     tables: Annotated[tuple[CostedTable, ...], Meta(min_length=1, max_length=100_000)]
     sets: Annotated[tuple[CostedSet, ...], Meta(max_length=MAX_SETS)] = ()
-    """Sets of these tables, with their times together; a cost net learns from them."""
+    """Sets of these tables, each with its tables' time together; a cost net learns from them."""
     preflight: tuple[PreflightCheck, ...] = ()
-    """Results of the environment check before the measurement."""
+    """Results of the environment check before the tables were measured."""
     loads: tuple[LoadRecord, ...] = ()
-    """Load of the system by other work during the measurement."""
+    """Load of the machine by other work while the tables were measured."""

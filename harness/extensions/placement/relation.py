@@ -1,4 +1,5 @@
-"""A ranking: plans that are each measured once and ranked together, without a verdict on any pair of plans."""
+"""Define a ranking: placement plans that are each measured once and ranked together, without a verdict on any two
+plans."""
 
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from harness.measure.kinds import Kind
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranking(Sweep):
-    """Relation of a ranking: a sweep that measures each configuration in one process."""
+    """Relation between the plans of a ranking: a sweep that measures each configuration in one process."""
 
     def repetitions(self, kind: Kind, base: RunConfig, request: Request) -> int:
         return 1

@@ -1,4 +1,4 @@
-"""Chart, terms and devices on the pages of studies of placement."""
+"""Define the chart, the glossary and the description of devices on the pages of studies of placement."""
 
 from collections.abc import Mapping, Set
 from math import inf
@@ -21,18 +21,19 @@ from reports.text.formatting import (
 from rules.records.study import StudyRecord, StudyTable
 
 RESERVE = "of that memory, kept free of tables"
-"""Parameter of a study: share of a device's memory that is kept free of tables."""
+"""Name of a study's parameter: the share of a device's memory that is kept free of tables."""
 _OVER, _OF_WHOLE = "Over the ", " of whole tables"
 _ONE_BOUND, _FAR = 1e-6, 1e6
 _DIGITS = 6
-"""Decimals to which balances are compared; plans that agree in these are equally even."""
+"""Decimals to which balances of plans (slowest device over the mean) are compared; plans equal in these are equally
+even."""
 SAME = 1e-9
-"""Relative difference up to which costs are equal: sums of equal numbers in another order, rounded."""
+"""Relative difference up to which costs of plans are equal: sums of equal numbers in another order, rounded."""
 
 
 def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw each search's cost as a bar, with the optimum or the lower bound of plans of whole tables; None for a
-    table without costs."""
+    """Draw the cost of each search's plan as a bar, with the least cost or the lower bound of plans that cut no
+    table; None for a table without costs."""
     rows = rows_of(table)
     over = next((column.name for column in table.columns if column.name.startswith(_OVER)), None)
     costs = {printable(str(row.get("Search")), 20): number_of(row.get("Cost")) for row in rows}
@@ -74,14 +75,14 @@ def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
 
 
 def find_cheapest(costs: Mapping[str, float], balance: Mapping[str, float | None] | None = None) -> list[str]:
-    """Return the searches with the least cost, equal but for rounding; ordered by balance, the nearest to 1 first, if
-    `balance` is given, else as in `costs`."""
+    """Return the searches whose plans cost least, equal but for rounding; ordered by balance (slowest device over the
+    mean), the nearest to 1 first, if `balance` is given, else as in `costs`."""
     least = [name for name, cost_s in costs.items() if cost_s <= min(costs.values()) * (1 + SAME)]
     return sorted(least, key=lambda name: round((balance or {}).get(name) or inf, _DIGITS))
 
 
 def _say_cheapest(known: Mapping[str, float], unit: TimeUnit) -> str:
-    """Name the search with the cheapest plan, or all whose plans cost the same but for rounding."""
+    """Name the search with the cheapest plan, or all searches whose plans cost the same but for rounding."""
     least = find_cheapest(known)
     if len(least) == 1:
         return f"{least[0]} has the cheapest plan of {len(known)}"
@@ -90,7 +91,8 @@ def _say_cheapest(known: Mapping[str, float], unit: TimeUnit) -> str:
 
 
 def _say_bound(known: Mapping[str, float], bound_s: float, name: str, cutting: Set[str]) -> str:
-    """Say how far the least cost is from the optimum or bound; if below, that the plan cuts tables."""
+    """Say how far the cheapest plan's cost is from the least cost or lower bound of plans of whole tables; if below
+    it, that the plan cuts tables."""
     least = find_cheapest(known)
     beyond = known[least[0]] / bound_s - 1
     if abs(beyond) <= SAME:
@@ -100,7 +102,7 @@ def _say_bound(known: Mapping[str, float], bound_s: float, name: str, cutting: S
 
 
 def name_devices(study: StudyRecord) -> str:
-    """Return the devices of a study in words: '8 cuda devices, 80 GiB at 2 TB/s each'; '' if it has none."""
+    """Return the devices of a study in words: '8 cuda devices, 80 GiB at 2 TB/s each'; '' if the study has none."""
     number, memory_bytes = (find_parameter(study, name) for name in ("devices", "memory of one device"))
     bandwidth = find_parameter(study, "bandwidth of that memory")
     if number is None or memory_bytes is None or bandwidth is None:

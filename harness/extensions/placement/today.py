@@ -1,4 +1,4 @@
-"""Today's plan: read, improved by moves, and compared with other plans by how much these move."""
+"""Read the placement plan that runs today, improve it by moves of tables, and count what other plans would move."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -20,14 +20,14 @@ from reference_models.process.errors import ConfigError
 from rules.records.codec import Damage, decode
 
 IMPROVED = "today's, moved"
-"""Name of the table row of today's plan after moves and swaps."""
+"""Name of the study's table row for today's plan after moves and swaps of tables."""
 _MAX_RENAMED = 512
 """Most devices that are renamed to match today's plan: the time grows with the cube of their number."""
 
 
 def read_today(path: Path, task: Task) -> PlacementPlan:
-    """Read the plan that runs today. Raises HarnessError (exit 8) if the file is no plan, ConfigError if it has other
-    tables or another number of devices."""
+    """Read the placement plan that runs today. Raises HarnessError (exit 8) if the file is no plan, ConfigError if
+    the plan has other tables or another number of devices than the task."""
     try:
         of, plan = read_plan(path)
     except HarnessError as error:
@@ -45,8 +45,8 @@ def read_today(path: Path, task: Task) -> PlacementPlan:
 
 
 def improve_today(task: Task, cost: SetCost, today: PlacementPlan) -> PlacementPlan:
-    """Return today's plan after moves and swaps of its parts. No part is cut; parts of a table are joined only where
-    the task keeps the table whole on a device. Raises ConfigError if there is no room."""
+    """Return today's plan after moves and swaps of its tables and parts. No part is cut; parts of a table are joined
+    only where the task keeps the table whole on a device. Raises ConfigError if there is no room."""
     costs = PieceCosts(task, cost)
     held: list[list[tuple[int, int]]] = [[] for _ in range(task.num_devices)]
     for table, device in task.kept:
@@ -60,8 +60,10 @@ def improve_today(task: Task, cost: SetCost, today: PlacementPlan) -> PlacementP
 
 def name_devices_as_today(task: Task, plan: PlacementPlan, today: PlacementPlan) -> PlacementPlan:
     """Return the plan with its (equal) devices renamed so that most bytes stay where they are today, and with the
-    columns of cut tables assigned likewise. Devices are not renamed if the task keeps tables on them, or if there are
-    more than _MAX_RENAMED."""
+    columns of cut tables assigned likewise.
+
+    Devices are not renamed if the task keeps tables on them, or if there are more than _MAX_RENAMED.
+    """
     if task.kept or task.num_devices > _MAX_RENAMED:
         return _take_columns(plan, today)
     stays = np.zeros((task.num_devices, task.num_devices))
@@ -77,7 +79,7 @@ def name_devices_as_today(task: Task, plan: PlacementPlan, today: PlacementPlan)
 
 
 def _widths(plan: PlacementPlan) -> dict[int, Counter[int]]:
-    """Return the number of columns by table and device."""
+    """Return the number of columns that a plan has of each table on each device, by table and device."""
     widths: dict[int, Counter[int]] = {}
     for shard in plan.shards:
         widths.setdefault(shard.table, Counter())[shard.device] += shard.num_columns
@@ -86,8 +88,10 @@ def _widths(plan: PlacementPlan) -> dict[int, Counter[int]]:
 
 def _take_columns(plan: PlacementPlan, today: PlacementPlan) -> PlacementPlan:
     """Return the plan with the columns of each cut table assigned so that most stay where they are today: parts of
-    equal width cost the same whichever columns they have. A table cut into the same widths as today is cut at the
-    same columns."""
+    equal width cost the same whichever columns they have.
+
+    A table cut into the same widths as today is cut at the same columns.
+    """
     before, after = _shards_of_tables(today), _shards_of_tables(plan)
     shards: list[TableShard] = []
     for table, of in after.items():
@@ -111,26 +115,26 @@ def _shards_of_tables(plan: PlacementPlan) -> dict[int, list[TableShard]]:
 
 
 def _count_columns(before: Iterable[TableShard], spot: TableShard, device: int) -> int:
-    """Return how many of the columns of `spot` are on `device` in the plan `before`."""
+    """Return the number of columns of the shard `spot` that the plan `before` has on `device`."""
     return sum(_count_common(spot, old) for old in before if old.device == device)
 
 
 def _count_common(one: TableShard, other: TableShard) -> int:
-    """Return how many columns two shards of one table share."""
+    """Return the number of columns that two shards of one table have in common."""
     last = min(one.first_column + one.num_columns, other.first_column + other.num_columns)
     return max(last - max(one.first_column, other.first_column), 0)
 
 
 def count_moved(task: Task, plan: PlacementPlan, today: PlacementPlan) -> tuple[int, int]:
-    """Return the number of tables with columns on another device than today, and the bytes of those columns with
-    their optimizer state."""
+    """Return the number of tables with columns on another device than in today's plan, and the bytes of those columns
+    with their optimizer state."""
     moved = [(table, num_bytes) for table, num_bytes, new, old in _columns(task, plan, today) if new != old]
     return len({table for table, _ in moved}), round(sum(num_bytes for _, num_bytes in moved))
 
 
 def _columns(task: Task, plan: PlacementPlan, today: PlacementPlan) -> Iterator[tuple[int, float, int, int]]:
-    """Yield each run of columns of a table that lies in one shard of both plans: table, bytes, device now, device
-    today."""
+    """Yield each run of columns of a table that lies in one shard of both plans: table, bytes, device in the new
+    plan, device in today's."""
     before = _shards_of_tables(today)
     for new in plan.shards:
         table = task.tables[new.table]
