@@ -1,1 +1,2 @@
-"""Hardware of an array of processing elements and a benchmark's tilings on it, searched together: `codesign`."""
+"""Search the hardware of an array of processing elements, and a benchmark's tilings on it, together: verb
+`codesign`."""

@@ -1,4 +1,5 @@
-"""Model of a PE array, which a file describes, and the cycles, time and energy of loop nests on the array."""
+"""Model an accelerator with an array of processing elements (PEs), given by a file: cycles, time and energy of loop
+nests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,22 +18,24 @@ from reference_models.process.errors import ConfigError
 from rules.records.codec import Record
 
 SPACES = {name: Path(__file__).with_name(f"{name}.toml") for name in ("pe_array", "pe_array_fine")}
-"""Shipped files of PE arrays and their spaces, by name."""
+"""Paths of the shipped files that describe a PE array and its design space, by name."""
 ORDERS = tuple("".join(order) for order in permutations("mkn"))
 HARDWARE, TILE = ("rows", "columns", "scratchpad_bytes"), ("tile_m", "tile_k", "tile_n")
-"""Names of the choices of a `Space`: those of hardware and those of the largest tile."""
+"""Names of the choices in a design space: those of hardware, and those of the largest tile in each dimension."""
 LOOKUPS = "lookups"
 _PRODUCT = (("mk", FLOAT_BYTES), ("kn", FLOAT_BYTES), ("mn", FLOAT_BYTES))
 _SUMS = (("mk", ID_BYTES), ("mkn", FLOAT_BYTES), ("mn", FLOAT_BYTES))
 Values = Annotated[tuple[Annotated[int, Meta(ge=1, le=1 << 40)], ...], Meta(min_length=1, max_length=100)]
 Sizes = Annotated[tuple[Annotated[int, Meta(ge=64, le=1 << 40)], ...], Meta(min_length=1, max_length=100)]
 DesignPoint = Mapping[str, int]
-"""A point of a `Space`: one value of each choice, by its name."""
+"""Point of a design space: one value of each choice (PE rows, columns, scratchpad, tile sides), by the choice's
+name."""
 Floats = NDArray[np.float64]
 
 
 class ArrayNumber(SystemNumber, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One number of a PE array with its source; `size` is the scratchpad's in bytes."""
+    """One number of a PE array's file with its source; `size` is the size in bytes of the scratchpad at which it
+    holds."""
 
     of: Literal[  # type: ignore[assignment]
         "clock_hz",
@@ -47,7 +50,8 @@ class ArrayNumber(SystemNumber, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Space(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Values of each choice of hardware and of the largest tile; the first values are the design by hand."""
+    """Design space: the values of each choice of hardware and of the largest tile; the first values are the design by
+    hand."""
 
     rows: Values
     columns: Values
@@ -58,35 +62,41 @@ class Space(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PEArray(ModelledSystem, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An accelerator of PEs (a multiply-add a cycle each), scratchpad and DRAM: numbers and space of choices."""
+    """An accelerator of PEs (a multiply-add a cycle each), scratchpad and DRAM: its modelled numbers and its design
+    space."""
 
     numbers: Annotated[tuple[ArrayNumber, ...], Meta(max_length=1000)]
     space: Space
 
     def find_excess(self, point: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-        """Return the excess of area and of scratchpad as shares of the array's area limit and of the scratchpad's
-        size, and the number of sides of the largest tile that are no multiples of the array's sides. A point is valid
-        if all three are at most 0. Members of `point` are numbers, or arrays that broadcast."""
+        """Return by how much a design point exceeds the array's limits: area and scratchpad as shares of the area
+        limit and of the scratchpad's size, and the number of sides of the largest tile that are no multiples of the
+        PE array's sides.
+
+        A point is valid if all three are at most 0. Members of `point` are numbers, or arrays that broadcast.
+        """
         size, (m, k, n) = point["scratchpad_bytes"], (point[name] for name in TILE)
         area = point["rows"] * point["columns"] * self.find("pe_mm2") + size * self.find("scratchpad_mm2_per_byte")
         num_odd = 0 + (m % point["rows"] > 0) + (n % point["columns"] > 0)
         return area / self.find("area_mm2") - 1, 2 * FLOAT_BYTES * (m * k + k * n + m * n) / size - 1, num_odd
 
     def are_valid(self, points: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Return whether each of `points` is valid; the members of `points` are arrays of floats, as their products
-        may exceed 2**63."""
+        """Return whether each of the design points is valid [points]; members of `points` are arrays of floats, as
+        their products may exceed 2**63."""
         area, scratchpad, num_odd = self.find_excess(points)
         valid: NDArray[np.bool_] = (area <= 0) & (scratchpad <= 0) & (num_odd <= 0)
         return valid
 
     def find_violations(self, point: DesignPoint) -> tuple[float, float, float]:
-        """Return area, scratchpad and sides in excess, each at least 0; all are 0 for a valid point."""
+        """Return by how much a design point exceeds area and scratchpad, as shares of these, and the number of tile
+        sides that do not fit the array, each at least 0; all are 0 for a valid point."""
         area, scratchpad, num_odd = self.find_excess(point)
         return max(0.0, area), max(0.0, scratchpad), float(num_odd)
 
 
 def find_space(name: str) -> PEArray:
-    """Read a PE array by its name or file. Raises ConfigError; DefinitionError for a file that is no TOML."""
+    """Read the description of a PE array and its design space by name or file. Raises ConfigError; DefinitionError
+    for a file that is no TOML."""
     path, array = read_hardware("space", name, SPACES, PEArray)
     numbers = {"numbers": [(each.of, each.size) for each in array.numbers]}
     for member, given in (numbers | asdict(array.space)).items():
@@ -103,25 +113,28 @@ def find_space(name: str) -> PEArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nest:
-    """A loop nest, done `num` times: a product [m, k] x [k, n], or m sums of k looked-up rows of n values.
+    """A loop nest of a training step, done `num` times: a product [m, k] x [k, n], or m sums of k looked-up rows of n
+    values.
 
-    Tilings are all tiles that divide the extents, each in the loop order with the least DRAM traffic.
+    Its tilings are all tiles that divide the extents m, k and n, each in the loop order with the least DRAM traffic.
     """
 
     name: str
     extents: tuple[int, int, int]
     operands: tuple[tuple[str, int], ...]
-    """Loops of each tensor and bytes of an element; the result comes last."""
+    """Loops (letters of m, k, n) that index each tensor of the nest, and bytes of an element; the result comes
+    last."""
     num: int
     tiles: Floats
-    """Extents of a tile in m, k and n, [3, tilings]."""
+    """Extents of each tiling's tile in m, k and n [3, tilings]."""
     orders: NDArray[np.int64]
-    """Indices of `ORDERS` [tilings]: loops over tiles, the outermost first."""
+    """Loop order of each tiling, as an index of `ORDERS` [tilings]: loops over tiles, the outermost first."""
     dram_bytes: Floats
 
 
 def list_nests(step: Step, most: Sequence[int]) -> list[Nest]:
-    """List the products of a training step and the lookups of its forward pass, and their tiles of at most `most`."""
+    """List the matrix products of a training step and the lookups of its forward pass as loop nests, with their
+    tilings into tiles whose sides are at most `most`."""
     given = [(f"{each.layer}, {each.phase}", (each.m, each.k, each.n), _PRODUCT, each.num) for each in step.matmuls()]
     if (read := step.lookups) is not None:
         pooled, num_longer = divmod(read.num, read.num_sums)
@@ -143,7 +156,8 @@ def _volume(loops: str, sides: Floats) -> Floats:
 
 
 def _count_traffic(extents: Sequence[int], operands: Sequence[tuple[str, int]], tiles: Floats, order: str) -> Floats:
-    """Count DRAM bytes of each tiling: a tensor's tile stays while only loops turn that the tensor does not have."""
+    """Count the DRAM bytes that each tiling of a loop nest moves [tilings]: a tensor's tile stays on the chip while
+    only loops advance that do not index the tensor."""
     trips, moved = np.array(extents)[:, None] / tiles, np.zeros(tiles.shape[1])
     for place, (loops, width) in enumerate(operands, 1):
         num_moved, is_inside = np.ones(tiles.shape[1]), np.zeros(tiles.shape[1], dtype=bool)
@@ -157,7 +171,8 @@ def _count_traffic(extents: Sequence[int], operands: Sequence[tuple[str, int]], 
 
 
 def model_nest(nest: Nest, point: DesignPoint, array: PEArray) -> tuple[Floats, Floats, Floats]:
-    """Model a nest in each of its tilings: cycles, seconds and joules [tilings], infinite where a tile does not fit.
+    """Return cycles, seconds and joules of a loop nest in each of its tilings [tilings]; seconds and joules are
+    infinite where a tile does not fit.
 
     PEs keep results, and a fold of a tile over them takes 2 rows + columns + k - 2 cycles (output stationary:
     SCALE-Sim, Samajdar et al., ISPASS 2020). Seconds are the longer of computing and DRAM traffic, so the scratchpad

@@ -1,4 +1,4 @@
-"""Comparison of search methods on one space: equal numbers of valid points, several seeds."""
+"""Compare search methods on one design space of an accelerator: equal numbers of valid points, several seeds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import log, prod
@@ -17,11 +17,11 @@ from reports.text.formatting import percent, plural
 from rules.records.study import Cell, StudyTable
 
 Compared = Mapping[Method, Sequence[ModelledDesign]]
-"""Best design of each seed, by method."""
+"""Best design that a search method finds with each seed, by method."""
 _LEVEL = 0.05
-"""Level of the sign test: with a p-value below it one method is better than another."""
+"""Significance level of the sign test: with a p-value below it, one search method is better than another."""
 _SAME = 1e-9
-"""Largest difference of gaps that is rounding alone."""
+"""Largest difference of two designs' distances from the optimum, as shares, that counts as rounding."""
 _COLUMNS: Columns = (
     ("Search", None, "given"),
     ("Seeds", None, "given"),
@@ -33,7 +33,7 @@ _COLUMNS: Columns = (
 
 
 def refuse_num_trials(methods: Sequence[Method], num_trials: int) -> None:
-    """Raise HarnessError (exit 2) for so few trials that a method would draw all its points at random.
+    """Raise HarnessError (exit 2) for so few trials that a search method would draw all its points at random.
 
     Raise it also for more trials than MOST_BY_GP with a Gaussian process, which is fitted anew for each point.
     """
@@ -54,7 +54,8 @@ def refuse_num_trials(methods: Sequence[Method], num_trials: int) -> None:
 def compare_methods(
     problem: DesignProblem, methods: Sequence[Method], num_trials: int, seeds: Sequence[int]
 ) -> Compared:
-    """Search hardware and tile together by each method with each seed, starting from the design by hand.
+    """Search hardware and largest tile together by each method with each seed, starting from the design by hand;
+    return the best design of each search.
 
     Raises HarnessError (exit 2) where optuna is not installed and a method needs it.
     """
@@ -72,7 +73,7 @@ def compare_methods(
 
 def say_compared(compared: Compared, searched: DesignOutcomes, num_trials: int) -> str:
     """Say how far each method's best designs are from the optimum, whether the first method is better than the others
-    by a sign test, and the first method's savings over the design by hand, beside published savings."""
+    by a sign test, and how its savings over the design by hand compare with published ones."""
     (first, *others), gaps = compared, _find_gaps(compared, searched)
     than = "the optimum" if searched.optimum is not None else "the best of all"
     what = {2: "energy-delay"}.get(len(searched.problem.objectives), OBJECTIVE_NAMES[searched.problem.objectives[0]])
@@ -94,8 +95,8 @@ def say_compared(compared: Compared, searched: DesignOutcomes, num_trials: int) 
 
 
 def table_compared(compared: Compared, searched: DesignOutcomes) -> StudyTable:
-    """List each method's distance from the optimum (least, median and most over seeds), and the number of seeds in
-    which no other method found a better design."""
+    """List each search method's distance from the optimum (least, median and most over seeds), and the number of
+    seeds in which no other method found a better design."""
     than = "the optimum" if searched.optimum is not None else "the best that any of them found"
     rows = list[tuple[Cell, ...]]()
     by_method = _find_gaps(compared, searched)
@@ -113,7 +114,8 @@ def _product_of(searched: DesignOutcomes) -> Callable[[ModelledDesign], float]:
 
 
 def _find_gaps(compared: Compared, searched: DesignOutcomes) -> dict[Method, list[float]]:
-    """Return by method how far the best design of each seed is above the optimum or the best known, as a share."""
+    """Return, by search method, the share by which the best design of each seed is above the optimum, or above the
+    best known design."""
     product = _product_of(searched)
     known = searched.optimum or [design for designs in compared.values() for design in designs]
     least = min(map(product, known))
@@ -121,8 +123,8 @@ def _find_gaps(compared: Compared, searched: DesignOutcomes) -> dict[Method, lis
 
 
 def _compare(ours: Sequence[float], others: Sequence[float]) -> tuple[int, int, float]:
-    """Return the number of seeds in which the first method is better, that in which it is worse, and the sign
-    test's p."""
+    """Return the number of seeds in which the first search method is better than the other, the number in which it is
+    worse, and the p-value of the sign test."""
     num_better = sum(other - one > _SAME for one, other in zip(ours, others, strict=True))
     num_worse = sum(one - other > _SAME for one, other in zip(ours, others, strict=True))
     num = num_better + num_worse

@@ -1,4 +1,4 @@
-"""Designs, which are modelled points of a PE array's space, and their Pareto front."""
+"""Model designs of an accelerator (points of a PE array's design space), and find their Pareto front."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,8 @@ Objective = Literal["latency_s", "energy_j"]
 
 @dataclass(frozen=True, slots=True)
 class ModelledDesign:
-    """A point with latency and energy of all nests, one after another; both are infinite for an invalid point."""
+    """A design point with latency and energy of a training step, its loop nests one after another; both are infinite
+    for an invalid point."""
 
     point: DesignPoint
     violations: tuple[float, float, float]
@@ -31,15 +32,16 @@ class ModelledDesign:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DesignProblem:
-    """A search problem: the nests of a benchmark on a PE array, and one objective or two."""
+    """A search problem: the loop nests of a benchmark's training step on a PE array, and one objective or two."""
 
     nests: Sequence[Nest]
     array: PEArray
     objectives: Sequence[Objective]
-    """Objectives to minimise; the first decides among the tilings of a nest."""
+    """Objectives to minimise, of latency and energy; the first decides which tiling a loop nest gets."""
 
     def evaluate(self, point: DesignPoint) -> ModelledDesign:
-        """Model a point, each nest in the tiling that is best in the first objective."""
+        """Return the modelled design of a point, with each loop nest in the tiling that is best in the first
+        objective."""
         if any(violations := self.array.find_violations(point)):
             return ModelledDesign(point, violations)
         found = [find_tiling(nest, point, self.array, self.objectives[0]) for nest in self.nests]
@@ -49,7 +51,7 @@ class DesignProblem:
 def find_tiling(
     nest: Nest, point: DesignPoint, array: PEArray, objective: Objective
 ) -> tuple[int, float, float, int]:
-    """Return the best tiling of a nest in an objective, the other objective deciding among equals: its index,
+    """Return the best tiling of a loop nest in an objective, the other objective deciding among equals: its index,
     seconds, joules and cycles."""
     cycles, *costs = model_nest(nest, point, array)
     index = int(np.lexsort(costs if objective == "energy_j" else costs[::-1])[0])
@@ -57,7 +59,7 @@ def find_tiling(
 
 
 def find_pareto(designs: Sequence[ModelledDesign], objectives: Sequence[Objective]) -> list[ModelledDesign]:
-    """Return the Pareto front of designs in one objective or two, the best in the first objective first."""
+    """Return the Pareto front of designs in one objective or two, with the best in the first objective first."""
     least, found = inf, list[ModelledDesign]()
     for design in sorted(designs, key=lambda design: design.values(objectives)):
         if (last := design.values(objectives)[-1]) < least:

@@ -1,4 +1,4 @@
-"""Exhaustive search: all points of a space are modelled where that takes at most about a minute."""
+"""Search a design space exhaustively: model all of its points where that takes at most about a minute."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -11,14 +11,14 @@ from harness.extensions.codesign.accelerator import HARDWARE, TILE, DesignPoint,
 from harness.extensions.codesign.designs import DesignProblem, ModelledDesign, find_pareto
 
 _MAX_WORK = 8e9
-"""Tilings, over all nests and choices of hardware, that one core models in about a minute."""
+"""Tilings, summed over all loop nests and choices of hardware, that one core models in about a minute."""
 _TILE, _CALL = 4, 20_000
-"""Cost of each candidate for the largest tile, and of each call that models a nest, both expressed in tilings to
-model."""
+"""Cost of each candidate for the largest tile, and of each call that models a loop nest, both as the number of
+tilings that could be modelled in the same time."""
 
 
 def is_enumerable(problem: DesignProblem, choices: Mapping[str, Sequence[int]]) -> bool:
-    """Return whether all points of these choices can be modelled in about a minute, judged by their number."""
+    """Return whether all design points of these choices can be modelled in about a minute, judged by their number."""
     num_tiles, num_hardware = (prod(len(choices[name]) for name in names) for names in (TILE, HARDWARE))
     work: float = sum(nest.tiles.shape[1] + _TILE * num_tiles + _CALL for nest in problem.nests) * num_hardware
     return work <= _MAX_WORK
@@ -27,10 +27,10 @@ def is_enumerable(problem: DesignProblem, choices: Mapping[str, Sequence[int]]) 
 def enumerate_points(
     problem: DesignProblem, choices: Mapping[str, Sequence[int]]
 ) -> tuple[list[ModelledDesign], int]:
-    """Model every point of these choices; return the Pareto front and the number of valid points.
+    """Model every design point of these choices; return the Pareto front and the number of valid points.
 
-    Exact: a largest tile allows all tilings that smaller ones allow and a few more, so one pass over the tilings of
-    a nest and a running minimum over tiles find the same as modelling each point by itself.
+    Exact: a largest tile allows all tilings that smaller ones allow and a few more, so one pass over the tilings of a
+    nest and a running minimum over tiles find the same as modelling each point by itself.
     """
     sides = [np.array(choices[name], dtype=float) for name in TILE]  # whose products may pass 2**63
     tiles = np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(-1, len(TILE))
@@ -60,7 +60,7 @@ def _hardware(choices: Mapping[str, Sequence[int]]) -> Iterator[DesignPoint]:
 
 
 class _Grid:
-    """Tilings of a nest on the grid of largest tiles, each at the smallest largest tile that allows it."""
+    """Tilings of a loop nest, each assigned to the smallest candidate for the largest tile that allows it."""
 
     def __init__(self, nest: Nest, choices: Sequence[Sequence[int]]) -> None:
         self._nest, self._shape = nest, tuple(map(len, choices))
@@ -72,8 +72,8 @@ class _Grid:
         self._most = {name: max(each) for name, each in zip(TILE, choices, strict=True)}
 
     def find_least(self, problem: DesignProblem, hardware: DesignPoint) -> Floats:
-        """Return seconds and joules [2, tiles] of the best tiling in the first objective for each largest tile, in
-        the order of the choices; infinite where no tiling fits."""
+        """Return seconds and joules [2, tiles] of a loop nest in its best tiling (by the first objective) for each
+        largest tile, in the order of the choices; infinite where no tiling fits."""
         _, *both = model_nest(self._nest, {**hardware, **self._most}, problem.array)
         costs = np.array([each[self._is_known] for each in both])
         order = np.lexsort(costs if problem.objectives[0] == "energy_j" else costs[::-1])

@@ -1,4 +1,4 @@
-"""Registration of codesign with the core: one verb, and what its study shows."""
+"""Register the codesign extension: the verb `codesign`, and the chart and glossary of its study."""
 
 from rules.extensions import Extension, Verb
 

@@ -1,6 +1,7 @@
-"""Points of a space that is too large to be modelled whole: drawn at random, by NSGA-II or by a Gaussian process.
+"""Search a design space that is too large to be modelled whole: at random, by NSGA-II or by a Gaussian process.
 
-Validity of a point takes no model, so only valid points are ever modelled, and an invalid proposal is no trial.
+Whether a point is valid is known without modelling it, so only valid points are ever modelled, and an invalid
+proposal is no trial.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,23 +17,25 @@ from harness.foundation.optuna import quiet_optuna
 Method = Literal["gp", "nsga2", "random"]
 Choices = Mapping[str, Sequence[int]]
 Score = Callable[[ModelledDesign], tuple[float, ...]]
-"""Score of a valid design: numbers to minimise."""
+"""Function from a valid design to the numbers that its search minimises."""
 POPULATION = 20
-"""Points of a generation of NSGA-II."""
+"""Design points in one generation of the evolutionary search NSGA-II."""
 MOST_BY_GP = 200
-"""Most valid points of a search by a Gaussian process, which is fitted anew for each point."""
+"""Most valid points that a search by a Gaussian process models, as the process is fitted anew for each point."""
 NUM_DRAWN: Mapping[Method, int] = {"gp": 10, "nsga2": POPULATION}
-"""Points drawn at random, by method, before the first proposal of a Gaussian process or of NSGA-II."""
+"""Points drawn at random, by search method, before the first proposal of a Gaussian process or of NSGA-II."""
 _BATCH, _MOST_DRAWS = 4096, 1 << 22
-"""Points drawn at once, and points drawn in vain after which a space counts as having no more valid points."""
+"""Points drawn at once, and points drawn in vain after which a design space counts as having no more valid points."""
 _MOST_REFUSED = 100
 """Invalid or known proposals in a row after which NSGA-II is given a point drawn at random."""
 _REACH = (0.05, 0.1, 0.2, 0.4, 1.0)
-"""Distances from a proposal within which a valid point is looked for, as shares of each choice's values."""
+"""Distances from a proposed point within which a valid point is looked for, as shares of the number of values of each
+choice."""
 
 
 def draw_valid(array: PEArray, choices: Choices, generator: np.random.Generator) -> Iterator[DesignPoint]:
-    """Draw valid points uniformly, without end; stop where _MOST_DRAWS in a row are invalid."""
+    """Yield valid points of a design space, drawn uniformly, without end; stop where _MOST_DRAWS in a row are
+    invalid."""
     num_missed = 0
     while num_missed < _MOST_DRAWS:
         drawn = {name: generator.choice(np.array(values, dtype=float), _BATCH) for name, values in choices.items()}
@@ -51,7 +54,8 @@ def sample(
     seed: int,
     score: Score,
 ) -> list[ModelledDesign]:
-    """Model up to `num_trials` distinct valid points, those of `start` first; fewer where no more are found.
+    """Return the modelled designs of up to `num_trials` distinct valid points, those of `start` first; fewer where no
+    more are found.
 
     Raises HarnessError (exit 2) where optuna is not installed and the method needs it.
     """
@@ -61,7 +65,8 @@ def sample(
 
 
 class _Run:
-    """One search: the designs that were modelled, by the values of their points, and the source of further points."""
+    """One search of a design space: the designs modelled so far, by the values of their points, and the source of
+    further points."""
 
     def __init__(
         self,
@@ -89,7 +94,8 @@ class _Run:
         return len(self.found) >= self.num_trials
 
     def begin(self, num: int) -> list[ModelledDesign]:
-        """Model the points to start from and randomly drawn points, `num` in all if there are as many."""
+        """Model the points to start from and randomly drawn points, `num` in all if there are as many; return all
+        designs."""
         while len(self.found) < min(num, self.num_trials) and (point := self.draw()) is not None:
             self.model(point)
         return [*self.found.values()]
@@ -98,26 +104,28 @@ class _Run:
         return tuple(point.values()) in self.found
 
     def draw(self) -> DesignPoint | None:
-        """Return a valid point that was not tried yet; None where no such point is left."""
+        """Return a valid design point that was not modelled yet; None where no such point is left."""
         return next((point for point in self._drawn if not self.has(point) and self.is_valid(point)), None)
 
     def is_valid(self, point: DesignPoint) -> bool:
         return not any(self._problem.array.find_violations(point))
 
     def bounds(self, point: DesignPoint) -> dict[str, float]:
-        """Return the excess of area and scratchpad as shares of their limits; negative below the limit."""
+        """Return by how much a design point exceeds area and scratchpad, as shares of their limits; negative below a
+        limit."""
         area, scratchpad, _ = self._problem.array.find_excess(point)
         return {"area": area, "scratchpad": scratchpad}
 
     def model(self, point: DesignPoint) -> ModelledDesign:
-        """Return the design of a point, modelled at its first call."""
+        """Return the design of a point, which is modelled only when it is first asked for."""
         key = tuple(point.values())
         if key not in self.found:
             self.found[key] = self._problem.evaluate(point)
         return self.found[key]
 
     def distributions(self, optuna: Any, *, is_whole: bool) -> dict[str, Any]:
-        """Return optuna's distributions of the place among the sorted values of each choice, whole numbers or not."""
+        """Return optuna's distribution, by choice of the design space, of the index among the choice's sorted values;
+        whole numbers if `is_whole`, else real ones."""
         kind = optuna.distributions.IntDistribution if is_whole else optuna.distributions.FloatDistribution
         return {name: kind(0, len(side) - 1) for name, side in self._sides.items()}
 
@@ -128,7 +136,8 @@ class _Run:
         return {name: side[places[name]] for name, side in self._sides.items()}
 
     def find_near(self, places: Mapping[str, float]) -> DesignPoint | None:
-        """Return the valid point nearest to a proposal, of untried points drawn around it; None without one."""
+        """Return the valid, untried design point nearest to a proposal, among points drawn around it; None where none
+        is found."""
         at = np.array([round(places[name]) for name in self._sides])
         last = np.array([len(side) - 1 for side in self._sides.values()])
         for reach in _REACH:
@@ -149,7 +158,7 @@ def _sample_at_random(run: _Run) -> None:
 
 
 def _sample_by_nsga2(run: _Run) -> None:
-    """Breed valid points by NSGA-II (Deb et al., 2002); an invalid child is bred again."""
+    """Breed valid design points by NSGA-II (Deb et al., 2002), and model them; an invalid child is bred again."""
     with quiet_optuna() as optuna:
         begun, distributions, num_refused = run.begin(POPULATION), run.distributions(optuna, is_whole=True), 0
         if not begun:
@@ -176,8 +185,8 @@ def _sample_by_nsga2(run: _Run) -> None:
 
 
 def _sample_by_gp(run: _Run) -> None:
-    """Search by Gaussian processes of the score and of each bound (constrained expected improvement, Gardner et al.,
-    2014); each proposal is moved to the nearest valid point."""
+    """Search design points by Gaussian processes of the score and of each limit (constrained expected improvement,
+    Gardner et al., 2014); each proposal is moved to the nearest valid point."""
     with quiet_optuna() as optuna:
         begun, distributions = run.begin(NUM_DRAWN["gp"]), run.distributions(optuna, is_whole=False)
         if not begun:

@@ -1,4 +1,4 @@
-"""Hardware of a PE array and the largest tile on it, searched one after the other and both at once."""
+"""Search the hardware of a PE array and the largest tile on it, one after the other and both at once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,34 +14,35 @@ from harness.extensions.codesign.sampling import Choices, Method, sample
 
 Mode = Literal["separate", "joint"]
 MODE_NAMES: Mapping[Mode, str] = {"separate": "hardware first", "joint": "together"}
-"""Modes in words, by the values of --mode."""
+"""Words for the modes of a search, by the values of --mode: hardware before the tile, or both at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """Outcome of a search: the Pareto front that was found, and the numbers of points."""
+    """Outcome of one search of a design space: the Pareto front that was found, and the numbers of points."""
 
     best: Sequence[ModelledDesign]
     num_points: int
     num_tried: int
     num_valid: int | None
-    """Valid points of the space; None where not all of its points were tried."""
+    """Valid points of the design space; None where not all of its points were tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesignOutcomes:
-    """Outcomes of all searches of a study, and the design by hand, which is their baseline."""
+    """Outcomes of all searches of a study of an accelerator, and the design by hand, which is their baseline."""
 
     problem: DesignProblem
     by_hand: ModelledDesign
     hardware: SearchOutcome
     tiles: SearchOutcome
     joint: SearchOutcome | None
-    """Search of hardware and tiles together; None where it was not asked for and takes more than about a minute."""
+    """Search of hardware and tiles together; None where it was not asked for and would take more than about a
+    minute."""
 
     @property
     def best(self) -> Mapping[Mode, Sequence[ModelledDesign]]:
-        """Pareto front by mode; that of `joint` includes the designs of `separate`."""
+        """Pareto front found by each mode of search; that of `joint` includes the designs of `separate`."""
         objectives = self.problem.objectives
         separate = find_pareto([self.by_hand, *self.hardware.best, *self.tiles.best], objectives)
         if self.joint is None:
@@ -50,7 +51,7 @@ class DesignOutcomes:
 
     @property
     def optimum(self) -> Sequence[ModelledDesign] | None:
-        """Pareto front of all points of the space; None where not all were tried."""
+        """Pareto front of all points of the design space; None where not all were tried."""
         return None if self.joint is None or self.joint.num_valid is None else self.joint.best
 
 
@@ -62,7 +63,8 @@ def search(
     num_trials: int,
     seed: int,
 ) -> SearchOutcome:
-    """Try all points where that takes about a minute, else up to `num_trials` valid ones, those of `start` first."""
+    """Try all points of a design space where that takes about a minute, else up to `num_trials` valid ones, those of
+    `start` first; return the Pareto front and numbers of points."""
     num_points = prod(map(len, choices.values()))
     if is_enumerable(problem, choices):
         best, num_valid = enumerate_points(problem, choices)
@@ -78,7 +80,7 @@ def search(
 def search_all(
     problem: DesignProblem, modes: Sequence[Mode], method: Method, num_trials: int, seed: int
 ) -> DesignOutcomes:
-    """Search hardware for the tile by hand, then the tile for that hardware, then both together.
+    """Search hardware for the tile by hand, then the tile for that hardware, then both together; return all outcomes.
 
     The search of both is left out where `modes` lack it and it would not try all points.
     """

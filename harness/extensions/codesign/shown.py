@@ -1,4 +1,4 @@
-"""Chart and glossary of codesign studies: energy over latency of designs."""
+"""Define the chart (energy against latency of accelerator designs) and the glossary of codesign studies."""
 
 from functools import partial
 
@@ -11,12 +11,12 @@ from reports.text.formatting import decimal_unit, duration, printable, significa
 from rules.records.study import StudyRecord, StudyTable
 
 _MOST = 1e9
-"""Largest latency in seconds, and largest energy in joules, that the chart draws."""
+"""Largest latency in seconds, and largest energy in joules, of a design that the chart draws."""
 
 
 def draw_designs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw energy over latency, a dot per design with the names of all modes that found it; None for tables without
-    designs."""
+    """Draw energy against latency, a dot per design with the names of all search modes that found it; None for a
+    table without designs."""
     modes: dict[tuple[float, float], list[str]] = {}
     for row in rows_of(table):
         place = number_of(row.get("Latency")), number_of(row.get("Energy"))
@@ -50,7 +50,7 @@ def draw_designs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
 
 
 def name_array(study: StudyRecord) -> str:
-    """Name the PE array of a study; empty in studies that do not name it."""
+    """Return the name of the PE array that a study models; empty for studies that do not name one."""
     return next((printable(str(each.value), 60) for each in study.parameters if each.name == "array"), "")
 
 

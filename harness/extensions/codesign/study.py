@@ -1,4 +1,5 @@
-"""Study of a PE array: its searches, the tilings of the best design, and the error of products executed in blocks."""
+"""Make the study of a PE array: searches of its design, the best design's tilings, and the error of tiled
+products."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -25,7 +26,7 @@ from rules.records.study import Cell, Parameter, StudyCheck, StudyRecord
 
 TOLERANCE = 1e-5
 _MAX_MACS, _MAX_BLOCKS = 1 << 31, 1 << 15
-"""Most multiply-adds and most blocks of a product that is executed."""
+"""Most multiply-adds, and most blocks, of a matrix product that is executed to check its tiling."""
 _REMARK = (
     "Modelled: a training step's products and its forward pass's lookups, one after another, each in the tiling and "
     "loop order within the largest tile that is best in {objective}; no other work, no leakage. Hardware first "
@@ -55,7 +56,8 @@ _TILINGS: Columns = (
 
 
 def execute_tiling(extents: Sequence[int], tile: Sequence[int], order: str) -> float:
-    """Return the largest error of a product in blocks, in torch and fp64, as a share of the largest value."""
+    """Return the largest error of a matrix product computed in blocks, in torch and fp64, as a share of its largest
+    value."""
     import torch
 
     generator, (m, k, n) = torch.Generator().manual_seed(0), extents
@@ -76,7 +78,8 @@ _UNITS = {
     "dram_j_per_byte": "J/B",
     "scratchpad_j_per_byte": "J/B",
 }
-"""Units of those numbers of an array's file that are far from 1; names have the units of the others."""
+"""Units of those numbers of a PE array's file that are far from 1; the other numbers have their units in their
+names."""
 
 
 def space_study(
@@ -90,14 +93,14 @@ def space_study(
     num_seeds: int = 10,
     again: str = "dlrmbench codesign",
 ) -> StudyRecord:
-    """Search hardware and then the largest tile (`separate`), and both together from there (`joint`).
+    """Search hardware and then the largest tile (`separate`), and both together from there (`joint`); return the
+    study.
 
     A space that takes more than about a minute to try whole is searched in `num_trials` valid points by the first of
     `methods`; without methods by `gp`, or by `nsga2` for more than MOST_BY_GP points. All of `methods` are compared
     in `num_trials` points with each of `num_seeds` seeds. `again` is the command of the study without --trials, for
-    advice.
-    Raises ConfigError for a benchmark without products and lookups; HarnessError where optuna is missing, or where
-    `num_trials` are too few or too many for one of `methods`.
+    advice. Raises ConfigError for a benchmark without products and lookups; HarnessError where optuna is missing, or
+    where `num_trials` are too few or too many for one of `methods`.
     """
     refuse_num_trials(methods, num_trials)
     workload, space = config.workload, asdict(array.space)
@@ -146,7 +149,8 @@ def _show_design(array: PEArray, mode: str, design: ModelledDesign) -> tuple[Cel
 
 
 def _show_tilings(problem: DesignProblem, point: DesignPoint) -> tuple[list[tuple[Cell, ...]], float]:
-    """List each nest's tiling, and the largest error of the products that are small enough to be executed."""
+    """List the tiling of each loop nest in a design, and the largest error of the products that are small enough to
+    be executed in blocks."""
     rows, errors = list[tuple[Cell, ...]](), [0.0]
     for nest in problem.nests:
         index, latency_s, _, cycles = find_tiling(nest, point, problem.array, problem.objectives[0])

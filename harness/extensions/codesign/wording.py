@@ -1,4 +1,5 @@
-"""Sentences of a codesign study: what each search found, how far from the optimum, and beside published figures."""
+"""Write the sentences of a codesign study: the designs found, their distance from the optimum, and published
+figures."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,9 +10,11 @@ from reports.text.formatting import capital, duration, percent, plural
 from rules.benchmarks.loader import shipped_names
 
 PUBLISHED_GAIN = (1.25, 1.44)
-"""Speed-up of joint over separate design: HASCO (ISCA 2021), abstract."""
+"""Speed-up, lowest and highest, of searching hardware and tiles together over one after the other: HASCO (ISCA 2021),
+abstract."""
 _GAIN, _SAVING = "1.25x-1.44x, other kernels", "18 %, 40 % less, other networks"
-"""Published figures in words: the speed-up, and the energy-delay saved over a design by hand (Shi et al., 2020)."""
+"""Published figures in words: HASCO's speed-up, and the energy-delay saved over a design by hand (Shi et al.,
+2020)."""
 _MODES: tuple[Mode, ...] = ("separate", "joint")
 _SHOWN_GAIN = 1.0005
 """Least speed-up that is printed as more than 1.000 times."""
@@ -19,8 +22,8 @@ OBJECTIVE_NAMES: Mapping[Objective, str] = {"latency_s": "latency", "energy_j": 
 
 
 def answer(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
-    """Say in a title which design is best in the first objective, what it saves over the design by hand, and at what
-    price in the other objective."""
+    """Say in a study's title which design is best in the first objective, what share of it that saves over the design
+    by hand, and at what price in the other objective."""
     objectives, by_hand, best = searched.problem.objectives, searched.by_hand, searched.best
     first = objectives[0]
     mode = min(modes, key=lambda each: min(design.values([first]) for design in best[each]))
@@ -43,8 +46,8 @@ def answer(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
 
 
 def say_gain(mode: Mode, searched: DesignOutcomes) -> str:
-    """Say what a mode found: its best design in the first objective with the gap to the optimum, then the design of
-    least energy-delay, and the numbers of points tried."""
+    """Say what a mode of search found: its best design in the first objective and that design's distance from the
+    optimum, the design of least energy-delay, and the numbers of points tried."""
     objectives, by_hand, best = searched.problem.objectives, searched.by_hand, searched.best
     first = find_best(best[mode], objectives)
     took = duration(first.latency_s) if "latency_s" in objectives else f"{first.energy_j:.3g} J"
@@ -68,7 +71,8 @@ def say_gain(mode: Mode, searched: DesignOutcomes) -> str:
 
 
 def _say_gap(first: ModelledDesign, searched: DesignOutcomes) -> list[str]:
-    """Say how far the first design is from the optimum, as a list; the list is empty where no optimum is known."""
+    """Say by what share a design is above the optimum, as a list of one clause; the list is empty where no optimum is
+    known."""
     if searched.optimum is None:
         return []
     leading = _leading(searched.problem.objectives)
@@ -92,7 +96,7 @@ def _count(found: SearchOutcome) -> str:
 
 
 def hold_against_published(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
-    """Compare the designs found with published figures, and say what causes the difference."""
+    """Compare the designs found with published figures in a sentence, and say what causes the difference."""
     objectives, best, parts = searched.problem.objectives, searched.best, list[str]()
     if "joint" in modes and "latency_s" in objectives:
         gain, (low, high) = find_gain(searched), PUBLISHED_GAIN
@@ -112,7 +116,7 @@ def hold_against_published(searched: DesignOutcomes, modes: Sequence[Mode]) -> s
 
 
 def _name_array(problem: DesignProblem, design: ModelledDesign) -> str:
-    """Say which share of a design's latency DRAM traffic sets, and on which array."""
+    """Say what share of a design's latency is set by DRAM traffic, with the size of its PE array and scratchpad."""
     clock_hz, dram = problem.array.find("clock_hz"), problem.array.find("dram_bytes_per_s")
     moving_s = 0.0
     for nest in problem.nests:
@@ -123,7 +127,7 @@ def _name_array(problem: DesignProblem, design: ModelledDesign) -> str:
 
 
 def say_next(benchmark: str, array: PEArray, searched: DesignOutcomes, num_trials: int, again: str) -> str:
-    """Say by which command to search further: a finer space, or more points of a space that was tried in part by
+    """Say by which command to search further: a finer design space, or more points of one that was tried in part by
     `again`, the command without its number of trials."""
     if searched.optimum is None:
         return f"Next, to try more points: {again} --trials {2 * num_trials}"
@@ -134,13 +138,14 @@ def say_next(benchmark: str, array: PEArray, searched: DesignOutcomes, num_trial
 
 
 def find_gain(searched: DesignOutcomes) -> float:
-    """Return the speed-up of the fastest design of `joint` over the fastest of `separate`."""
+    """Return the speed-up of the fastest design found by searching hardware and tiles together over that of
+    `separate`."""
     separate, joint = (find_best(searched.best[mode], ["latency_s"]).latency_s for mode in _MODES)
     return separate / joint
 
 
 def _leading(objectives: Sequence[Objective]) -> list[Objective]:
-    """Return the objective 'latency' where a search minimises latency, else 'energy'."""
+    """Return the objective that ranks designs, in a list: latency where a search minimises it, else energy."""
     return ["latency_s"] if "latency_s" in objectives else ["energy_j"]
 
 
@@ -150,6 +155,6 @@ def find_best(designs: Sequence[ModelledDesign], objectives: Sequence[Objective]
 
 
 def _say_change(name: str, found: float, before: float) -> str:
-    """Say by what share a value is above or below another: '4.6 % more energy'."""
+    """Say by what share a value of a design is above or below that of another design: '4.6 % more energy'."""
     change = found / before - 1
     return f"{percent(abs(change))} {'less' if change < 0 else 'more'} {name}"
