@@ -1,1 +1,1 @@
-"""Search of settings under constraints: each trial is proposed from the measurements of earlier trials."""
+"""Search a benchmark's settings under constraints: each trial is proposed from the measurements of earlier trials."""

@@ -1,4 +1,4 @@
-"""`tune` as a function of `harness.api`."""
+"""Offer the search of a benchmark's settings, the verb `tune`, as a function of `harness.api`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -70,7 +70,7 @@ def tune(
 
 
 def _make_request(given: Mapping[str, Any]) -> Request:
-    """Make the request of the arguments of `tune`, with the command line that does the same."""
+    """Make the request of an experiment from the arguments of `tune`, with the command line that does the same."""
     minimize, maximize, num_trials = given["minimize"], given["maximize"], given["trials"]
     if (minimize is None) == (maximize is None):
         raise HarnessError("give one of minimize and maximize: a column, such as 'samples_per_s'.")

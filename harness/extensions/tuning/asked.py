@@ -1,4 +1,4 @@
-"""Read the constraints of a search, and choose the kind of measurement that has the columns asked for."""
+"""Read the constraints of a search of settings, and choose the kind of measurement that has the columns asked for."""
 
 import re
 from dataclasses import replace
@@ -11,11 +11,11 @@ from harness.extensions.tuning.records import ConstraintRecord, SearchRecord
 from harness.extensions.tuning.trials import kind_with
 
 _NUMBERS = {"throughput": 50, "quality": 65_536}
-"""Default number for kinds of measurement that need one: steps of throughput, samples of quality."""
+"""Default number for those kinds of measurement that need one: steps of throughput, samples of quality."""
 
 
 def read_constraint(text: str) -> ConstraintRecord:
-    """Read 'memory<=1GB' or 'auc>=0.8'. Raises BadParameter."""
+    """Read a constraint on a measured column, such as 'memory<=1GB' or 'auc>=0.8'. Raises BadParameter."""
     match = re.fullmatch(r"\s*(\w+)\s*(<=|>=)\s*(\S.*?)\s*", text)
     if match is None:
         raise click.BadParameter(f"{text!r}: expected COLUMN<=VALUE or COLUMN>=VALUE, such as memory<=1GB.")
@@ -30,8 +30,8 @@ def read_constraint(text: str) -> ConstraintRecord:
 
 
 def with_kind(request: Request, search: SearchRecord) -> Request:
-    """Return the request with the first kind of measurement that has the search's columns; unchanged if it names a
-    kind.
+    """Return a request with the first kind of measurement that has the columns of the search; unchanged if the
+    request names a kind.
 
     Raises HarnessError (exit 2) for columns that no kind has.
     """

@@ -1,4 +1,4 @@
-"""Measure the best trial again, alternately with the default where that runs, and write the search's study."""
+"""Measure a search's best trial again, alternately with the default where that runs, and write the search's study."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -53,12 +53,12 @@ from rules.records.experiment import EXPERIMENT_FILE, NEW, ExperimentRecord
 from rules.records.study import STUDY_FILE
 
 _MOST_AGAIN = 2
-"""Most trials that are measured again: the best, and the second best if the best misses a constraint this time."""
+"""Most trials that are measured again: the best, and the second best if the best then misses a constraint."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _FinishedSearch:
-    """A complete search, read from its folder."""
+    """A search of settings with all its trials measured, read from its folder."""
 
     folder: Path
     record: ExperimentRecord
@@ -77,24 +77,27 @@ class _FinishedSearch:
 
     @property
     def is_alone(self) -> bool:
-        """Return whether the default measured nothing, so that no trial can be compared with it."""
+        """Return whether the default settings measured nothing, so that no trial can be compared with them."""
         return self.trials[0].objective is None
 
     def find(self, trial: Trial) -> Path | None:
-        """Return the folder of a trial's pair with the default, or of its set if the default measured nothing; None
-        if there is none yet."""
+        """Return the folder in which a trial was measured again, in a pair with the default, or as a single set if
+        the default measured nothing; None if there is none yet."""
         place = self.trials.index(trial)
         return (find_alone if self.is_alone else find_pair)(self.folder, place)
 
     def result(self, again: Path) -> Result | None:
-        """Read a trial's result in its pair with the default, or in its set alone. Raises InputError."""
+        """Read a trial's result from its pair with the default, or from its single set, in the folder `again`. Raises
+        InputError."""
         return read_result(again if self.is_alone else again / NEW, self.record.kind)
 
 
 def measure_again(folder: Path, context: Context) -> None:
-    """Measure the default of a complete search and its best feasible trial again, as a pair in its folder, with new
-    seeds; the trial alone if the default measured nothing. If the trial misses a constraint this time, the second
-    best follows. Continue with whatever the folder has."""
+    """Measure the default of a complete search and its best feasible trial again, as a pair in the search's folder,
+    with new seeds; only the trial if the default measured nothing.
+
+    If the trial misses a constraint this time, the second best follows. What the folder already has is not repeated.
+    """
     search = _FinishedSearch.read(folder)
     for trial in search.candidates:
         again = search.find(trial) or _begin_again(search, trial, context)
@@ -106,7 +109,8 @@ def measure_again(folder: Path, context: Context) -> None:
 
 
 def _begin_again(search: _FinishedSearch, trial: Trial, context: Context) -> Path:
-    """Make a trial's pair with the default, or its set alone, with seeds that no trial had; return the folder."""
+    """Make the folder to measure a trial again, in a pair with the default or as a single set, with seeds that no
+    trial had; return the folder."""
     for begun, file in [("beside-*", EXPERIMENT_FILE), (f"{AGAIN}*", f"extra/{RUN_SET_FILE}")]:
         for path in search.folder.glob(begun):
             if path.is_dir() and not (path / file).exists():
@@ -132,20 +136,20 @@ def _begin_again(search: _FinishedSearch, trial: Trial, context: Context) -> Pat
 
 
 def find_pair(folder: Path, best: int) -> Path | None:
-    """Return the folder of the search's pair of its default and trial number `best`, with MIN_RUNS new seeds; None if
+    """Return the folder of a search's pair of its default and trial number `best`, with MIN_RUNS new seeds; None if
     there is none yet."""
     return _find(folder, (0, best), [path.parent for path in sorted(folder.glob(f"beside-*/{EXPERIMENT_FILE}"))])
 
 
 def find_alone(folder: Path, best: int) -> Path | None:
-    """Return the folder of the search's set in which trial number `best` is measured again alone, with MIN_RUNS new
+    """Return the folder of a search's set in which only trial number `best` is measured again, with MIN_RUNS new
     seeds; None if there is none yet."""
     return _find(folder, (best,), [path.parents[1] for path in sorted(folder.glob(f"{AGAIN}*/extra/{RUN_SET_FILE}"))])
 
 
 def _find(folder: Path, places: Sequence[int], found: Sequence[Path]) -> Path | None:
-    """Return the first folder in `found` with the configurations of the trials in `places` and MIN_RUNS new seeds;
-    None if there is none."""
+    """Return the first folder in `found` with the configurations of the trials numbered `places` and MIN_RUNS new
+    seeds; None if there is none."""
     trials = [open_run_set(parts_of(folder)[place])[1] for place in places]
     for path in found:
         sides = [open_run_set(side)[1] for side in parts_of(path).values()]
@@ -157,8 +161,8 @@ def _find(folder: Path, places: Sequence[int], found: Sequence[Path]) -> Path | 
 
 
 def finish_search(folder: Path, problem: str = "") -> FinishedStudy:
-    """Compare the best trial with the default if both were measured again, write the study and its page; `problem` is
-    the reason if they were not."""
+    """Compare a search's best trial with the default if both were measured again, and write the study and its page;
+    `problem` is the reason if they were not."""
     search, source = _FinishedSearch.read(folder), read_source(parts_of(folder)[0])
     code = ExitCode.INCONCLUSIVE if best_of(search.asked, search.trials) is None else ExitCode.DONE
     again = Again(problem=problem)
@@ -178,8 +182,8 @@ def finish_search(folder: Path, problem: str = "") -> FinishedStudy:
 
 
 def _leave_out(content: ReportContent, others: Sequence[Path | None]) -> ReportContent:
-    """Leave out the results of trials that missed a constraint, which a page would compare with the result of the
-    search's answer."""
+    """Return a page's content without the results of trials that missed a constraint when measured again, which the
+    page would compare with the result of the search's answer."""
     left_out = [found for found in others if found is not None]
     kept = [
         result
@@ -190,8 +194,8 @@ def _leave_out(content: ReportContent, others: Sequence[Path | None]) -> ReportC
 
 
 def _read_again(search: _FinishedSearch) -> tuple[Again, ExitCode] | None:
-    """Return the result of the first trial that met all constraints when measured again, else of the best, and its
-    exit code; None if nothing was measured again."""
+    """Return the result of the first trial that met all constraints when measured again, else of the best, and the
+    command's exit code; None if nothing was measured again."""
     missed, first = list[tuple[Trial, str]](), None
     for trial in search.candidates:
         if (place := search.find(trial)) is None:
@@ -205,7 +209,7 @@ def _read_again(search: _FinishedSearch) -> tuple[Again, ExitCode] | None:
 
 
 def _read_one(search: _FinishedSearch, trial: Trial, place: Path) -> tuple[Again, ExitCode]:
-    """Return the result of one trial that was measured again, and its exit code."""
+    """Return the result of one trial that was measured again, and the exit code of the command."""
     asked, code, comparison = search.asked, ExitCode.DONE, None
     if search.is_alone:
         result = search.result(place)
@@ -226,7 +230,8 @@ def _read_one(search: _FinishedSearch, trial: Trial, place: Path) -> tuple[Again
 
 
 def _by_column(result: Result, column: str) -> Result:
-    """Return the result with another column as its measure, if its kind compares a different one."""
+    """Return a result that is compared by another column than its kind of measurement compares; unchanged if by the
+    same."""
     if column == (TIME_TO_TRAIN.member if result.is_logged else result.measure.value):
         return result
     name = f"{result.kind}.{column}"

@@ -1,4 +1,5 @@
-"""`tune`: search settings under constraints, each trial proposed from the measurements of earlier ones."""
+"""Define the verb `tune`: search settings under constraints, each trial proposed from measurements of earlier
+ones."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ _HELP = {
 
 
 def columns() -> Iterable[str]:
-    """List the columns that can be optimized or constrained, of all kinds of measurement."""
+    """List the measured columns that a search can optimize or constrain, of all kinds of measurement."""
     from harness.extensions.tuning.trials import searched_kinds
     from rules.records.columns import columns_of
 

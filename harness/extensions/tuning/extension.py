@@ -1,5 +1,5 @@
-"""Registration of the tuning extension: one verb and its API function, a relation, a stop rule and the details of its
-study."""
+"""Register the tuning extension: the verb `tune` with its API function, relation and stop rule, and its study's
+page."""
 
 from rules.extensions import Extension, Verb
 

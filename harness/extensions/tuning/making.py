@@ -1,4 +1,4 @@
-"""Make the run set of one more trial: the default's configuration with other values."""
+"""Make the run set (folder of processes to measure) of one more trial of a search: the default with other values."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,13 +26,13 @@ from rules.errors import DefinitionError
 from rules.records.experiment import ExperimentRecord, FailureRecord, MemberRecord
 
 AGAIN = "again-"
-"""Prefix of the name of a set in which the best trial is measured again alone."""
+"""Prefix of the folder's name of a set in which only the best trial of a search is measured again."""
 
 
 def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, str]) -> MemberRecord:
     """Make the run set of the next trial of the search in `folder`: the default's configuration with other values.
 
-    Values that are not possible, or cannot be prepared, make a trial that failed.
+    Return its record. Values that are not possible, or cannot be prepared, make a trial that failed.
     """
     split_command(record.command)  # raises here if the record is damaged, which no trial can help
     number = len(record.configurations) + 1
@@ -54,7 +54,7 @@ def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, st
 def create_again(
     folder: Path, record: ExperimentRecord, values: Mapping[str, str], *, num_runs: int, seed: int
 ) -> Path:
-    """Make a run set with a trial's values alone, beside the trials of the search in `folder`; return its folder.
+    """Make a run set with only the values of one trial, in the folder of its search; return the set's folder.
 
     Raises ConfigError, DatasetError, DeviceError or HarnessError where it can no longer be prepared.
     """
@@ -67,8 +67,8 @@ def create_again(
 
 
 def _expand_trial(default: Source, record: ExperimentRecord, values: Mapping[str, str], number: int) -> Experiment:
-    """Resolve the experiment of a trial. Raises ConfigError, DefinitionError, DeviceError or HarnessError if it
-    cannot be run."""
+    """Resolve the values of a search's trial into an experiment of one configuration. Raises ConfigError,
+    DefinitionError, DeviceError or HarnessError if it cannot be run."""
     point = make_point(values, default.config.workload.model_spec)
     dataset = find_recorded(default.config.workload.data, default.record.dataset, default.folder)
     hooks: dict[str, Any] = {name.replace("-", "_"): command for name, command in default.record.hooks.items()}

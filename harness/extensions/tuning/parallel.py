@@ -1,4 +1,5 @@
-"""Trials measured several at a time: refusals, threads of each, and the cores and GPUs of each."""
+"""Share a machine among trials measured at a time: refuse what would disturb others, and divide threads, cores,
+GPUs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ _THREADS, _RANKS, _DEVICE = "runtime.threads", "runtime.ranks", "runtime.device"
 
 
 def refuse_unlike(request: Request, search: SearchRecord, kind: Kind, axes: Sequence[Axis]) -> None:
-    """Raise RequestError for settings and hooks that several trials at a time would share or disturb."""
+    """Raise RequestError for settings and hooks that several trials measured at a time would share or disturb."""
     hooks = {"prepare": request.prepare, "cleanup": request.cleanup, "power_command": request.power_command}
     given = next((name for name, command in hooks.items() if command), None)
     varied = {axis.key: axis for axis in axes}
@@ -38,7 +39,8 @@ def refuse_unlike(request: Request, search: SearchRecord, kind: Kind, axes: Sequ
 
 
 def share_threads(num: int, axes: Sequence[Axis], values: Mapping[str, Any]) -> list[Override]:
-    """Return the threads of each of `num` trials if none are given: its share of the cores.
+    """Return the setting of threads of each of `num` trials at a time, its share of the cores; empty if threads are
+    given or varied.
 
     `values` are those of the default, by key.
     """
@@ -49,8 +51,8 @@ def share_threads(num: int, axes: Sequence[Axis], values: Mapping[str, Any]) -> 
 
 
 def shared_threads(record: RunSetRecord) -> int | None:
-    """Return the threads of a search's default if they are its share of the cores, by its record; None if they were
-    given."""
+    """Return the threads of the search's default, from its record, if they are its share of the cores; None if the
+    user gave them."""
     entry = record.config.get(_THREADS)
     return entry.value if entry is not None and entry.source.startswith(OPTION) else None
 
@@ -59,8 +61,8 @@ def plan_trials(num: int, axes: Sequence[Axis], values: Mapping[str, Any], remed
     """Return the cores and GPUs of each of `num` trials at a time; `values` are the default's, by key.
 
     Each trial has as many cores as the most threads of any trial, and GPUs if it is measured on them. `remedy` is the
-    advice if the number of trials at a time can no longer be changed. Raises HarnessError (exit 2) if there are too
-    few.
+    advice if the number of trials at a time can no longer be changed. Raises HarnessError (exit 2) if cores or GPUs
+    are too few.
     """
     ranks, device = _most(_RANKS, axes, values), str(values.get(_DEVICE, "cpu"))
     if ":" in device:
@@ -75,6 +77,6 @@ def plan_trials(num: int, axes: Sequence[Axis], values: Mapping[str, Any], remed
 
 
 def _most(key: str, axes: Sequence[Axis], values: Mapping[str, Any]) -> int:
-    """Return the largest value of a key in any trial, at least 1."""
+    """Return the largest whole number that the setting `key` has in any trial, at least 1."""
     found = [values.get(key), *(value for axis in axes if axis.key == key for value in axis.values)]
     return max((value for value in found if isinstance(value, int)), default=1)

@@ -1,4 +1,4 @@
-"""Objective and constraints of a search, as `stop.asked` in experiment.json has them."""
+"""Record of a search's objective and constraints, which experiment.json has as `stop.asked`."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ REGRET = "Regret of the best so far"
 
 
 class ConstraintRecord(Record, frozen=True, kw_only=True):
-    """A constraint: a bound on a column that each trial measures."""
+    """A constraint of a search: a bound on a column that each trial measures."""
 
     column: str
     sign: Literal["<=", ">="]
@@ -18,18 +18,19 @@ class ConstraintRecord(Record, frozen=True, kw_only=True):
 
 
 class SearchRecord(Record, frozen=True, kw_only=True):
-    """Objective and constraints of a search, by columns that each trial measures, and how it samples."""
+    """Objective and constraints of a search, by columns that each trial measures, and the way it proposes trials."""
 
     objective: str
     direction: Literal["minimize", "maximize"]
     constraints: tuple[ConstraintRecord, ...]
     sampler: Literal["auto", "random"]
-    """"auto": a Gaussian process, or for very many trials tree-structured Parzen estimators."""
+    """Way to propose trials; "auto": a Gaussian process, or for very many trials tree-structured Parzen
+    estimators."""
     parallel_trials: PositiveCount = 1
     """Number of trials measured at a time, each on cores, and GPUs, of its own."""
 
 
 def search_of(record: ExperimentRecord) -> SearchRecord:
-    """Return the objective and constraints of a search's record. Raises DamageError if the record does not have
+    """Return the objective and constraints that a search's record has. Raises DamageError if the record lacks
     them."""
     return convert({} if record.stop is None or record.stop.asked is None else record.stop.asked, SearchRecord)

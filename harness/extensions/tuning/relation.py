@@ -1,4 +1,5 @@
-"""Relation of a search: the default, the trials, each proposed from earlier ones, and the best beside the default."""
+"""Define the parts of a search: the default, the trials, each proposed from earlier ones, and the best measured
+again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,13 +38,13 @@ BATCH_SIZE = "train.global_batch_size"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search(Relation):
-    """A search: an experiment that begins with the default, to which its stop rule adds trials."""
+    """A search as an experiment: it begins with the default configuration, to which its stop rule adds trials."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
-        """Resolve the default, which is the first trial.
+        """Resolve a search's default configuration, which is the first trial, into an experiment.
 
         Raises ConfigError for a value, or an end of a range, that is impossible; HarnessError for a column that the
-        kind does not measure here.
+        kind of measurement does not have here.
         """
         benchmark, search = request.benchmark_named, request.asked
         base = kind.resolve(benchmark, request.overrides, request.name)
@@ -138,6 +139,7 @@ SEARCH = Search(
 
 
 def _write_value(axis: Axis, value: Any) -> str:
-    """Return the default's value, spelled as on the axis if it is there: one point has one spelling."""
+    """Return a setting's default value as text, spelled as on its axis if it is there, so that equal values have one
+    spelling."""
     known = () if isinstance(axis, Range) else zip(axis.values, axis.texts, strict=True)
     return next((text for own, text in known if own == value), as_text(value))

@@ -1,4 +1,4 @@
-"""Stop rule of a search: whether there is one more trial, and with which values."""
+"""Define the stop rule of a search of settings: whether there is one more trial, and with which values."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,8 +22,8 @@ MAX_TRIALS = 10_000
 
 
 class SearchRule:
-    """Add the configuration that a sampler proposes from all measurements, until there are as many trials as asked
-    for."""
+    """Stop rule that adds the configuration that a sampler proposes from all measurements, until a search has as many
+    trials as asked for."""
 
     def __init__(self, values: Mapping[str, float]) -> None:
         self._num_trials, self._known = values["trials"], dict[int, Trial]()
@@ -52,7 +52,8 @@ class SearchRule:
 
 
 def space_of(folder: Path, record: ExperimentRecord) -> tuple[Axis, ...]:
-    """Read the axes of the search in `folder`. Raises HarnessError (exit 8) if they are damaged."""
+    """Read the axes (settings and their values) of the search in `folder`. Raises HarnessError (exit 8) if they are
+    damaged."""
     try:
         return read_space(f"{axis.key}={','.join(axis.values)}" for axis in record.axes)
     except ConfigError as error:

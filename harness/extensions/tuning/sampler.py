@@ -1,5 +1,5 @@
-"""Propose the next point of a space to try, by optuna's samplers, made anew for every trial and given all earlier
-ones."""
+"""Propose the next settings for a search to try, by optuna's samplers, made anew for every trial and given all
+earlier ones."""
 
 import math
 import random
@@ -18,20 +18,20 @@ MOST_BY_GP = 200
 """Most trials of a search that uses a Gaussian process: up to this number it proposes a trial in under a second, less
 than a process takes to start."""
 WHY_GP = f"auto, a Gaussian process up to {MOST_BY_GP} trials: it came nearer to a known optimum than TPE"
-"""Reason for a Gaussian process, measured (test_sampler.py) on an artificial problem of two ranges, a choice and a
-constraint, after 20 trials: median regret below .001 in 5 seeds; TPE .06 and random draws .12 in 10."""
+"""Reason for a Gaussian process as sampler, measured (test_sampler.py) on an artificial problem of two ranges, a
+choice and a constraint, after 20 trials: median regret below .001 in 5 seeds; TPE .06 and random draws .12 in 10."""
 WHY_TPE = f"auto, TPE beyond {MOST_BY_GP} trials, where a Gaussian process takes long to fit"
 _STARTUP = 5
-"""Number of trials drawn at random before a sampler uses their results."""
+"""Number of a search's trials that are drawn at random before a sampler uses their results."""
 _DRAWS = 100_000
-"""Most draws for a point that was not tried yet, before a space is taken to be exhausted."""
+"""Most random draws for a point that was not tried yet, before a search's space counts as exhausted."""
 _MOST_STEPS = 1 << 20
-"""Most whole numbers of a range that a Gaussian process is given one by one; a longer range is given without
-steps."""
+"""Size of a whole-number range from which on it is given to a sampler as real numbers, not as a list of steps."""
 
 
 def choose_sampler(asked: str, num_trials: float) -> tuple[Sampler, str]:
-    """Return the sampler that "auto" means in a search of `num_trials`, and the reason."""
+    """Return the sampler by which a search of `num_trials` trials proposes them ("auto" chooses by that number), and
+    the reason."""
     if asked == "random":
         return "random", "asked for"
     return ("gp", WHY_GP) if num_trials <= MOST_BY_GP else ("tpe", WHY_TPE)
@@ -46,7 +46,7 @@ def propose(
     seed: int,
     pending: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, str] | None:
-    """Return the point to try after these trials, by key as it is written; None where no new one is found.
+    """Return the settings to try after these trials, by key as text; None where no untried ones are found.
 
     `pending` are values of trials that are being measured; samplers avoid points near them: TPE treats them as bad
     (constant liar), the Gaussian process takes its own prediction as their result (Kriging believer; both in
@@ -92,7 +92,7 @@ def _distribution(axis: Axis) -> Any:
 
 
 def tell(axes: Sequence[Axis], trials: Sequence[Trial], is_maximized: bool) -> list[Any]:
-    """Return the trials as optuna's trials, without a default that is outside of the space.
+    """Return a search's measured trials as optuna's trials, without a default that is outside of the search's space.
 
     An objective that was not measured counts as the worst; a trial that is infeasible without missing a constraint
     counts as failed.
@@ -118,7 +118,7 @@ def tell(axes: Sequence[Axis], trials: Sequence[Trial], is_maximized: bool) -> l
 
 
 def tell_pending(axes: Sequence[Axis], pending: Sequence[Mapping[str, str]]) -> list[Any]:
-    """Return trials that are not measured yet as optuna's running trials."""
+    """Return trials of a search that are not measured yet as optuna's running trials."""
     from optuna.trial import TrialState, create_trial
 
     told, distributions = [], {axis.key: _distribution(axis) for axis in axes}
@@ -130,7 +130,8 @@ def tell_pending(axes: Sequence[Axis], pending: Sequence[Mapping[str, str]]) -> 
 
 
 def _params_of(axes: Sequence[Axis], values: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values as optuna's parameters. Raises KeyError or ValueError for a value that is not on its axis."""
+    """Return a trial's values as optuna's parameters, by key. Raises KeyError or ValueError for a value that is not
+    on its axis."""
     return {
         axis.key: (int if axis.is_whole else float)(values[axis.key]) if isinstance(axis, Range) else values[axis.key]
         for axis in axes

@@ -1,4 +1,4 @@
-"""Axes of a search: values as in a sweep, or KEY=LOW..HIGH[:log], a range of numbers."""
+"""Read the axes of a search of settings: values as in a sweep, or KEY=LOW..HIGH[:log], a range of numbers."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -12,13 +12,13 @@ from reference_models.spec import ModelSpec
 
 _RANGE = re.compile(r"""[^,:/"'[]*\.\.[^,/"'[]*""")
 _MOST = 1e15
-"""Largest absolute value of a range's end: up to here floats tell whole numbers apart."""
+"""Largest absolute value of an end of a range of numbers: up to here floats tell whole numbers apart."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Range(Axis):
-    """A range of numbers; `values` are its two ends, and it has whole numbers alone if both are whole. `texts` is the
-    range as written."""
+    """A range of numbers that a search may give to a setting; `values` are its two ends, and it has only whole
+    numbers if both are whole. `texts` is the range as written."""
 
     is_log: bool
 
@@ -27,13 +27,15 @@ class Range(Axis):
         return all(isinstance(end, int) for end in self.values)
 
     def write(self, value: float) -> str:
-        """Return a number of the range as text, with four significant digits."""
+        """Return a number of the range as text: a whole one in a range of whole numbers, else with four significant
+        digits."""
         rounded = round(value) if self.is_whole else float(f"{value:.4g}")
         return str(min(max(rounded, self.values[0]), self.values[1]))
 
 
 def read_search_axis(text: str, width_keys: Collection[str] = ()) -> Axis:
-    """Read one `--axis`. Raises ConfigError for text that is neither values nor a range with numbers in it."""
+    """Read one `--axis` of a search. Raises ConfigError for text that is neither values nor a range with numbers in
+    it."""
     key, _, rest = text.partition("=")
     if _RANGE.fullmatch(rest) is None:
         return read_axis(text, width_keys)
@@ -49,7 +51,7 @@ def read_search_axis(text: str, width_keys: Collection[str] = ()) -> Axis:
 
 
 def read_space(texts: Iterable[str], width_keys: Collection[str] = ()) -> tuple[Axis, ...]:
-    """Read all axes. Raises ConfigError, also if a key is given twice."""
+    """Read all axes of a search from texts such as KEY=V1,V2. Raises ConfigError, also if a key is given twice."""
     axes = {}
     for axis in (read_search_axis(text, width_keys) for text in texts):
         if axis.key in axes:
@@ -59,7 +61,8 @@ def read_space(texts: Iterable[str], width_keys: Collection[str] = ()) -> tuple[
 
 
 def make_point(texts: Mapping[str, str], spec: ModelSpec) -> AxisPoint:
-    """Return the point of these texts, by key. Raises ConfigError, also for code other than the model's."""
+    """Return the settings that these texts give, by key, as one point. Raises ConfigError, also for code other than
+    the model's own."""
     axes = [read_search_axis(f"{key}={text}", spec.width_keys) for key, text in texts.items()]
     for axis in axes:
         refuse_code(axis, spec)
@@ -67,8 +70,8 @@ def make_point(texts: Mapping[str, str], spec: ModelSpec) -> AxisPoint:
 
 
 def refuse_code(axis: Axis, spec: ModelSpec) -> None:
-    """Raise ConfigError for code other than the model's own: a search may be a stranger's, and must not name code to
-    run."""
+    """Raise ConfigError for an axis that names code other than the model's own: a search may be a stranger's, and
+    must not name code to run."""
     own = {"runtime.implementation": [*spec.implementations], f"runtime.{MODEL_KEY}": []}.get(axis.key)
     wrong = next((str(value) for value in axis.values if own is not None and str(value) not in own), None)
     if wrong is not None:

@@ -1,4 +1,4 @@
-"""Make the study of a search: the best trial measured again beside the default, then every trial."""
+"""Make the study of a search: the best trial measured again with the default, then every trial."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -34,21 +34,22 @@ _SEARCHING = (
     "--axis", "--minimize", "--maximize", "--constraint", "--trials", "--sampler", "--parallel-trials",
     "--throughput", "--quality", "--seed", "--format",
 )  # fmt: skip
-"""Options of `tune` that a training of the best trial does not take."""
+"""Options of `tune` that the command which trains with the best trial's settings does not take."""
 _REGRET = "Regret is how far the best trial so far is from the best of all, as a share of that."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Again:
-    """Result of a trial measured again: beside the default, or alone if the default measured nothing."""
+    """Result of a search's trial measured again: in pairs with the default, or by itself if the default measured
+    nothing."""
 
     trial: Trial | None = None
     comparison: Comparison | None = None
-    """Comparison with the default; None if there was nothing to compare."""
+    """Comparison of the trial with the default; None if there was nothing to compare."""
     columns: Sequence[Mapping[str, float]] = ()
-    """Measured columns of each process of the trial."""
+    """Columns that each process of the trial measured, by name."""
     problem: str = ""
-    """Reason why there is no result, or why it does not count; '' if it does."""
+    """Reason why the trial has no result, or why its result does not count; '' if it does."""
     missed: Sequence[tuple[Trial, str]] = ()
     """Better trials that were measured again before this one, each with the reason why it does not count."""
 
@@ -64,7 +65,7 @@ def make_search_study(
     again: Again,
     shared_threads: int | None = None,
 ) -> StudyRecord:
-    """Make the study of all trials and of the best one's second measurement.
+    """Make the study of a search: all of its trials, and the second measurement of the best one.
 
     `shared_threads` are the threads of each trial if these are its share of the cores; None if threads were given.
     """
@@ -102,8 +103,8 @@ def make_search_study(
 
 
 def say_found(search: SearchRecord, trials: Sequence[Trial], again: Again) -> str:
-    """Say in one sentence how the best trial compares with the default, or what it measured if the default measured
-    nothing."""
+    """Say in one sentence how a search's best trial compares with the default, or what the trial measured if the
+    default measured nothing."""
     first, comparison, problem = best_of(search, trials), again.comparison, again.problem
     if first is None:
         known = [each for each in trials if len(each.excess) == len({*search.constraints})]
@@ -126,13 +127,13 @@ def say_found(search: SearchRecord, trials: Sequence[Trial], again: Again) -> st
 
 
 def _is_better(comparison: Comparison | None) -> bool:
-    """Return whether the new side of a comparison is shown to be better than its base."""
+    """Return whether a comparison shows the search's trial to be better than the default."""
     return comparison is not None and comparison.verdict in ("faster", "better")
 
 
 def say_next(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> str:
-    """Return a sentence with the command to run next: the best trial's settings, or a search of twice the trials; ''
-    if the space has no further point."""
+    """Return a sentence with the command to run next: training with the best trial's settings, or a search of twice
+    the trials; '' if neither is possible."""
     assert record.stop is not None
     words, num_asked = split_command(record.command), int(record.stop.values["trials"])
     if words[1:2] != ["tune"]:
@@ -150,7 +151,7 @@ def say_next(record: ExperimentRecord, trials: Sequence[Trial], again: Again) ->
 
 
 def _is_exhausted(record: ExperimentRecord, trials: Sequence[Trial]) -> bool:
-    """Return whether the trials have every point of a space that has values alone, no range."""
+    """Return whether a search has tried every point of its space; False for a space with a range."""
     if any(".." in text for axis in record.axes for text in axis.values):
         return False
     tried = {tuple(trial.values.get(axis.key) for axis in record.axes) for trial in trials}
@@ -158,7 +159,8 @@ def _is_exhausted(record: ExperimentRecord, trials: Sequence[Trial]) -> bool:
 
 
 def say_parallel(search: SearchRecord, trials: Sequence[Trial], shared_threads: int | None) -> list[str]:
-    """Say how many trials were measured at a time, and what that means for their values; nothing if one at a time."""
+    """Say how many trials of a search were measured at a time, and what that means for their values; nothing if one
+    at a time."""
     if search.parallel_trials == 1:
         return []
     known = [trial.beside for trial in trials if trial.beside is not None]
@@ -172,8 +174,8 @@ def say_parallel(search: SearchRecord, trials: Sequence[Trial], shared_threads: 
 
 
 def _say_alone(search: SearchRecord, again: Again) -> str:
-    """Say what a trial measured alone: 'samples_per_s 9,900 (9,800 to 10,000) in 5 processes', the mean, the least
-    and the most."""
+    """Say what a trial measured without the default: 'samples_per_s 9,900 (9,800 to 10,000) in 5 processes', the
+    mean, the least and the most."""
     found = [columns[search.objective] for columns in again.columns if search.objective in columns]
     name, processes = search.objective, plural(len(again.columns), "process", "processes")
     if not found:
@@ -183,8 +185,8 @@ def _say_alone(search: SearchRecord, again: Again) -> str:
 
 
 def _answer(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> str:
-    """Say in one line how the best trial compares with the default, or what it measured if the default measured
-    nothing."""
+    """Say in one line, for a title, how a search's best trial compares with the default, or what the trial measured
+    if the default measured nothing."""
     search, num, comparison = search_of(record), plural(len(trials), "trial"), again.comparison
     best, first = again.trial, best_of(search, trials)
     if first is None:
@@ -214,8 +216,8 @@ def _answer(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> 
 
 
 def batch_words(record: ExperimentRecord, default: Trial, best: Trial) -> str:
-    """Return a remark on what a larger batch costs, if nothing was trained to a target; '' if the batch is the
-    same."""
+    """Return a remark on what a larger batch costs in quality, if nothing was trained to a target; '' if the trial's
+    batch is the default's."""
     sizes = [trial.values.get(BATCH_SIZE) for trial in (default, best)]
     if is_logged(record.kind) or None in sizes or sizes[0] == sizes[1]:
         return ""
@@ -228,8 +230,8 @@ def _name(trials: Sequence[Trial], trial: Trial) -> str:
 
 
 def _list_trials(record: ExperimentRecord, search: SearchRecord, trials: Sequence[Trial]) -> StudyTable:
-    """List every trial, with the regret after it: the distance of the best so far from the best of all, as a
-    share."""
+    """List every trial of a search, with the regret after it: the distance of the best so far from the best of all,
+    as a share."""
     names, units = columns_asked(search), columns_of(record.kind)
     last, rows = best_of(search, trials), list[tuple[Cell, ...]]()
     for number, trial in enumerate(trials, start=1):
@@ -255,7 +257,8 @@ def _list_trials(record: ExperimentRecord, search: SearchRecord, trials: Sequenc
 
 
 def _list_again(record: ExperimentRecord, search: SearchRecord, again: Again) -> list[StudyTable]:
-    """List the second measurement: both sides in one row, or the processes of one trial; no table without either."""
+    """List the second measurement of a search's best trial: its comparison with the default in one row, or each of
+    its processes; no table without either."""
     if again.comparison is not None:
         return [_list_sides(again.comparison)]
     if not again.is_alone:
@@ -268,7 +271,8 @@ def _list_again(record: ExperimentRecord, search: SearchRecord, again: Again) ->
 
 
 def _list_sides(comparison: Comparison) -> StudyTable:
-    """List the comparison in one row; an unknown value, such as a ratio of qualities, has no column."""
+    """List the comparison of a search's best trial with the default in one row; an unknown value, such as a ratio of
+    qualities, has no column."""
     whole = comparison.whole
     unit = None if whole is None else whole.unit
     ends = None if whole is None else whole.shown_interval

@@ -1,4 +1,5 @@
-"""Read the trials of a search: the objective, the excess over each constraint, and the reason if infeasible."""
+"""Read the trials of a search: the objective, the excess over each constraint, and the reason if one is
+infeasible."""
 
 import math
 from collections.abc import Mapping, MutableMapping, Sequence
@@ -25,34 +26,35 @@ from rules.records.experiment import (
 from rules.records.kinds import is_logged
 
 CORE_KINDS = ("training", "throughput", "quality")
-"""Kinds of measurement of the core that a trial may make."""
+"""Kinds of measurement of the core (none of an extension) that a trial of a search may make."""
 _DECIMAL = ("B", "kB", "MB", "GB", "TB")
-"""Units of bytes by powers of 1000, as most constraints are written."""
+"""Units of bytes by powers of 1000, in which most constraints on memory are written."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """One configuration that was tried; the first trial is the default."""
+    """One configuration that a search tried, with its measurements; the first trial is the default."""
 
     values: Mapping[str, str]
     objective: float | None
-    """Value of the column to optimize; None if it was not measured."""
+    """Value of the column that the search optimizes; None if the trial did not measure it."""
     excess: Mapping[str, float]
-    """Excess over each constraint's bound, as a share of the bound; at most 0 if the bound is kept."""
+    """Excess over each constraint's bound, by constraint, as a share of the bound; at most 0 if the bound is kept."""
     reason: str | None
-    """Reason why the trial is infeasible; None if it is feasible."""
+    """Reason why the trial is infeasible, such as a missed constraint; None if it is feasible."""
     columns: Mapping[str, float] = field(default_factory=dict)
     beside: float | None = None
-    """Workers that ran beside the trial, on average; None if trials are measured one at a time."""
+    """Mean number of other workers that ran while the trial was measured; None if trials are measured one at a
+    time."""
 
 
 def columns_asked(search: SearchRecord) -> tuple[str, ...]:
-    """List the columns of a search, the objective first, each once."""
+    """List the measured columns that a search asks for, the objective first, each once."""
     return tuple(dict.fromkeys((search.objective, *(each.column for each in search.constraints))))
 
 
 def kind_with(search: SearchRecord, asked: str | None) -> str:
-    """Return the kind of measurement asked for, else the first that has all columns of a search.
+    """Return the kind of measurement that the search's user asked for, else the first with all columns of the search.
 
     Raises HarnessError (exit 2) for a column that the kind lacks, and for the direction in which the objective gets
     worse.
@@ -76,7 +78,7 @@ def kind_with(search: SearchRecord, asked: str | None) -> str:
 
 
 def searched_kinds() -> tuple[str, ...]:
-    """List the kinds of measurement that a trial may make: the core's, and those of extensions that need no
+    """List the kinds of measurement that a search's trial may make: the core's, and those of extensions that need no
     number."""
     others = (find_kind(name) for name in find_places("kinds"))
     return (
@@ -88,7 +90,7 @@ def searched_kinds() -> tuple[str, ...]:
 def read_trials(
     folder: Path, record: ExperimentRecord, known: MutableMapping[int, Trial] | None = None
 ) -> tuple[Trial, ...]:
-    """Read every trial of the search in `folder`; trials in `known` are not read again."""
+    """Read every trial of the search in `folder`, in order; trials in `known`, by number, are not read again."""
     known = {} if known is None else known
     for place in range(len(record.configurations)):
         if place not in known:
@@ -121,7 +123,8 @@ def _read_trial(folder: Path, record: ExperimentRecord, place: int) -> Trial:
 
 
 def _read_repetition(path: Path, kind: str) -> tuple[Repetition | None, float | None]:
-    """Read the repetition of a trial, and how many workers ran beside it; None for what is not known."""
+    """Read the single measured process of a trial, and how many other workers ran meanwhile; None for what is not
+    known."""
     try:
         result = read_result(path, kind)
     except InputError:
@@ -132,18 +135,19 @@ def _read_repetition(path: Path, kind: str) -> tuple[Repetition | None, float | 
 
 
 def read_result(path: Path, kind: str) -> Result | None:
-    """Read the result of one set; None for a measurement without any process. Raises InputError for a damaged set of
-    runs."""
+    """Read the result of the run set in the folder `path`; None for a measurement without any process. Raises
+    InputError for a damaged set of runs."""
     return gather([path], second_opinion=False)[0] if is_logged(kind) else find_measured(path, kind, [])
 
 
 def count_missed(search: SearchRecord, result: Result) -> int:
-    """Count the processes in which a column was not measured, or a constraint was missed."""
+    """Return the number of processes of a result in which a column of the search was not measured, or a constraint
+    was missed."""
     return sum(judge(search, measured_columns(each, search))[1] is not None for each in result.repetitions)
 
 
 def measured_columns(repetition: Repetition, search: SearchRecord) -> dict[str, float]:
-    """Return the measured columns of a search in a repetition."""
+    """Return the values of a search's columns that one process (a repetition) measured, by column."""
     found = {name: column_value(repetition.record, name) for name in columns_asked(search)}
     if isinstance(repetition, Run) and TIME_TO_TRAIN.member in found:
         found[TIME_TO_TRAIN.member] = repetition.time_s
@@ -151,7 +155,7 @@ def measured_columns(repetition: Repetition, search: SearchRecord) -> dict[str, 
 
 
 def judge(search: SearchRecord, columns: Mapping[str, float]) -> tuple[dict[str, float], str | None]:
-    """Return the excess over each constraint's bound, as a share of the bound, and the reason why the trial is
+    """Return a trial's excess over each constraint's bound, as a share of the bound, and the reason why the trial is
     infeasible; None if it is feasible."""
     missing = next((name for name in columns_asked(search) if name not in columns), None)
     why = "did not reach the target" if missing == TIME_TO_TRAIN.member else f"{missing} was not measured"
@@ -166,8 +170,8 @@ def judge(search: SearchRecord, columns: Mapping[str, float]) -> tuple[dict[str,
 
 
 def constraint_text(constraint: ConstraintRecord) -> str:
-    """Return a constraint as text, in the unit it was probably given in and that of the measurement: 'memory<=1 GB
-    (953.67 MiB)'."""
+    """Return a constraint as text, in the unit in which it was probably given and in that of the measurement:
+    'memory<=1 GB (953.67 MiB)'."""
     bound = value_text(constraint.column, constraint.value)
     if constraint.column == MEMORY.member:
         power = min(int(math.log10(max(constraint.value, 1.0))) // 3, len(_DECIMAL) - 1)
@@ -176,17 +180,17 @@ def constraint_text(constraint: ConstraintRecord) -> str:
 
 
 def value_text(column: str, value: float) -> str:
-    """Return a column's value as text: memory in a unit of bytes, others with six digits."""
+    """Return the value of a measured column as text: memory in a unit of bytes, others with six digits."""
     return num_bytes(value) if column == MEMORY.member else f"{value:.6g}"
 
 
 def best_of(search: SearchRecord, trials: Sequence[Trial]) -> Trial | None:
-    """Return the feasible trial with the best objective, the first of equal ones; None if none is feasible."""
+    """Return a search's feasible trial with the best objective, the first of equal ones; None if none is feasible."""
     return next(iter(rank(search, trials)), None)
 
 
 def rank(search: SearchRecord, trials: Sequence[Trial]) -> list[Trial]:
-    """List the feasible trials by objective, the best first; equal ones in their order."""
+    """Return a search's feasible trials sorted by objective, the best first; equal ones in their order."""
     sign = -1.0 if search.direction == "maximize" else 1.0
     feasible = [trial for trial in trials if trial.reason is None]
     return sorted(feasible, key=lambda trial: sign * (trial.objective or 0.0))
