@@ -1,2 +1,1 @@
-"""Search the hardware of an array of processing elements, and a benchmark's tilings on it, together: verb
-`codesign`."""
+"""Search the hardware of an array of processing elements and a benchmark's tilings on it: the command `codesign`."""

@@ -138,7 +138,7 @@ def list_nests(step: Step, most: Sequence[int]) -> list[Nest]:
     given = [(f"{each.layer}, {each.phase}", (each.m, each.k, each.n), _PRODUCT, each.num) for each in step.matmuls()]
     if (read := step.lookups) is not None:
         pooled, num_longer = divmod(read.num, read.num_sums)
-        sums = ((read.num_sums - num_longer, pooled), (num_longer, pooled + 1))  # as even as whole poolings are
+        sums = ((read.num_sums - num_longer, pooled), (num_longer, pooled + 1))  # whole poolings, as even as possible
         given += [(LOOKUPS, (num, rows, read.dim), _SUMS, 1) for num, rows in sums if num * rows]
     nests = list[Nest]()
     for name, extents, operands, num in given:

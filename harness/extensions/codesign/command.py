@@ -1,4 +1,5 @@
-"""`codesign`: an accelerator, and a benchmark's tilings on it, modelled."""
+"""Define the command `codesign`: search an accelerator, and a benchmark's tilings on it, by a model; nothing is
+run."""
 
 import shlex
 import sys

@@ -1,4 +1,4 @@
-"""Register the codesign extension: the verb `codesign`, and the chart and glossary of its study."""
+"""Register the codesign extension: the command `codesign`, and the chart and glossary of its study."""
 
 from rules.extensions import Extension, Verb
 

@@ -1,2 +1,2 @@
-"""Verbs `trace` (records embedding lookups) and `tiers` (simulates memories slower than DRAM that hold embedding
+"""Commands `trace` (records embedding lookups) and `tiers` (simulates memories slower than DRAM that hold their
 rows)."""

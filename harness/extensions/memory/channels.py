@@ -73,7 +73,7 @@ def answer_reads(
         others = _in_flight(arrivals_s, sum(_sum_spent(*each, arrivals_s, each_s) for each in by_channel))
     beyond_s = latency_beyond(tier, own + others, read_s)
     mean_read_s = read_s + float(np.average(beyond_s, weights=np.exp(-_STEPS)))
-    if is_alone and beyond_s[0] == beyond_s[-1]:  # nothing is random
+    if is_alone and beyond_s[0] == beyond_s[-1]:  # all reads take equally long
         alone_s = np.where(num_reads > 0, -(-num_reads // count) * each_s + beyond_s[0], 0.0)
         return Answers(np.zeros(len(arrivals_s)), alone_s, mean_read_s, own)
     lasts = _slowest(beyond_s, read_s, int(num_reads.max(initial=0)) // count + 1)
@@ -148,7 +148,7 @@ def _slowest(beyond_s: Times, read_s: float, most_reads: int) -> NDArray[np.floa
     waves = int(min(most_reads, _MOST_WAVES, span_s / read_s + 1 if read_s else _MOST_WAVES)) or 1
     times, firsts, counts = np.unique(beyond_s, return_index=True, return_counts=True)
     last = firsts + counts - 1
-    exponents = _STEPS[last] + np.where(counts > 1, _STEP / 2, 0.0)  # up to which numbers have each time
+    exponents = _STEPS[last] + np.where(counts > 1, _STEP / 2, 0.0)  # largest drawn number that gives each time
     if len(times) == 1:
         return np.full((2, _NUM_STEPS), times[0])
     log_share, rows = np.zeros(len(times)), [np.full(_NUM_STEPS, times[0])]

@@ -1,4 +1,5 @@
-"""The verbs `trace` and `tiers`: traces of embedding lookups, and simulated memories slower than DRAM."""
+"""Define the commands `trace` and `tiers`: record embedding lookups, and simulate memories slower than DRAM for
+them."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -269,6 +270,6 @@ def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: P
     trace, given["row_bytes"], place = read_traced(folder, definition, row_size, given["side"])
     question = TierQuestion(tiers=found, fleet=fleet, **{**given, "caches": given["caches"] or (None,)})
     study = tiers_study(trace, question, definition, place, folder, row_size)
-    asks_more = question.hit_rate or question.fit_bytes or question.fleet  # its table is the last one
+    asks_more = question.hit_rate or question.fit_bytes or question.fleet  # the table that answers is the last one
     inputs = [folder, *map(Path, names), *([] if benchmark is None else [Path(benchmark)])]
     keep_study(study, output, f"tiers-{folder.name}", form, inputs=inputs, table=-1 if asks_more else 0, closes=True)

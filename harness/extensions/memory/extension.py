@@ -1,4 +1,4 @@
-"""Register the memory extension: the verbs `trace` and `tiers`, the record of a trace, and the chart of their
+"""Register the memory extension: the commands `trace` and `tiers`, the record of a trace, and the chart of their
 studies."""
 
 from rules.extensions import Extension, Verb

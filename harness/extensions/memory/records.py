@@ -1,4 +1,5 @@
-"""Record of a trace's manifest.json, which describes embedding lookups: tables, bags, and the source of the trace."""
+"""Define the record of a trace's manifest.json, which describes embedding lookups: tables, bags, and the trace's
+source."""
 
 from typing import Annotated, Literal
 

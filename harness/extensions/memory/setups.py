@@ -152,8 +152,8 @@ class Setup:
         return slower / faster if faster else None
 
     def changed(self, **values: float | None) -> "Setup":
-        """Return a setup with other values of the memory's numbers, without latency tails; None leaves a number
-        unchanged."""
+        """Return this memory below its row cache with other values of the memory's numbers, without latency tails;
+        None leaves a number unchanged."""
         given = {name: value for name, value in values.items() if value is not None}
         own = {name: getattr(self.tier, name) or self.tier.link_bytes_per_s for name in given}
         others = {name: change(own[name], value=value, tail=(), deeper=()) for name, value in given.items()}

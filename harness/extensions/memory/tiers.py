@@ -340,8 +340,8 @@ def _with_policy(columns: Columns, question: TierQuestion) -> Columns:
 
 
 def _count_misses(lookups: RemoteLookups, question: TierQuestion, cache: Cache, first: int) -> Setup:
-    """Count the reads of lookups from sample `first` on that miss a row cache; return a setup of the first memory
-    with them."""
+    """Return the first memory below a row cache, with the reads of the lookups from sample `first` on that miss the
+    cache."""
     name, tier = next(iter(question.tiers.items()))
     missed = lookups.missed(cache, first)
     is_read = missed & (lookups.samples >= first)
@@ -373,8 +373,8 @@ def _count_reads(
 
 
 def _count_granules(trace: AccessTrace, lookups: RemoteLookups, setup: Setup, first: int) -> Setup:
-    """Return the setup with its reads counted as smallest reads (granules) of its memory where rows of tables differ
-    in size; unchanged elsewhere."""
+    """Return a memory below a row cache with its reads counted as smallest reads (granules) where rows of tables
+    differ in size; unchanged elsewhere."""
     if not is_unlike(trace):
         return setup
     question, cache = setup.question, setup.cache
@@ -570,8 +570,8 @@ def _say_cold(setups: Sequence[Setup], num_lookups: int) -> str:
 
 
 def _vary_rate(setups: Sequence[Setup]) -> StudyTable:
-    """Simulate the latency added to queries at other query rates: at several loads of each setup's busiest device or
-    link."""
+    """Simulate the latency added to queries at other rates: at several loads of the busiest device or link of each
+    memory, cache and place where rows are added up."""
     rows = list[Row]()
     for setup, pool in product(setups, setups[0].question.pools):
         if not (busy_s := setup.busiest(pool).busy_s):

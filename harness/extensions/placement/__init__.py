@@ -1,1 +1,1 @@
-"""Search plans that place embedding tables on devices, and compare the plans: the verb `place`."""
+"""Search plans that place embedding tables on devices, and compare the plans: the command `place`."""

@@ -81,7 +81,7 @@ class FoundPlan:
     """Interquartile range of the rounds in which the slowest device's tables were timed, as a fraction of their
     median."""
     cuts: bool = False
-    """True for a plan without a file (TorchRec's) that cuts tables by rows, or copies tables to several devices."""
+    """True for TorchRec's own plan where it cuts tables by rows, or copies tables to several devices."""
     bound_s: float | None = None
     """Lower bound in seconds of the cost of any plan that cuts no table, proved by the search; None without a
     proof."""

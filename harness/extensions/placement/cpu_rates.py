@@ -14,7 +14,7 @@ _COPY_BYTES = 1 << 26
 """Bytes that the timed memory copy reads and writes: more than the caches of a core hold."""
 _NUM_TABLES = 9
 _COPIES = ("memory_bandwidth", "intra_host_bandwidth")
-"""Members of Devices whose bandwidth is taken to be that of the timed memory copy."""
+"""Fields of Devices whose bandwidth is taken to be that of the timed memory copy."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +31,7 @@ ASSUMED = FixedTimes()
 
 
 def rate_cpu(devices: Devices, given: Collection[str], seed: int) -> tuple[Devices, tuple[str, ...], FixedTimes]:
-    """Return the devices with rates measured on this CPU for all members not in `given`, the names of these members,
+    """Return the devices with rates measured on this CPU for all fields not in `given`, the names of these fields,
     and the fixed times of a step.
 
     The bytes/s of a copy stand for the memory, and for links within a host, over which ranks copy. Fixed times follow

@@ -33,7 +33,7 @@ _PARAMETERS = (
     ("intra_host_latency_s", "latency within a host", "s"),
     ("inter_host_latency_s", "latency between hosts", "s"),
 )
-"""Members of Devices, each with its name and unit among the parameters of a study."""
+"""Fields of Devices (sizes and rates), each with its name and unit among the parameters of a study."""
 _LAYOUTS: Mapping[str, Literal["rows", "host_rows", "copy"] | None] = {
     **dict.fromkeys(("table_wise", "column_wise", "table_column_wise")),
     "row_wise": "rows",
@@ -189,8 +189,8 @@ def torchrec_tables(config: RunConfig, estimate: PlannerEstimate) -> tuple[list[
 def list_device_parameters(
     devices: Devices, given: Collection[str], measured: Collection[str] = ()
 ) -> list[Parameter]:
-    """List the devices' rates and sizes as parameters of a study; `given` names members of `devices` set by the user,
-    `measured` those measured on this CPU. Assumed rates of CPUs get a note."""
+    """List the devices' rates and sizes as parameters of a study; `given` names the fields of `devices` set by the
+    user, `measured` those measured on this CPU. Assumed rates of CPUs get a note."""
     is_cpu = devices.device_type == "cpu"
     return [
         Parameter(

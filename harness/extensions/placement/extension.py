@@ -1,5 +1,5 @@
-"""Register the placement extension: four verbs, and the relation that ranks measured plans; it needs `memory` for
-traces."""
+"""Register the placement extension: four commands, and the ranking of measured plans; it reads traces made by
+`memory`."""
 
 from rules.extensions import Extension, Verb
 

@@ -100,8 +100,8 @@ def _key_of(table: EmbeddingTable | CostedTable) -> _Key:
 
 
 def read_costs(path: Path, task: Task) -> KeptCosts:
-    """Read the costs of a task's tables from a file. Raises HarnessError (exit 8) if the file is no costs file or has
-    two costs of one table, ConfigError if it is of another batch size or lacks a table's cost."""
+    """Read the costs of the tables of a placement task from a file. Raises HarnessError (exit 8) if the file is no
+    costs file or has two costs of one table, ConfigError if it is of another batch size or lacks a table's cost."""
     record = read_record(path, CostsRecord)
     if record.batch_size != task.batch_size:
         raise ConfigError(
@@ -126,8 +126,8 @@ def read_costs(path: Path, task: Task) -> KeptCosts:
 
 
 def measure_costs(task: Task, environment: Environment, seed: int, num_sets: int = 0) -> CostsRecord:
-    """Measure the seconds per step of each table of a task, and of the halves into which a plan may cut it, on one
-    CPU thread.
+    """Measure the seconds per step of each table to place, and of the halves into which a plan may cut it, on one CPU
+    thread.
 
     A table and its halves are measured alternately; if `num_sets` sets of tables are drawn, all tables, halves and
     sets are. A cost has the reuse of its table if tables differ only in reuse, and else stands for any reuse. Raises
@@ -181,7 +181,8 @@ def _entry(table: EmbeddingTable, seconds: float, halves: Sequence[float], sprea
 
 
 def _list_widths(task: Task) -> list[Sequence[EmbeddingTable]]:
-    """List each distinct table of a task with all parts that repeated halving makes of it, without repetition."""
+    """List each distinct embedding table to place with all parts that repeated halving makes of it, without
+    repetition."""
     listed: set[EmbeddingTable] = set()
     lists: list[Sequence[EmbeddingTable]] = []
     for number, table in enumerate(task.tables):

@@ -1,4 +1,4 @@
-"""Define the verb `measure-costs`: it measures costs of a benchmark's tables here, as a file for plans made
+"""Define the command `measure-costs`: it measures costs of a benchmark's tables here, as a file for plans made
 elsewhere."""
 
 from pathlib import Path

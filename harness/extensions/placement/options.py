@@ -1,4 +1,4 @@
-"""Define the options that the verbs of placement share: description of the devices, choice of searches and of
+"""Define the options that the commands of placement share: description of the devices, choice of searches and of
 costs."""
 
 import os
@@ -54,7 +54,7 @@ DEVICES = (
         "Latency between hosts, such as 20us.  [default: none]",
     ),
 )
-"""Options that describe the devices on which tables are placed: name, member of Devices, type, default and help."""
+"""Options that describe the devices on which tables are placed: name, field of Devices, type, default and help."""
 HEADINGS = {"Devices": tuple(member for _, member, *_ in DEVICES)}
 """Heading in --help above the options that describe the devices, with the parameters below that heading."""
 _MEMBERS = ("num_devices", *(member for _, member, *_ in DEVICES))
@@ -119,7 +119,7 @@ BATCH_SIZE = click.option(
 
 
 def find_output() -> Path:
-    """Return the results folder, in which studies of placement are kept; no option of these verbs sets it.
+    """Return the results folder, in which studies of placement are kept; no option of these commands sets it.
 
     Raises HarnessError (exit 8) where it is a link that nobody named, OSError where no folder can be made there.
     """
@@ -139,8 +139,8 @@ def search_options(command: F) -> F:
 
 
 def read_question(given: dict[str, Any], **asked: Any) -> "PlacementQuestion":
-    """Return the question about placement that a command line asks; `asked` are members of the question set by the
-    verb.
+    """Return the question about placement (searches, cost and devices) of a command line; `asked` has fields of the
+    question that the command sets itself.
 
     Raises UsageError for options that do not go together.
     """

@@ -1,4 +1,4 @@
-"""Define the verb `place`: searches find plans of embedding tables on devices, which are compared by cost."""
+"""Define the command `place`: searches find plans of embedding tables on devices, which are compared by cost."""
 
 import shlex
 from pathlib import Path
@@ -101,7 +101,7 @@ def place(benchmark: str, output: Path | None, num_steps: int | None, form: str,
         placement, code = _run_plans(placement, question, benchmark, num_steps, given)
     study = placement.study
     if config is not None and (following := _say_next(placement, question, benchmark, output, given)):
-        at = len(placement.costs.findings) + (1 if question.today is None else 2)  # below the answer
+        at = len(placement.costs.findings) + (1 if question.today is None else 2)  # below the answer's finding
         study = structs.replace(study, findings=(*study.findings[:at], following, *study.findings[at:]))
     inputs = [Path(benchmark), *(given[name] for name in ("trace", "today", "costs") if given[name] is not None)]
     keep_study(study, kept_in, f"place-{task.name}", form, inputs=inputs)

@@ -1,4 +1,4 @@
-"""Define the verb `place-tasks`: searches of plans compared on many tasks, which are sets of tables of no
+"""Define the command `place-tasks`: searches of plans compared on many tasks, which are sets of tables of no
 benchmark."""
 
 import shlex
@@ -69,7 +69,7 @@ def place_tasks(number: int | None, files: tuple[Path, Path] | None, form: str, 
     kept_in = find_output()
     question = read_question(given)
     placement = search_plans(question, make_tasks(question, number, files), None)
-    study, at = placement.study, len(placement.costs.findings) + 1  # below the answer
+    study, at = placement.study, len(placement.costs.findings) + 1  # below the answer's finding
     following = [*filter(None, [_say_next(placement)])]
     study = structs.replace(study, findings=(*study.findings[:at], *following, *study.findings[at:]))
     keep_study(study, kept_in, "place-tasks", form, inputs=files or ())

@@ -1,4 +1,4 @@
-"""Define the verb `plan-devices`: it shows the plan of TorchRec's planner for a benchmark's tables on given
+"""Define the command `plan-devices`: it shows the plan of TorchRec's planner for a benchmark's tables on given
 devices."""
 
 from typing import Any

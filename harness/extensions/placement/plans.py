@@ -77,7 +77,7 @@ class PlacementQuestion:
     """Names of the searches asked for; those in BASELINES are added."""
     devices: Devices
     given: Collection[str]
-    """Names of the members of `devices` that the user set on the command line."""
+    """Names of the fields of `devices` (sizes and rates) that the user set on the command line."""
     learnt: LearntStore
     cost: Literal["bandwidth", "torchrec", "measured", "net"] = "bandwidth"
     kept_costs: KeptCosts | None = None
@@ -92,7 +92,7 @@ class PlacementQuestion:
     table_names: tuple[str, ...] = ()
     """Names of the tables of a single task; empty where tables have only numbers."""
     measured: Collection[str] = ()
-    """Names of the members of `devices` whose rates were measured on this CPU."""
+    """Names of the fields of `devices` (sizes and rates) whose values were measured on this CPU."""
     fixed: FixedTimes = ASSUMED
     on_progress: Callable[[int, int], None] = lambda done, total: None
 
@@ -146,8 +146,8 @@ def task_of_benchmark(config: RunConfig, question: PlacementQuestion, trace: Acc
 
 
 def describe_file(path: Path, question: PlacementQuestion, batch_size: int | None) -> tuple[PlacementQuestion, Task]:
-    """Return the question with the names of a file's tables, and the task of placing these on the devices. Raises
-    DatasetError or ConfigError."""
+    """Return the question about placement (searches, cost, devices) with the names of a file's tables, and the task
+    of placing these on the devices. Raises DatasetError or ConfigError."""
     devices = question.devices
     try:
         entries = read_tables(path, ("width", "pooling"))
@@ -355,8 +355,8 @@ def _name_as_today(task: Task, found: FoundPlan, today: PlacementPlan) -> FoundP
 def _find_bound(
     costs: PlacementCosts, found: dict[str, list[FoundPlan]], tasks: Sequence[Task], number: int
 ) -> float | None:
-    """Return the highest lower bound known of the cost in seconds of plans that cut no table, for task `number`; None
-    without a bound."""
+    """Return the highest known lower bound of the cost in seconds of plans that cut no table, for the task (set of
+    tables) at index `number`; None without a bound."""
     proved = [of[number].bound_s for of in found.values()]
     known = [bound for bound in (lower_bound(tasks[number], costs.judge), *proved) if bound is not None]
     return max(known, default=None)

@@ -28,8 +28,9 @@ def read_task(
     """Read the tables to place, of a benchmark or a file, with those that stay on a device and the plan that runs
     today.
 
-    `given` are the options of `place`. Return the question with what was read, the task, and the benchmark's
-    configuration (None for a file). Raises UsageError for options that do not go together.
+    `given` are the options of `place`. Return the question about placement (searches, cost, devices) with what was
+    read, the task of placing the tables, and the benchmark's configuration (None for a file). Raises UsageError for
+    options that do not go together.
     """
     config = None
     if Path(benchmark).suffix in FORMS:
@@ -75,8 +76,11 @@ def _read_kept(text: str, names: Sequence[str], num_tables: int) -> tuple[int, i
 
 
 def take_costs(question: PlacementQuestion, task: Task, path: Path) -> PlacementQuestion:
-    """Return the question with the table costs of a file in place of --cost. Raises UsageError if --cost is given as
-    well, except for `net`, which learns from the file's sets of tables."""
+    """Return the question about placement (searches, cost, devices) with the table costs of a file in place of
+    --cost.
+
+    Raises UsageError if --cost is given as well, except for `net`, which learns from the file's sets of tables.
+    """
     if question.cost not in ("bandwidth", "net") or question.num_measured is not None:
         raise click.UsageError(
             "--costs has costs in a file: leave --cost and --measure out, or give --cost net where it has sets."

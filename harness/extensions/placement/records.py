@@ -1,4 +1,5 @@
-"""Record of costs.json: measured costs of embedding tables, for placement plans that are made elsewhere."""
+"""Define the record of costs.json: measured costs of embedding tables, for placement plans that are made
+elsewhere."""
 
 from typing import Annotated, Literal
 

@@ -54,7 +54,7 @@ def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
     ]
     is_one = bool(bounds) and max(bounds) - min(bounds) <= _ONE_BOUND * max(
         bounds
-    )  # of several tasks there are several
+    )  # several tasks have several bounds
     balance = {printable(str(row.get("Search")), 20): number_of(row.get("Balance")) for row in rows}
     known = {name: known[name] for name in [*find_cheapest(known, balance), *known]}
     lead = _say_cheapest(known, unit)

@@ -1,4 +1,4 @@
-"""Offer the search of a benchmark's settings, the verb `tune`, as a function of `harness.api`."""
+"""Offer the search of a benchmark's settings, the command `tune`, as a function of `harness.api`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

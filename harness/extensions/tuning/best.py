@@ -81,14 +81,14 @@ class _FinishedSearch:
         return self.trials[0].objective is None
 
     def find(self, trial: Trial) -> Path | None:
-        """Return the folder in which a trial was measured again, in a pair with the default, or as a single set if
-        the default measured nothing; None if there is none yet."""
+        """Return the folder in which a trial was measured again, with the default, or by itself if the default
+        measured nothing; None if there is none yet."""
         place = self.trials.index(trial)
         return (find_alone if self.is_alone else find_pair)(self.folder, place)
 
     def result(self, again: Path) -> Result | None:
-        """Read a trial's result from its pair with the default, or from its single set, in the folder `again`. Raises
-        InputError."""
+        """Read the result of a trial that was measured again, with the default or by itself, from the folder `again`.
+        Raises InputError."""
         return read_result(again if self.is_alone else again / NEW, self.record.kind)
 
 
@@ -109,8 +109,8 @@ def measure_again(folder: Path, context: Context) -> None:
 
 
 def _begin_again(search: _FinishedSearch, trial: Trial, context: Context) -> Path:
-    """Make the folder to measure a trial again, in a pair with the default or as a single set, with seeds that no
-    trial had; return the folder."""
+    """Make the folder in which a trial is measured again, with the default or by itself, with seeds that no trial
+    had; return that folder."""
     for begun, file in [("beside-*", EXPERIMENT_FILE), (f"{AGAIN}*", f"extra/{RUN_SET_FILE}")]:
         for path in search.folder.glob(begun):
             if path.is_dir() and not (path / file).exists():
@@ -136,14 +136,14 @@ def _begin_again(search: _FinishedSearch, trial: Trial, context: Context) -> Pat
 
 
 def find_pair(folder: Path, best: int) -> Path | None:
-    """Return the folder of a search's pair of its default and trial number `best`, with MIN_RUNS new seeds; None if
-    there is none yet."""
+    """Return the folder in which a search's default and trial number `best` are measured again as a pair, with
+    MIN_RUNS new seeds; None if there is none yet."""
     return _find(folder, (0, best), [path.parent for path in sorted(folder.glob(f"beside-*/{EXPERIMENT_FILE}"))])
 
 
 def find_alone(folder: Path, best: int) -> Path | None:
-    """Return the folder of a search's set in which only trial number `best` is measured again, with MIN_RUNS new
-    seeds; None if there is none yet."""
+    """Return the folder in which only trial number `best` of a search is measured again, with MIN_RUNS new seeds;
+    None if there is none yet."""
     return _find(folder, (best,), [path.parents[1] for path in sorted(folder.glob(f"{AGAIN}*/extra/{RUN_SET_FILE}"))])
 
 
@@ -230,8 +230,8 @@ def _read_one(search: _FinishedSearch, trial: Trial, place: Path) -> tuple[Again
 
 
 def _by_column(result: Result, column: str) -> Result:
-    """Return a result that is compared by another column than its kind of measurement compares; unchanged if by the
-    same."""
+    """Return a result with `column` as the measure by which it is compared; unchanged if it is compared by that
+    column anyway."""
     if column == (TIME_TO_TRAIN.member if result.is_logged else result.measure.value):
         return result
     name = f"{result.kind}.{column}"

@@ -1,4 +1,4 @@
-"""Define the verb `tune`: search settings under constraints, each trial proposed from measurements of earlier
+"""Define the command `tune`: search settings under constraints, each trial proposed from measurements of earlier
 ones."""
 
 from collections.abc import Iterable

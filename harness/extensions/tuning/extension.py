@@ -1,5 +1,4 @@
-"""Register the tuning extension: the verb `tune` with its API function, relation and stop rule, and its study's
-page."""
+"""Register the tuning extension: the command `tune` with its API function, kind of experiment, stop rule and page."""
 
 from rules.extensions import Extension, Verb
 

@@ -1,4 +1,5 @@
-"""Make the run set (folder of processes to measure) of one more trial of a search: the default with other values."""
+"""Make the run set (processes of one configuration to measure) of one more trial of a search: the default with other
+values."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,15 +27,16 @@ from rules.errors import DefinitionError
 from rules.records.experiment import ExperimentRecord, FailureRecord, MemberRecord
 
 AGAIN = "again-"
-"""Prefix of the folder's name of a set in which only the best trial of a search is measured again."""
+"""Prefix of the name of the folder in which only the best trial of a search is measured again."""
 
 
 def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, str]) -> MemberRecord:
-    """Make the run set of the next trial of the search in `folder`: the default's configuration with other values.
+    """Make the run set (processes to measure) of the next trial of the search in `folder`: the default's
+    configuration with other values.
 
-    Return its record. Values that are not possible, or cannot be prepared, make a trial that failed.
+    Return the trial's record. Values that are not possible, or cannot be prepared, make a trial that failed.
     """
-    split_command(record.command)  # raises here if the record is damaged, which no trial can help
+    split_command(record.command)  # raises if the record is damaged, which is no failure of a trial
     number = len(record.configurations) + 1
     made = MemberRecord(label="", values=dict(values), folder=None, python=None, failure=None, notes={})
     try:
@@ -54,7 +56,8 @@ def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, st
 def create_again(
     folder: Path, record: ExperimentRecord, values: Mapping[str, str], *, num_runs: int, seed: int
 ) -> Path:
-    """Make a run set with only the values of one trial, in the folder of its search; return the set's folder.
+    """Make a run set (processes of one configuration to measure) with only one trial's values, in the folder of its
+    search; return the run set's folder.
 
     Raises ConfigError, DatasetError, DeviceError or HarnessError where it can no longer be prepared.
     """
@@ -67,8 +70,10 @@ def create_again(
 
 
 def _expand_trial(default: Source, record: ExperimentRecord, values: Mapping[str, str], number: int) -> Experiment:
-    """Resolve the values of a search's trial into an experiment of one configuration. Raises ConfigError,
-    DefinitionError, DeviceError or HarnessError if it cannot be run."""
+    """Resolve a trial's values into an experiment of one configuration, the default's with these values.
+
+    Raises ConfigError, DefinitionError, DeviceError or HarnessError if the trial cannot be run.
+    """
     point = make_point(values, default.config.workload.model_spec)
     dataset = find_recorded(default.config.workload.data, default.record.dataset, default.folder)
     hooks: dict[str, Any] = {name.replace("-", "_"): command for name, command in default.record.hooks.items()}

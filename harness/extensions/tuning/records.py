@@ -1,4 +1,4 @@
-"""Record of a search's objective and constraints, which experiment.json has as `stop.asked`."""
+"""Define the record of a search's objective and constraints, which experiment.json has as `stop.asked`."""
 
 from typing import Literal
 

@@ -1,5 +1,5 @@
-"""Define the parts of a search: the default, the trials, each proposed from earlier ones, and the best measured
-again."""
+"""Define a search of settings as an experiment: the default, the trials, each proposed from earlier ones, and the
+best measured again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

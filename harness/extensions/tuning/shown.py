@@ -18,7 +18,7 @@ def draw_regrets(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
     points = [
         (number_of(row.get("Trial")), 0.0 if regret == 0 else number_of(regret))
         for row in rows_of(table)
-        for regret in [row.get(REGRET, row.get("Regret"))]  # the name in earlier studies
+        for regret in [row.get(REGRET, row.get("Regret"))]  # "Regret": the column's name in earlier studies
     ]
     dots = tuple(
         Dot(x=trial, y=regret, hint=f"trial {trial:g}: {percent(regret)}")
@@ -28,7 +28,7 @@ def draw_regrets(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
     if not dots:
         return None
     last = round(max(dot.x for dot in dots))
-    step = -(-last // _MOST_TICKS)  # trials are counted: whole numbers alone
+    step = -(-last // _MOST_TICKS)  # trials are counted: only whole numbers
     places = [(float(number), str(number)) for number in range(1, last + 1, step)]
     x = ChartAxis(name="trial", scale=partial(svg.Scale, 0.5, last + 0.5), places=places)
     y = ChartAxis(name="regret", scale=up_to(max(dot.y or 0.0 for dot in dots)), words=percent)

@@ -216,8 +216,8 @@ def _answer(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> 
 
 
 def batch_words(record: ExperimentRecord, default: Trial, best: Trial) -> str:
-    """Return a remark on what a larger batch costs in quality, if nothing was trained to a target; '' if the trial's
-    batch is the default's."""
+    """Return a remark that another batch size may need more samples, if nothing was trained to a target; '' if the
+    trial's batch size is the default's."""
     sizes = [trial.values.get(BATCH_SIZE) for trial in (default, best)]
     if is_logged(record.kind) or None in sizes or sizes[0] == sizes[1]:
         return ""

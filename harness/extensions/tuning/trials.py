@@ -135,8 +135,8 @@ def _read_repetition(path: Path, kind: str) -> tuple[Repetition | None, float | 
 
 
 def read_result(path: Path, kind: str) -> Result | None:
-    """Read the result of the run set in the folder `path`; None for a measurement without any process. Raises
-    InputError for a damaged set of runs."""
+    """Read the result of the run set (processes of one configuration) in the folder `path`; None for a measurement
+    without any process. Raises InputError for a damaged set of runs."""
     return gather([path], second_opinion=False)[0] if is_logged(kind) else find_measured(path, kind, [])
 
 
