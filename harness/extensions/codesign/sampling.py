@@ -27,7 +27,7 @@ NUM_DRAWN: Mapping[Method, int] = {"gp": 10, "nsga2": POPULATION}
 _BATCH, _MOST_DRAWS = 4096, 1 << 22
 """Points drawn at once, and points drawn in vain after which a design space counts as having no more valid points."""
 _MOST_REFUSED = 100
-"""Invalid or known proposals in a row after which NSGA-II is given a point drawn at random."""
+"""Invalid or already modelled proposals in a row after which NSGA-II is given a design point drawn at random."""
 _REACH = (0.05, 0.1, 0.2, 0.4, 1.0)
 """Distances from a proposed point within which a valid point is looked for, as shares of the number of values of each
 choice."""

@@ -17,7 +17,7 @@ _GAIN, _SAVING = "1.25x-1.44x, other kernels", "18 %, 40 % less, other networks"
 2020)."""
 _MODES: tuple[Mode, ...] = ("separate", "joint")
 _SHOWN_GAIN = 1.0005
-"""Least speed-up that is printed as more than 1.000 times."""
+"""Smallest speed-up of one design over another that is printed as more than 1.000 times."""
 OBJECTIVE_NAMES: Mapping[Objective, str] = {"latency_s": "latency", "energy_j": "energy"}
 
 
@@ -150,7 +150,8 @@ def _leading(objectives: Sequence[Objective]) -> list[Objective]:
 
 
 def find_best(designs: Sequence[ModelledDesign], objectives: Sequence[Objective]) -> ModelledDesign:
-    """Return the design of lowest latency where a search minimises latency, else that of lowest energy."""
+    """Return the accelerator design of lowest latency where a search minimises latency, else that of lowest
+    energy."""
     return min(designs, key=lambda design: design.values(_leading(objectives)))
 
 

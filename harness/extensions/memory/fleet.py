@@ -31,7 +31,7 @@ class Fleet:
     """Query rate of a whole serving fleet, and DRAM, query rate and power of one of its hosts."""
 
     rate: float
-    """Queries per second of the whole fleet."""
+    """Queries per second that the whole fleet of serving hosts answers."""
     host_dram_bytes: int
     """DRAM of one host that may hold embedding rows, in bytes."""
     host_rate: float

@@ -26,7 +26,7 @@ NUM_QUERIES, NUM_UNLOADED = 200_000, 20_000
 """Number of queries in a simulation at a given rate, and in a simulation of queries so far apart that none waits for
 another."""
 _MOST_STEPS, _LEAST_QUERIES = 12_000_000, 10_000
-"""Most queries x channels of all devices in a simulation, and the fewest queries that this limit leaves."""
+"""Most queries x channels of all memory devices in a simulation, and the fewest queries that this limit leaves."""
 _SHARED_LINK = "the host's link"
 _ALIKE = 1e-6
 """Largest difference of times that counts as rounding, as a share of the mean time for which a query occupies a link
@@ -113,14 +113,14 @@ class Resource(NamedTuple):
 
     name: str
     busy_s: float
-    """Mean time for which a query occupies the resource, in seconds."""
+    """Mean time for which a query occupies the device or link (the resource), in seconds."""
     amount: float
     """Mean reads or bytes of a query at the resource, in `unit` without the '/s'."""
     per_s: float
     """Capacity of the resource, in reads or bytes per second."""
     unit: str
     of_samples_s: Times
-    """Time for which each sample occupies the resource [samples], in seconds."""
+    """Time for which each sample occupies the device or link (the resource), in seconds [samples]."""
 
 
 def place_rows(

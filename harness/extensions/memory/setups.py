@@ -65,7 +65,7 @@ class TierQuestion:
     steady."""
     fleet: Fleet | None = None
     policies: tuple[str, ...] = (LRU,)
-    """Replacement policies of the caches, keys of POLICIES."""
+    """Replacement policies of the row caches to simulate, keys of POLICIES, such as 'lru'."""
     seed: int
 
     @property

@@ -68,7 +68,7 @@ class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     add_bytes_per_s: TierQuantity
     """Bytes of embedding rows that the host, a device or the switch adds up per second."""
     channels: TierQuantity | None = None
-    """Reads that a device works on at once; None: reads_per_s x read_latency_s, at most MAX_CHANNELS."""
+    """Reads that a memory device works on at once; None: reads_per_s x read_latency_s, at most MAX_CHANNELS."""
     host_link_bytes_per_s: TierQuantity | None = None
     """Bandwidth of the link that all devices share to the host, in bytes per second; None: a device link's with a
     switch; without a switch no link is shared."""

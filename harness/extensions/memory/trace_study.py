@@ -42,7 +42,8 @@ class Misses(NamedTuple):
     """Simulated miss ratios of row caches of several sizes, by replacement policy."""
 
     sizes: tuple[int, ...]
-    """Capacity of each cache, in rows, or in bytes where rows differ in size; as many as _POLICY_SHARES."""
+    """Capacity of each simulated row cache, in rows, or in bytes where rows differ in size; as many as
+    _POLICY_SHARES."""
     ratios: dict[str, list[float]]
     """Miss ratio of each cache over the second half of the trace's lookups, by replacement policy."""
     published_share: float

@@ -43,10 +43,11 @@ class PlacementCosts:
     both."""
 
     make_search: Callable[[], SetCost]
-    """Make the cost that one search minimises; each search gets a new one, which holds no measurements of another
-    search."""
+    """Make the cost function (seconds of sets of tables) that one search of plans minimises; each search gets a new
+    one, which holds no measurements of another search."""
     make_plain: Callable[[], SetCost]
-    """Make the cost that a baseline search minimises, a new one for each search; never a trained cost net."""
+    """Make the cost function (seconds of sets of tables) that a baseline search minimises, a new one for each search;
+    never a trained cost net."""
     judge: SetCost
     modelled: SetCost
     """Cost of a set of tables, modelled from the devices' bandwidths; AutoShard's policy is trained with it."""
@@ -59,11 +60,12 @@ class PlacementCosts:
     timed: str = TIMED
     """Words on how lookups and updates were timed; used only where costs are measured."""
     has_net: bool = False
-    """Whether the searches minimise the prediction of a trained cost net."""
+    """Whether the searches of placement plans minimise the seconds that a trained cost net predicts."""
     findings: tuple[str, ...] = ()
-    """Sentences on the costs, which a study has before its sentences on plans."""
+    """Sentences on how costs of placement plans were found, which a study has before its sentences on the plans."""
     tables: tuple[StudyTable, ...] = ()
-    """Tables on the costs, such as a cost net's errors, which a study shows below its table of plans."""
+    """Tables on how costs of placement plans were found, such as a cost net's errors; a study shows them below that
+    of plans."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,10 +85,10 @@ class FoundPlan:
     cuts: bool = False
     """True for TorchRec's own plan where it cuts tables by rows, or copies tables to several devices."""
     bound_s: float | None = None
-    """Lower bound in seconds of the cost of any plan that cuts no table, proved by the search; None without a
-    proof."""
+    """Lower bound, proved by the search, of the cost in seconds of any placement plan that cuts no table; None
+    without a proof."""
     moved: tuple[int, int] | None = None
-    """Number of tables, and bytes of their columns, that this plan has on other devices than today's plan; None
+    """Number of embedding tables, and bytes of their columns, that are on other devices than by today's plan; None
     without today's plan."""
     memory_bytes: int | None = None
     """Bytes of tables with their optimizer state on the device that holds most of them; None if not known."""
@@ -235,7 +237,8 @@ def _find_base(whole: Mapping[str, float], names: Sequence[str]) -> str | None:
 
 
 def _say_fault(fault: Exception) -> str:
-    """Return the reason why a search found no plan, without the search's name, which the table row shows."""
+    """Return the reason why a search found no placement plan, without the search's name, which the table row
+    shows."""
     return fault.why if isinstance(fault, NoPlanError) else str(fault)
 
 

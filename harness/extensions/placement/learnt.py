@@ -22,7 +22,8 @@ from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.learnt import LEARNT_FOLDER, LearntManifest
 
 _FORM = 4
-"""Version of the file of a kept cost net; nets of another version are trained again."""
+"""Version of the file of a trained cost net (which predicts seconds of a set of tables); nets of another version are
+trained again."""
 _ANEW = "Make it anew with --retrain."
 T = TypeVar("T")
 Arrays = Mapping[str, Any]
@@ -31,8 +32,8 @@ Accuracy = Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LearntStore:
-    """Folder that keeps trained cost nets and policies, the seed of their training, and whether to train them
-    again."""
+    """Folder that keeps trained cost nets and placement policies, with the seed of their training and whether to
+    train again."""
 
     data_root: Path | None
     seed: int
@@ -46,7 +47,8 @@ class LearntStore:
         train: Callable[[], tuple[Arrays, Accuracy]],
         load: Callable[[Arrays], T],
     ) -> T:
-        """Load the kept cost net or policy of `digest`; if there is none, train and keep it, one process at a time.
+        """Load the kept cost net or placement policy of `digest`; if there is none, train and keep it, one process at
+        a time.
 
         `train` returns arrays and their accuracy. Raises HarnessError (exit 8) if the kept files are damaged, or the
         folder is a link.
@@ -150,6 +152,6 @@ def learn_policy(learnt: LearntStore, cost: SetCost, tasks: Sequence[Task], *, k
 
 
 def _digest(*asked: object) -> str:
-    """Return the SHA-256 of everything that decides a training: equal digests mean that a kept net or policy can be
-    used."""
+    """Return the SHA-256 of everything that decides the training of a cost net or placement policy: with an equal
+    digest, a kept one can be used."""
     return sha256(repr(asked).encode()).hexdigest()

@@ -74,7 +74,7 @@ class PlacementQuestion:
     """Question about placement of embedding tables: by which searches, at which cost, on which devices."""
 
     by: tuple[str, ...]
-    """Names of the searches asked for; those in BASELINES are added."""
+    """Names of the searches of placement plans that the user asked for; the searches in BASELINES are added."""
     devices: Devices
     given: Collection[str]
     """Names of the fields of `devices` (sizes and rates) that the user set on the command line."""
@@ -87,10 +87,11 @@ class PlacementQuestion:
     measured."""
     has_baselines: bool = True
     today: PlacementPlan | None = None
-    """Plan by which a single task's tables are placed today: the study lists this plan, this plan improved by moves,
-    and how much of it every other plan moves; None without one."""
+    """Plan by which the tables of a single task are placed today: the study lists it, the same plan improved by
+    moves, and how much of today's plan every other plan moves; None without one."""
     table_names: tuple[str, ...] = ()
-    """Names of the tables of a single task; empty where tables have only numbers."""
+    """Names of the embedding tables to place, for a single task (set of tables); empty where tables have only
+    numbers."""
     measured: Collection[str] = ()
     """Names of the fields of `devices` (sizes and rates) whose values were measured on this CPU."""
     fixed: FixedTimes = ASSUMED
@@ -501,8 +502,8 @@ def _model(devices: Devices, fixed: FixedTimes, batch_size: int) -> tuple[Bandwi
 
 
 def _find_kept_by(question: PlacementQuestion, batch_size: int) -> tuple[object, object]:
-    """Return the keys by which kept nets and policies are found: for the modelled cost of memory, and for that with
-    the exchange.
+    """Return the keys by which kept cost nets and placement policies are found: for the modelled cost of memory, and
+    for that with the exchange.
 
     A key is the cost itself; if its rates were measured here, which differ in each call, the key is this machine and
     the given rates.

@@ -23,7 +23,7 @@ class CostedTable(Record, frozen=True, kw_only=True):
     dim: PositiveCount
     """Columns (values of a row) of the table, or of the part of a table that was measured."""
     pooling: Amount
-    """Lookups per sample in the table, on average."""
+    """Mean number of lookups that a sample makes in the embedding table."""
     optimizer: Literal["sgd", "adagrad", "rowwise_adagrad"]
     seconds: PositiveAmount
     reuse: Annotated[tuple[Share, ...], Meta(min_length=NUM_REUSE_BINS, max_length=NUM_REUSE_BINS)] | None = None

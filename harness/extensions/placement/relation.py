@@ -11,7 +11,8 @@ from harness.measure.kinds import Kind
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranking(Sweep):
-    """Relation between the plans of a ranking: a sweep that measures each configuration in one process."""
+    """A ranking of configurations, such as placement plans: a sweep that measures each configuration in one
+    process."""
 
     def repetitions(self, kind: Kind, base: RunConfig, request: Request) -> int:
         return 1

@@ -22,7 +22,8 @@ from rules.records.codec import Damage, decode
 IMPROVED = "today's, moved"
 """Name of the study's table row for today's plan after moves and swaps of tables."""
 _MAX_RENAMED = 512
-"""Most devices that are renamed to match today's plan: the time grows with the cube of their number."""
+"""Most devices of a placement plan that are renamed to match today's plan: the time grows with the cube of their
+number."""
 
 
 def read_today(path: Path, task: Task) -> PlacementPlan:
@@ -59,8 +60,8 @@ def improve_today(task: Task, cost: SetCost, today: PlacementPlan) -> PlacementP
 
 
 def name_devices_as_today(task: Task, plan: PlacementPlan, today: PlacementPlan) -> PlacementPlan:
-    """Return the plan with its (equal) devices renamed so that most bytes stay where they are today, and with the
-    columns of cut tables assigned likewise.
+    """Return a placement plan with its (equal) devices renamed so that most bytes stay on the devices of today's
+    plan, and with the columns of cut tables assigned likewise.
 
     Devices are not renamed if the task keeps tables on them, or if there are more than _MAX_RENAMED.
     """
@@ -87,8 +88,8 @@ def _widths(plan: PlacementPlan) -> dict[int, Counter[int]]:
 
 
 def _take_columns(plan: PlacementPlan, today: PlacementPlan) -> PlacementPlan:
-    """Return the plan with the columns of each cut table assigned so that most stay where they are today: parts of
-    equal width cost the same whichever columns they have.
+    """Return a placement plan with the columns of each cut table assigned so that most stay on the devices of today's
+    plan: parts of equal width cost the same whichever columns they have.
 
     A table cut into the same widths as today is cut at the same columns.
     """

@@ -72,7 +72,8 @@ class _FinishedSearch:
 
     @property
     def candidates(self) -> list[Trial]:
-        """Return the trials to measure again, the best first: one after another until one meets all constraints."""
+        """Return the search's trials to measure again, the best first: one after another until one meets all
+        constraints."""
         return rank(self.asked, self.trials[1:])[:_MOST_AGAIN]
 
     @property

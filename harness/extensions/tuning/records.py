@@ -6,7 +6,7 @@ from rules.records.codec import PositiveCount, Record, convert
 from rules.records.experiment import ExperimentRecord
 
 REGRET = "Regret of the best so far"
-"""Column of a study: distance of the best trial so far from the best of all, as a share, after each trial."""
+"""Name of a study's column: distance of the best trial so far from the best of all, as a share, after each trial."""
 
 
 class ConstraintRecord(Record, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class SearchRecord(Record, frozen=True, kw_only=True):
     """Way to propose trials; "auto": a Gaussian process, or for very many trials tree-structured Parzen
     estimators."""
     parallel_trials: PositiveCount = 1
-    """Number of trials measured at a time, each on cores, and GPUs, of its own."""
+    """Number of a search's trials that are measured at a time, each on cores, and GPUs, of its own."""
 
 
 def search_of(record: ExperimentRecord) -> SearchRecord:

@@ -51,7 +51,8 @@ class Again:
     problem: str = ""
     """Reason why the trial has no result, or why its result does not count; '' if it does."""
     missed: Sequence[tuple[Trial, str]] = ()
-    """Better trials that were measured again before this one, each with the reason why it does not count."""
+    """Better trials of the search that were measured again before this one, each with the reason why it does not
+    count."""
 
     @property
     def is_alone(self) -> bool:
