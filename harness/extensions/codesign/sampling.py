@@ -23,9 +23,9 @@ POPULATION = 20
 MOST_BY_GP = 200
 """Most valid points that a search by a Gaussian process models, as the process is fitted anew for each point."""
 NUM_DRAWN: Mapping[Method, int] = {"gp": 10, "nsga2": POPULATION}
-"""Points drawn at random, by search method, before the first proposal of a Gaussian process or of NSGA-II."""
+"""Design points drawn at random, by search method, before a Gaussian process or NSGA-II makes its first proposal."""
 _BATCH, _MOST_DRAWS = 4096, 1 << 22
-"""Points drawn at once, and points drawn in vain after which a design space counts as having no more valid points."""
+"""Design points drawn at once, and points drawn in vain after which a space counts as having no more valid points."""
 _MOST_REFUSED = 100
 """Invalid or already modelled proposals in a row after which NSGA-II is given a design point drawn at random."""
 _REACH = (0.05, 0.1, 0.2, 0.4, 1.0)
@@ -94,8 +94,8 @@ class _Run:
         return len(self.found) >= self.num_trials
 
     def begin(self, num: int) -> list[ModelledDesign]:
-        """Model the points to start from and randomly drawn points, `num` in all if there are as many; return all
-        designs."""
+        """Model the design points from which a search starts and randomly drawn ones, `num` in all if there are as
+        many; return all designs."""
         while len(self.found) < min(num, self.num_trials) and (point := self.draw()) is not None:
             self.model(point)
         return [*self.found.values()]

@@ -97,8 +97,8 @@ class Waits(NamedTuple):
 
     @property
     def parts(self) -> tuple[Times, ...]:
-        """Return the parts of the latency added to each query, in seconds: queue, device, queue for the link, link,
-        adding up."""
+        """Return the parts of the latency added to each query, in seconds [queries]: queue, device, queue for the
+        link, link, adding up."""
         return self.queue, self.device, self.link_queue, self.link, self.adds
 
     @property

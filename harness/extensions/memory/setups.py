@@ -122,7 +122,8 @@ class Setup:
         return f"{self.name}, {self.cache.words}" if self.cache.words else self.name
 
     def busiest(self, pool: Pool) -> Resource:
-        """Return the device or link that a query occupies longest on average where `pool` adds embedding rows up."""
+        """Return the device or link that a query occupies longest on average where `pool` (host, device or switch)
+        adds embedding rows up."""
         return busiest(self.reads, self.tier, pool, self.row_bytes)
 
     @property
@@ -133,19 +134,21 @@ class Setup:
         return min(found, key=lambda each: each.busy_s, default=None)
 
     def load(self, pool: Pool) -> float:
-        """Return the load of the busiest device or link at the asked query rate: 1 at the highest possible rate."""
+        """Return the load (busy share of the time) of the busiest device or link at the asked query rate: 1 at the
+        highest possible rate."""
         return self.busiest(pool).busy_s * (self.question.rate or 0.0)
 
     def waits(self, pool: Pool) -> Waits:
-        """Simulate the latency added to queries, in the steady state, where `pool` adds embedding rows up."""
+        """Simulate the latency added to queries, in the steady state, where `pool` (host, device or switch) adds
+        embedding rows up."""
         asked = self.question
         found = simulate_waits(self.reads, self.tier, pool, self.row_bytes, rate=asked.rate, seed=asked.seed)
         most = self.busiest(pool)
         return found if asked.rate is None or not most.busy_s else found.steady(most, asked.rate)
 
     def speed_up(self, pool: Pool, over: Pool = "host") -> float | None:
-        """Return the mean latency added if `over` adds rows up divided by that if `pool` does; None where the rate is
-        impossible with either, or nothing is added."""
+        """Return the mean latency added to a query if `over` adds embedding rows up divided by that if `pool` does
+        (each host, device or switch); None where the rate is impossible with either, or nothing is added."""
         if max(self.load(over), self.load(pool)) >= 1:
             return None
         slower, faster = (float(self.waits(each).total.mean()) for each in (over, pool))
@@ -175,5 +178,5 @@ class PoolResult(NamedTuple):
     """Speed-up over rows added up by the host; None for the host itself, and where the rate is impossible with
     either."""
     gains: tuple[float, float] | None
-    """Smallest and largest speed-up over the host within the ranges of the memory's numbers; None where no speed-up
-    is."""
+    """Smallest and largest speed-up over rows added up by the host, within the ranges of the memory's numbers; None
+    where there is no speed-up."""

@@ -438,8 +438,8 @@ def _say_need(setup: Setup) -> Row:
 
 
 def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
-    """Simulate the latency added to queries with embedding rows added up by `pool`, or say that the rate is
-    impossible.
+    """Simulate the latency added to queries where `pool` (host, device or switch) adds embedding rows up, or say that
+    the rate is impossible.
 
     Speed-ups are over rows added up by the host.
     """
@@ -484,8 +484,8 @@ def _find_p99(setup: Setup, waits: Times) -> float | None:
 
 
 def _vary_gain(setup: Setup, pool: Pool, gain: float) -> tuple[float, float]:
-    """Return the smallest and largest speed-up of adding rows up in `pool` over the host, within the ranges of the
-    memory's numbers.
+    """Return the smallest and largest speed-up of adding embedding rows up in `pool` (device or switch) over the
+    host, within the ranges of the memory's numbers.
 
     The speed-up is smallest where the host has many reads in flight, the pool few, and the switch adds little to each
     read that the host waits for. A longer read latency may raise or lower it, so that both ends of its range are

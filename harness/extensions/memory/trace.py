@@ -48,7 +48,7 @@ class KeptTrace:
 
     trace: AccessTrace
     about: dict[str, Any]
-    """Fields of TraceManifest by name, except tables and arrays."""
+    """Fields of the trace's manifest (TraceManifest) by name, except tables and arrays."""
     benchmark: Benchmark | None = None
     zipf_exponents: tuple[float, ...] | None = None
     """Exponent of the power law from which each table's ids were drawn [tables]; None where rows' probabilities are

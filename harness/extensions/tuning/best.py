@@ -210,7 +210,7 @@ def _read_again(search: _FinishedSearch) -> tuple[Again, ExitCode] | None:
 
 
 def _read_one(search: _FinishedSearch, trial: Trial, place: Path) -> tuple[Again, ExitCode]:
-    """Return the result of one trial that was measured again, and the exit code of the command."""
+    """Return the result of one trial of a search that was measured again, and the exit code of the command."""
     asked, code, comparison = search.asked, ExitCode.DONE, None
     if search.is_alone:
         result = search.result(place)

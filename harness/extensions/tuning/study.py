@@ -1,4 +1,5 @@
-"""Make the study of a search: the best trial measured again with the default, then every trial."""
+"""Make the study (tables and sentences) of a search of settings: the best trial measured again with the default, then
+every trial."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -45,11 +46,11 @@ class Again:
 
     trial: Trial | None = None
     comparison: Comparison | None = None
-    """Comparison of the trial with the default; None if there was nothing to compare."""
+    """Comparison of the search's best trial with the default configuration; None if there was nothing to compare."""
     columns: Sequence[Mapping[str, float]] = ()
-    """Columns that each process of the trial measured, by name."""
+    """Columns that each process of the search's best trial measured, by name."""
     problem: str = ""
-    """Reason why the trial has no result, or why its result does not count; '' if it does."""
+    """Reason why the search's best trial has no result, or why its result does not count; '' if it does."""
     missed: Sequence[tuple[Trial, str]] = ()
     """Better trials of the search that were measured again before this one, each with the reason why it does not
     count."""
@@ -66,7 +67,8 @@ def make_search_study(
     again: Again,
     shared_threads: int | None = None,
 ) -> StudyRecord:
-    """Make the study of a search: all of its trials, and the second measurement of the best one.
+    """Make the study (tables and sentences) of a search of settings: all trials, and the second measurement of the
+    best one.
 
     `shared_threads` are the threads of each trial if these are its share of the cores; None if threads were given.
     """
@@ -128,7 +130,7 @@ def say_found(search: SearchRecord, trials: Sequence[Trial], again: Again) -> st
 
 
 def _is_better(comparison: Comparison | None) -> bool:
-    """Return whether a comparison shows the search's trial to be better than the default."""
+    """Return whether a comparison shows the search's best trial to be better than the default configuration."""
     return comparison is not None and comparison.verdict in ("faster", "better")
 
 
