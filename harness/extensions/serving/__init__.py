@@ -1,1 +1,1 @@
-"""Serving: queries answered within a latency limit, simulated and under MLPerf LoadGen."""
+"""Measure serving: the highest rate of queries within a latency limit, simulated and under MLPerf LoadGen."""

@@ -1,4 +1,4 @@
-"""LoadGen's accuracy mode: each sample of the evaluation split is answered once; quality is computed from the log.
+"""Run LoadGen's accuracy mode: answer each sample of the evaluation split once; compute the quality from the log.
 
 For each query, mlperf_log_accuracy.json has the content of MLPerf's dlrm-v2 (mlcommons/inference,
 recommendation/dlrm_v2, tools/accuracy-dlrm.py): float32 pairs of a click's probability and its label, item by item.
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from harness.extensions.serving.records import ServedQuality
 
 TARGETS = {"99.9 %": 0.999, "99 %": 0.99}
-"""Shares of the reference quality that MLPerf Inference demands in the classes dlrm-v2-99.9 and dlrm-v2-99."""
+"""Shares of the reference AUC, that in fp32, which MLPerf Inference demands in the classes dlrm-v2-99.9 and
+dlrm-v2-99."""
 _COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
     ("Target", None, "given"),
     ("Asked for", "auc", "computed"),
@@ -50,22 +51,23 @@ _COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
     ("Met", None, "computed"),
 )
 _AT_ONCE = 1e6
-"""Default rate in queries per second: latencies are not judged, so queries may wait."""
+"""Rate in queries per second of an accuracy run where serve.target_qps is not given: so high that queries queue,
+since their latencies are not judged."""
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccuracyJob(Job):
-    """Accuracy run of one process; [serve] has the other settings."""
+    """Job of one process that runs LoadGen's accuracy mode; the definition's table [serve] has the other settings."""
 
     logs: str
-    """Folder of LoadGen's files."""
+    """Folder to which LoadGen writes its log files."""
 
 
 def write_accuracy_log(
     answer: Answer, labels: Sequence[Floats], serve: ServeConfig, workers: Workers, folder: Path
 ) -> Path:
-    """Let LoadGen issue each query once and log the probabilities that `answer` gives; return the log's path.
+    """Let LoadGen issue each query once and log the click probabilities that `answer` gives; return the log's path.
 
     `labels` are the labels of each query's items; `answer` returns logits float32 [items] of parts of queries.
     """
@@ -108,7 +110,8 @@ def _sigmoid(logits: Floats) -> Floats:
 
 
 def read_accuracy_log(path: Path) -> tuple[Floats, Floats, int]:
-    """Return the probabilities [N] and labels [N] of all items, and the number of queries; repeated ones count once.
+    """Read LoadGen's accuracy log: return click probabilities [N] and labels [N] of all items, and the number of
+    queries; a query that was logged several times counts once.
 
     Raises HarnessError (exit 7) where LoadGen left no complete log.
     """
@@ -122,7 +125,8 @@ def read_accuracy_log(path: Path) -> tuple[Floats, Floats, int]:
 
 
 def measure_accuracy(job: AccuracyJob, world: World, on_event: OnEvent) -> StudyRecord:
-    """Build the model, answer the evaluation split under LoadGen, and compare the log's AUC with fp32's.
+    """Build the served model, let LoadGen ask for every sample of the evaluation split, and compare the AUC of
+    LoadGen's log with that of the same weights in fp32.
 
     Raises HarnessError, ConfigError.
     """
@@ -184,7 +188,7 @@ def _list_parameters(serve: ServeConfig, config: WorkloadConfig, reference: floa
 
 
 class AccuracyKind(ServedKind):
-    """LoadGen's accuracy mode, in one process."""
+    """Kind of measurement that judges the AUC of a served model in LoadGen's accuracy mode, in one process."""
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
         require_loadgen()

@@ -1,4 +1,5 @@
-"""Measure a service: its service times, the simulated bound, and LoadGen's runs at rates around that bound."""
+"""Measure a served model: the times of its calls, the simulated bound (the highest rate of queries within the latency
+limit), and LoadGen's runs at rates around that bound."""
 
 import math
 import time
@@ -35,24 +36,29 @@ from reports.text.formatting import duration
 
 TIMING_S = 1.0
 LOADED_S, MIN_LOADED = 0.8, 40
-"""Seconds of overload, in which more queries come than can be answered, and the fewest queries of that run."""
+"""Length in seconds, and fewest queries, of the run of LoadGen in which more queries come than the service can
+answer."""
 USUAL_RUNS = 4
-"""LoadGen's runs in a search that begins near the highest VALID rate; elsewhere two thirds more."""
+"""Number of LoadGen's runs in a search that begins near the highest VALID rate; other searches take two thirds
+more."""
 SLOWER = 1.05
-"""Factor by which simulated calls are made slower, to see how far the bound falls with them."""
+"""Factor by which simulated calls of the model are made slower, to see how far the highest rate within the latency
+limit falls."""
 NUM_LATE_DRAWS, NONE_LATE = 20, 0.05
-"""Simulated repetitions of a run, and the share of them without a late query below which a real run without a late
-query contradicts the simulation."""
+"""Number of simulated repetitions of a run of LoadGen, and the share of them without a late query below which a real
+run without a late query contradicts the simulation."""
 MOST_ABOVE = 10
-"""Highest rate that is tried, as a multiple of the simulated one: beyond, the queue would take hours to empty."""
+"""Highest rate of queries at which LoadGen is run, as a multiple of the simulated highest rate within the limit: at
+higher rates the queue would take hours to empty."""
 NUM_SIMULATED = 20_000
 NUM_SIMULATED_FAST = 200_000
-"""Queries to simulate for one worker that takes queries one after the other, which is fast to compute."""
+"""Number of queries to simulate for one worker that takes queries one after the other, which is fast to compute."""
 _OVERHEAD_RATE, _OVERHEAD_QUERIES, _OVERHEAD_S = 1000.0, 400, 0.4
 
 
 def make_workers(serve: ServeConfig) -> Workers:
-    """Make the workers that [serve] gives, or that were chosen by timing."""
+    """Return the workers of a service (threads that answer queries) as [serve] sets them, or as timing has chosen
+    them."""
     return Workers(
         count=serve.num_workers,
         max_items=serve.max_items,
@@ -62,7 +68,7 @@ def make_workers(serve: ServeConfig) -> Workers:
 
 
 def found_words(run: LoadGenRun, percentile: float) -> str:
-    """Return LoadGen's verdict on one rate: '742.8 queries/s was INVALID, p95 2.31 s, while held up'."""
+    """Return LoadGen's verdict on one run in words: '742.8 queries/s was INVALID, p95 2.31 s, while held up'."""
     verdict = "VALID" if run.is_valid else "INVALID"
     held_up = ", while held up" if run.is_held_up else ""
     return f"{run.asked_per_s:,.4g} queries/s was {verdict}, p{percentile:g} {duration(run.latency_s)}{held_up}"
@@ -70,37 +76,43 @@ def found_words(run: LoadGenRun, percentile: float) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProcessMeasurements:
-    """Measurements of one process, or of several that served at the same time."""
+    """Measurements of the serving of one process, or of several that served at the same time."""
 
     timed: Sequence[TimedSize]
     modelled: ModelledBound
-    """Simulated bound in steady state."""
+    """Simulated highest rate within the latency limit in steady state, and latencies at other rates."""
     overhead_s: float
     loaded: float | None
-    """Factor by which calls take longer under LoadGen's load; None where that was not measured."""
+    """Factor by which calls of the model take longer while LoadGen overloads the service; None where it was not
+    measured."""
     runs: tuple[LoadGenRun, ...]
     best: LoadGenRun
     bracket: Bracket
     """Highest VALID and lowest INVALID rate, in queries per second of each process."""
     loadgen_share: float | None
-    """Simulated: rate that LoadGen's rule calls VALID, as a share of the steady-state bound; None without a limit."""
+    """Simulated: highest rate that LoadGen's rule calls VALID, as a share of the highest rate within the limit in
+    steady state; None without a latency limit."""
     long_run_end: Contradiction | None
-    """Reason why LoadGen's runs contradict the simulated steady state; None where none does, and without a limit."""
+    """Reason why LoadGen's runs contradict the simulated steady state; None where none does, and without a latency
+    limit."""
     spread: SearchSpread | None
-    """Simulated: factors by which a search may miss the rate that it looks for; None without a limit."""
+    """Simulated: factors by which the search for the highest VALID rate may miss the true one; None without a latency
+    limit."""
     service: ServiceTimes
     traffic: Traffic
-    """Simulated queries, from which the simulation's table is made."""
+    """Simulated queries (arrivals, items, factors of service times), from which the study's table of latency against
+    rate is made."""
 
     @property
     def valid_per_s(self) -> float:
-        """Return the VALID rate of each process in queries per second: issued to a server, else completed."""
+        """Return the VALID rate of each process in queries per second: the issued rate in the scenario server, the
+        completed rate in the other scenarios."""
         return self.best.completed_per_s if self.loadgen_share is None else self.best.asked_per_s
 
     @property
     def long_run_per_s(self) -> float | None:
         """Return the simulated steady-state queries per second of each process; None where LoadGen's runs contradict
-        the simulation, and without a limit."""
+        the simulation, and without a latency limit."""
         if self.loadgen_share is None or self.long_run_end is not None:
             return None
         return self.valid_per_s / self.loadgen_share
@@ -108,16 +120,16 @@ class ProcessMeasurements:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Plan:
-    """Plan of LoadGen's runs, made before the first one."""
+    """Rates and length of LoadGen's runs, planned before the first run."""
 
     rate: float
-    """Simulated steady-state bound, in queries per second of each process."""
+    """Simulated highest rate within the latency limit in steady state, in queries per second of each process."""
     bound: float
-    """Highest rate that LoadGen's rule will call VALID, simulated."""
+    """Simulated highest rate that LoadGen's rule will call VALID, in queries per second of each process."""
     start: float
-    """Rate of the first run: `bound`, or serve.target_qps."""
+    """Rate of LoadGen's first run in queries per second: `bound`, or serve.target_qps where that is given."""
     num_queries: int
-    """Queries of each run."""
+    """Number of queries of each run of LoadGen."""
 
     @property
     def run_s(self) -> float:
@@ -126,7 +138,8 @@ class _Plan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _SteadyState:
-    """Simulated members of `ProcessMeasurements`, which go with the measured rate; None without a latency limit."""
+    """Simulated results on the measured rate, later members of `ProcessMeasurements`; None without a latency
+    limit."""
 
     share: float | None = None
     end: Contradiction | None = None
@@ -135,18 +148,19 @@ class _SteadyState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bench:
-    """Measures the service of one process: its service times, the simulated bound, LoadGen's runs."""
+    """Measures the serving of one process: the times of its calls, the simulated highest rate within the latency
+    limit, and LoadGen's runs."""
 
     answer: Answer
     sizes: Sequence[int]
-    """Items of each query of the pool."""
+    """Number of items of each query of the pool, from which LoadGen draws queries."""
     serve: ServeConfig
     seed: int
-    """Seed of the simulated queries."""
+    """Random seed of the simulated queries."""
     seeds: Seeds
-    """LoadGen's seeds."""
+    """LoadGen's own random seeds, of its choice of samples and of its arrival times."""
     folder: Path
-    """Folder of LoadGen's files."""
+    """Folder to which LoadGen writes its log files."""
     on_event: OnEvent
 
     @property
@@ -155,12 +169,14 @@ class Bench:
 
     @property
     def limit(self) -> Limit:
-        """Return the server's latency limit; an arbitrary one, which is not used, in other scenarios."""
+        """Return the latency limit of the scenario server; in other scenarios an arbitrary limit, which is not
+        used."""
         return Limit(seconds=self.serve.limit_s or 1.0, share=self.serve.share)
 
     @property
     def duration_s(self) -> float:
-        """Return the seconds that all runs together should take: at least `USUAL_RUNS` runs of the least length."""
+        """Return the seconds that all runs of LoadGen together should take: at least those of `USUAL_RUNS` runs of
+        the least length."""
         return max(self.serve.duration_s, USUAL_RUNS * (self.serve.min_duration_s or 0.0))
 
     def measure_overhead(self) -> float:
@@ -172,7 +188,8 @@ class Bench:
         return overhead_s
 
     def measure(self, world: World, name: str, overhead_s: float) -> ProcessMeasurements | None:
-        """Measure on every rank of `world`, at equal rates; return the measurements on rank 0, None elsewhere.
+        """Measure the serving of every rank (process) of `world` at the same time, at equal rates; return the
+        measurements on rank 0, None elsewhere.
 
         LoadGen's files go to the subfolder `name`. Raises HarnessError on every rank where no rate meets the limit
         (exit 7), or where no run that LoadGen can judge fits into serve.duration_s (exit 2).
@@ -234,7 +251,8 @@ class Bench:
         timed: Sequence[TimedSize],
         service: ServiceTimes,
     ) -> tuple[list[LoadGenRun], Bracket]:
-        """Let LoadGen judge rates around the plan's first, equal on every rank; without a limit, one rate alone."""
+        """Let LoadGen judge rates around the first planned one, equal on every rank; in a scenario without a latency
+        limit, only one rate."""
         done: list[LoadGenRun] = []
         attempts: list[RateAttempt] = []
         min_duration_s = self.serve.min_duration_s or 0.0
@@ -280,7 +298,8 @@ class Bench:
         model: QueueModel,
         world: World,
     ) -> _SteadyState:
-        """Simulate the steady state and the spread that go with the measured rate."""
+        """Simulate, for the measured VALID rate, the rate in steady state and the factors by which the search may
+        have missed the true rate."""
         runs = model.draw_runs(self.seeds.schedule, plan.num_queries, NUM_LATE_DRAWS)
         late = [model.count_late(each, best.asked_per_s) for each in runs]
         steady_per_s = best.asked_per_s * plan.rate / plan.bound
@@ -292,7 +311,8 @@ class Bench:
         )
 
     def _plan_again(self, plan: _Plan, num_queries: int, model: QueueModel, world: World) -> _Plan:
-        """Return the plan for runs of `num_queries`, where the best run had more queries than planned."""
+        """Return the plan of LoadGen's runs for runs of `num_queries`, where the best run had more queries than
+        planned."""
         if num_queries <= plan.num_queries * RESOLUTION:
             return plan
         bounds = world.gather(model.loadgen_bound(self.seeds.schedule, num_queries, plan.rate))
@@ -300,7 +320,8 @@ class Bench:
         return replace(plan, bound=bound, num_queries=num_queries)
 
     def _time_loaded(self, traffic: Traffic, service: ServiceTimes, name: str) -> float:
-        """Return the factor by which calls take longer while LoadGen issues more queries than workers can answer.
+        """Return the factor by which calls of the model take longer while LoadGen issues more queries than workers
+        can answer.
 
         Issuing and queueing use the Python interpreter, which workers need as well: with short calls that costs much.
         """
@@ -315,14 +336,15 @@ class Bench:
         return found.duration_s / done_s
 
     def _model(self, traffic: Traffic, service: ServiceTimes, overhead_s: float) -> ModelledBound:
-        """Simulate the bound in steady state, with the limit reduced by LoadGen's overhead."""
+        """Simulate the highest rate in steady state within the latency limit, which is first reduced by LoadGen's
+        overhead."""
         limit = self._limit_without(overhead_s)
         if self.serve.scenario == "server":
             return model_bound(traffic, service, self.workers, limit)
         return ModelledBound(rate=highest_rate(self.serve.scenario, traffic, service, self.workers, limit), curve=())
 
     def _plan(self, traffic: Traffic, service: ServiceTimes, rate: float, overhead_s: float, world: World) -> _Plan:
-        """Plan the length of runs and the first rate, equal on every rank.
+        """Plan the length of LoadGen's runs and the rate of the first run, equal on every rank.
 
         Runs are so long that LoadGen's rule is near the steady state, as far as serve.duration_s allows. Raises
         HarnessError (exit 2) where two of the shortest runs that LoadGen can judge take longer than that.
@@ -363,15 +385,16 @@ class Bench:
         return plan
 
     def _may_go_on(self, took_s: float, run_s: float, has_low: bool) -> bool:
-        """Return whether there is time for a run of `run_s` after runs of `took_s`; twice the time while no rate is
-        VALID."""
+        """Return whether time is left for a run of `run_s` seconds after runs of `took_s` seconds: in total twice
+        `duration_s`, or four times while no rate is VALID."""
         return took_s + run_s <= (2 if has_low else 4) * self.duration_s
 
     def _case(self, plan: _Plan, timed: Sequence[TimedSize], model: QueueModel, world: World) -> SearchCase:
-        """Describe the search for a simulation of it, with the standard error of its first rate.
+        """Describe the search for the highest VALID rate, with the standard error of its first rate, so that it can
+        be simulated.
 
-        The first rate follows from the mean time of calls, alone and under load: its error is the error of that mean,
-        times the simulated effect of slower calls on the bound.
+        The first rate follows from the mean time of calls of the model, alone and under load: its error is the error
+        of that mean, times the simulated effect of slower calls on the bound.
         """
         services_s = model.service.of(model.traffic.items, model.traffic.factors)
         variation = float(services_s.std() / services_s.mean())
@@ -395,7 +418,8 @@ class Bench:
     def _judge(
         self, trial: ScheduledRun, folder: Path, timed: Sequence[TimedSize], service: ServiceTimes
     ) -> tuple[LoadGenVerdict, Stalls]:
-        """Let LoadGen judge one rate, and find the stalls of the service meanwhile."""
+        """Let LoadGen judge one rate; return its verdict and the stalls of the service (times in which it stood
+        still) in that run."""
         calls: list[Call] = []
 
         def answer(parts: Sequence[QueryPart]) -> None:
@@ -480,7 +504,8 @@ class Bench:
         return percentile_of(np.asarray(size.seconds), self.serve.share)
 
     def describe_service(self, timed: Sequence[TimedSize]) -> tuple[ServiceTime, ...]:
-        """Return the record's members for the calls that were timed."""
+        """Return the entries of a record on timed calls of the model, one for each size: items, queries, mean and
+        percentile in seconds."""
         return tuple(
             ServiceTime(
                 items=size.items,
@@ -522,6 +547,7 @@ def find_contradiction(
 
 
 def _slowest(rates: Sequence[float | None]) -> float | None:
-    """Return the rate that all processes can answer; None where one of them meets the limit at no rate."""
+    """Return the lowest of the processes' highest rates within the limit, which all can answer; None where a process
+    meets the limit at no rate."""
     found = [rate for rate in rates if rate is not None]
     return min(found) if len(found) == len(rates) else None

@@ -1,4 +1,4 @@
-"""The latency bound: the highest rate at which a share of the queries is answered within a limit."""
+"""Simulate the latency bound: the highest rate at which a given share of the queries is answered within a limit."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,12 +16,12 @@ from harness.foundation.queue_simulation import (
 )
 
 NUM_RATES, _NUM_RATES_FAST = 24, 8
-"""Rates at which latencies are simulated, from a twentieth of the workers' capacity to all of it: for a curve, and
-where only the bound is needed."""
+"""Number of rates at which latencies are simulated, from a twentieth of the workers' capacity to all of it: for a
+curve of latency against rate, and where only the highest rate within the limit is needed."""
 RESOLUTION = 0.002
-"""Relative width at which the search for the rate ends."""
+"""Relative width of the bracket at which the bisection for the highest rate within the limit ends."""
 MIN_CALL, MAX_CALL = 16, 1024
-"""Range in which the most items of a call are searched."""
+"""Range of numbers of items in which the most items of one call of the model are searched."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,12 +34,13 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelledBound:
-    """Simulated bound of a service: the highest rate within the limit, and latency against rate."""
+    """Simulated latency bound of a service: the highest rate within the latency limit, and latency against rate."""
 
     rate: float | None
     """Highest rate within the limit in steady state, in queries per second; None if no rate is within the limit."""
     curve: tuple[tuple[float, float], ...]
-    """Points (queries per second, latency in seconds at the limit's share), in ascending order of rates."""
+    """Points of latency against rate, in ascending order of rates: queries per second, and latency in seconds at the
+    limit's percentile."""
 
 
 def model_bound(
@@ -49,9 +50,10 @@ def model_bound(
     limit: Limit,
     num_rates: int = NUM_RATES,
 ) -> ModelledBound:
-    """Simulate the highest rate within the limit, with the same random numbers at every rate.
+    """Simulate the highest rate of queries within the latency limit, with the same random numbers at every rate.
 
-    Latency may fall before it rises, since merged queries share calls, so the highest rate within the limit counts.
+    Latency may fall with a rising rate before it rises, since merged queries share calls, so the highest rate within
+    the limit counts.
     """
 
     def is_met(rate: float) -> bool:
@@ -95,11 +97,12 @@ def highest_rate(
 
 
 def climb(rate_of: Callable[[Workers], float | None], workers: Workers, sizes: Sequence[int]) -> dict[Workers, float]:
-    """Search the most items of a call, then the size from which queries are split, by hill climbing.
+    """Search by hill climbing for the highest rate: first over the most items of one call of the model, then over the
+    size from which queries are split.
 
     The most items are powers of two, tried from the size of a median query upwards and downwards as long as the rate
-    rises; split sizes halve, from the largest query down. Returns the rate of each way that was tried and meets the
-    limit, the way without merging and splitting first. (Gupta et al., "DeepRecSys", ISCA 2020, section 4.)
+    rises; split sizes halve, from the largest query down. Returns the rate of each setting that was tried and meets
+    the limit, the setting without merging and splitting first. (Gupta et al., "DeepRecSys", ISCA 2020, section 4.)
     """
     rates: dict[Workers, float] = {}
 

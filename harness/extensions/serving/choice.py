@@ -1,7 +1,9 @@
-"""Time ways to answer queries in one fresh process before the measurement: workers, threads, items of a call.
+"""Choose by timing, in one fresh process before the measurement, how queries are answered: workers, threads, items of
+a call.
 
-Calls are timed on all workers of a way at once, the ways alternately, and the best round of each call counts, since
-noise only makes rounds slower. A simulation then gives the rate of each way within the limit.
+Calls of the model are timed on all workers of a setting at once, the settings alternately, and the best round of each
+call counts, since noise only makes rounds slower. A simulation then gives the rate of each setting within the latency
+limit.
 """
 
 from collections.abc import Sequence
@@ -30,30 +32,34 @@ from rules.temporary_folder import temporary_folder
 
 _ROUNDS, _ROUND_S = 3, 0.25
 _NUM_SIMULATED = 4_000
-"""Simulated queries: the same for every way, so that few are enough to rank the ways."""
+"""Number of simulated queries: equal for every setting of workers and threads, so that few are enough to rank the
+settings."""
 _NOT_OF_A_CALL = (
     "weights", "train_samples", "duration_s", "colocate", "target_qps", "min_duration_s", "min_queries", "library",
     "mlperf", "round", "user_conf",
 )  # fmt: skip
-"""Keys of [serve] that do not change the time of calls."""
+"""Keys of [serve] that do not change the time of calls of the model, so that a choice made by timing is reused for
+all their values."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceChoiceJob(Job):
-    """Ways to answer queries that are timed; [serve] has the other settings."""
+    """Job of one process that times settings of workers and threads; the definition's table [serve] has the other
+    settings."""
 
     ways: tuple[tuple[int, int], ...]
-    """Number of workers, and of threads of all workers together."""
+    """Settings to time: the number of workers, and the number of threads of all workers together."""
 
 
 class ServiceTrials(Measurement, frozen=True, kw_only=True):
-    """Rates of the ways to answer queries that one process has timed."""
+    """Simulated rates of the settings of workers, threads and calls that one process has timed."""
 
     tried: tuple[ServiceWayRecord, ...]
 
 
 def fewest_parts(tried: Sequence[ServiceWayRecord]) -> ServiceWayRecord:
-    """Return the way with the fewest threads, then workers, then the simplest calls, that no way beats by `TIE`."""
+    """Return the setting with the fewest threads, then workers, then the simplest calls, whose rate no other exceeds
+    by the factor `TIE`."""
     most = max(way.queries_per_s for way in tried)
     fast = [way for way in tried if way.queries_per_s * TIE >= most]
     return min(
@@ -71,10 +77,10 @@ def fewest_parts(tried: Sequence[ServiceWayRecord]) -> ServiceWayRecord:
 def rates_of_calls(
     timed: Sequence[TimedSize], serve: ServeConfig, sizes: Sequence[int], workers: Workers
 ) -> dict[Workers, float]:
-    """Return the simulated rate of workers with these times of calls, in queries per second.
+    """Return the simulated highest rate, in queries per second, of workers whose calls take the times in `timed`.
 
-    Where the most items of a call are searched, the rate of every number that was tried; empty where no rate is
-    within the limit.
+    Where the most items of a call are searched, there is a rate for every number of items tried; empty where no rate
+    is within the latency limit.
     """
     service = fit_service(timed, MAX_CALL if serve.is_batch_searched else serve.max_items or max(sizes))
     traffic = draw_traffic(_NUM_SIMULATED, sizes, service, seed=0)
@@ -90,7 +96,8 @@ def rates_of_calls(
 
 
 def find_ways(config: RunConfig) -> OwnWays | None:
-    """Return the possible numbers of workers and threads to choose from; None where there is only one way."""
+    """Return the numbers of workers and threads of a service among which timing chooses; None where there is only one
+    choice."""
     serve, given = read_serve(config.tables), config.workload.runtime.threads
     counts = (given,) if given else powers(max(1, read_resources().num_cores // serve.colocate))
     ways = tuple(
@@ -117,7 +124,8 @@ def find_ways(config: RunConfig) -> OwnWays | None:
 def time_services(
     ways: tuple[tuple[int, int], ...], candidates: Candidates, interpreter: Interpreter | None
 ) -> ChoiceRecord | str:
-    """Choose among ways (workers and threads) by timing them in a fresh process; return the reason if that fails."""
+    """Choose workers and threads among `ways` by timing them in a fresh process; return the choice, or the reason why
+    timing failed."""
     most = max(threads for _, threads in ways)
     tables = candidates.config.tables
     with temporary_folder("choice") as folder:
@@ -147,8 +155,8 @@ def time_services(
 
 
 def try_services(job: ServiceChoiceJob, world: World, on_event: OnEvent) -> ServiceTrials:
-    """Build the model with random weights and time every way of answering queries. Raises HarnessError (exit 7) if no
-    way meets the latency limit."""
+    """Build the model with random weights and time queries with every setting of workers and threads. Raises
+    HarnessError (exit 7) if no way meets the latency limit."""
     import torch
 
     from harness.extensions.serving.model import build_served

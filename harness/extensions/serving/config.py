@@ -1,4 +1,5 @@
-"""[serve] of a definition: a service's limit, queries and setup. It is no part of the training problem."""
+"""Read [serve] of a definition: latency limit, queries and setup of serving, which are no part of the training
+problem."""
 
 import math
 import re
@@ -24,14 +25,15 @@ _NUM_DEEPRECSYS = 64
 _MLPERF = (100, 100, *[200] * 12, 300, 300, 400, 500, 600, 700)
 """Twenty quantiles of the items of a query, mean 270 (mlcommons/inference, dlrm, dist_quantile.txt)."""
 _NUM_LOGNORMAL, _MOST_OF_FILE = 256, 1024
-"""Quantiles that represent a distribution with a tail; most queries that represent those of a file."""
+"""Number of quantiles that represent a log-normal distribution of query sizes; most queries that represent those of a
+file."""
 LIBRARY_BYTES = 1 << 30
-"""Most memory of a sample library whose size is not given."""
+"""Most bytes of LoadGen's sample library where its number of queries is not given."""
 MIN_LIBRARY = 64
 _FEWEST_RUNS = 4
-"""Runs of LoadGen in a search whose first rate is the highest VALID one."""
+"""Number of LoadGen's runs in a search whose first rate is the highest VALID one."""
 _PROBLEM = ("scenario", "target_latency_ms", "percentile", "queries")
-"""Keys that define the problem of serving; the other keys define the setup that answers."""
+"""Keys of [serve] that define the problem of serving; the other keys define the setup that answers the queries."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,12 +87,13 @@ class ServeConfig:
 
     @property
     def num_workers(self) -> int:
-        """Return the number of threads that answer; 1 before a number was chosen."""
+        """Return the number of threads that answer queries; 1 before timing has chosen a number."""
         return self.threads or 1
 
     @property
     def max_items(self) -> int | None:
-        """Return the most items of a call; None where every query is a call, or before a number was chosen."""
+        """Return the most items of one call of the model; None where every query is a call, or before a number was
+        chosen."""
         return None if self.batch == "auto" else self.batch
 
     @property
@@ -104,7 +107,8 @@ class ServeConfig:
 
     @property
     def share(self) -> float:
-        """Return the percentile as a fraction."""
+        """Return the share of queries that must be answered within the latency limit: the percentile as a
+        fraction."""
         return self.percentile / 100
 
     @property
@@ -137,7 +141,7 @@ def read_serve(tables: Mapping[str, Mapping[str, Any]]) -> ServeConfig:
 
 
 def parse_serve(table: Mapping[str, Any]) -> ServeConfig:
-    """Parse [serve]. Raises ConfigError."""
+    """Parse and check the table [serve] of a definition. Raises ConfigError."""
     serve = read_section("serve", table, ServeConfig)
     list_sizes(serve.queries)
     if serve.percentile not in PERCENTILES:
@@ -181,7 +185,8 @@ def _refuse_other_form(serve: ServeConfig) -> None:
 
 
 def list_sizes(queries: str) -> tuple[int, ...]:
-    """Return the items of each query of a pool with the distribution that `queries` names. Raises ConfigError."""
+    """Return the number of items of each query of a pool with the distribution that `queries` names. Raises
+    ConfigError."""
     kind, _, number = queries.partition(":")
     if queries == "deeprecsys":
         levels = ((index + 0.5) / _NUM_DEEPRECSYS for index in range(_NUM_DEEPRECSYS))
@@ -209,7 +214,8 @@ def list_sizes(queries: str) -> tuple[int, ...]:
 
 
 def explain_needs(serve: ServeConfig) -> str:
-    """Return a sentence on the needs of MLPerf's requirements: queries, samples, and the least time."""
+    """Return a sentence on what a measurement by MLPerf Inference's requirements takes: queries, samples, and the
+    least seconds."""
     name = serve.mlperf_round or EARLIEST
     sizes = list_sizes(serve.queries)
     num_samples = (serve.library or 0) * sum(sizes) // len(sizes)
@@ -228,7 +234,7 @@ def explain_needs(serve: ServeConfig) -> str:
 
 
 def library_sizes(serve: ServeConfig, num_samples: int, sample_bytes: int) -> tuple[int, ...]:
-    """Return the items of each query of the sample library, for an evaluation split of `num_samples`.
+    """Return the number of items of each query of LoadGen's sample library, for an evaluation split of `num_samples`.
 
     Raises ConfigError where `serve.library` asks for more than the split holds.
     """
@@ -247,7 +253,8 @@ def library_sizes(serve: ServeConfig, num_samples: int, sample_bytes: int) -> tu
 
 
 def whole_split(queries: str, num_samples: int) -> tuple[int, ...]:
-    """Return the items of queries that hold every sample of the split once; the last query takes the rest."""
+    """Return the numbers of items of queries that together hold every sample of the evaluation split once; the last
+    query takes the rest."""
     round_of = list_sizes(queries)
     rounds, left = divmod(num_samples, sum(round_of))
     rest = []

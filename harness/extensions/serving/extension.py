@@ -1,4 +1,5 @@
-"""Registration of serving with the core: two verbs, a kind with its section and table, and jobs of processes."""
+"""Register serving with the core of the harness: two verbs, a kind of measurement with its section and table, and
+jobs."""
 
 from rules.extensions import Extension, Places, Verb
 

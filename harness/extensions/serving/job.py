@@ -1,7 +1,9 @@
-"""Serving: queries per second within a latency limit, of one fresh process or of several at the same time.
+"""Measure the queries per second that a model serves within a latency limit, in one process or several at the same
+time.
 
-With several processes, rank 0 measures alone first; then all measure, each with queries of its own. Service times are
-measured, a simulation finds the rate near which the limit is met, and LoadGen judges real rates around it.
+With several processes, rank 0 measures first, while the others wait; then all measure at the same time, each with
+queries of its own. The times of calls of the model are measured, a simulation finds the rate near which the limit is
+met, and LoadGen judges real rates around it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -39,19 +41,21 @@ if TYPE_CHECKING:
 
 USUAL_PROCESSES = 5
 WEIGHTS_KEY = "serve.weights"
-"""Key of a definition that names kept weights."""
+"""Key of a definition that names the folder of kept weights."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServeJob(Job):
-    """Measurement of serving in one process; [serve] has the other settings."""
+    """Job of one process that measures serving; the definition's table [serve] has the other settings."""
 
     index: int = 0
-    """Number of the process in its set, from 0: processes of equal number have equal arrivals in every set."""
+    """Number of the process in its set (one measurement in several processes), from 0: processes of equal number have
+    equal arrivals of queries in every set."""
 
 
 def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord | None:
-    """Build the model, measure, and let LoadGen judge; return the record on rank 0, None elsewhere.
+    """Build the model, time its calls, and let LoadGen judge rates of queries; return the record on rank 0, None
+    elsewhere.
 
     Raises HarnessError (exit 7) where no rate meets the limit.
     """
@@ -118,7 +122,8 @@ def describe_process(
     quality: ServedQuality | None,
     started: datetime,
 ) -> ServeProcess:
-    """Return the record of `num_copies` processes that served together, and of one `alone` if there are several."""
+    """Return the record of `num_copies` processes that served at the same time, with the rate of one process `alone`
+    if there are several."""
     is_asked = found.loadgen_share is not None
     valid_per_s = found.valid_per_s * (num_copies if is_asked else 1)
     low, high = (None, None) if found.spread is None else found.spread.around(found.bracket)
@@ -156,7 +161,8 @@ def measure_beside(
     measure_overhead: Callable[[], float],
     world: World,
 ) -> tuple[ProcessMeasurements | None, ProcessMeasurements | None]:
-    """Measure all ranks at the same time, and before that rank 0 alone where there are several; return both."""
+    """Measure the serving of all ranks (processes) at the same time, and before that, if there are several, of rank 0
+    while the others wait; return both measurements."""
     overheads = world.gather(measure_overhead() if world.rank == 0 else 0.0)
     overhead_s = world.broadcast(overheads[0] if overheads else 0.0)
     alone: ProcessMeasurements | None = None
@@ -174,7 +180,8 @@ def measure_beside(
 
 
 class ServedKind(Kind):
-    """A kind that serves a model: [serve] has the queries, and workers and calls may be chosen by timing."""
+    """Kind of measurement that serves a model: [serve] has the queries, and workers and calls may be chosen by
+    timing."""
 
     def check(self, workload: WorkloadConfig) -> None:
         refuse_unservable(workload)
@@ -184,7 +191,8 @@ class ServedKind(Kind):
 
 
 class ServeKind(ServedKind):
-    """Queries per second within a latency limit, as [serve] defines them; trained weights are not needed."""
+    """Kind of measurement that finds the queries per second within a latency limit, as [serve] defines both; trained
+    weights are not needed."""
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
         require_loadgen()
@@ -215,20 +223,23 @@ class ServeKind(ServedKind):
         return read_serve(job.tables).colocate
 
     def rank_device(self, runtime: RuntimeConfig, num_ranks: int) -> "torch.device":
-        """Return the CPU: processes share a device, and exchange results alone."""
+        """Return the CPU as every rank's device for communication: ranks share a device, and exchange only
+        results."""
         import torch
 
         return torch.device("cpu")
 
 
 def with_choice(tables: Mapping[str, Any], choice: ServiceChoice) -> dict[str, Any]:
-    """Return a definition's tables with the workers and calls that were chosen by timing."""
+    """Return a definition's tables, whose [serve] has the workers, threads and items of a call that were chosen by
+    timing."""
     serve = {key: value for key, value in tables.get(SERVE, {}).items() if value != "auto"}
     return {**tables, SERVE: serve | {key.removeprefix("serve."): value for key, value in choice.settings.items()}}
 
 
 def resolve_served(benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
-    """Resolve a benchmark with its [serve]. Raises ConfigError, also for too small a split; DefinitionError."""
+    """Resolve the settings of a benchmark, [serve] among them. Raises ConfigError, also for an evaluation split that
+    is too small for the queries; DefinitionError."""
     config = resolve(benchmark, overrides, label, derived_suffix="_serve", sections=(SERVE,))
     serve, data, model = read_serve(config.tables), config.workload.data, config.workload.model_name
     if serve.mlperf_round is not None and MODELS.get(model) != (asked := ROUNDS[serve.mlperf_round].model):

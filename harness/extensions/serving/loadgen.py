@@ -1,4 +1,5 @@
-"""MLPerf LoadGen: issues queries to a system under test in real time, and judges the latencies of its answers.
+"""Run MLPerf LoadGen, which issues queries to a system under test in real time and judges the latencies of its
+answers.
 
 Needs the package mlcommons-loadgen, of the extra `serve`; nothing imports the package before `judge` is called.
 """
@@ -39,20 +40,22 @@ class Seeds:
     """Random seeds of a run of LoadGen; MLPerf publishes new ones for every round."""
 
     library: int
-    """Seed of the choice of samples that are loaded."""
+    """LoadGen's seed of the choice of samples that are loaded from the sample library."""
     samples: int
-    """Seed of the order in which samples are asked."""
+    """LoadGen's seed of the order in which samples are asked."""
     schedule: int
-    """Seed of the arrival times in the scenario server."""
+    """LoadGen's seed of the arrival times of queries in the scenario server."""
 
     def of_process(self, index: int) -> "Seeds":
-        """Return the seeds of process number `index` of a measurement, from 0: the first has LoadGen's own."""
+        """Return LoadGen's seeds of process number `index` of a measurement, from 0: process 0 has LoadGen's own,
+        each later process another seed of arrival times."""
         return replace(self, schedule=(self.schedule + index) % 2**64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduledRun:
-    """Settings of one run of LoadGen. `rate` is issued to a server; in other scenarios it is the expected rate."""
+    """Settings of one run of LoadGen. `rate`, in queries per second, is issued in the scenario server; in other
+    scenarios it is the expected rate. `share` is the percentile as a fraction."""
 
     scenario: Scenario
     rate: float
@@ -65,7 +68,8 @@ class ScheduledRun:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadGenVerdict:
-    """Verdict and numbers of one run of LoadGen. `reason` is why the run is not VALID, None where it is."""
+    """LoadGen's verdict on one run, with counts, rate and latencies. `reason` is why the run is not VALID, None where
+    it is VALID."""
 
     is_valid: bool
     reason: str | None
@@ -81,13 +85,14 @@ class LoadGenVerdict:
 
 
 def require_loadgen() -> None:
-    """Raise HarnessError (exit 2), with the command that installs it, where LoadGen is missing. Imports nothing."""
+    """Raise HarnessError (exit 2), which names the command to install it, where MLPerf LoadGen is missing. Imports
+    nothing."""
     if find_spec(MODULE) is None:
         raise HarnessError(f"serving is judged by MLPerf LoadGen, which is not installed. Install it: {INSTALL}")
 
 
 def published_seeds() -> Seeds:
-    """Return the seeds of the mlperf.conf that the installed LoadGen contains."""
+    """Return the random seeds in the mlperf.conf that the installed LoadGen contains."""
     import mlperf_loadgen as loadgen
 
     settings = loadgen.TestSettings()
@@ -98,7 +103,8 @@ def published_seeds() -> Seeds:
 
 
 def seeds_of_process(number: int, mlperf_round: str | None) -> Seeds:
-    """Return the seeds of process `number` of a measurement; with an MLPerf round, all processes have the round's."""
+    """Return LoadGen's seeds for process `number` of a measurement; with a round of MLPerf Inference, all processes
+    have that round's seeds."""
     if mlperf_round is None:
         return published_seeds().of_process(number)
     asked = ROUNDS[mlperf_round]
@@ -135,9 +141,11 @@ def run_loadgen(
     note: Callable[[Sequence[Any], float], None],
     complete: Callable[[Sequence[int]], None],
 ) -> None:
-    """Run LoadGen as `judge` does, with LoadGen's own `settings`, without reading its files.
+    """Run LoadGen with `settings`, an object of its own type, against workers that call `answer`; read none of its
+    log files.
 
-    `note` gets the samples of every issue and the time, `complete` the ids of queries that are answered.
+    `note` gets the samples that LoadGen issues together and the time in seconds, `complete` the ids of answered
+    queries.
     """
     folder.mkdir(parents=True, exist_ok=True)
     failures: list[BaseException] = []
@@ -236,7 +244,8 @@ def _log_settings(folder: Path) -> Any:
 
 
 def read_judgement(path: Path, trial: ScheduledRun) -> LoadGenVerdict:
-    """Read the verdict from LoadGen's detail log. Raises HarnessError (exit 7) for a log without a result."""
+    """Read the verdict on one run from LoadGen's detail log. Raises HarnessError (exit 7) for a log without a
+    result."""
     found: dict[str, Any] = {}
     try:
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -1,4 +1,4 @@
-"""The served model and its pool of queries, whose items it ranks."""
+"""Build a served model with its pool of queries, whose items it ranks, and measure its quality."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServedModel:
-    """A model that is ready to answer, with its pool of queries."""
+    """A built model that is ready to answer queries, with the pool of queries that it is asked."""
 
     servable: Servable
     sizes: tuple[int, ...]
@@ -43,7 +43,8 @@ class ServedModel:
     """Queries of the pool, as batches of the model's own type."""
 
     def answer(self, parts: Sequence[QueryPart]) -> "torch.Tensor":
-        """Return the scores of the items of queries, or parts of queries, in one call: `Servable.answer`."""
+        """Return the model's scores of all items of `parts` (queries or parts of queries), computed in one call:
+        `Servable.answer`."""
         return self.servable.answer(merge([self._cut(part) for part in parts]))
 
     def _cut(self, part: QueryPart) -> Any:
@@ -52,7 +53,8 @@ class ServedModel:
 
 
 def load_weights(serve: ServeConfig, config: WorkloadConfig, spec: WorkloadSpec, sha256: str) -> Weights | None:
-    """Read the kept weights of serve.weights, or train serve.train_samples; return None for random weights.
+    """Read the kept weights in folder serve.weights, or train on serve.train_samples samples; return None for random
+    weights.
 
     Raises HarnessError for weights that are damaged or of another definition.
     """
