@@ -223,7 +223,7 @@ class ServeKind(ServedKind):
         return read_serve(job.tables).colocate
 
     def rank_device(self, runtime: RuntimeConfig, num_ranks: int) -> "torch.device":
-        """Return the CPU as every rank's device for communication: ranks share a device, and exchange only
+        """Return the CPU, over which the ranks exchange data: they may share one device, and exchange only
         results."""
         import torch
 
@@ -231,7 +231,7 @@ class ServeKind(ServedKind):
 
 
 def with_choice(tables: Mapping[str, Any], choice: ServiceChoice) -> dict[str, Any]:
-    """Return a definition's tables, whose [serve] has the workers, threads and items of a call that were chosen by
+    """Return a definition's tables, whose [serve] has the workers and the items of a call that were chosen by
     timing."""
     serve = {key: value for key, value in tables.get(SERVE, {}).items() if value != "auto"}
     return {**tables, SERVE: serve | {key.removeprefix("serve."): value for key, value in choice.settings.items()}}

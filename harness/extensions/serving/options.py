@@ -1,4 +1,4 @@
-"""Options of the verbs `serve` and `simulate`, and the keys of [serve] that they set."""
+"""Define the command-line options of `serve` and `simulate`, and the keys of [serve] that they set."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_WORKERS = 1024
-"""Most threads that take queries: far more than systems have CPUs; all are started before the first query."""
+"""Highest number of threads that answer queries: far more than systems have CPUs; all are started before the
+first query."""
 _KEYS = {
     "target_latency_ms": "--target-latency", "percentile": "--percentile", "queries": "--queries",
     "scenario": "--scenario", "batch": "--batch", "num_workers": "--workers",
@@ -26,11 +27,11 @@ _KEYS = {
     "round": "--round",
     "user_conf": "--user-conf",
 }  # fmt: skip
-"""Option of each key of [serve] that has one; --workers sets serve.threads."""
+"""Command-line option of each key of [serve] that has an option; --workers sets serve.threads."""
 
 
 def items_or_auto(text: str) -> int | str:
-    """Return a number of items, or 'auto', from an option's text. Raises BadParameter."""
+    """Parse the text of an option that takes a number of items, at least 1, or 'auto'. Raises BadParameter."""
     if text == "auto":
         return text
     if not re.fullmatch(r"(?a:0*[1-9]\d{0,8})", text):
@@ -109,26 +110,27 @@ HEADINGS = {
     "Queries": ("queries", "scenario", "percentile", "mlperf", "user_conf"),
     "Answering": ("batch", "num_workers", "colocate", "weights", "train_samples"),
 }
-"""Parameters of serving's own options, by their heading in --help."""
+"""Parameters of the command-line options of serving, by the heading in --help that lists them."""
 FLAGS = {"runs": ("-n", "--processes")}
-"""Names of request options that differ from those of `run`, by parameter."""
+"""Flags of options that `serve` shares with `run` under another name, by parameter."""
 REQUEST_FLAGS = {"runs": "--processes", "kinds": ""}
-"""Names of options in messages on a request, by member; the kind has no option here, since the verb sets it."""
+"""Names of options in error messages on a request to measure, by member of the request; the kind of measurement has
+no option, since the verb sets it."""
 SEED_HELP = "Base seed of arrivals and weights.  [default: drawn]"
 
 
 def asking(command: F) -> F:
-    """Add the options on limit, queries, calls and workers to a command."""
+    """Add the options on the latency limit, queries, calls of the model and workers to a click command."""
     return configuration(command, _ASKING)
 
 
 def answering(command: F) -> F:
-    """Add the options on weights and on MLPerf's requirements to a command."""
+    """Add the options on weights and on MLPerf's requirements to a click command."""
     return configuration(command, _ANSWERING)
 
 
 def serving_overrides(given: Mapping[str, Any]) -> "list[Override]":
-    """Return the values of [serve] that options set, as overrides."""
+    """Return the values of [serve] that command-line options set, as overrides of a definition's values."""
     from harness.config.run_config import Override
     from harness.extensions.serving.query_file import PREFIX
 
@@ -147,7 +149,8 @@ def keep_served_study(
 ) -> None:
     """Make a study of a served model in a fresh process, store it together with the files in `kept`, and print it.
 
-    `kept` is a folder, or None; `following` is a last finding, '' for none; `asked` has further members of the job.
+    `kept` is a folder, or None; `following` is the text of a last finding, '' for none; `asked` has further members
+    of the process's job.
     """
     from msgspec import structs
 

@@ -1,4 +1,4 @@
-"""A file of queries: the items of each query, and optionally the time at which it came."""
+"""Read a file of queries: the number of items of each query, and optionally the time in seconds at which it came."""
 
 import hashlib
 import math
@@ -13,7 +13,7 @@ from reference_models.process.open_file import read_regular
 
 PREFIX = "file:"
 MAX_BYTES, MAX_QUERIES, MAX_ITEMS = 16 << 20, 200_000, 1024
-"""Most bytes and queries of a file, and most items of one query, DeepRecSys's cap."""
+"""Most bytes and most queries of a file of queries, and most items of one query, which is DeepRecSys's cap."""
 _NUMBER = re.compile(r"(?a:\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,2})?)")
 
 
@@ -23,7 +23,7 @@ class QueryFile:
 
     items: tuple[int, ...]
     arrivals_s: tuple[float, ...] | None
-    """Time of each query in seconds, never falling; None where the file has items alone."""
+    """Arrival time of each query in seconds, never falling; None where the file has only numbers of items."""
     sha256: str
 
     @property
@@ -33,7 +33,8 @@ class QueryFile:
 
 
 def read_query_file(path: Path) -> QueryFile:
-    """Read lines that are all `ITEMS`, or all `SECONDS,ITEMS`; empty lines and those that begin with # are skipped.
+    """Read a file of queries, whose lines are all `ITEMS`, or all `SECONDS,ITEMS`; empty lines and those that begin
+    with # are skipped.
 
     Raises HarnessError: exit 2 where the file cannot be read; exit 8 where it is missing, a link, no regular file, or
     larger than MAX_BYTES, and for a wrong line, which the message quotes.

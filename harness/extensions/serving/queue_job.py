@@ -1,4 +1,5 @@
-"""Simulate a served model's queue from service times measured now: a study, without LoadGen."""
+"""Simulate the queue of a served model from service times that are measured now, without LoadGen; the result is a
+study."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from rules.records.study import STUDY_FILE, StudyRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueJob(Job):
-    """Simulation of a served model's queue in one process; [serve] has the settings."""
+    """Job of one process that simulates a served model's queue; the definition's table [serve] has the settings."""
 
 
 def simulate_queue(job: QueueJob, world: World, on_event: OnEvent) -> StudyRecord:
@@ -57,7 +58,7 @@ def simulate_queue(job: QueueJob, world: World, on_event: OnEvent) -> StudyRecor
 
 
 class QueueKind(ServedKind):
-    """Study of a served model's simulated queue, in one process."""
+    """Kind of study that simulates the queue of a served model, in one process."""
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
         config = resolve_served(benchmark, overrides, label)

@@ -1,4 +1,5 @@
-"""extra/serve.json: queries per second within a latency limit, judged by LoadGen; one entry per fresh process."""
+"""Define the record extra/serve.json: queries per second within a latency limit, judged by LoadGen, of each
+process."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
@@ -23,12 +24,13 @@ from rules.records.rows import (
 ASKED_VALID = "asked, and VALID in most runs"
 COMPLETED = "completed in a VALID run, the best of up to three"
 COMPLETED_SHORT = "completed in a short VALID run"
-"""Meanings of `queries_per_s`: in this version, and in two earlier ones."""
+"""Meanings of `queries_per_s`, the VALID rate in a record: in this version of the harness, and in two earlier
+ones."""
 Percentile = Annotated[float, Meta(ge=50, le=99.9)]
 WIDEST_BRACKET = 1.05
 """Highest ratio of the lowest INVALID rate to the VALID one at which the VALID rate counts as resolved."""
 MAX_ENTRIES = 1000
-"""Most entries of a list of one process."""
+"""Most entries of each list in the record of one process: timed calls, simulated rates, runs of LoadGen."""
 Contradiction = Literal["left_open", "invalid_below", "none_late"]
 """Reasons why LoadGen's runs contradict the simulated steady state: no rate near the VALID one was INVALID; a run at
 a lower rate was INVALID; or the VALID runs had no late query, though simulated ones have."""
@@ -99,16 +101,16 @@ SERVED = DetailTable(name="served", row=ServedRow, parts=("quality",))
 
 
 class ServiceTime(Record, frozen=True, kw_only=True):
-    """Calls of one size, measured while no query waits."""
+    """Times of calls of the model that have one size in items, measured while no query waits."""
 
     items: PositiveAmount
-    """Items of a call; the mean where queries of several sizes were merged."""
+    """Number of items of a call of the model; the mean where queries of several sizes were merged."""
     num_queries: PositiveCount
-    """Queries merged into one call; a part of a query counts as one."""
+    """Number of queries merged into one call of the model; a part of a query counts as one."""
     num_calls: PositiveCount
     mean_s: PositiveAmount
     percentile_s: PositiveAmount
-    """Time in seconds at the limit's percentile."""
+    """Time of a call in seconds, at the percentile for which the latency limit holds."""
 
 
 class CurvePoint(Record, frozen=True, kw_only=True):
@@ -116,37 +118,39 @@ class CurvePoint(Record, frozen=True, kw_only=True):
 
     queries_per_s: PositiveAmount
     latency_s: PositiveAmount
-    """Latency in seconds at the limit's percentile."""
+    """Simulated latency of queries in seconds, at the percentile for which the latency limit holds."""
 
 
 class LoadGenRun(Record, frozen=True, kw_only=True):
     """One run of LoadGen; with several processes, the runs of all at the same time."""
 
     folder: str
-    """Folder of LoadGen's own files, below the process's folder."""
+    """Folder of LoadGen's log files of the run, below the folder of the measured process."""
     asked_per_s: PositiveAmount
     """Queries per second that LoadGen issued to each process."""
     completed_per_s: PositiveAmount
     """Queries per second that all processes together completed."""
     num_queries: PositiveCount
     num_late: Count | None
-    """Queries beyond the latency limit; None where the scenario has no limit."""
+    """Number of queries answered later than the latency limit; None where the scenario has no limit."""
     duration_s: PositiveAmount
     mean_s: PositiveAmount
     latency_s: PositiveAmount
-    """Latency in seconds at the percentile; with several processes, the longest of theirs."""
+    """Latency of queries in seconds at the judged percentile; with several processes, the longest among them."""
     is_valid: bool
     """Whether LoadGen judged the run VALID; with several processes, whether the runs of all are."""
     reason: str | None
-    """Reason why the run is not VALID; None where it is."""
+    """Reason why LoadGen judged the run INVALID; None where the run is VALID."""
     stall_s: Amount = 0.0
-    """Longest stall of the service in seconds, beyond the time of its calls; 0 without stalls."""
+    """Longest time in seconds for which the service stood still in the run, beyond the time of its calls; 0 if it
+    never did."""
     is_held_up: bool = False
-    """Whether stalls made so many queries wait that they may have decided the verdict."""
+    """Whether the service stood still for so many queries that this may have decided the verdict on the run."""
 
 
 class ServedQuality(Record, frozen=True, kw_only=True):
-    """Quality on the whole evaluation split, with its ratio to the quality of the same weights in fp32."""
+    """Quality of a served model on the whole evaluation split, with its ratio to the quality of the same weights in
+    fp32."""
 
     auc: Share | None = None
     """ROC AUC, where that is the benchmark's metric; else None."""
@@ -158,41 +162,41 @@ class ServedQuality(Record, frozen=True, kw_only=True):
     accuracy_ratio: Amount | None = None
     entropy_ratio: Amount
     mlperf_class: Literal["99.9 %", "99 %", "below"] | None = None
-    """Class of MLPerf Inference, which asks for 99.9 % or 99 % of the AUC of fp32. None for another metric, and for
-    models that the forward pass of training serves."""
+    """Accuracy class of MLPerf Inference that the served model reaches: 99.9 % or 99 % of the AUC in fp32. None for
+    another metric, and for models that are served by the forward pass of training."""
 
 
 class ServeProcess(Record, frozen=True, kw_only=True):
-    """Measurement of one fresh process, or of several that served at the same time."""
+    """Measurement of the serving of one fresh process, or of several that served at the same time."""
 
     queries_per_s: PositiveAmount
-    """VALID rate by LoadGen, in queries per second. For a server, the rate issued to all processes: the highest of
-    which most runs are VALID, below every rate of which most are not. For other scenarios, and in files without
-    `completed_per_s`, the rate that the fastest VALID run completed."""
+    """VALID rate by LoadGen, in queries per second. In the scenario server, the rate issued to all processes: the
+    highest at which most runs are VALID, and which is below every rate at which most are not. For other scenarios,
+    and in files without `completed_per_s`, the rate that the fastest VALID run completed."""
     completed_per_s: PositiveAmount | None = None
-    """Queries per second that all processes completed in the run at `queries_per_s`; chance of arrivals, and the
-    run's end, affect the number. None in older files."""
+    """Queries per second that all processes completed in the run at `queries_per_s`; chance in the arrivals, and the
+    end of the run, affect it. None in older files."""
     spread_low_per_s: PositiveAmount | None = None
-    """Lower end, simulated, of an interval up to `spread_high_per_s` that contains with 95 % confidence the rate at
-    which half of all runs of this length are VALID, over arrivals and service times. None without a limit, where runs
-    are too long to simulate searches, and in older files."""
+    """Lower end, simulated, of an interval up to `spread_high_per_s` that contains with 95 % confidence the rate in
+    queries per second at which half of all runs of this length are VALID, over arrivals and service times. None
+    without a latency limit, where runs are too long to simulate searches, and in older files."""
     spread_high_per_s: PositiveAmount | None = None
     invalid_per_s: PositiveAmount | None = None
-    """Lowest rate above the VALID one, issued to each process, that was INVALID and not held up; None where there was
-    none."""
+    """Lowest INVALID rate above the VALID one, in queries per second of each process, at which no stall of the
+    service may have decided the verdict; None where there was none."""
     long_run_per_s: PositiveAmount | None = None
-    """Simulated queries per second in steady state: the VALID rate over `loadgen_share`. None without a limit, where
-    `long_run_end` has a reason, and in the oldest files."""
+    """Simulated queries per second in steady state: the VALID rate over `loadgen_share`. None without a latency
+    limit, where `long_run_end` has a reason, and in the oldest files."""
     long_run_end: Contradiction | None = None
     loadgen_share: PositiveAmount | None = None
     """Simulated: the rate that LoadGen's rule calls VALID for its arrivals, over the rate that is within the limit in
-    steady state. None without a limit, and in older files."""
+    steady state. None without a latency limit, and in older files."""
     schedule_seed: str | None = None
     """LoadGen's seed of arrival times, in decimal; for several processes, the first one's."""
     items_per_s: PositiveAmount
     """Items ranked per second: queries per second times the mean items of a query."""
     latency_s: PositiveAmount
-    """Latency in seconds at the percentile, in the run at `queries_per_s`."""
+    """Latency of queries in seconds at the judged percentile, in the run at `queries_per_s`."""
     modelled_per_s: PositiveAmount | None
     """Simulated queries per second of all processes in steady state; None where no rate is within the limit. In files
     without `loadgen_share`, the simulated rate that LoadGen would find."""
@@ -201,8 +205,8 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     overhead_s: Amount
     """Median seconds that LoadGen and the queue add to a query, measured with a system that does nothing."""
     loaded_factor: PositiveAmount | None = None
-    """Measured factor by which calls take longer while LoadGen issues more queries than can be answered: the
-    simulation multiplies the times of `service` by it. None where it was not measured."""
+    """Measured factor by which calls of the model take longer while LoadGen issues more queries than can be answered:
+    the simulation multiplies the times of `service` by it. None where it was not measured."""
     service: Annotated[tuple[ServiceTime, ...], Meta(min_length=1, max_length=MAX_ENTRIES)]
     curve: Annotated[tuple[CurvePoint, ...], Meta(max_length=MAX_ENTRIES)]
     runs: Annotated[tuple[LoadGenRun, ...], Meta(min_length=1, max_length=MAX_ENTRIES)]
@@ -213,7 +217,7 @@ class ServeProcess(Record, frozen=True, kw_only=True):
 
     @property
     def valid_run(self) -> LoadGenRun:
-        """Return the run at the process's VALID rate."""
+        """Return LoadGen's run at the VALID rate of the process."""
         completed_per_s = self.queries_per_s if self.completed_per_s is None else self.completed_per_s
         valid = [run for run in self.runs if run.is_valid]
         found = [run for run in valid if run.completed_per_s == completed_per_s]
@@ -221,30 +225,34 @@ class ServeProcess(Record, frozen=True, kw_only=True):
 
     @property
     def judged_as(self) -> str | None:
-        """Return the meaning of `queries_per_s`, which differs in older files; None where LoadGen issues no rate."""
+        """Return the meaning of the VALID rate `queries_per_s`, which differs in files of earlier versions; None
+        where LoadGen issues no rate."""
         if self.completed_per_s is not None:
             return ASKED_VALID if self.loadgen_share is not None else None
         return COMPLETED if self.loadgen_share is not None else COMPLETED_SHORT
 
     @property
     def is_repeated(self) -> bool:
-        """Whether the VALID rate was run several times, or no rate was searched."""
+        """Whether LoadGen ran several times at the VALID rate, or no rate was searched."""
         asked = [run for run in self.runs if run.asked_per_s == self.valid_run.asked_per_s]
         return self.judged_as != ASKED_VALID or len(asked) > 1
 
     @property
     def width(self) -> float | None:
-        """Return the lowest INVALID rate over the VALID one; None where no rate was INVALID, or none was searched."""
+        """Return the ratio of the lowest INVALID rate to the VALID one; None where no rate was INVALID, or none was
+        searched."""
         return None if self.invalid_per_s is None else self.invalid_per_s / self.valid_run.asked_per_s
 
     @property
     def resolution(self) -> float:
-        """Return the width of the search's last bracket as a fraction of the VALID rate; 0 where it is unknown."""
+        """Return the gap between the VALID rate and the lowest INVALID one, as a fraction of the VALID rate; 0 where
+        unknown."""
         return 0.0 if self.width is None else max(0.0, self.width - 1)
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the rate is known: no rate was searched, or the search's last bracket is narrow."""
+        """Whether the highest VALID rate is known: no rate was searched, or the lowest INVALID rate is near the VALID
+        one."""
         return self.loadgen_share is None or (self.width is not None and self.width <= WIDEST_BRACKET)
 
     @property
@@ -254,7 +262,8 @@ class ServeProcess(Record, frozen=True, kw_only=True):
 
     @property
     def times_alone(self) -> float | None:
-        """Return the throughput relative to one process; None where there is only one process."""
+        """Return the queries per second of all processes relative to those of one process; None where there is only
+        one."""
         if self.alone_per_s is None:
             return None
         is_old = self.judged_as == COMPLETED and self.long_run_per_s is not None  # there both are in steady state
@@ -314,7 +323,7 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
     batch_items: PositiveCount | None = None
     """Most items of one call, to which queries are merged or split; None: every query is a call of its own."""
     split_items: PositiveCount | None = None
-    """Items from which a query is split over all workers; None: only by `batch_items`."""
+    """Number of items from which a query is split over all workers; None: queries are split only by `batch_items`."""
     batch_wait_s: Amount
     num_workers: PositiveCount
     """Threads that answer queries, in each process."""
@@ -323,25 +332,27 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
     num_copies: PositiveCount
     """Processes that serve at the same time."""
     is_oversubscribed: bool
-    """Whether processes times threads exceed the cores."""
+    """Whether the number of processes times their threads exceeds the CPU cores."""
     weights: Literal["random", "kept", "trained"]
     precision: str
     table_precision: str
     model_bytes: Count
-    """Computed bytes of tables and of the weights of products, in their precisions."""
+    """Computed bytes of the embedding tables and of the weights of matrix products, in their precisions."""
     loadgen_version: str
     processes: Annotated[tuple[ServeProcess, ...], Meta(min_length=1)]
 
     @property
     def library(self) -> int:
-        """Return the number of queries of the sample library, also for older files, which do not record it."""
+        """Return the number of queries of LoadGen's sample library, also for files of earlier versions, which do not
+        record it."""
         return self.library_queries or {"mlperf": 80}.get(self.queries, 64)
 
     @property
     def judged_as(self) -> str | None:
-        """Return the meaning of `queries_per_s`, which differs in older files; None without a limit.
+        """Return the meaning of the VALID rate `queries_per_s`, which differs in files of earlier versions; None
+        without a latency limit.
 
-        A set that an earlier version began and this version continued has both meanings.
+        A set that an earlier version began and this version continued has the meanings of both versions.
         """
         if self.target_latency_s is None:
             return None

@@ -1,8 +1,10 @@
-"""Requirements of MLPerf Inference for recommenders, by round: facts of mlcommons/inference, each with its file.
+"""List the requirements of MLPerf Inference for recommenders, by round: facts of mlcommons/inference, each with its
+file.
 
 loadgen/mlperf.conf has limits, percentiles, durations and seeds; tools/submission/submission_checker/constants.py has
-the models of a round, and counts that mlperf.conf lacks. For dlrm-v3 mlperf.conf has a limit alone. The data set and
-the checkpoint of dlrm-v3, 2 TB and 1 TB, have no counterpart here: its requirements apply to definitions of our own.
+the models of a round, and counts that mlperf.conf lacks. For dlrm-v3 mlperf.conf has only a latency limit. The data
+set and the checkpoint of dlrm-v3, 2 TB and 1 TB, have no counterpart here: its requirements apply to definitions of
+our own.
 """
 
 from collections.abc import Mapping
@@ -44,9 +46,9 @@ FORMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         },
     },
 }
-"""Required keys of [serve], by MLPerf Inference's name of a model and by scenario: limits are upper bounds, counts
-and durations lower bounds. The 270,336 queries that constants.py demands of a server do not apply where LoadGen's
-early stopping judges, as it does here."""
+"""Values of [serve] that MLPerf Inference requires, by its name of a model and by scenario: limits are upper bounds,
+counts and durations lower bounds. The 270,336 queries that constants.py demands of a server do not apply where
+LoadGen's early stopping judges, as it does here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,11 +57,11 @@ class InferenceRound:
 
     model: str
     library: int
-    """LoadGen's qsl_rng_seed."""
+    """Seed of LoadGen's choice of samples to load in the round: qsl_rng_seed."""
     samples: int
-    """LoadGen's sample_index_rng_seed."""
+    """Seed of the order in which LoadGen asks for samples in the round: sample_index_rng_seed."""
     schedule: int
-    """LoadGen's schedule_rng_seed."""
+    """Seed of LoadGen's arrival times in the round: schedule_rng_seed."""
 
 
 ROUNDS: Mapping[str, InferenceRound] = {
@@ -76,8 +78,8 @@ ROUNDS: Mapping[str, InferenceRound] = {
         model="dlrm-v3", library=2085463073848966840, samples=2747215439041700203, schedule=16159082839903944936
     ),
 }
-"""Rounds by name, each with the one recommender that constants.py lists for it."""
+"""Rounds of MLPerf Inference by name, each with the one recommender that constants.py lists for it."""
 LAST_ROUNDS: Mapping[str, str] = {round_.model: name for name, round_ in ROUNDS.items()}
-"""Last known round that has a model, by the model's name."""
+"""Last known round of MLPerf Inference that has a model, by MLPerf's name of the model."""
 EARLIEST = "5.1"
-"""Round that applies to files that name none."""
+"""Round of MLPerf Inference whose requirements apply to files that name no round."""

@@ -1,4 +1,4 @@
-"""LoadGen's rule for a server: the number of late queries that a VALID run may have.
+"""Compute LoadGen's rule for a server: the number of late queries that a VALID run may have.
 
 A run of n queries at share p must meet two conditions (mlcommons/inference, loadgen: results.cc, early_stopping.cc):
 the order statistic at n * p is within the limit; and a system that answers exactly a share p in time would have so
@@ -11,13 +11,15 @@ import math
 import numpy as np
 
 CHANCE = 1 - 0.99
-"""Probability that LoadGen calls a run VALID of a system that answers exactly a share p in time."""
+"""Probability with which LoadGen calls a run VALID though the system answers exactly the required share of queries in
+time."""
 MOST_QUERIES = 270_336
-"""Most queries of a run: as many as MLPerf Inference demands of a server at p99."""
+"""Most queries of a run of LoadGen: as many as MLPerf Inference demands of a server at p99."""
 
 
 def most_late(num_queries: int, share: float) -> int | None:
-    """Return the most of `num_queries` that may be late in a VALID run; None where the run has too few queries."""
+    """Return the most of `num_queries` that may be late in a run that LoadGen calls VALID; None where the run has too
+    few queries."""
     late = np.arange(1, max(2, math.ceil(num_queries * (1 - share)) + 1), dtype=np.float64)
     ratios = np.log((num_queries - late + 1) / late) + math.log((1 - share) / share)
     terms = num_queries * math.log(share) + np.concatenate(([0.0], np.cumsum(ratios)))
@@ -27,9 +29,11 @@ def most_late(num_queries: int, share: float) -> int | None:
 
 
 def fewest_queries(late_share: float, share: float, margin: float = 0.0) -> int:
-    """Return the number of queries of the shortest VALID run with a share of `late_share` late queries, to 10 %.
+    """Return the number of queries of the shortest VALID run with a share of `late_share` late queries, to within 10
+    %.
 
-    With `margin`, as many standard deviations more queries are late. `MOST_QUERIES` where no shorter run is VALID.
+    With `margin`, the number of late queries is taken to be as many standard deviations higher. `MOST_QUERIES` where
+    no shorter run is VALID.
     """
     num_queries = 40
     while num_queries < MOST_QUERIES:

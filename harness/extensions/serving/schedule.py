@@ -17,24 +17,28 @@ from harness.extensions.serving.rule import MOST_QUERIES, fewest_queries, most_l
 from harness.foundation.queue_simulation import ServiceTimes, Times, Traffic, Workers, simulate
 
 LOW = 0.015
-"""Fraction by which LoadGen's rule alone may lower the highest VALID rate in a run of the desired length."""
+"""Fraction by which LoadGen's rule by itself may lower the highest VALID rate in a run of the desired length."""
 MIN_QUERIES = {50.0: 100, 90.0: 100, 95.0: 200, 97.0: 340, 99.0: 1000, 99.9: 10_000}
 """Fewest queries of a run, by percentile, for LoadGen's early stopping: with ln .01 / ln p queries (44, 90, 152, 459,
 4603) none may be late, with more a few."""
 CHANCE = 0.02
-"""Standard deviation by which chance may move the highest VALID rate in a run of the desired length, a fraction."""
+"""Standard deviation of the highest VALID rate by chance in a run of the desired length, as a fraction of the
+rate."""
 SHORTEST_S = 2.0
-"""Least seconds of a run at the bound, so that LoadGen can measure a run at a much higher rate, too."""
+"""Least seconds of a run of LoadGen at the simulated highest VALID rate, so that LoadGen can measure a run of as many
+queries at a much higher rate, too."""
 _BLOCK = 2000
-"""Consecutive queries whose late ones are counted together, to estimate the effect of chance."""
+"""Number of consecutive simulated queries in a block; the late queries of blocks vary by chance, whose effect is
+estimated from them."""
 _NUM_DRAWS, _MOST_DRAWN = 8, 400_000
-"""Random draws of items and service times over which late queries are averaged, and the most queries of all draws:
-long runs need fewer draws."""
+"""Number of random draws of items and service times over which late queries are averaged, and the most queries of all
+draws: long runs need fewer draws."""
 _STEP, _MOST_STEPS = 1.05, 80
 
 
 def draw_arrivals(seed: int, num_queries: int) -> Times:
-    """Return the arrival times of queries at one query per second, drawn exactly as LoadGen does: the first is at 0.
+    """Return the arrival times in seconds of queries at one query per second, drawn exactly as LoadGen does; the
+    first is at 0.
 
     LoadGen uses std::exponential_distribution with std::mt19937: -log(1 - u), with u a uniform number made of two
     words of the generator, the low word first.
@@ -46,7 +50,7 @@ def draw_arrivals(seed: int, num_queries: int) -> Times:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueModel:
-    """A simulated queue with its latency limit."""
+    """A simulated queue of queries to a served model, with its latency limit."""
 
     traffic: Traffic
     service: ServiceTimes
@@ -54,15 +58,15 @@ class QueueModel:
     limit: Limit
 
     def late(self, rate: float) -> NDArray[np.bool_]:
-        """Return for each simulated query whether it is late at `rate`."""
+        """Return for each simulated query whether its latency exceeds the limit at `rate` queries per second."""
         return simulate(self.traffic, rate, self.service, self.workers) > self.limit.seconds
 
     def count_queries(self, bound: float, run_s: float, least: int) -> int:
         """Return the number of queries of a run in which LoadGen's rule lowers the VALID rate below the steady-state
         `bound` by `LOW`, and chance moves it by `CHANCE`.
 
-        At most the queries of `run_s` seconds; at least `least`, the queries of `SHORTEST_S`, and so many that a run
-        at a quarter of the bound is VALID.
+        The number is at most the queries of `run_s` seconds; at least `least`, the queries of `SHORTEST_S`, and so
+        many that a run at a quarter of the bound is VALID.
         """
         below = self.late(bound * (1 - LOW))
         by_rule = fewest_queries(float(below.mean()), self.limit.share)
@@ -77,7 +81,7 @@ class QueueModel:
     def loadgen_bound(self, seed: int, num_queries: int, bound: float) -> float | None:
         """Return the highest rate at which LoadGen's rule calls a run of `num_queries` with arrivals of `seed` VALID.
 
-        None where no rate is VALID. The search begins at `bound`, the steady state's.
+        None where no rate is VALID. The search begins at `bound`, the highest rate within the limit in steady state.
         """
         num_draws = max(1, min(_NUM_DRAWS, _MOST_DRAWN // num_queries))
         return self.bound_of(self.draw_runs(seed, num_queries, num_draws), bound)
@@ -96,7 +100,8 @@ class QueueModel:
         ]
 
     def count_late(self, run: Traffic, rate: float) -> int:
-        """Return the number of queries of a run that are late at `rate`."""
+        """Return the number of queries of a simulated run whose latency exceeds the limit at `rate` queries per
+        second."""
         return int((simulate(run, rate, self.service, self.workers) > self.limit.seconds).sum())
 
     def bound_of(self, runs: Sequence[Traffic], near: float) -> float | None:

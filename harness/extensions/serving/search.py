@@ -1,8 +1,9 @@
-"""Search the highest VALID rate: step until one rate is VALID and one is not, bisect, and repeat runs at both ends.
+"""Search the highest rate of queries that LoadGen calls VALID: step until one rate is VALID and one is not, bisect,
+and repeat runs at both ends.
 
 Near the highest VALID rate, chance decides whether a run is VALID. Runs at either end of the bracket are therefore
-repeated until two agree, so that neither verdict is favoured. INVALID runs that were held up say nothing about the
-rate, and are made again.
+repeated until two agree, so that neither verdict is favoured. INVALID runs in which the service was held up (stood
+still) say nothing about the rate, and are made again.
 """
 
 import math
@@ -13,17 +14,18 @@ RESOLUTION = 1.02
 """Ratio of the lowest INVALID rate to the highest VALID one at which the search ends."""
 MAX_RATES = 16
 ENOUGH = 2
-"""Runs of equal verdict that settle a rate, of three at most."""
+"""Number of runs of equal verdict, of three at most, that settle whether a rate is VALID."""
 MAX_HELD_UP = 3
-"""Held-up INVALID runs at one rate after which the rate counts as INVALID."""
+"""Number of INVALID runs at one rate in which the service was held up (stood still), after which the rate counts as
+INVALID."""
 FAR = 16
-"""Least step down, as a power of RESOLUTION, from a rate at which all runs were held up: such runs do not show how
-far the highest VALID rate is, and each such rate takes MAX_HELD_UP runs."""
+"""Least step down, as a power of RESOLUTION, from a rate at which the service was held up (stood still) in all runs:
+such runs do not show how far the highest VALID rate is, and each such rate takes MAX_HELD_UP runs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RateAttempt:
-    """Verdict on one run at one rate."""
+    """LoadGen's verdict on one run at one rate of queries."""
 
     rate: float
     is_valid: bool
@@ -33,12 +35,12 @@ class RateAttempt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Votes:
-    """Numbers of runs at one rate, by verdict."""
+    """Numbers of LoadGen's runs at one rate of queries, by verdict."""
 
     valid: int = 0
     invalid: int = 0
     held_up: int = 0
-    """INVALID runs that were held up."""
+    """Number of INVALID runs in which the service stood still for so long that this may have decided the verdict."""
 
     @property
     def is_valid(self) -> bool:
@@ -46,27 +48,30 @@ class Votes:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no further run at the rate is needed: enough runs agree, or enough were held up."""
+        """Whether no further run at the rate is needed: enough runs agree, or the service stood still in enough of
+        them."""
         return max(self.valid, self.invalid) >= ENOUGH or self.held_up >= MAX_HELD_UP
 
     @property
     def is_open(self) -> bool:
-        """Whether the rate has no verdict yet: as many runs are VALID as INVALID, or all were held up."""
+        """Whether the rate has no verdict yet: as many runs are VALID as INVALID, or the service stood still in
+        all."""
         return self.valid == self.invalid and not self.is_settled
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bracket:
-    """Rates between which a search ended."""
+    """Rates of queries between which a search for the highest VALID rate ended."""
 
     low: float | None
     """Highest VALID rate below every INVALID one; None where no rate was VALID."""
     high: float | None
-    """Lowest INVALID rate, not counting rates whose INVALID runs were all held up; None where there was none."""
+    """Lowest INVALID rate, not counting rates at which the service stood still in all INVALID runs; None where there
+    was none."""
 
 
 def count_votes(attempts: Sequence[RateAttempt]) -> dict[float, Votes]:
-    """Count the verdicts on each rate."""
+    """Count LoadGen's verdicts at each rate of queries."""
     votes: dict[float, Votes] = {}
     for each in attempts:
         old = votes.get(each.rate, Votes())
@@ -87,7 +92,8 @@ def search_highest(
     most: float = math.inf,
     may_go_on: Callable[[], bool] = lambda: True,
 ) -> list[RateAttempt]:
-    """Try rates from `start` on, at most `MAX_RATES`, between `least` and `most`, while `may_go_on`; at least one.
+    """Search the highest VALID rate: try rates from `start` on, at most `MAX_RATES`, between `least` and `most`,
+    while `may_go_on`; at least one.
 
     The first step is a factor of `RESOLUTION`. While all rates have the same verdict, the exponent of the factor
     doubles; below a rate at which all runs were held up it is at least `FAR`. A start that is right takes two runs at
@@ -131,7 +137,8 @@ def _ends(votes: dict[float, Votes]) -> tuple[float | None, float | None]:
 
 
 def bracket_of(attempts: Sequence[RateAttempt]) -> Bracket:
-    """Return the bracket after `attempts`; the majority of a rate's runs decides."""
+    """Return the rates between which the highest VALID rate lies after `attempts`; the majority of the runs at a rate
+    decides whether it is VALID."""
     votes = count_votes(attempts)
     low, _ = _ends(votes)
     clean = (rate for rate, each in votes.items() if not each.is_valid and each.invalid)

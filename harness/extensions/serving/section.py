@@ -1,4 +1,5 @@
-"""[serve] as a section of a definition: expanding given values, and listing the values that a set records."""
+"""Register [serve] as a section of a definition: expand given values, and list the values that a set of runs
+records."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -26,7 +27,7 @@ def take_serve(tables: dict[str, Any], sources: dict[str, str], model: str) -> N
 
 
 def list_serve_defaults(serve: ServeConfig) -> Mapping[str, Any]:
-    """List the values of [serve] that are set, and those that are chosen by timing or searched."""
+    """List the values of [serve] that are set, and the keys whose values are chosen by timing or searched."""
     return {
         key: value
         for key, value in asdict(serve).items()

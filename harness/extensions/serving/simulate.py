@@ -1,4 +1,4 @@
-"""`simulate`: simulate the queue of a served model from service times measured now."""
+"""Define the verb `simulate`: simulate the queue of a served model from service times that are measured now."""
 
 import shlex
 import sys

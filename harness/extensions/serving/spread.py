@@ -1,4 +1,5 @@
-"""Simulate how far a search may end from the true rate, because of its arrivals and service times.
+"""Simulate how far a search for the highest VALID rate may end from the true rate, because of its arrivals and
+service times.
 
 A search uses one sequence of arrivals, that of its seed, and judges a rate by a few runs; another sequence would give
 another rate. The true rate is here the one at which half of all runs of as many queries are VALID, over all arrivals,
@@ -23,7 +24,7 @@ NUM_SEARCHES = (199, 79, 39)
 _RUNS_OF_A_SEARCH = 20
 _FAST_PER_S, _SLOW_PER_S, _BUDGET_S, _MOST_S = 2e7, 5e5, 5.0, 60.0
 """Simulated queries per second of computing, for one worker, and for several workers or merged queries; seconds that
-simulating may take before fewer searches are used, and at most."""
+simulating searches may take before fewer are simulated, and at most."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,17 +37,18 @@ class SearchSpread:
     """Highest ratio of the highest VALID rate to the true rate, in all but 2.5 % of searches."""
 
     def around(self, bracket: Bracket) -> tuple[float | None, float | None]:
-        """Return the rates between which the true rate is; None for an end that the search left open."""
+        """Return the lower and upper rate between which the true rate lies with 95 % confidence; None for an end that
+        the search left open."""
         low = None if bracket.low is None else bracket.low / self.high
         return low, None if bracket.high is None else bracket.high / self.low
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchCase:
-    """Properties of a search that its simulations share."""
+    """Properties of a search for the highest VALID rate that all its simulations share."""
 
     num_queries: int
-    """Queries of each run."""
+    """Number of queries of each run of the search."""
     near: float
     """Rate near the highest VALID one, in queries per second."""
     start_error: float
@@ -59,7 +61,8 @@ class SearchCase:
 
 
 def simulate_spread(model: QueueModel, case: SearchCase, seed: int) -> SearchSpread | None:
-    """Simulate as many searches as there is time for, each with arrivals of its own, and return their spread.
+    """Simulate as many searches for the highest VALID rate as there is time for, each with arrivals of its own, and
+    return the factors by which they miss the true rate.
 
     None where runs are so long that too few searches could be simulated, or where many searches find no VALID rate.
     """
@@ -82,7 +85,8 @@ def simulate_spread(model: QueueModel, case: SearchCase, seed: int) -> SearchSpr
 
 
 class _SimulatedSearch:
-    """One simulated search, with arrivals and items of its own, and new service times in each run."""
+    """One simulated search for the highest VALID rate, with arrivals and items of its own, and new service times in
+    each run."""
 
     def __init__(self, model: QueueModel, case: SearchCase, random: np.random.Generator) -> None:
         self._model, self._case, self._random = model, case, random

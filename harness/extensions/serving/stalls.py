@@ -17,37 +17,41 @@ from harness.extensions.serving.timing import TimedSize
 from harness.foundation.queue_simulation import ServiceTimes
 
 _OF_LIMIT, _OF_CALL = 0.5, 3.0
-"""Least length of a stall: as a share of the latency limit, and as a multiple of the p99 of the slowest calls."""
+"""Least length of a stall of the service: as a share of the latency limit, and as a multiple of the p99 of the
+slowest calls."""
 _WEIGHT = 0.1
-"""Queries that arrive in stalls, as a share of the late queries allowed, from which stalls may decide a verdict."""
+"""Number of queries that arrive during stalls of the service, as a share of the late queries that LoadGen allows,
+from which stalls may decide a verdict."""
 Call = tuple[int, float]
-"""Items of a call, and the seconds that it took."""
+"""Number of items of a call of the model, and the seconds that the call took."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stalls:
-    """Stalls of one run, in seconds: the longest, and all together; 0 without stalls."""
+    """Stalls of the service (times in which it stood still) in one run, in seconds: the longest, and all together; 0
+    if none."""
 
     longest_s: float = 0.0
     total_s: float = 0.0
 
     def may_decide(self, rate: float, num_queries: int, share: float) -> bool:
-        """Return whether stalls may decide the verdict: enough queries arrive in them at `rate`, compared with the
-        late queries that LoadGen's rule allows."""
+        """Return whether stalls may decide LoadGen's verdict: enough queries arrive in them at `rate`, compared with
+        the late queries that its rule allows."""
         allowed = max(1, most_late(num_queries, share) or 0)
         return rate * self.total_s >= _WEIGHT * allowed
 
     def beside(self, other: "Stalls") -> "Stalls":
-        """Return the stalls of two processes together."""
+        """Return the stalls of two processes together: the longer of the two longest, and the sum of the totals."""
         return Stalls(max(self.longest_s, other.longest_s), self.total_s + other.total_s)
 
 
 def find_stalls(
     calls: Iterable[Call], delays_s: Iterable[float], timed: Sequence[TimedSize], service: ServiceTimes, limit: Limit
 ) -> Stalls:
-    """Find the stalls of a run from the times of calls, and from the delays with which queries were issued.
+    """Find the stalls of a run of LoadGen from the times of calls, and from the delays with which queries were
+    issued.
 
-    Most stalls show in both: the one with the greater total counts.
+    Most stalls show in both: the stalls from the source with the greater total are returned.
     """
     usual_s = max(float(np.percentile(size.seconds, 99)) for size in timed)
     least_s = max(_OF_LIMIT * limit.seconds, _OF_CALL * usual_s)

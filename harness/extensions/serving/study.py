@@ -1,4 +1,4 @@
-"""Study of a simulated queue: latency against rate, simulated from measured service times."""
+"""Make the study of a simulated queue: latency against the rate of queries, simulated from measured service times."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,8 @@ from rules.records.study import Origin, Parameter, Scalar, Source, StudyCheck, S
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 _Row = tuple[float | None, ...]
-"""Rate in queries/s, utilisation, mean latency in s, and latency in s at each of `PERCENTILES`."""
+"""Row of the table of latency against rate: rate in queries/s, utilisation of the workers, mean latency in s, and
+latency in s at each of `PERCENTILES`."""
 _FULL = 0.999
 """Share of the workers' capacity from which they count as fully busy."""
 _BESIDE_SERVE = (
@@ -34,8 +35,8 @@ def make_queue_study(
     workers: Workers,
     overhead_s: float | None,
 ) -> StudyRecord:
-    """Simulate equal traffic at each of `rates`, ascending, in queries per second; the workers must be able to answer
-    at least one of them. Latencies include LoadGen's overhead, where it was measured.
+    """Simulate the same queries at each of `rates`, ascending, in queries per second; the workers must be able to
+    answer at least one of these rates. Latencies include LoadGen's overhead, where it was measured.
 
     Rates at which the workers are fully busy are left out: their queue grows without end, and their latencies would
     only depend on the number of simulated queries. The check is Little's law at half the highest rate: the mean
@@ -75,7 +76,8 @@ def make_queue_study(
 def _answer(
     benchmark: Benchmark, serve: ServeConfig, best: _Row | None, rows: Sequence[_Row], full_per_s: float
 ) -> str:
-    """Return a line with the highest simulated rate within the limit; without one, the latency at the lowest rate."""
+    """Return a title with the highest simulated rate within the latency limit; without a limit, with the mean latency
+    at the lowest rate."""
     if serve.limit_s is not None:
         promise = f"within {serve.limit_s * 1e3:g} ms at p{serve.percentile:g}, simulated"
         if best is None:
@@ -92,7 +94,7 @@ def _answer(
 def _list_parameters(
     serve: ServeConfig, mean_s: float, overhead_s: float | None, workers: Workers, num_simulated: int
 ) -> tuple[Parameter, ...]:
-    """List the parameters of the simulation, without those that are not measured or do not apply."""
+    """List the parameters of a queue's simulation, without those that are not measured or do not apply."""
     merges = workers.max_items is not None
     rows: tuple[tuple[str, Scalar, str | None, Source, str | None], ...] = (
         ("mean service time", mean_s, "s", "measured", "of a query alone"),

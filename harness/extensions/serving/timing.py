@@ -1,4 +1,4 @@
-"""Measure service times: the time of calls while no query waits, from which queues are simulated."""
+"""Measure service times: the seconds of calls of the model while no query waits, from which queues are simulated."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,16 +13,17 @@ from harness.extensions.serving.worker_pool import Answer, QueryPart, split_quer
 from harness.foundation.queue_simulation import ServiceTimes, Workers
 
 NUM_SIZES = 6
-"""Sizes of queries that are timed, from the smallest to the largest of the pool."""
+"""Number of query sizes whose calls are timed, from the smallest to the largest of the pool."""
 MIN_CALLS = 5
-"""Least calls of each size and worker, however long they take."""
+"""Fewest timed calls of each size on each worker, however long the calls take."""
 _GOLDEN_RATIO = 0.618
 """Step through a list, as a share of its length, that spreads the chosen elements evenly."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimedSize:
-    """Timed calls of one size: the items and the queries (or parts of queries) of a call, and the seconds of each."""
+    """Timed calls of one size: the items and the queries (or parts of queries) of a call, and the seconds of each
+    call."""
 
     items: int
     num_queries: int
@@ -66,7 +67,8 @@ def choose_all_calls(sizes: Sequence[int], most: int) -> Calls:
 
 
 def _merge_parts(in_order: Sequence[QueryPart], most: int) -> tuple[QueryPart, ...]:
-    """Return parts of evenly spread sizes, repeated while they fit into `most` items."""
+    """Return parts of queries for one call of at most `most` items, of evenly spread sizes and repeated while they
+    fit."""
     merged: list[QueryPart] = []
     stride = max(1, round(len(in_order) * _GOLDEN_RATIO))
     while gcd(stride, len(in_order)) != 1:
@@ -113,7 +115,8 @@ def time_calls(
 
 
 def fit_service(timed: Sequence[TimedSize], max_items: int) -> ServiceTimes:
-    """Interpolate the mean time over the items of a call; factors are the time of each call over its size's mean.
+    """Interpolate the mean seconds of a call over its number of items; factors are the time of each call over the
+    mean of its size.
 
     Beyond the largest timed call, the time is extrapolated from the last two sizes.
     """

@@ -16,7 +16,7 @@ from reference_models.process.errors import ConfigError, DatasetError, did_you_m
 from reference_models.process.open_file import read_regular
 
 MODELS = {"dlrm": "dlrm-v2", "hstu": "dlrm-v3"}
-"""MLPerf Inference's name of a recommender, by the model of a definition."""
+"""MLPerf Inference's name of a recommender, by the model that a definition names."""
 MAX_BYTES = 1 << 16
 _SCENARIOS = {"server": "Server", "offline": "Offline", "single_stream": "SingleStream"}
 _WHOLE = re.compile(r"0x[0-9a-fA-F]{1,15}|0|[1-9][0-9]{0,17}")
@@ -88,7 +88,8 @@ class _ConfLine(NamedTuple):
 
 
 def take_user_conf(serve: dict[str, Any], sources: dict[str, str], model: str) -> None:
-    """Replace the path in serve.user_conf, where the path was given now, by the file's keys and digest; in place.
+    """Replace the path in serve.user_conf, where this command gave it, by the digest of the file, and set the keys of
+    [serve] that its lines give; in place.
 
     Raises ConfigError for a wrong file, line or key, and for a key that an option sets to another value.
     """
@@ -116,7 +117,8 @@ def take_user_conf(serve: dict[str, Any], sources: dict[str, str], model: str) -
 
 
 def take_mlperf_form(serve: dict[str, Any], sources: dict[str, str], model: str) -> None:
-    """Set every key that MLPerf requires and that was not given, where serve.mlperf was given now; in place.
+    """Set every key of [serve] that MLPerf requires and that was not given, where this command gave serve.mlperf; in
+    place.
 
     The requirements are those of the given round, else of the last round that has the definition's `model`.
     """
@@ -166,7 +168,8 @@ def _parse(path: Path, content: bytes) -> list[_ConfLine]:
 
 
 def _choose(path: Path, lines: list[_ConfLine], model: str | None, scenario: str) -> list[_ConfLine]:
-    """Return the line that LoadGen uses for each key: of the scenario before `*`, then of the model before `*`."""
+    """Return the line of a user.conf that LoadGen uses for each key: one for the scenario before one for `*`, then
+    one for the model before one for `*`."""
     ranks = [(model, scenario), ("*", scenario), (model, "*"), ("*", "*")]
     chosen: dict[str, _ConfLine] = {}
     for rank in reversed(ranks):

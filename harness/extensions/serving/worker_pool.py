@@ -1,4 +1,5 @@
-"""The workers of a service: threads that take parts of queries from one queue, answer them, and report completion."""
+"""Run the workers of a service: threads that take parts of queries from one queue, answer them, and report
+completion."""
 
 import sys
 import threading
@@ -26,7 +27,8 @@ class QueryPart:
 
 
 _SWITCH_S = 0.0005
-"""Interval in seconds at which Python switches threads; the default, ten times as long, exceeds most queries."""
+"""Interval in seconds at which Python switches threads; the default, ten times as long, is longer than most queries
+take."""
 Answer: TypeAlias = Callable[[Sequence[QueryPart]], object]
 """Function that answers parts of queries in one call."""
 
@@ -42,7 +44,7 @@ def split_query(place: int, items: int, workers: Workers) -> tuple[QueryPart, ..
 
 @dataclass(slots=True)
 class Query:
-    """A query that is not fully answered yet, with the number of its parts that are left."""
+    """A query of LoadGen that is not fully answered yet, with the number of its parts that are left to answer."""
 
     response_id: int
     issued_s: float
@@ -64,13 +66,14 @@ def switching_often() -> Iterator[None]:
 
 
 class RequestQueue:
-    """Queue of parts of queries, first in first out, from which workers take calls; None marks the end."""
+    """Queue of parts of queries, first in first out, from which workers take the parts of one call; None marks the
+    end."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self._waiting: SimpleQueue[QueuedPart | None] = SimpleQueue()
         self._held: QueuedPart | None = None
-        """Part that did not fit into a call, and begins the next call."""
+        """Part of a query that did not fit into a call of the model, and begins the next call."""
         self._gathering, self._counting = threading.Lock(), threading.Lock()
 
     def put(self, query: Query, parts: Sequence[QueryPart]) -> None:
@@ -78,12 +81,13 @@ class RequestQueue:
             self._waiting.put((query, part))
 
     def close(self) -> None:
-        """Tell every worker that no query follows."""
+        """Tell every worker of the queue that no query follows."""
         for _ in range(self._workers.count):
             self._waiting.put(None)
 
     def take(self) -> list[QueuedPart]:
-        """Wait for the next part and the parts to merge with it; return an empty list at the end.
+        """Wait for the next part of a query and the parts to merge with it into one call; return an empty list at the
+        end of the queue.
 
         One worker at a time gathers a call, so that waiting parts are not divided between two workers.
         """

@@ -1,4 +1,4 @@
-"""Parts of pages and summaries for measurements of serving and studies of a simulated queue."""
+"""Show measurements of serving, and studies of a simulated queue, as parts of pages and summaries."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,8 @@ from reports.results.result import Result
 
 
 def follow(result: Result) -> tuple[Sequence[str], str] | None:
-    """Return the options that compare a measurement with merged queries; None where it merged them already."""
+    """Return options that repeat a measurement with queries merged into calls, and words on it; None where they were
+    merged already."""
     if result.asked is None or "serve.batch" in result.asked.config:
         return None
     return ("--set", "serve.batch=auto"), "measures it with queries merged into calls beside it"

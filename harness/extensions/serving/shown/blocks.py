@@ -1,4 +1,4 @@
-"""Blocks of a page on serving: the answer, the setup, co-location, precisions, and latency against load."""
+"""Make the blocks of a page on serving: the result, the setup, co-location, precisions, and latency against rate."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -16,7 +16,7 @@ from rules.records.metrics import METRICS
 
 MAX_CHARTS = 12
 _LEAST, _MOST = 1e-12, 1e15
-"""Bounds of rates and seconds that charts draw."""
+"""Least and greatest rate in queries per second, and latency in seconds, that charts draw."""
 _KINDS = (
     "Rates, latencies and service times are measured, those of the simulation simulated, bytes computed. VALID is "
     "LoadGen's verdict on one run of this system, and no MLPerf® result."
@@ -24,7 +24,8 @@ _KINDS = (
 
 
 def serving_blocks(measured: Sequence[Result], id_: str) -> list[Block]:
-    """Return the blocks of measurements of serving; other kinds have none. `id_` begins the blocks' ids."""
+    """Return the blocks of a page on measurements of serving; other kinds of measurement have none. `id_` begins the
+    ids of the blocks."""
     found = served_among(measured)
     if not found:
         return []
@@ -57,13 +58,15 @@ def _setup_table(found: Sequence[ServedResult], id_: str) -> Table:
 
 
 def _spread_cell(served: ServedResult) -> Cell:
-    """Return the spread of one process's rate, and below it the simulated steady-state rate."""
+    """Return a cell with the simulated spread (95 % interval) of one process's rate, and below it the steady-state
+    rate."""
     steady = "" if served.steady_per_s is None else f"steady state {si(served.steady_per_s)}"
     return Cell(text=spread_words(served) or "—", sub=steady)
 
 
 def _model_cell(served: ServedResult) -> Cell:
-    """Return the measured rate as a share of the simulated one, and below it LoadGen's overhead for a query."""
+    """Return a cell with the measured rate as a share of the simulated one, and below it LoadGen's overhead for a
+    query."""
     return Cell(text=percent(served.of_modelled), sub=f"LoadGen adds {duration(served.first.overhead_s)}")
 
 
@@ -77,7 +80,7 @@ def _queries(record: ServeRecord) -> Cell:
 
 
 def _served_by(record: ServeRecord) -> Cell:
-    """Return processes, workers and threads, and below them the most items of a call."""
+    """Return a cell with the numbers of processes, workers and threads, and below them the most items of a call."""
     copies = plural(record.num_copies, "process", "processes")
     words = f"{copies} × {plural(record.num_workers, 'worker')}, {plural(record.num_threads, 'thread')}"
     notes = [] if record.batch_items is None else [f"up to {plural(record.batch_items, 'item')} a call"]
@@ -116,7 +119,8 @@ def _beside_table(found: Sequence[ServedResult], id_: str) -> Table:
 
 
 def _precision_table(found: Sequence[ServedResult], id_: str) -> Table:
-    """Return the table of precisions: rates against the first measurement in fp32 throughout, where there is one."""
+    """Return the table of rate and quality by precision; rates are relative to the first measurement in fp32
+    throughout, if any."""
     plain = next((each for each in found if _precision(each.record) == ("fp32", "fp32")), None)
 
     def speed(each: ServedResult) -> Cell:
@@ -159,8 +163,8 @@ def _precision_table(found: Sequence[ServedResult], id_: str) -> Table:
 
 
 def _load_blocks(served: ServedResult, begin: str) -> list[Block]:
-    """Return the chart of latency against load, or LoadGen's runs where there is no limit, and the simulation's
-    table."""
+    """Return the chart of latency against rate, or the table of LoadGen's runs where there is no latency limit, and
+    the simulation's table."""
     measured = served.result
     id_ = _identifier(f"{begin}-load-{measured.label}")
     blocks: list[Block] = [_load_chart(served, id_) or _runs_table(served, f"{id_}-table")]
@@ -172,7 +176,8 @@ def _load_blocks(served: ServedResult, begin: str) -> list[Block]:
 
 
 def _load_chart(served: ServedResult, id_: str) -> Chart | None:
-    """Return a chart of the simulated curve, LoadGen's runs and the limit; None without a limit."""
+    """Return a chart of latency against rate: simulated curve, LoadGen's runs, and the limit; None without a latency
+    limit."""
     record, process, limit_s = served.record, served.first, served.record.target_latency_s
     curve = [(point.queries_per_s, point.latency_s) for point in process.curve]
     drawn = [*curve, *((run.asked_per_s * record.num_copies, run.latency_s) for run in process.runs)]

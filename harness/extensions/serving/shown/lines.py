@@ -1,4 +1,4 @@
-"""Facts of one measurement of serving, in lines: the rate, the simulation, LoadGen's runs."""
+"""List the facts of one measurement of serving as lines of a summary: the rate, the simulation, LoadGen's runs."""
 
 from harness.extensions.serving.records import ASKED_VALID, ServeProcess, ServeRecord
 from harness.extensions.serving.shown.words import (
@@ -17,7 +17,7 @@ from reports.text.formatting import duration, num_bytes, percent, plural, printa
 from rules.records.metrics import METRICS
 
 NAMES = {"server": "latency-bounded", "offline": "offline", "single_stream": "single stream"}
-"""Name of the rate, by scenario."""
+"""Words for the measured rate of queries, by LoadGen's scenario."""
 
 
 def rate(value: float) -> str:
@@ -32,7 +32,8 @@ def limit_words(record: ServeRecord, latency_s: float) -> str:
 
 
 def serve_facts(measured: Result) -> list[tuple[str, str]]:
-    """Return the facts of a measurement by name, the answer first; rates are geometric means over processes."""
+    """Return the facts of a measurement of serving as pairs of name and text, the measured rate first; rates are
+    geometric means over processes."""
     (served,) = served_among([measured])
     record, summary = served.record, served.summary
     processes = record.processes
@@ -128,7 +129,8 @@ def _said(served: ServedResult) -> str:
 
 
 def beside_words(served: ServedResult) -> str | None:
-    """Return the throughput relative to one process, in words; None where there is only one process."""
+    """Return words on the throughput of all processes relative to one process; None where there is only one
+    process."""
     record, times, alone = served.record, served.mean("times_alone"), served.mean("alone_per_s")
     if times is None or alone is None:
         return None
@@ -137,7 +139,8 @@ def beside_words(served: ServedResult) -> str | None:
 
 
 def setup_words(record: ServeRecord) -> str:
-    """Return the setup in words: processes, workers, threads, batches, precisions and weights."""
+    """Return the setup that answered the queries, in words: processes, workers, threads, batches, precisions and
+    weights."""
     parts = [
         f"{plural(record.num_copies, 'process', 'processes')} of {plural(record.num_workers, 'worker')} and "
         f"{plural(record.num_threads, 'thread')}",

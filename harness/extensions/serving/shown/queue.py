@@ -1,4 +1,4 @@
-"""The chart of a simulated queue: latency against load."""
+"""Draw the chart of a simulated queue: latency against the rate of queries."""
 
 from reports.charts.scaling import scaling_panel
 from reports.charts.xy import Dot, Series, xy_figure
@@ -8,11 +8,12 @@ from reports.text.formatting import duration, printable, si
 from rules.records.study import StudyRecord, StudyTable
 
 LIMIT = "limit"
-"""Parameter of a queue study that holds the latency limit, drawn as a line."""
+"""Name of the parameter of a queue study that holds the latency limit in seconds, which the chart draws as a line."""
 
 
 def draw_latencies(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw each percentile of latency over the rate, up to four times the limit; None with fewer than two rates."""
+    """Draw a chart of each percentile of latency over the rate of queries, up to four times the latency limit; None
+    with fewer than two rates."""
     limit_s = find_parameter(study, LIMIT)
     series = []
     for hue, name in enumerate(column.name for column in table.columns if column.name.startswith("p")):

@@ -1,4 +1,4 @@
-"""Terms of serving for the glossary of a page."""
+"""Define the terms of serving for the glossary of a page."""
 
 TERMS = {
     "Latency-bounded throughput": "The highest rate of queries at which the percentile of their latencies stays "

@@ -1,4 +1,4 @@
-"""Words for the answer of a measurement of serving, as titles and summaries have it."""
+"""Say the result of a measurement of serving in words, for titles and summaries."""
 
 import math
 from collections.abc import Sequence
@@ -14,20 +14,21 @@ from reports.text.formatting import duration, plural, printable, si
 
 _FIVE = {5: "five"}.get(MIN_RUNS, str(MIN_RUNS))
 _DEVIATIONS, _WIDEST = 2 * 1.96, 10.0
-"""Standard deviations between the ends of a spread, which covers 95 %; widest interval to state, on logarithms."""
+"""Number of standard deviations between the ends of a spread, which covers 95 %; widest half-interval to state, as a
+logarithm of the rate."""
 _SCENARIOS = {"offline": "Offline", "single_stream": "SingleStream"}
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 class ServedResult(NamedTuple):
-    """A measurement of serving with its record."""
+    """Result of a measurement of serving, with its record."""
 
     result: Result
     record: ServeRecord
 
     @property
     def first(self) -> ServeProcess:
-        """Return the process whose runs and curve are shown."""
+        """Return the first process of the measurement, whose runs of LoadGen and simulated curve are shown."""
         return self.record.processes[0]
 
     @property
@@ -37,7 +38,7 @@ class ServedResult(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Return the geometric mean of the processes' rates, in queries per second."""
+        """Return the geometric mean of the processes' VALID rates, in queries per second."""
         return summary.geometric_mean if (summary := self.summary) else self.result.measured_values[0]
 
     @property
@@ -54,24 +55,28 @@ class ServedResult(NamedTuple):
 
     @property
     def spread(self) -> tuple[float, float] | None:
-        """Return the ends of the simulated spread, geometric means over processes; None where they are unknown."""
+        """Return the ends of the simulated spread (95 % interval of the rate) in queries per second, geometric means
+        over processes; None where they are unknown."""
         low, high = map(self.geometric_mean, ("spread_low_per_s", "spread_high_per_s"))
         return None if low is None or high is None else (low, high)
 
     @property
     def steady_per_s(self) -> float | None:
-        """Return the simulated steady-state rate, the geometric mean; None where not all processes have it."""
+        """Return the simulated steady-state rate in queries per second, the geometric mean over processes; None where
+        not all of them have it."""
         return self.geometric_mean("long_run_per_s")
 
     def geometric_mean(self, member: str) -> float | None:
-        """Return the geometric mean of a positive member over processes; None where not all processes have it."""
+        """Return the geometric mean of a positive member of the processes' records; None where not all processes have
+        it."""
         values = [getattr(each, member) for each in self.record.processes]
         if None in values:
             return None
         return math.exp(math.fsum(map(math.log, values)) / len(values))
 
     def mean(self, member: str) -> float | None:
-        """Return the arithmetic mean of the processes that have a value of `member`; None where none has."""
+        """Return the arithmetic mean of `member` over the processes whose records have a value of it; None where none
+        has."""
         return mean_of_known(getattr(each, member) for each in self.record.processes)
 
 
@@ -96,7 +101,8 @@ def served_answer(measured: Sequence[Result]) -> str:
 
 
 def _title_words(served: ServedResult) -> str:
-    """Return the VALID rate with its processes and runs, and the lowest INVALID rate where no INVALID one is near."""
+    """Return words of a title: the VALID rate with its processes and runs, and the lowest INVALID rate where none is
+    near the VALID one."""
     processes = served.record.processes
     is_open = not all(process.is_resolved for process in processes)
     rate = min(process.queries_per_s for process in processes) if is_open else served.rate
@@ -118,7 +124,8 @@ def _title_words(served: ServedResult) -> str:
 
 
 def _held_up_words(served: ServedResult) -> str:
-    """Return words on higher rates, all INVALID while held up: '743 and more were INVALID while held up'."""
+    """Return words on rates above the VALID one that were INVALID only while the service stood still: '743 and more
+    were INVALID while held up'."""
     rates = {
         process.queries_per_s * run.asked_per_s / process.valid_run.asked_per_s
         for process in served.record.processes
@@ -132,7 +139,8 @@ def _held_up_words(served: ServedResult) -> str:
 
 
 def rest_words(served: ServedResult) -> str:
-    """Return the facts that a title leaves out: 'p95 22.0 ms; five processes would narrow it to …'."""
+    """Return the facts on a served rate that its title leaves out: 'p95 22.0 ms; five processes would narrow it to
+    …'."""
     record = served.record
     latency_s = max(process.latency_s for process in record.processes)
     words = [f"p{record.percentile:g} {duration(latency_s)}", _interval_words(served)]
@@ -142,14 +150,15 @@ def rest_words(served: ServedResult) -> str:
 
 
 def promise_words(record: ServeRecord) -> str:
-    """Return the limit in words: 'within 25.0 ms at p95'; for a scenario without a limit, its name."""
+    """Return the latency limit in words: 'within 25.0 ms at p95'; for a scenario without a limit, its name."""
     if record.target_latency_s is None:
         return f"in {_SCENARIOS.get(record.scenario, printable(record.scenario))}"
     return f"within {duration(record.target_latency_s)} at p{record.percentile:g}"
 
 
 def rate_words(served: ServedResult) -> str:
-    """Return the rate: '551'; where a search left it open, 'between 1.54 k and 5.48 k' or 'at least 551'."""
+    """Return the VALID rate in words: '551'; where a search left it open, 'between 1.54 k and 5.48 k' or 'at least
+    551'."""
     processes = served.record.processes
     if all(process.is_resolved for process in processes):
         return si(served.rate)
@@ -159,12 +168,14 @@ def rate_words(served: ServedResult) -> str:
 
 
 def spread_words(served: ServedResult) -> str:
-    """Return the ends of the spread: '950 – 1.07 k'; empty where they are unknown."""
+    """Return the ends of the simulated spread of the rate, in queries per second: '950 – 1.07 k'; empty where they
+    are unknown."""
     return "" if (spread := served.spread) is None else f"{si(spread[0])} – {si(spread[1])}"
 
 
 def five_words(served: ServedResult) -> str:
-    """Return the interval that five processes would give: 'five processes would narrow it to ± 3.1 % (simulated)'.
+    """Return words on the interval that five processes would give: 'five processes would narrow it to ± 3.1 %
+    (simulated)'.
 
     Computed like an interval, by Student's t on logarithms, with the standard deviation of one process's spread.
     Empty where the spread is unknown.
@@ -178,7 +189,8 @@ def five_words(served: ServedResult) -> str:
 
 
 def doubts(served: ServedResult) -> list[str]:
-    """Return the caveats of a VALID rate: rates that were left open, single runs, and runs that were held up."""
+    """Return the caveats of a VALID rate: processes whose rate was left open or run only once, and runs in which the
+    service stood still."""
     processes = served.record.processes
     found = []
     if num_open := sum(not process.is_resolved for process in processes):
