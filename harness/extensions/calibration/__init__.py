@@ -1,1 +1,1 @@
-"""Calibration of a benchmark's target: runs, conditions, reference convergence points."""
+"""Calibrate a benchmark's target quality: train runs, judge conditions, and make reference convergence points."""

@@ -1,4 +1,5 @@
-"""Calibrate one benchmark: tune, run every seed at every batch size, run the baselines, ask the oracle."""
+"""Calibrate the target quality of one benchmark: tune the learning rate, train every seed at every batch size, train
+simpler models, and measure the oracle (the teacher that labelled generated data)."""
 
 import json
 import platform
@@ -44,7 +45,8 @@ _RATE_FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
 _BASELINE_RATES = (0.01, 0.02, 0.05, 0.1, 0.2)
 QUICK_RUNS = 3
 BASE_SEED = 20_000
-"""Base seed of the runs, from which seeds are derived as in any set; tuning uses other seeds."""
+"""Base seed of the runs of a calibration, from which seeds are derived as in any set of runs; tuning of learning
+rates uses other seeds."""
 _FIRST_TUNING_SEED, _BASELINE_SEED = 1001, 1
 
 OnResult = Callable[[str, CalibrationResult, int], None]
@@ -52,12 +54,13 @@ OnResult = Callable[[str, CalibrationResult, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationPlan:
-    """Runs of a calibration. Tuning uses other seeds than the runs by which the conditions are judged."""
+    """Runs that a calibration of a target quality trains. Tuning of learning rates uses other seeds than the runs by
+    which the conditions are judged."""
 
     batch_sizes: tuple[int, ...]
     learning_rates: tuple[float, ...]
     num_runs: int
-    """Number of seeds per batch size; their runs become reference convergence points."""
+    """Number of seeds per batch size; the runs with these seeds become reference convergence points."""
     num_confirming_runs: int
     """Number of seeds at the definition's own batch size, at least `num_runs`, by which condition (a), convergence,
     is judged."""
@@ -72,7 +75,8 @@ class CalibrationPlan:
         return tuple(range(_FIRST_TUNING_SEED, _FIRST_TUNING_SEED + self.num_tuning_runs))
 
     def seeds(self, *, is_default: bool) -> list[int]:
-        """Derive the seeds of a batch size; the definition's own has more of them."""
+        """Derive the seeds of the runs at a batch size; the definition's own batch size (`is_default`) has more
+        seeds."""
         num_runs = max(self.num_runs, self.num_confirming_runs) if is_default else self.num_runs
         return derive_seeds(self.base_seed, num_runs, frozenset(self.tuning_seeds))
 
@@ -89,7 +93,8 @@ def plan_calibration(
     num_workers: int | None = None,
     is_quick: bool = False,
 ) -> CalibrationPlan:
-    """Make a plan with defaults: half, once and twice the definition's batch size; factors of its learning rate.
+    """Plan the runs of a calibration, with defaults: half, once and twice the definition's batch size; factors of its
+    learning rate.
 
     A quick calibration has QUICK_RUNS runs at the definition's own batch size and learning rate, and simpler models
     at that rate; its numbers of runs and its grid are not taken from the arguments.
@@ -131,10 +136,10 @@ def plan_calibration(
 def calibrate(
     entry: Entry, data_dir: Path, plan: CalibrationPlan, store: RunStore, on_result: OnResult | None = None
 ) -> CalibrationRecord:
-    """Train the plan's runs that `store` lacks, and summarise all.
+    """Train the runs of a calibration's plan that `store` lacks, and summarise all runs of the plan in a record.
 
-    `on_result` gets part, result and how many runs are left at most: what the store holds of later parts is not known
-    before their learning rates are.
+    `on_result` gets the part of the calibration, each new result, and how many runs are left at most: how many runs
+    of later parts the store holds is not known before their learning rates are.
     """
     definition, train = entry.benchmark, entry.workload.train
     later = count_runs(entry, plan)
@@ -218,8 +223,8 @@ class EpochCounts(NamedTuple):
 
 
 def count_epochs(entry: Entry, plan: CalibrationPlan) -> dict[int, EpochCounts]:
-    """Count the epochs that a calibration trains, by batch size; simpler models train at the definition's own batch
-    size alone."""
+    """Count the epochs that a calibration trains, by batch size; simpler models train only at the definition's own
+    batch size."""
     own = entry.workload.train.global_batch_size
     simpler = len(entry.workload.model_spec.baselines) * len(_baseline_rates(entry, plan))
     return {
@@ -233,7 +238,7 @@ def count_epochs(entry: Entry, plan: CalibrationPlan) -> dict[int, EpochCounts]:
 
 
 def count_runs(entry: Entry, plan: CalibrationPlan) -> int:
-    """Count the epochs that a whole calibration trains."""
+    """Count the epochs, one for each run, that a whole calibration trains at most."""
     return sum(map(sum, count_epochs(entry, plan).values()))
 
 
@@ -243,7 +248,8 @@ def _baseline_rates(entry: Entry, plan: CalibrationPlan) -> list[float]:
 
 
 def measure_oracle(entry: Entry) -> float | None:
-    """Measure the teacher's own quality on the evaluation split, the best of any model; None without a teacher."""
+    """Measure the quality on the evaluation split of the teacher that labelled generated data, the best that any
+    model can reach; None for data without a teacher."""
     data = entry.workload.data
     if (oracle := find_data(data.kind).oracle) is None:
         return None
@@ -254,8 +260,8 @@ def measure_oracle(entry: Entry) -> float | None:
 
 
 def written_files(folder: Path, entry: Entry) -> tuple[Path, Path, Path]:
-    """Return the paths of calibration.md, NAME.calibration.json and NAME.rcps.json; NAME.bf16 in place of NAME in a
-    precision that is not the definition's own."""
+    """Return the paths of a calibration's files: calibration.md, NAME.calibration.json and NAME.rcps.json; NAME.bf16
+    in place of NAME in a precision that is not the definition's own."""
     own, precision = entry.benchmark.sections["runtime"].get("precision", "fp32"), entry.workload.runtime.precision
     infix = "" if precision == {"auto": "fp32"}.get(own, own) else f".{precision}"
     name = entry.benchmark.name + infix
@@ -263,8 +269,8 @@ def written_files(folder: Path, entry: Entry) -> tuple[Path, Path, Path]:
 
 
 def refuse_to_replace(folder: Path, entry: Entry, plan: CalibrationPlan) -> None:
-    """Raise HarnessError (exit 8) if a path to write is a link or no regular file, since the folder may be a
-    stranger's; ConfigError if a quick calibration would replace a whole one."""
+    """Raise HarnessError (exit 8) if a path that a calibration writes is a link or no regular file, since the folder
+    may be a stranger's; ConfigError if a quick calibration would replace a whole one."""
     paths = written_files(folder, entry)
     for each in (folder / RUNS_FILE, *paths):
         refuse_irregular(each, "a calibration's file")
@@ -286,7 +292,8 @@ def write_calibration(folder: Path, entry: Entry, calibration: CalibrationRecord
 
 
 def describe_platform() -> str:
-    """Return processor and torch version of the runs in words, for the reference convergence points."""
+    """Return the processor and torch version with which a calibration trains, in words, for the reference convergence
+    points."""
     import torch
 
     from harness.system.hardware import read_processors

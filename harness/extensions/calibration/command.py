@@ -1,4 +1,5 @@
-"""`calibrate`: measure where a benchmark's target should lie, and make its reference convergence points."""
+"""Define the verb `calibrate`: measure where a benchmark's target quality should lie, and make its reference
+convergence points."""
 
 import shlex
 import sys
@@ -140,7 +141,8 @@ def calibrate(
 
 
 def _complete(entry: "Entry", plan: "CalibrationPlan", output: Path, data_root: Path | None) -> None:
-    """Run what the folder lacks, write the calibration's files, and show the result."""
+    """Train the runs of a calibration that folder `output` lacks, write the calibration's files, and show the
+    result."""
     from harness.extensions.calibration.calibrate import calibrate as run_calibration
     from harness.extensions.calibration.calibrate import count_runs, write_calibration
     from harness.extensions.calibration.runs import RunStore, problem_digest
@@ -188,7 +190,7 @@ def _complete(entry: "Entry", plan: "CalibrationPlan", output: Path, data_root: 
 
 
 def _refuse_grid(context: click.Context) -> None:
-    """Raise UsageError for --quick together with an option that it sets itself."""
+    """Raise UsageError for --quick together with an option that --quick sets itself."""
     if not context.params["is_quick"]:
         return
     for option in context.command.params:

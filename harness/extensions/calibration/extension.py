@@ -1,4 +1,5 @@
-"""Registration of the calibration extension: one verb. Its record is in the core, which reads the shipped ones."""
+"""Register calibration with the core of the harness: one verb. The record type is in the core, which reads the
+shipped calibrations."""
 
 from rules.extensions import Extension, Verb
 

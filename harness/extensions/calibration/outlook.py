@@ -1,4 +1,5 @@
-"""Epochs that a calibration would train, and their time, modelled from a few steps that are timed now."""
+"""Count the epochs that a calibration of a target quality would train, and model their time from a few steps that are
+timed now."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,15 +20,16 @@ from reports.text.formatting import rough_duration
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EpochTimes:
-    """Time of an epoch of the reference on one thread at each batch size, and reasons why it cannot be timed."""
+    """Modelled time of an epoch of the reference implementation on one thread at each batch size, and reasons why it
+    cannot be timed."""
 
     epochs: Mapping[int, TimeEstimate | None]
-    """Time of an epoch, by batch size; None if it cannot be timed here."""
+    """Modelled time of a training epoch, by batch size; None if it cannot be timed on this system."""
     problems: tuple[str, ...]
 
     def total_s(self, num_epochs: Mapping[int, int], num_workers: int) -> float | None:
-        """Return the time of `num_epochs` by batch size, `num_workers` at a time; None if an epoch's time is not
-        known."""
+        """Return the seconds to train `num_epochs`, by batch size, `num_workers` at a time; None if the time of an
+        epoch is not known."""
         total_s = 0.0
         for size, estimate in self.epochs.items():
             if estimate is None:
@@ -37,7 +39,8 @@ class EpochTimes:
 
 
 def look_ahead(entry: Entry, plan: CalibrationPlan, data_root: Path | None) -> EpochTimes:
-    """Time ten steps and an evaluation of the reference at each batch size, on one thread; keep nothing."""
+    """Time ten steps and an evaluation of the reference implementation at each batch size, on one thread; keep no
+    trained model."""
     config = entry.workload
     data_dir = locate_dataset(config.data, data_root)
     sizes, data_problem = read_sizes(config.data, data_dir)
@@ -67,7 +70,8 @@ def _of_calibration(config: WorkloadConfig, global_batch_size: int) -> WorkloadC
 
 
 def outlook_blocks(entry: Entry, plan: CalibrationPlan, times: EpochTimes) -> tuple[Block, ...]:
-    """Show a row per batch size, then the total: number of epochs at most, computed, and their time, modelled."""
+    """Return the blocks of a calibration's plan: a row per batch size, then the total; epochs to train at most,
+    computed, and their time, modelled."""
     benchmark, counts = entry.benchmark, count_epochs(entry, plan)
     rows = []
     for size, estimate in times.epochs.items():

@@ -1,7 +1,9 @@
-"""Runs of a calibration: full epochs of the reference and of simpler models, stored as they finish.
+"""Train and store the runs of a calibration: full epochs of the reference and of simpler models, stored as they
+finish.
 
-Every run trains a whole epoch and keeps its quality at each evaluation, so the same runs answer for any target.
-Runs are appended to `runs.jsonl` one by one; a calibration that was interrupted goes on with what is missing.
+Every run trains a whole epoch and keeps its quality at each evaluation, so that the same runs serve to judge any
+target quality. Runs are appended to `runs.jsonl` one by one; a calibration that was interrupted goes on with the
+missing runs.
 """
 
 import json
@@ -37,7 +39,8 @@ _BEGINNING = b'{"problem": "'
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationRun:
-    """One epoch to train: model, batch size, learning rate and seed. Equal values are the same run."""
+    """Run of a calibration, which trains one epoch: model, batch size, learning rate and seed. Equal values are the
+    same run."""
 
     model: str
     global_batch_size: PositiveCount
@@ -47,8 +50,8 @@ class CalibrationRun:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationResult:
-    """Qualities of one trained epoch: `qualities[i]` is the benchmark's metric at `samples_counts[i]` trained
-    samples."""
+    """Qualities in one trained epoch of a calibration: `qualities[i]` is the benchmark's metric at
+    `samples_counts[i]` trained samples."""
 
     run: CalibrationRun
     samples_counts: tuple[PositiveCount, ...]
@@ -56,13 +59,14 @@ class CalibrationResult:
     train_s: Amount
     eval_s: Amount
     code_sha256: str | None = None
-    """Digest of the code that trained the epoch; None for runs from before it was recorded."""
+    """Digest of the code that trained the epoch; None for runs from before this digest was recorded."""
     train_samples: PositiveCount | None = None
-    """Samples of an epoch; None for runs from before this was recorded, which were evaluated at equal parts of an
-    epoch."""
+    """Number of training samples of an epoch; None for runs from before this number was recorded, which were
+    evaluated at equal parts of an epoch."""
 
     def epochs_to_converge(self, benchmark: Benchmark) -> float | None:
-        """Return the epoch, on the log's grid of evaluations, at which the target was met; None if never."""
+        """Return the epochs trained until the first evaluation that met the benchmark's target quality, on the log's
+        grid of evaluations; None if none did."""
         for index, quality in enumerate(self.qualities):
             if benchmark.is_met_by(quality):
                 return self.epochs_at(index, benchmark.quality.evals_per_epoch)
@@ -76,7 +80,8 @@ class CalibrationResult:
 
     @property
     def final_quality(self) -> float:
-        """Return the quality at the last evaluation; 0 if training diverged before the first."""
+        """Return the quality at the last evaluation of the epoch; 0 if training diverged before the first
+        evaluation."""
         return self.qualities[-1] if self.qualities else 0.0
 
     @property
@@ -85,14 +90,15 @@ class CalibrationResult:
 
 
 def in_precision(entry: Entry, precision: Literal["fp32", "bf16"] | None) -> Entry:
-    """Return the benchmark with a precision of training, by default the definition's own, whose `auto` is fp32."""
+    """Return the benchmark with `precision` for training, by default the definition's own, whose `auto` is fp32."""
     runtime = entry.workload.runtime
     own = "fp32" if runtime.precision == "auto" else runtime.precision
     return replace(entry, workload=replace(entry.workload, runtime=replace(runtime, precision=precision or own)))
 
 
 def problem_digest(entry: Entry) -> str:
-    """Compute the digest of everything that decides a run's qualities, which the target does not."""
+    """Compute the digest of all settings that decide the qualities of a calibration's runs; the target does not, and
+    batch size, learning rate and seed are kept with each run."""
     sections, train = entry.benchmark.sections, dict(entry.benchmark.sections["train"])
     for key in ("global_batch_size", "opt_base_learning_rate"):
         train.pop(key, None)
@@ -109,7 +115,8 @@ def problem_digest(entry: Entry) -> str:
 
 
 def train_epoch(entry: Entry, data_dir: Path, run: CalibrationRun) -> CalibrationResult:
-    """Train one epoch on one thread, evaluating when the benchmark says."""
+    """Train one epoch on one thread, evaluating at the benchmark's evaluation points; return the qualities and
+    times."""
     from reference_models.process.errors import NotFiniteError
     from reference_models.process.world import SingleProcess
 
@@ -148,7 +155,8 @@ def train_epoch(entry: Entry, data_dir: Path, run: CalibrationRun) -> Calibratio
 
 
 def steps_to_evaluations(benchmark: Benchmark, train_samples: int, global_batch_size: int) -> list[int]:
-    """Return the steps before each evaluation of an epoch; the first evaluation is at `first_eval`."""
+    """Return the number of training steps before each evaluation of an epoch, counted from the evaluation before it;
+    the first evaluation is where the benchmark's `first_eval` says."""
     interval = benchmark.steps_between_evals(train_samples, global_batch_size)
     first = benchmark.first_eval_samples(train_samples, global_batch_size) // global_batch_size
     num_steps, num_evals = train_samples // global_batch_size, benchmark.quality.evals_per_epoch
@@ -180,7 +188,7 @@ class RunStore:
         self._results[result.run] = result
 
     def _open(self, flags: int) -> IO[bytes]:
-        """Open the file of runs for reading, or for appending."""
+        """Open the file of a calibration's finished runs for reading, or for appending."""
         descriptor = open_regular(self.path, flags, "runs of a calibration")
         return os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "ab")
 
@@ -228,7 +236,8 @@ class RunStore:
 
 
 def _begin_work(model_name: str) -> None:
-    """End this worker with its parent; import the model's file, whose classes a task may need."""
+    """Begin a worker process: let it end with its parent, and import the model's file, whose classes a task may
+    need."""
     belong_to_parent()
     find_model(model_name)
 
@@ -242,9 +251,10 @@ def complete_runs(
     num_workers: int,
     on_result: Callable[[CalibrationResult, int], None] | None = None,
 ) -> list[CalibrationResult]:
-    """Return results of `runs` in their order; those that `store` lacks are trained in worker processes.
+    """Return the results of a calibration's `runs` in their order; runs that `store` lacks are trained in worker
+    processes.
 
-    `on_result` gets each new result and how many are still missing.
+    `on_result` gets each new result and the number of runs that are still missing.
     """
     missing = [run for run in dict.fromkeys(runs) if store.get(run) is None]
     pending, left = iter(missing), len(missing)

@@ -1,4 +1,5 @@
-"""Results of a calibration: the four conditions of a good target, the table, the reference convergence points."""
+"""Judge and show the results of a calibration: the four conditions of a good target quality, tables, and reference
+convergence points."""
 
 import math
 import statistics
@@ -29,7 +30,8 @@ MIN_SEEDS = 40
 within a sixth of its value, with 40 to within a ninth."""
 MAX_EVAL_SHARE = 0.15
 MIN_MARGIN = 0.01
-"""Least distance, in the benchmark's metric, of the target from simpler models and of the oracle from the target."""
+"""Least distance, in the benchmark's metric, of the target above simpler models and of the oracle (the best reachable
+quality) above the target."""
 _DEMANDS = {
     "a": f"every seed of at least {MIN_SEEDS}, within one epoch, at {MEAN_EPOCHS[0]:.2f} to {MEAN_EPOCHS[1]:.2f} of "
     f"it on average, with a coefficient of variation of at most {100 * MAX_VARIATION:g} %",
@@ -54,10 +56,12 @@ def judge_conditions(
     *,
     is_quick: bool = False,
 ) -> tuple[Condition, ...]:
-    """Return the four conditions: whether each holds (None if unknown), and the numbers.
+    """Return the four conditions of a good target quality: whether each holds (None if unknown), and the numbers that
+    show it.
 
-    `default` are the reference's runs at the definition's own batch size. A quick calibration, which gives simpler
-    models one learning rate, can break (b) and not show it.
+    `default` sums up the reference's runs at the definition's own batch size. A quick calibration, which gives
+    simpler models one learning rate, can show that condition (b), on simpler models, is broken, but not that it
+    holds.
     """
     is_above_all = all(is_above(target, baseline.best_quality) for baseline in baselines)
     return (
@@ -110,10 +114,10 @@ def propose_target(
     baselines: Sequence[BaselineSummary],
     oracle_quality: float | None,
 ) -> Proposal:
-    """Find the target, in thousandths, that meets conditions (a) to (c), convergence, simpler models and oracle, and
-    is reached nearest to the middle of the range of epochs in (a).
+    """Find the target quality, in thousandths, that meets conditions (a) to (c), convergence, simpler models and
+    oracle, and is reached nearest to the middle of the range of epochs in (a).
 
-    `results` are the reference's at one batch size and learning rate, one per seed.
+    `results` are those of the reference implementation at one batch size and learning rate, one per seed.
     """
     low = max((baseline.best_quality for baseline in baselines), default=0.5)
     reached = min(result.best_quality for result in results)
@@ -161,7 +165,8 @@ def _is_met_well(mean: float | None, spread: float | None) -> bool:
 
 
 def summarise_batch_size(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> BatchSizeSummary:
-    """Summarise `results`: runs of one batch size and learning rate that differ in their seed."""
+    """Summarise the results of a calibration's runs at one batch size and learning rate, which differ in their
+    seed."""
     num_evals = min(len(result.qualities) for result in results)
     columns = [[result.qualities[i] for result in results] for i in range(num_evals)]
     eval_s, train_s = sum(result.eval_s for result in results), sum(result.train_s for result in results)
@@ -189,8 +194,8 @@ def summarise_baseline(results: Sequence[CalibrationResult]) -> BaselineSummary:
 
 
 def tuned_learning_rate(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> float:
-    """Return the learning rate whose runs all converge, and do so earliest on average; ties go to the better
-    quality."""
+    """Return the learning rate whose runs all meet the target, and do so earliest on average; ties go to the better
+    final quality."""
 
     def rank(learning_rate: float) -> tuple[int, float, float]:
         runs = [result for result in results if result.run.opt_base_learning_rate == learning_rate]
@@ -206,7 +211,8 @@ def _converged(benchmark: Benchmark, runs: Sequence[CalibrationResult]) -> list[
 
 
 def tuning_rows(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> tuple[TuningRow, ...]:
-    """Return one row per batch size and learning rate, sorted."""
+    """Return the rows of the tuning table, one for each batch size and learning rate, sorted: mean epochs to the
+    target, mean final quality."""
     rows = []
     for batch_size, rate in sorted({(r.run.global_batch_size, r.run.opt_base_learning_rate) for r in results}):
         runs = [r for r in results if (r.run.global_batch_size, r.run.opt_base_learning_rate) == (batch_size, rate)]
@@ -222,7 +228,8 @@ def tuning_rows(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> t
 
 
 def reference_convergence_points(benchmark: Benchmark, calibration: CalibrationRecord) -> dict[str, Any]:
-    """Return RCPs in mlperf_logging's form, with their seeds, one for each batch size at which every seed converged.
+    """Return reference convergence points (RCPs) in mlperf_logging's form, with their seeds, one for each batch size
+    at which every seed converged.
 
     RCPs of a quick calibration have "Calibrated": false, and are no reference. As in mlperf_logging, "Epochs to
     converge" are samples if the benchmark counts convergence in samples.
@@ -267,7 +274,8 @@ def in_logged_unit(benchmark: Benchmark, epochs: float) -> float:
 
 
 def calibration_blocks(calibration: CalibrationRecord) -> tuple[Block, ...]:
-    """Return the blocks of a calibration: conditions, batch sizes, simpler models, curve, tuning."""
+    """Return the blocks that show a calibration: conditions, batch sizes, simpler models, quality over the epoch,
+    tuning."""
     default, metric = calibration.default, METRICS[calibration.metric]
     label, size = metric.label, calibration.default_batch_size
     columns = tuple(name.format(label) for name in _BATCH_SIZE_COLUMNS)

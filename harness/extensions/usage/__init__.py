@@ -1,1 +1,2 @@
-"""A usage: several models with deadlines, scheduled in real or simulated time, and scored."""
+"""Measure a usage (several models that one application requests, each with a deadline): schedule it in real or
+simulated time, and score it."""

@@ -1,8 +1,10 @@
-"""Quality of a cascade end to end: a cheap model filters the items of a query, a larger one ranks those kept.
+"""Measure the quality of a cascade end to end: a cheap model filters the items of a query, a larger one ranks those
+kept.
 
 Both models are trained on the same generated data, whose click probabilities are known. Queries are random items of
-the evaluation split. The list that the cascade returns is judged by its NDCG with these probabilities as gains, over
-the number of items kept; all kept is the larger model alone. RecPipe (Gupta et al., MICRO'21) builds such cascades.
+the evaluation split. The list that the cascade returns is judged by its NDCG with these probabilities as gains, at
+each number of items kept; with all items kept, the larger model ranks without a filter. RecPipe (Gupta et al.,
+MICRO'21) builds such cascades.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,11 +33,13 @@ from rules.records.study import Cell, Parameter, StudyRecord
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 LEAST_QUERIES = 400
-"""Fewest queries that a cascade is judged by; the evaluation split is shuffled again for more."""
+"""Fewest queries by which a cascade of two models is judged; the evaluation split is shuffled again for more."""
 TOLERANCE = 0.01
-"""Largest share of the larger model's NDCG that may be lost where the fewest items to keep are named."""
+"""Largest share of the larger model's NDCG that a cascade may lose at the fewest items kept that the study
+recommends."""
 _SHARES = (1.0, 0.5, 0.25, 0.125, 1 / 16, 1 / 32, 1 / 64)
-"""Items kept in the study, as shares of the items of a query, beside those of the usage."""
+"""Numbers of items kept at which a cascade is judged, as shares of the items of a query; the usage's own number is
+added."""
 _COLUMNS: Columns = (
     ("Cascade", None, "given"),
     ("Items kept", None, "given"),
@@ -49,36 +53,37 @@ _COLUMNS: Columns = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cascade:
-    """Two served models, one after the other, on the same generated data."""
+    """Cascade of two served models, of which one ranks the items that the other keeps, on the same generated data."""
 
     filter: str
-    """Name of the cheap model in the usage."""
+    """Name, in the usage file, of the cheap model, which filters."""
     ranker: str
     items: int
-    """Items of a query, all of which the filter scores."""
+    """Number of items of a query, all of which the filter scores."""
     kept: int
-    """Items that the filter hands on in the usage."""
+    """Number of items that the filter hands on to the ranker in the usage."""
     shown: int
     """Length of the list that the ranker returns."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CascadePoint:
-    """Quality of a cascade at one number of items kept."""
+    """Quality of a cascade of two models at one number of items kept by the filter."""
 
     kept: int
     ndcg: Sequence[float]
-    """Mean NDCG over all queries, of each training."""
+    """Mean NDCG over all queries, one value for each training of both models."""
     of_all: Sequence[float]
-    """NDCG relative to that with all items kept, of each training."""
+    """NDCG relative to that with all items kept, one value for each training of both models."""
     flop_share: float
-    """FLOP of a query, relative to the ranker's for all items."""
+    """FLOP of the cascade for a query, relative to the ranker's FLOP for all items."""
 
 
 def find_cascades(usage: Usage, configs: Mapping[str, RunConfig]) -> list[Cascade]:
-    """Find models that rank the items kept by another, on the same data, whose click probabilities are known.
+    """Find pairs of models of which one ranks the items kept by the other, on the same data, whose click
+    probabilities are known.
 
-    Raises ConfigError where a usage has none.
+    Raises ConfigError where a usage has no such pair.
     """
     found = list[Cascade]()
     for name, model in usage.models.items():
@@ -111,7 +116,7 @@ def score_split(models: Models, served: Mapping[str, Any], seed: int, num_sample
 
 
 def draw_items(num_samples: int, items: int, seed: int) -> Ids:
-    """Draw the items of each query from `num_samples` samples: [queries, items], none twice in a query.
+    """Draw the items of each query from `num_samples` samples, none twice in a query: [queries, items].
 
     Raises ConfigError where there are fewer samples than items.
     """
@@ -126,10 +131,11 @@ def draw_items(num_samples: int, items: int, seed: int) -> Ids:
 
 
 def judge_lists(queries: Ids, filtering: Floats, ranking: Floats, gains: Floats, kept: int, shown: int) -> Floats:
-    """Return the NDCG [queries] of the `shown` highest by `ranking` among the `kept` highest by `filtering`.
+    """Return the NDCG [queries] of lists of the `shown` items highest by `ranking` among the `kept` items highest by
+    `filtering`.
 
-    Scores and gains are of all samples [samples], `queries` their items [queries, items]. The ideal list has the
-    items of highest gain of all items.
+    `filtering`, `ranking` and `gains` have a value for each sample [samples], `queries` their items [queries, items].
+    The ideal list has the items of highest gain among all items of the query.
     """
     discounts = 1.0 / np.log2(np.arange(2, shown + 2))
     passed = _take_highest(queries, filtering, kept)
@@ -151,7 +157,8 @@ def measure_cascade(
     num_samples: int,
     num_threads: int,
 ) -> list[CascadePoint]:
-    """Train both models once for each seed in a fresh process, and judge the cascade by items kept, falling."""
+    """Train both models of a cascade once for each seed in a fresh process, and judge the cascade at falling numbers
+    of items kept."""
     data = configs[cascade.ranker].workload.data
     oracle = find_data(data.kind).oracle
     assert oracle is not None, "find_cascades has looked"
@@ -187,7 +194,8 @@ def _forward_flop(config: RunConfig) -> int:
 
 
 def find_fewest(points: Sequence[CascadePoint]) -> CascadePoint:
-    """Return the fewest items kept that lose at most TOLERANCE by the interval's lower end, as all larger ones do."""
+    """Return the point with the fewest items kept at which, as at all larger numbers, the cascade loses at most
+    TOLERANCE of its NDCG by the lower end of the 95 % interval."""
     best = points[0]
     for point in points[1:]:
         interval = mean_interval(point.of_all)
@@ -200,7 +208,7 @@ def find_fewest(points: Sequence[CascadePoint]) -> CascadePoint:
 def with_cascade(
     study: StudyRecord, cascade: Cascade, points: Sequence[CascadePoint], num_samples: int
 ) -> StudyRecord:
-    """Return the study with the quality of a cascade: its sentence first, and its table."""
+    """Return the study of a usage with the quality of a cascade added: its sentence first, and its table."""
     name = f"{cascade.filter} and {cascade.ranker}"
     rows = [(name, *_list_point(point)) for point in points]
     table = make_table("Quality of the cascade end to end, by items kept", _COLUMNS, rows)
@@ -221,7 +229,8 @@ def _list_point(point: CascadePoint) -> Iterator[Cell]:
 
 
 def _say(cascade: Cascade, points: Sequence[CascadePoint]) -> Iterator[str]:
-    """Say the quality at the usage's items kept, and the fewest items that lose nothing worth having."""
+    """Say the quality of a cascade at the number of items kept in the usage, and the fewest items kept that lose at
+    most TOLERANCE."""
     chosen = next(point for point in points if point.kept == cascade.kept)
     whole, fewest = points[0], find_fewest(points)
     lists = f"lists of {cascade.shown} from {cascade.items} items"

@@ -1,4 +1,4 @@
-"""`usage`: several models with rates and deadlines, served and scored."""
+"""Define the verb `usage`: serve several models with rates and deadlines, and score how they meet them."""
 
 import shlex
 from collections.abc import Iterable

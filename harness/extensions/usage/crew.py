@@ -1,4 +1,5 @@
-"""Worker processes of a usage, which build its models and answer their requests one at a time."""
+"""Run the worker processes of a usage (several models that one application requests): they build the models and
+answer requests, each process one at a time."""
 
 import heapq
 import multiprocessing
@@ -23,37 +24,42 @@ from reference_models.serving import pagerank
 
 T = TypeVar("T")
 NUM_QUERY_NODES, NUM_TRIED = 200, 60
-"""Nodes drawn for a retrieval, and nodes tried with several numbers of subgraphs."""
+"""Number of graph nodes drawn whose candidates a retrieval finds, and number of those tried with several numbers of
+subgraphs."""
 MOST_FREED = 80
-"""Tables of freed dictionaries that Python keeps at most, of 120 bytes each (PyDict_MAXFREELIST, 3.11 to 3.13)."""
+"""Most tables of freed dictionaries that Python keeps for reuse, of 120 bytes each (PyDict_MAXFREELIST, 3.11 to
+3.13)."""
 REPEATING_S, TIMING_S, MIN_CALLS = 0.5, 1.0, 5
-"""Time of repeated calls of a model, time of timing requests per model among those of others, and fewest calls."""
+"""Seconds for which one model is called repeatedly, seconds for each model for which requests of all models are timed
+together, and fewest calls of a model."""
 Answer = Callable[[int], object]
-"""Function that answers the request of a number."""
+"""Function that lets a model answer the request of a given number."""
 Models = dict[str, tuple[Any, Answer]]
-"""Models that a worker has built, by name: what was asked to be built, and the function that answers requests."""
+"""Models that a worker process has built, by name: the settings that were asked for, and the function that answers
+requests."""
 
 
 class RetrievalTrial(NamedTuple):
-    """Trial of a retrieval on one node: two stages, with `subgraphs` in the second, beside one stage."""
+    """Trial of a retrieval of candidates near one graph node: in two stages, with `subgraphs` in the second, and in
+    one stage to compare."""
 
     node: int
     subgraphs: str
-    """Number of subgraphs, or all."""
+    """Number of subgraphs in the second stage of the retrieval, or all."""
     precision: float
     staged_s: float
     at_once_s: float
     staged_bytes: int
-    """Peak of the bytes of all arrays made, without the graph."""
+    """Peak bytes of all arrays that the retrieval in two stages makes, without the graph."""
     at_once_bytes: int
     num_near: int
-    """Nodes within the steps of the first stage."""
+    """Number of graph nodes within as many steps of the query node as the first stage takes."""
     num_far: int
-    """Nodes within all steps."""
+    """Number of graph nodes within as many steps of the query node as both stages take."""
 
 
 def open_retrieval(model: AskedModel, seed: int) -> tuple[pagerank.Graph, list[int]]:
-    """Read or generate the graph of a retrieval, and find the nodes whose candidates are retrieved.
+    """Read or generate the graph of a retrieval, and find the nodes near which candidates are retrieved.
 
     Raises DatasetError with the line of the file, OSError; ConfigError for a node outside the graph.
     """
@@ -64,8 +70,8 @@ def open_retrieval(model: AskedModel, seed: int) -> tuple[pagerank.Graph, list[i
 
 
 def build_models(models: Models, usage: Usage, served: Mapping[str, Any], seed: int) -> None:
-    """Build the models of a usage that are not yet built as asked; `served` are the members of the job of each
-    benchmark."""
+    """Build those models of a usage that the worker has not yet built with the same settings; `served` has the
+    members of the job of each model that is a benchmark."""
     for name, model in usage.models.items():
         asked = (model, served.get(name), seed)
         if name not in models or models[name][0] != asked:
@@ -95,7 +101,7 @@ def _build(model: AskedModel, served: Mapping[str, Any] | None, seed: int) -> An
 
 
 def repeat_calls(models: Models, name: str) -> int:
-    """Call a model repeatedly as a warm-up, over which energy is measured; return the number of calls."""
+    """Call a model repeatedly, as a warm-up and to measure its energy; return the number of calls."""
     count, end_s = 0, time.monotonic() + REPEATING_S
     while count < MIN_CALLS or time.monotonic() < end_s:
         models[name][1](count)
@@ -104,7 +110,7 @@ def repeat_calls(models: Models, name: str) -> int:
 
 
 def answer_request(models: Models, name: str, number: int) -> tuple[float, float]:
-    """Answer one request; return when it began and ended by the clock that all processes share."""
+    """Let a model answer one request; return its begin and end in seconds by the clock that all processes share."""
     begin_s = time.monotonic()
     models[name][1](number)
     return begin_s, time.monotonic()
@@ -113,9 +119,11 @@ def answer_request(models: Models, name: str, number: int) -> tuple[float, float
 def try_retrieval(
     models: Models, model: AskedModel, seed: int, numbers: Sequence[int | None], share: tuple[int, int]
 ) -> list[RetrievalTrial]:
-    """Compare the candidates of nodes for each number of subgraphs (None: all) with exact candidates.
+    """Compare the candidates that a retrieval finds near graph nodes, for each number of subgraphs (None: all), with
+    the exact candidates.
 
-    `share` is (index, number of shares) of the first NUM_TRIED nodes. Each call is timed, and repeated for memory.
+    `share` is (index, number of shares): the part of the first NUM_TRIED nodes to try. Each call is timed, then
+    repeated to trace its memory.
     """
     trials, (graph, nodes) = list[RetrievalTrial](), open_retrieval(model, seed)
     top_k = model.top_k or 1
@@ -165,7 +173,8 @@ def _observe(call: Callable[[], T]) -> tuple[T, float, int]:
 
 
 class Crew:
-    """Worker processes, which end with the block, or with their parent."""
+    """Worker processes that answer requests of models; they end with the `with` block, or with their parent
+    process."""
 
     def __init__(self, num_workers: int, num_threads: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -184,14 +193,15 @@ class Crew:
             process.join()
 
     def ask(self, questions: Sequence[Callable[[Models], T]]) -> list[T]:
-        """Ask as many workers as there are questions one question each, at the same time. Raises the error of a
-        worker."""
+        """Send each question to a worker of its own, all at the same time; return the answers in order. Raises the
+        error of a worker."""
         for pipe, question in zip(self.pipes, questions, strict=False):
             pipe.send(question)
         return [receive(pipe) for pipe in self.pipes[: len(questions)]]
 
     def time_requests(self, names: Sequence[str], seed: int) -> dict[str, list[float]]:
-        """Time requests of all models in shuffled order, by workers that rest as long as they worked; in seconds.
+        """Return the seconds of timed requests, by model: requests of all models come in shuffled order to workers
+        that rest as long as they worked.
 
         The time of a request is from asking a worker until its answer is there, as in serving: the worker has to be
         woken, and may have worked for another model before.
@@ -217,7 +227,8 @@ class Crew:
 
 
 def receive(pipe: Connection) -> Any:
-    """Receive a worker's answer. Raises what the worker raised; HarnessError (exit 9) where the worker has ended."""
+    """Receive a worker's answer. Raises the error that the worker raised; HarnessError (exit 9) where the worker has
+    ended."""
     try:
         answer = pipe.recv()
     except (EOFError, ConnectionError):
@@ -228,7 +239,8 @@ def receive(pipe: Connection) -> Any:
 
 
 class RealClock:
-    """Real time, in which workers answer `requests`; it starts at 0 when the clock is made."""
+    """Clock of real time for a schedule, in which worker processes answer `requests`; it starts at 0 s when it is
+    made."""
 
     def __init__(self, crew: Crew, requests: Sequence[ModelRequest]) -> None:
         self._pipes, self._requests, self._started_s = crew.pipes, requests, time.monotonic()

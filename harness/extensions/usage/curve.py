@@ -1,4 +1,5 @@
-"""Precision, time and memory of a retrieval over its number of subgraphs, and advice on the number to take."""
+"""Sum up precision, time and memory of a retrieval (candidates near graph nodes) by its number of subgraphs, and
+advise which number to take."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,10 +39,11 @@ CURVE_COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
 
 
 class RetrievalPoint(NamedTuple):
-    """Precision, time and memory of a retrieval with one number of subgraphs, over all its nodes.
+    """Precision, time and memory of a retrieval of candidates with one number of subgraphs, over all its query nodes.
 
-    `speed_up` is the geometric mean over nodes of the time of one stage over that of two stages; `interval` is its
-    95 % interval (Student's t on logarithms), None for one node. `less_memory` is the ratio of the largest peaks.
+    `speed_up` is the geometric mean over nodes of the time of the retrieval in one stage over its time in two stages;
+    `interval` is its 95 % interval (Student's t on logarithms), None for one node. `less_memory` is the ratio of the
+    largest peaks.
     """
 
     subgraphs: str
@@ -58,7 +60,8 @@ class RetrievalPoint(NamedTuple):
         return self.at_once_bytes / self.staged_bytes
 
     def words(self) -> str:
-        """Say in words: 'With 5 subgraphs: precision 83.0 %, 5.04 times as fast as one stage (4.8 to 5.2), …'."""
+        """Say precision, speed and memory in words: 'With 5 subgraphs: precision 83.0 %, 5.04 times as fast as one
+        stage (4.8 to 5.2), …'."""
         low, high = self.bounds
         between = "" if self.interval is None else f" ({low:.2f} to {high:.2f})"
         memory = f"{self.less_memory:.1f} times less memory" if self.less_memory > 1 else "no less memory"
@@ -70,28 +73,29 @@ class RetrievalPoint(NamedTuple):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Ends of the interval of the speed-up; 0 and infinity where there is no interval."""
+        """Ends of the 95 % interval of the speed-up over one stage; 0 and infinity where there is no interval."""
         return (0.0, math.inf) if self.interval is None else (self.interval.low, self.interval.high)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetrievalCurve:
-    """A retrieval over its number of subgraphs, rising."""
+    """Precision, time and memory of a retrieval of candidates over its number of subgraphs, rising."""
 
     name: str
     graph: str
     wanted: float
-    """Wanted precision, as a share."""
+    """Wanted precision: the share of the exact candidates that the retrieval should find."""
     points: Sequence[RetrievalPoint]
     num_nodes: int
-    """Nodes whose candidates were retrieved."""
+    """Number of graph nodes whose candidates were retrieved."""
     num_near: float
-    """Mean number of nodes within the steps of the first stage."""
+    """Mean number of graph nodes within the steps of the retrieval's first stage."""
     num_far: float
-    """Mean number of nodes within all steps."""
+    """Mean number of graph nodes within the steps of both stages of the retrieval."""
 
     def rows(self) -> list[tuple[Cell, ...]]:
-        """Return the rows of the study's table, in the order of CURVE_COLUMNS."""
+        """Return the rows of a study's table on the retrieval, one for each number of subgraphs, in the order of
+        CURVE_COLUMNS."""
         bounds = [(None, None) if each.interval is None else each.bounds for each in self.points]
         return [
             (
@@ -102,13 +106,14 @@ class RetrievalCurve:
         ]  # fmt: skip
 
     def chosen(self) -> RetrievalPoint | None:
-        """Return the point of the fewest subgraphs with the wanted precision; None where none has it."""
+        """Return the point with the fewest subgraphs at which the retrieval has the wanted precision; None where none
+        has it."""
         # rounded: a mean of shares that are all what is wanted may be a last digit below it
         return next((each for each in self.points if round(each.precision, 9) >= self.wanted), None)
 
     def title(self, axis: str, met: Mapping[str, float]) -> str:
-        """Recommend a value of `axis`, which varies the number of subgraphs; `met` is the share of deadlines met by
-        value. Empty where no value has the wanted precision, or one stage is faster."""
+        """Recommend a value of `axis`, the key that varies the number of subgraphs; `met` is the share of deadlines
+        met by value. Empty where no value has the wanted precision, or the retrieval in one stage is faster."""
         found = self.chosen()
         if found is None or found.bounds[1] < 1 or found.subgraphs not in met:
             return ""
@@ -118,10 +123,11 @@ class RetrievalCurve:
         return f"take {axis}={found.subgraphs}, of {len(met)}: {precise}; {deadlines} met"
 
     def advice(self, where: str) -> str:
-        """Say which number of subgraphs to take for the wanted precision, or that one stage is better.
+        """Say which number of subgraphs to take for the wanted precision, or that the retrieval in one stage is
+        better.
 
-        The text begins with `where`, the value of an axis or nothing; where the numbers are the axis, it ends with
-        the usual numbers that were not tried.
+        The text begins with `where`, the value of the varied key or nothing; where the numbers of subgraphs are
+        varied, it ends with the usual numbers that were not tried.
         """
         tried = [each.subgraphs for each in self.points]
         untried = [str(number) for number in CURVE if str(number) not in tried]
@@ -145,7 +151,8 @@ class RetrievalCurve:
 
 
 def make_curve(name: str, model: AskedModel, trials: Sequence[RetrievalTrial]) -> RetrievalCurve:
-    """Make the curve of one retrieval from the trials of all processes."""
+    """Make the curve of precision, time and memory of one retrieval by number of subgraphs from the trials of all
+    processes."""
     numbers = dict.fromkeys(trial.subgraphs for trial in trials)
     by_number = [[trial for trial in trials if trial.subgraphs == number] for number in numbers]
     return RetrievalCurve(
@@ -178,8 +185,8 @@ def _sum_up(number: str, trials: Sequence[RetrievalTrial]) -> RetrievalPoint:
 def join_varied(
     retrievals: Sequence[tuple[str, RetrievalCurve]], axis: str | None
 ) -> list[tuple[str, RetrievalCurve]]:
-    """Return each curve with a prefix that names its value of the axis; where the axis is the number of subgraphs, a
-    single curve for each retrieval, without a prefix."""
+    """Return each curve of a retrieval with a prefix that names the value of the varied key; where that key is the
+    number of subgraphs, a single curve for each retrieval, without a prefix."""
     if axis is None:
         return [("", curve) for _, curve in retrievals]
     if not axis.endswith(".num_subgraphs"):
@@ -197,7 +204,8 @@ def _number(point: RetrievalPoint) -> float:
 
 
 def hold_against_published(curves: Sequence[tuple[str, RetrievalCurve]]) -> str:
-    """Say in one sentence how the measured savings compare with MeLoPPR's published ones, and what causes the gap."""
+    """Say in one sentence how a retrieval's measured savings of memory and time compare with MeLoPPR's published
+    ones, and what causes the gap."""
     shown, missed = list[str](), list[str]()
     for _, curve in curves:
         found, place = curve.chosen(), printable(Path(curve.graph).name, 22)

@@ -1,4 +1,5 @@
-"""Usage files: models with requests at a rate or one after another, each with a deadline."""
+"""Read usage files: several models that one application requests, at a rate or one after another, each with a
+deadline."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -15,11 +16,11 @@ from rules.benchmarks.toml_file import read_toml
 
 RETRIEVAL, STAND_IN = "retrieval", "stand_in"
 USAGE = "usage"
-"""Name of the table of a usage file that concerns all models."""
+"""Name of the table in a usage file (several models that one application requests) whose keys concern all models."""
 MAX_REQUESTS = 100_000
 _Rate = Annotated[float, Meta(gt=0, le=1e6)]
 CURVE = (1, 2, 5, 10, 20)
-"""Numbers of subgraphs with which every retrieval is tried, beside its own number."""
+"""Numbers of subgraphs with which every retrieval of candidates is tried, in addition to its own number."""
 _OF_ONE = {
     "widths": STAND_IN,
     "graph": RETRIEVAL,
@@ -27,69 +28,77 @@ _OF_ONE = {
     "wanted_precision": RETRIEVAL,
     "query_nodes": RETRIEVAL,
 }
-"""Keys of a model that belong to one source alone, with that source."""
+"""Keys of a model in a usage file that apply to only one source of a model, with that source."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AskedModel:
-    """A model of a usage. In a request its items are ranked, or candidates are retrieved."""
+    """A model of a usage (several models that one application requests). In a request its items are ranked, or
+    candidates are retrieved."""
 
     source: str
-    """A benchmark that can be served, by name or file; `retrieval`; or `stand_in`, an MLP of given widths."""
+    """Source of the model: a benchmark that can be served, by name or file; `retrieval`; or `stand_in`, an MLP of
+    given widths."""
     rate: _Rate | None = None
-    """Requests a second; a model that comes `after` another has the rate of the other."""
+    """Requests per second; a model that comes `after` another has the rate of the other."""
     arrivals: Literal["periodic", "poisson"] = "periodic"
     deadline_ms: Annotated[float, Meta(gt=0, le=1e9)] | None = None
-    """Time from the release of a request, or of the first of its chain. Left out: until the next request."""
+    """Milliseconds from the release of a request, or of the first of its chain, to its deadline. Left out: the time
+    until the next request."""
     after: str | None = None
     """Model whose request must be done before a request of this model; each request of that model is followed by one
     of this model with `probability`."""
     probability: Annotated[float, Meta(ge=0, le=1)] = 1.0
     items: Annotated[int, Meta(ge=1, le=MAX_ITEMS)] | None = None
-    """Items of a request. Left out: those handed on by `after`, else 1."""
+    """Number of items that are ranked in a request. Left out: the number handed on by the model in `after`, else
+    1."""
     top_k: PositiveCount | None = None
-    """Items handed on. Left out: all; for a retrieval, 100."""
+    """Number of highest items that are handed on to the next model. Left out: all; for a retrieval, 100."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Values of the benchmark's definition that this model has instead, by key, such as "model.top_mlp"."""
     widths: Counts | None = None
     graph: str = "small_world"
-    """`small_world`, `power_law` or `communities`, generated from the seed; or a file of edges, two nodes a line."""
+    """Graph of a retrieval: `small_world`, `power_law` or `communities`, generated from the seed; or a file of edges,
+    two nodes a line."""
     num_subgraphs: PositiveCount | Literal["all"] = 10
     wanted_precision: Annotated[float, Meta(gt=0, le=1)] = 0.8
-    """Precision for which the fewest subgraphs are named: the share of exact candidates that are found."""
+    """Wanted precision of a retrieval, the share of exact candidates that are found: the study recommends the fewest
+    subgraphs with it."""
     query_nodes: tuple[int, ...] = ()
-    """Nodes whose candidates are retrieved, one after another. Left out: 200 nodes drawn from the seed."""
+    """Graph nodes whose candidates are retrieved, one after another. Left out: 200 nodes drawn from the seed."""
 
     @property
     def subgraphs(self) -> int | None:
-        """Number of subgraphs; None for all."""
+        """Number of subgraphs in the second stage of a retrieval; None for all."""
         return None if self.num_subgraphs == "all" else self.num_subgraphs
 
     def curve(self) -> tuple[int | None, ...]:
-        """Return numbers of subgraphs to try for a curve, rising; None, which means all, comes last."""
+        """Return the numbers of subgraphs at which a retrieval is tried, rising; None, which means all, comes
+        last."""
         numbers = sorted({*CURVE, self.subgraphs or CURVE[0]})
         return (*numbers, *([None] if self.subgraphs is None else []))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UsageHead:
-    """Settings of a usage that concern all its models."""
+    """Settings of a usage (several models that one application requests) that concern all its models."""
 
     title: str
     source: str
-    """Source of the usage's numbers."""
+    """Words on the source of the rates and deadlines in the usage file."""
     duration_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
     workers: Annotated[int, Meta(ge=1, le=256)] = 2
-    """Worker processes, each of which takes one request at a time."""
+    """Number of worker processes, each of which takes one request at a time."""
     factor: _Rate = 1.0
-    """Factor on all rates."""
+    """Factor by which the request rates of all models are multiplied."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage(UsageHead):
-    """A checked usage: its settings, and its models by name, each after the model that it follows.
+    """A checked usage (several models that one application requests): its settings, and its models by name, each
+    after the model that it follows.
 
-    Defaults of models are filled in, except deadlines.
+    Keys that a model leaves out have their default values here, except deadlines.
     """
 
     models: Mapping[str, AskedModel]
@@ -101,12 +110,13 @@ class Usage(UsageHead):
 
 
 def shipped_usages() -> dict[str, Path]:
-    """Return the shipped usage files by name."""
+    """Return the paths of the usage files that are shipped with the harness, by name."""
     return {path.stem: path for path in sorted((Path(__file__).parent / "usages").glob("*.toml"))}
 
 
 def read_usage(name: str) -> tuple[str, dict[str, Any]]:
-    """Read a usage by its shipped name or its file; return path and tables. Raises ConfigError, DefinitionError."""
+    """Read a usage file, given by its shipped name or its path; return path and tables. Raises ConfigError,
+    DefinitionError."""
     shipped = shipped_usages()
     if name not in shipped and not name.endswith(".toml"):
         raise ConfigError(f"{name}: no such usage, nor a FILE.toml.{did_you_mean(name, [*shipped])}")
@@ -115,7 +125,7 @@ def read_usage(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def with_value(tables: Mapping[str, Any], text: str, option: str = "--set") -> dict[str, Any]:
-    """Return the tables with one MODEL.KEY=VALUE or usage.KEY=VALUE changed. Raises ConfigError."""
+    """Return the tables of a usage file with one MODEL.KEY=VALUE or usage.KEY=VALUE changed. Raises ConfigError."""
     key, equals, value = text.partition("=")
     table, _, name = key.strip().partition(".")
     if not equals or not name:
@@ -126,7 +136,8 @@ def with_value(tables: Mapping[str, Any], text: str, option: str = "--set") -> d
 
 
 def parse_usage(tables: Mapping[str, Any], path: str) -> Usage:
-    """Check the tables of a usage file. Raises ConfigError with the file, the key and what is expected."""
+    """Check the tables of a usage file, and return the usage. Raises ConfigError with the file, the key and what is
+    expected."""
     try:
         return _parse(tables)
     except ConfigError as error:
@@ -156,7 +167,8 @@ def _parse(tables: Mapping[str, Any]) -> Usage:
 
 
 def _complete(name: str, model: AskedModel, before: AskedModel | None) -> AskedModel:
-    """Fill in rate, arrivals, items and top_k. Raises ConfigError for keys that do not go together."""
+    """Return a model of a usage file with rate, arrivals, items and top_k filled in. Raises ConfigError for keys that
+    do not go together."""
     for key, source in _OF_ONE.items():
         if source != model.source and getattr(model, key) != AskedModel.__dataclass_fields__[key].default:
             raise ConfigError(f"{name}.{key} is for source = {source!r} alone. Leave it out.")

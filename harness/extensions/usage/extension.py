@@ -1,4 +1,5 @@
-"""Registration of usage with the core: one verb, and the charts of its studies."""
+"""Register usage (several models that one application requests) with the core of the harness: one verb, and the
+charts of its studies."""
 
 from rules.extensions import Extension, Verb
 

@@ -1,4 +1,5 @@
-"""Measurement of a usage in one process: the schedule of requests, the highest rates, candidates of retrievals.
+"""Measure a usage (several models that one application requests) in one process: the schedule of requests, the
+highest request rates, and the candidates of retrievals.
 
 A process here is a crew of workers, which are started for it and end with it.
 """
@@ -35,7 +36,8 @@ class Share(NamedTuple):
 
 
 class UsageSeeds(NamedTuple):
-    """Seeds of a process: the base seed of weights, graphs and nodes, equal in all, and its own seed of arrivals."""
+    """Seeds of a process: the base seed of weights, graphs and nodes, equal in all, and the process's own seed of
+    arrivals."""
 
     base: int
     arrivals: int
@@ -43,48 +45,49 @@ class UsageSeeds(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredUsage:
-    """Result of one process for one usage; `text` is the value of the axis, empty without an axis."""
+    """Measurements of one usage (several models that one application requests) in one process; `text` is the value of
+    the varied key, empty where no key is varied."""
 
     text: str
     usage: Usage
     seed: int
-    """Seed of the arrivals."""
+    """Random seed of the arrivals of requests."""
     requests: Sequence[ModelRequest]
     spans: Spans
-    """Schedule by the clock of the study: the real one, or simulated time."""
+    """Worker, begin and end of each request by the clock of the study: the real one, or simulated time."""
     simulated: Spans
     times_s: Mapping[str, Sequence[float]]
     energies_j: Mapping[str, float]
-    """Joules of a request by model, where they were measured."""
+    """Energy of a request in joules, by model; only of models whose energy was measured."""
     energy_gap: str
     highest_factor: float
     failed: ModelRequest | None
     """First request that fails when the request rate is raised above `highest_factor`; None where no request
     fails."""
     failed_service_s: float | None
-    """Service time of `failed` alone; None where nothing failed."""
+    """Seconds that the request `failed` takes without waiting; None where no request fails."""
     trials: Mapping[str, Sequence[RetrievalTrial]]
 
     def score(self, name: str, spans: Spans, counting: Counting) -> ModelScore:
-        """Score one model in a schedule."""
+        """Compute XRBench's score of one model from a schedule, given as the span of each request."""
         pairs = [pair for pair in zip(self.requests, spans, strict=True) if pair[0].model == name]
         requests, its = [request for request, _ in pairs], [span for _, span in pairs]
         return score_model(requests, its, counting, self.energies_j.get(name))
 
     def score_all(self, counting: Counting) -> float:
-        """Score all models together, from 0 to 100."""
+        """Compute XRBench's score of all models of the usage together, from 0 to 100."""
         return score_usage(self.score(name, self.spans, counting) for name in self.usage.models)
 
     @property
     def share_met(self) -> float:
-        """Share of all requests that met their deadline."""
+        """Share of all requests of the usage that were done by their deadlines."""
         pairs = zip(self.requests, self.spans, strict=True)
         num_met = sum(span is not None and span.end_s <= request.deadline_s for request, span in pairs)
         return num_met / len(self.requests) if self.requests else 1.0
 
     @property
     def offered_load(self) -> float:
-        """Service time of all requests over the time of all workers."""
+        """Offered load: the service time of all requests over the time that all workers have."""
         counts = [(name, sum(request.model == name for request in self.requests)) for name in self.usage.models]
         work_s = sum(float(np.mean(self.times_s[name])) * count for name, count in counts)
         return work_s * self.usage.factor / self.usage.duration_s / self.usage.workers
@@ -101,8 +104,8 @@ def measure_usage(
     axis: str | None = None,
     is_simulated: bool,
 ) -> MeasuredUsage:
-    """Time requests of all models on all workers at once, then schedule those of the usage in simulated time, and,
-    unless `is_simulated`, in real time."""
+    """Time requests of all models on all workers at once, then schedule the requests of the usage in simulated time
+    and, unless `is_simulated`, in real time."""
     count, seed = usage.workers, seeds.arrivals
     crew.ask([partial(build_models, usage=usage, served=served, seed=seeds.base)] * count)
     energies_j, energy_gap = dict[str, float](), ""

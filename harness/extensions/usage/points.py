@@ -1,4 +1,5 @@
-"""Make the study of a usage file: resolve or refuse every model, prepare data, then measure all points of an axis."""
+"""Make the study of a usage file: resolve or refuse every model, prepare data, then measure the usage at every value
+of a varied key."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -37,13 +38,14 @@ def study_usage(
     num_processes: int, num_threads: int | None, quiet: bool, seed: int, is_simulated: bool, counting: Counting,
     again: str, num_trained: int | None = None,
 ) -> tuple[StudyRecord, str]:  # fmt: skip
-    """Check every point of an axis, (text, tables), before anything is made; then measure all points.
+    """Check the usage at every value of the varied key, (text, tables), before anything is made; then measure it at
+    all of them.
 
-    Return the study, and the reason why no rate meets all deadlines, empty where one does. All points are measured
-    `num_processes` times, each time by workers that are started anew and with other arrivals. The study has the
-    environment check, which warns on standard error, and the load of each time. `again` is the command that measures
-    the usage without an axis, for the study's advice. With `num_trained`, models that filter and rank the same data
-    are trained on that many samples in each process, and judged end to end, for the first point.
+    Return the study, and the reason why no rate meets all deadlines, empty where one does. The usage is measured at
+    every value `num_processes` times, each time by workers that are started anew and with other arrivals. The study
+    has the environment check, which warns on standard error, and the load of each time. `again` is the command that
+    measures the usage without a varied key, for the study's advice. With `num_trained`, models that filter and rank
+    the same data are trained on that many samples in each process, and judged end to end, for the first value.
 
     Raises ConfigError, DefinitionError, DatasetError, OSError, HarnessError.
     """
@@ -99,7 +101,8 @@ def study_usage(
 
 
 def _refuse_large(path: str, usage: Usage) -> None:
-    """Raise HarnessError (exit 9) where the weights of stand-ins, one copy a worker, exceed the free memory."""
+    """Raise HarnessError (exit 9) where the weights of stand-ins (MLPs in place of published networks), one copy a
+    worker, exceed the free memory."""
     widths = [model.widths or () for model in usage.models.values() if model.source == STAND_IN]
     num_weights = sum((before + 1) * after for each in widths for before, after in pairwise(each))
     asked, available = num_weights * FLOAT_BYTES * usage.workers, read_resources().available_memory_bytes
@@ -112,7 +115,8 @@ def _refuse_large(path: str, usage: Usage) -> None:
 
 
 def _resolve(path: str, usage: Usage, num_threads: int) -> dict[str, RunConfig]:
-    """Resolve the benchmarks that a usage serves. Raises ConfigError with the benchmarks that can be served."""
+    """Resolve the settings of the benchmarks that a usage serves. Raises ConfigError with the benchmarks that can be
+    served."""
     found = {}
     for name, model in usage.models.items():
         if model.source in (RETRIEVAL, STAND_IN):

@@ -1,7 +1,7 @@
-"""Schedule of requests of several models: earliest deadline first, without preemption, on several workers.
+"""Schedule requests of several models: earliest deadline first, without preemption, on several workers.
 
-One loop serves both clocks: simulated time, in which a request takes the time that was drawn for it, and the real
-clock of `harness.extensions.usage.crew`.
+One loop serves both clocks of a schedule: simulated time, in which a request takes the time that was drawn for it,
+and the real clock of `harness.extensions.usage.crew`.
 """
 
 import heapq
@@ -17,21 +17,22 @@ from numpy.typing import NDArray
 from harness.extensions.usage.definition import Usage
 
 GRID, MAX_STEPS = 0.01, 10_000
-"""Step and number of steps of the grid of factors on all rates."""
+"""Step, and number of steps, of the grid of factors by which all request rates are multiplied."""
 Seconds = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRequest:
-    """A request of a model. One that follows another is released with the other, and ready once the other is done."""
+    """A request of a model. A request that follows another is released with the other, and ready once the other is
+    done."""
 
     model: str
     number: int
     release_s: float
     within_s: float
-    """Time from its release to its deadline."""
+    """Seconds from the release of the request to its deadline."""
     after: int | None = None
-    """Place of the request that it follows; None where it follows none."""
+    """Index, in the list of requests, of the request that this one follows; None where it follows none."""
 
     @property
     def deadline_s(self) -> float:
@@ -39,7 +40,7 @@ class ModelRequest:
 
 
 class Span(NamedTuple):
-    """Time that a worker spent on a request."""
+    """Begin and end, in seconds, of the time that a worker spent on a request."""
 
     worker: int
     begin_s: float
@@ -47,21 +48,22 @@ class Span(NamedTuple):
 
 
 Spans = Sequence[Span | None]
-"""Span of each request, in the order of requests; None for a dropped request."""
+"""Worker, begin and end of each request, in the order of requests; None for a dropped request."""
 
 
 class ScheduleClock(Protocol):
-    """A clock that begins requests on workers and says when they are done."""
+    """A clock of a schedule, real or simulated, that begins requests on workers and says when they are done."""
 
     def begin(self, worker: int, request: int, now_s: float) -> None: ...
 
     def wait(self, until_s: float | None) -> tuple[float, list[tuple[int, Span]]]:
-        """Wait for a request to be done or until `until_s`; return the time, and the place and span of each done."""
+        """Wait for a request to be done or until `until_s`; return the time in seconds, and the index and span of
+        each request done."""
 
 
 def draw_requests(usage: Usage, seed: int) -> list[ModelRequest]:
-    """Draw all requests of a usage; a seed gives the same requests at every factor, except for the time between
-    them."""
+    """Draw all requests of a usage; a seed gives the same requests at every factor on the rates, except for the time
+    between them."""
     requests: list[ModelRequest] = []
     for index, (name, model) in enumerate(usage.models.items()):
         rng, rate = np.random.default_rng((seed, index)), model.rate or 0.0
@@ -87,7 +89,8 @@ def draw_requests(usage: Usage, seed: int) -> list[ModelRequest]:
 
 
 def run_schedule(requests: Sequence[ModelRequest], num_workers: int, clock: ScheduleClock) -> list[Span | None]:
-    """Let workers take requests, the earliest deadline first, then the earliest release; return the span of each.
+    """Let workers take requests, the earliest deadline first, then the earliest release; return the span of each
+    request.
 
     A request is dropped where it has not begun by its deadline, or follows a dropped request; its span is None.
     """
@@ -120,7 +123,7 @@ def run_schedule(requests: Sequence[ModelRequest], num_workers: int, clock: Sche
 
 
 class SimulatedClock:
-    """Simulated time, in which request i takes `service_s[i]`."""
+    """Clock of simulated time for a schedule, in which request i takes `service_s[i]` seconds."""
 
     def __init__(self, service_s: Seconds) -> None:
         self._service_s = service_s.tolist()
@@ -140,7 +143,8 @@ class SimulatedClock:
 
 
 def draw_service(requests: Sequence[ModelRequest], times_s: Mapping[str, Sequence[float]], seed: int) -> Seconds:
-    """Draw the service time of each request from its model's measured times, each of which comes equally often."""
+    """Draw the service time in seconds of each request from its model's measured times, each of which comes equally
+    often."""
     service_s = np.empty(len(requests))
     for index, (name, measured_s) in enumerate(times_s.items()):
         of_model = [place for place, request in enumerate(requests) if request.model == name]

@@ -1,4 +1,5 @@
-"""XRBench's score of a usage, from 0 to 100: deadlines, energy and dropped requests of every model.
+"""Compute XRBench's score of a usage (several models that one application requests), from 0 to 100, from deadlines,
+energy and dropped requests.
 
 Kwon et al., "XRBench: An Extended Reality (XR) Machine Learning Benchmark Suite for the Metaverse", MLSys 2023, in
 the form of its released code (github.com/XRBench/XRBench-MLSys2023, HET_scoring-module.hpp), without accuracy.
@@ -17,12 +18,13 @@ from harness.extensions.usage.schedule import ModelRequest, Spans
 Counting = Literal["released", "once"]
 """Rule for dropped requests in a score: they count twice, as in the released code, or once."""
 STEEPNESS_PER_MS, MAX_ENERGY_J = 15.0, 1.5
-"""Constants of XRBench: k, and E_max = 1500, whose unit its code does not say; it is taken as millijoules."""
+"""Constants of XRBench's score: k, the steepness of the real-time score, and E_max = 1500, whose unit its code does
+not say; it is taken as millijoules."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelScore:
-    """Counts, latencies and scores of a model's requests.
+    """Counts, latencies and XRBench's scores of the requests of one model.
 
     `real_time` is the mean over requests that were not dropped, `quality` the quality of experience; these and
     `score` are None without such requests.
@@ -38,14 +40,16 @@ class ModelScore:
 
 
 def score_request(end_s: float, deadline_s: float) -> float:
-    """Return the real-time score of a request: 1 well before its deadline, 0.5 at the deadline, 0 well after."""
+    """Return XRBench's real-time score of a request: 1 well before its deadline, 0.5 at the deadline, 0 well
+    after."""
     return float(expit(-STEEPNESS_PER_MS * (end_s - deadline_s) * 1e3))
 
 
 def score_model(
     requests: Sequence[ModelRequest], spans: Spans, counting: Counting, energy_j: float | None
 ) -> ModelScore:
-    """Score the requests of one model; `energy_j` is the energy of a request, None where it was not measured.
+    """Compute XRBench's score of the requests of one model; `energy_j` is the energy of a request, None where it was
+    not measured.
 
     A dropped request has a score of 0. "released" counts it again, as the released code does: the mean over all
     requests is multiplied by the share of those that were not dropped.
@@ -86,6 +90,6 @@ def join_scores(scores: Sequence[ModelScore]) -> ModelScore:
 
 
 def score_usage(models: Iterable[ModelScore]) -> float:
-    """Return the score from 0 to 100: 100 times the mean over the models that had requests."""
+    """Return XRBench's score of a usage from 0 to 100: 100 times the mean over the models that had requests."""
     scores = [model.score for model in models if model.score is not None]
     return 100 * fsum(scores) / len(scores) if scores else 0.0

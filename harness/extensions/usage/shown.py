@@ -1,5 +1,5 @@
-"""Charts and glossary of usage studies: requests in a lane per model, with a height per worker, and retrievals over
-numbers of subgraphs."""
+"""Draw the charts of usage studies (several models that one application requests): requests in a lane per model, with
+a height per worker, and retrievals over numbers of subgraphs; define the terms of their glossary."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Unpack
@@ -16,18 +16,19 @@ from rules.records.study import TIMELINE, StudyRecord, StudyTable
 
 _LANE, _GAP, _LEFT = 26.0, 10.0, 100.0
 _NARROW_SHARE = 0.25
-"""Share of the time that is drawn on a narrow page, where bars of all of it could not be told apart."""
+"""Share of the timeline that is drawn on a narrow page, where the bars of all requests could not be told apart."""
 _CURVES = ("Precision", "Speed-up over one stage", "Less memory")
 _MOST_LINES = 5
 """Most lines of one chart: each has a colour of its own."""
 _LARGEST = 1e9
-"""Bound of numbers and ratios that are drawn."""
+"""Upper bound of the precisions, speed-ups and memory ratios of retrievals that charts draw."""
 _NOTE = "The table below has the numbers."
 _KEYS = (("part-train", "done in time"), ("part-eval", "done late"), ("dot-failed", "dropped (at its release)"))
 
 
 class RequestBar(NamedTuple):
-    """A bar of the timeline, in seconds. A dropped request has a worker below 0 and no length."""
+    """Bar of a request in the timeline of a schedule, in seconds. A dropped request has a worker below 0 and no
+    length."""
 
     lane: str
     worker: int
@@ -37,7 +38,8 @@ class RequestBar(NamedTuple):
 
 
 def lanes_figure(works: Sequence[RequestBar], **caption: Unpack[Caption]) -> Figure:
-    """Draw requests by lane, lanes in the order of their first requests; narrow pages have a quarter of the time."""
+    """Draw the timeline of requests, with a lane per model in the order of the first requests; narrow pages have a
+    quarter of the time."""
     lanes = {
         lane: 8 + index * (_LANE + _GAP) for index, lane in enumerate(dict.fromkeys(work.lane for work in works))
     }
@@ -71,13 +73,14 @@ def lanes_figure(works: Sequence[RequestBar], **caption: Unpack[Caption]) -> Fig
 
 
 def draw_usage(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw the chart of a table: requests over time, or retrievals over their numbers of subgraphs; else None."""
+    """Draw the chart of a table of a usage study: requests over time, or retrievals over numbers of subgraphs; None
+    for other tables."""
     is_curve = {"Subgraphs", *_CURVES} <= {column.name for column in table.columns}
     return draw_curves(table, id_) if is_curve else draw_requests(study, table, id_)
 
 
 def draw_curves(table: StudyTable, id_: str) -> Chart | None:
-    """Draw precision, speed and memory over the number of subgraphs, a line per retrieval and graph.
+    """Draw precision, speed and memory of retrievals over the number of subgraphs, a line per retrieval and graph.
 
     Rows of all subgraphs have no number and are left out; None where no line has two numbers.
     """
@@ -105,7 +108,7 @@ def draw_curves(table: StudyTable, id_: str) -> Chart | None:
 
 
 def draw_requests(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw the requests of a usage over time; None for its other tables."""
+    """Draw the requests of a usage over time; None where `table` is not the timeline of a usage study."""
     works = []
     for row in rows_of(table) if table.title.startswith(TIMELINE) else ():
         values = [row.get(name) for name in ("Released", "Deadline", "Worker", "Begun", "Done")]

@@ -1,4 +1,5 @@
-"""Study of a usage: requests of every model, the score, the highest rates, and candidates of retrievals."""
+"""Make the study of a usage (several models that one application requests): requests of every model, the score, the
+highest request rates, and candidates of retrievals."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,7 @@ from rules.records.study import TIMELINE, Cell, Origin, Parameter, Scalar, Sourc
 TIMELINE_S = 1.0
 _PARTS = "What the models' scores are made of"
 ProcessResults = Sequence[MeasuredUsage]
-"""Results of all processes for one usage, in their order; at least one."""
+"""Measurements of one usage in all processes, in the order of processes; at least one."""
 Columns = tuple[tuple[str, str | None, Origin], ...]
 
 
@@ -43,10 +44,11 @@ def make_usage_study(
     again: str = "",
     is_trained: bool = False,
 ) -> StudyRecord:
-    """Make the study of one usage, or of a usage for each value of an axis; `loads` are those of the processes.
+    """Make the study of one usage, or of a usage at each value of a varied key, `axis`; `loads` are the loads of the
+    machine by process.
 
-    `again` is the command that measures the usage without an axis, for advice; empty for none.
-    `is_trained` says that the quality of a cascade is added to the study.
+    `again` is the command that measures the usage without a varied key, for advice; empty for none. `is_trained` says
+    whether the quality of a cascade (one model filters items, another ranks them) is added to the study.
     """
     first = points[0][0]
     origin: Origin = "simulated" if first.spans is first.simulated else "measured"
@@ -101,9 +103,9 @@ def make_usage_study(
 
 
 def _say_not_shown(usage: Usage, *, is_trained: bool) -> Iterator[str]:
-    """Say of models that rank what another one keeps that the quality of both together is not known.
+    """Say for each model that ranks the items which another one keeps that the quality of both together is not known.
 
-    Two benchmarks are a cascade, whose quality `--train` measures; `is_trained` says that it was asked for.
+    Two benchmarks are a cascade, whose quality `--train` measures; `is_trained` says whether that was asked for.
     """
     for name, model in usage.models.items():
         before = model.after or ""
@@ -120,7 +122,7 @@ def _say_not_shown(usage: Usage, *, is_trained: bool) -> Iterator[str]:
 
 
 def _hold_against_published(curves: Sequence[tuple[str, RetrievalCurve]], stand_ins: Sequence[str]) -> Iterator[str]:
-    """Compare the study with published figures in one sentence; yield nothing where there are none."""
+    """Compare the study of a usage with published figures in one sentence; yield nothing where there are none."""
     if curves:
         yield hold_against_published(curves)
     elif stand_ins:
@@ -136,9 +138,9 @@ def _answer(
     counting: Counting,
     curves: Sequence[tuple[str, RetrievalCurve]],
 ) -> str:
-    """Say in a title the score and the share of deadlines met. Of several values of an axis, say which to take: the
-    one with a retrieval's wanted precision, else the one with most room of those that meet all deadlines, else the
-    one with the best score."""
+    """Say in a title the score and the share of deadlines met. Of several values of a varied key, say which to take:
+    the one with a retrieval's wanted precision, else, of those that meet all deadlines, the one with the highest
+    possible rates, else the one with the best score."""
     scores = [fmean(each.score_all(counting) for each in point) for point in points]
     met = [fmean(each.share_met for each in point) for point in points]
     if axis is None:
@@ -165,7 +167,8 @@ def _answer(
 
 
 def find_hopeless(points: Sequence[ProcessResults]) -> str:
-    """Say why no rate meets all deadlines of any point in any process; empty where a rate does."""
+    """Say why no request rate meets all deadlines in any process, at any value of a varied key; empty where a rate
+    does."""
     if (failed := _least_hope(points)) is None:
         return ""
     slowest_s = max(points[0][0].times_s[failed.model])
@@ -176,13 +179,15 @@ def find_hopeless(points: Sequence[ProcessResults]) -> str:
 
 
 def _least_hope(points: Sequence[ProcessResults]) -> ModelRequest | None:
-    """Return the request that fails first where no rate meets all deadlines of any point; None where a rate does."""
+    """Return the request that fails first where no request rate meets all deadlines in any process; None where a rate
+    does."""
     measured = [*chain.from_iterable(points)]
     return None if any(each.highest_factor for each in measured) else measured[0].failed
 
 
 def _say_next(points: Sequence[ProcessResults], axis: str | None, again: str) -> str:
-    """Say by which command to go on: `again` with a value of the axis, or with rates that meet all deadlines."""
+    """Say which command to run next: `again` with a value of the varied key, with rates that meet all deadlines, with
+    a longer deadline, or with one more worker."""
     if axis is not None:
         roomy = max(points, key=lambda point: _least(point).highest_factor)
         return f"Next, the value with most room alone: {again} --set {shlex.quote(f'{axis}={roomy[0].text}')}"
@@ -203,7 +208,7 @@ def _say_next(points: Sequence[ProcessResults], axis: str | None, again: str) ->
 
 
 def score_interval(scores: Sequence[float]) -> Interval | None:
-    """Return Student's t interval of the mean score at 95 %, within 0 to 100; None for one process."""
+    """Return Student's t interval at 95 % of the mean score over processes, within 0 to 100; None for one process."""
     found = mean_interval(scores)
     if found is None:
         return None
@@ -212,7 +217,8 @@ def score_interval(scores: Sequence[float]) -> Interval | None:
 
 
 def _least(point: ProcessResults) -> MeasuredUsage:
-    """Return the process with the lowest highest rates, which meet all deadlines in every process."""
+    """Return the measurements of the process whose highest request rates are lowest: they meet all deadlines in every
+    process."""
     return min(point, key=lambda each: each.highest_factor)
 
 
@@ -256,7 +262,7 @@ def _model_columns(origin: Origin) -> Columns:
 
 
 def _list_model(point: ProcessResults, name: str, counting: Counting) -> tuple[Cell, ...]:
-    """List one model over all processes: counts and latencies of all requests."""
+    """Return the table row of one model over all processes: counts and latencies of all requests."""
     usage, score = point[0].usage, _join(point, name, counting)
     return (
         name,
@@ -284,8 +290,8 @@ def _part_columns(origin: Origin) -> Columns:
 
 
 def _list_parts(point: ProcessResults, name: str, counting: Counting, origin: Origin) -> tuple[Cell, ...]:
-    """List the parts of a model's score, means over all processes; beside a measured schedule also counts and
-    latencies of all requests in simulated time."""
+    """Return the table row with the parts of a model's score, means over all processes; for a schedule in real time
+    also the counts and latencies of all requests in simulated time."""
     score, beside = _join(point, name, counting), tuple[Cell, ...]()
     if origin == "measured":
         simulated = join_scores([each.score(name, each.simulated, counting) for each in point])

@@ -1,4 +1,5 @@
-"""Loop of a worker of a usage; the module imports little, so that a worker soon watches its parent."""
+"""Run the loop of a worker process of a usage. The module imports little, so that the worker ends with its parent
+from early on, also if the parent is killed."""
 
 import os
 from contextlib import suppress
@@ -9,10 +10,10 @@ from rules.judge.parallel import belong_to_parent
 
 
 def work(pipe: Connection, num_threads: int) -> None:
-    """Answer the parent's questions about the models that were built, until the parent closes the pipe.
+    """Answer questions that the parent process sends about models, until the parent closes the pipe.
 
-    A question is a function of the models; its module is imported as the question is received. Where the parent has
-    ended, even by kill -9, the process ends at once, also while it imports or builds.
+    A question is a function of the models that were built so far; its module is imported as the question is received.
+    Where the parent has ended, even by kill -9, the process ends at once, also while it imports or builds.
     """
     belong_to_parent()
     from harness.system.software import WORKER_VARIABLES

@@ -1,1 +1,1 @@
-"""Shipped usages: files of models that are served together, each with a rate and a deadline."""
+"""Hold the shipped usage files: models that one application requests together, each with a rate and a deadline."""
