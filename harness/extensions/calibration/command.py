@@ -132,7 +132,7 @@ def calibrate(
         from harness.extensions.calibration.outlook import look_ahead, outlook_blocks
         from harness.run_sets.environment import Environment
 
-        Environment.check(data_root, output)  # steps are timed, and nothing is kept
+        Environment.check(data_root, output)  # steps are timed, though nothing is kept
         show(outlook_blocks(entry, plan, look_ahead(entry, plan, data_root)))
         return
     output.mkdir(parents=True, exist_ok=True)

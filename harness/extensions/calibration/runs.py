@@ -73,7 +73,7 @@ class CalibrationResult:
         return None
 
     def epochs_at(self, index: int, evals_per_epoch: int) -> float:
-        """Return the epochs trained until evaluation `index`."""
+        """Return the number of epochs, a fraction, that the run had trained at evaluation `index`."""
         if self.train_samples is None:
             return (index + 1) / evals_per_epoch
         return self.samples_counts[index] / self.train_samples

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from harness.extensions.serving.records import ServedQuality
 
 TARGETS = {"99.9 %": 0.999, "99 %": 0.99}
-"""Shares of the reference AUC, that in fp32, which MLPerf Inference demands in the classes dlrm-v2-99.9 and
-dlrm-v2-99."""
+"""Shares of the AUC in fp32 that MLPerf Inference demands in the classes dlrm-v2-99.9 and dlrm-v2-99."""
 _COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
     ("Target", None, "given"),
     ("Asked for", "auc", "computed"),
@@ -58,7 +57,8 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccuracyJob(Job):
-    """Job of one process that runs LoadGen's accuracy mode; the definition's table [serve] has the other settings."""
+    """Job of one process that runs LoadGen's accuracy mode; table [serve] of the benchmark definition has the other
+    settings."""
 
     logs: str
     """Folder to which LoadGen writes its log files."""

@@ -44,11 +44,11 @@ all their values."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceChoiceJob(Job):
-    """Job of one process that times settings of workers and threads; the definition's table [serve] has the other
-    settings."""
+    """Job of one process that times settings of workers and threads; table [serve] of the benchmark definition has
+    the other settings."""
 
     ways: tuple[tuple[int, int], ...]
-    """Settings to time: the number of workers, and the number of threads of all workers together."""
+    """Settings that are timed: the number of workers, and the number of threads of all workers together."""
 
 
 class ServiceTrials(Measurement, frozen=True, kw_only=True):
@@ -156,7 +156,7 @@ def time_services(
 
 def try_services(job: ServiceChoiceJob, world: World, on_event: OnEvent) -> ServiceTrials:
     """Build the model with random weights and time queries with every setting of workers and threads. Raises
-    HarnessError (exit 7) if no way meets the latency limit."""
+    HarnessError (exit 7) if no setting meets the latency limit."""
     import torch
 
     from harness.extensions.serving.model import build_served

@@ -1,5 +1,5 @@
-"""Read [serve] of a definition: latency limit, queries and setup of serving, which are no part of the training
-problem."""
+"""Read [serve] of a benchmark definition: latency limit, queries and setup of serving, which are no part of the
+training problem."""
 
 import math
 import re
@@ -20,10 +20,11 @@ from rules.benchmarks.loader import canonical_sha256
 SERVE = "serve"
 PERCENTILES = (50.0, 90.0, 95.0, 97.0, 99.0, 99.9)
 _DEEPRECSYS = NormalDist(165, 16)
-"""Distribution of the items of a query in DeepRecSys (run_DeepRecSys.sh)."""
+"""Distribution of the number of items of a query in DeepRecSys (run_DeepRecSys.sh)."""
 _NUM_DEEPRECSYS = 64
 _MLPERF = (100, 100, *[200] * 12, 300, 300, 400, 500, 600, 700)
-"""Twenty quantiles of the items of a query, mean 270 (mlcommons/inference, dlrm, dist_quantile.txt)."""
+"""Twenty quantiles of the number of items of a query in MLPerf Inference, mean 270 (mlcommons/inference, dlrm,
+dist_quantile.txt)."""
 _NUM_LOGNORMAL, _MOST_OF_FILE = 256, 1024
 """Number of quantiles that represent a log-normal distribution of query sizes; most queries that represent those of a
 file."""
@@ -43,23 +44,24 @@ class ServeConfig:
     scenario: Literal["server", "offline", "single_stream"] = "server"
     """MLPerf's scenario: queries arrive at random, are all there at once, or come one after the other."""
     target_latency_ms: Annotated[float, Meta(ge=0.001)] | None = None
-    """Latency limit in ms within which `percentile` of the queries must be answered; in the scenario server alone."""
+    """Latency limit in ms within which `percentile` of the queries must be answered; only in the scenario server."""
     percentile: Annotated[float, Meta(ge=50, le=99.9)] = 95.0
     """Percentile of the queries' latencies that must be within the limit: one that LoadGen reports."""
     queries: str = "deeprecsys"
-    """Items of a query: `deeprecsys` (normal, mean 165), `mlperf` (dlrm-v2's: 100 to 700, mean 270), `dlrm-v3`
-    (2,048), `lognormal:MEDIAN:SIGMA` (a heavy tail), `fixed:N`, or `file:PATH` with a line for each query: its items,
-    or SECONDS,ITEMS."""
+    """Number of items of a query: `deeprecsys` (normal, mean 165), `mlperf` (dlrm-v2's: 100 to 700, mean 270),
+    `dlrm-v3` (2,048), `lognormal:MEDIAN:SIGMA` (a heavy tail), `fixed:N`, or `file:PATH` with a line for each query:
+    its items, or SECONDS,ITEMS."""
     batch: PositiveCount | Literal["auto"] | None = None
-    """Most items of one call: queries are merged up to that number, larger ones split among `threads`. `auto`:
-    searched by simulation, with `split_from`. Left out, every query is a call of its own; offline, `auto`."""
+    """Most items of one call of the model: queries are merged up to that number, larger ones split among `threads`.
+    `auto`: searched by simulation, with `split_from`. Left out, every query is a call of its own; offline, `auto`."""
     split_from: PositiveCount | None = None
-    """Items from which a query is split over all `threads`; `batch`, which it needs, splits smaller queries."""
+    """Number of items from which a query is split over all `threads`; `batch`, which it needs, splits smaller
+    queries."""
     batch_wait_ms: Annotated[float, Meta(ge=0)] = 0.0
     """Time in ms for which the first query of a call that is not full waits for others."""
     threads: PositiveCount | None = None
-    """Threads that answer queries; `runtime.threads` are shared out among them. Whichever of the two keys is left out
-    is chosen by timing."""
+    """Number of threads that answer queries; `runtime.threads` are shared out among them. Whichever of the two keys
+    is left out is chosen by timing."""
     duration_s: Annotated[float, Meta(gt=0)] = 20.0
     """Seconds that LoadGen's runs of one process should take together: four runs, where the first rate is near the
     highest VALID one. Longer runs are nearer to the steady state."""
@@ -70,8 +72,8 @@ class ServeConfig:
     min_queries: PositiveCount | None = None
     """Fewest queries of every run of LoadGen."""
     library: PositiveCount | None = None
-    """Queries of LoadGen's sample library. Left out, as many as the evaluation split holds in whole rounds of
-    `queries`, within 1 GiB; at least 64, for which a smaller split is used more than once."""
+    """Number of queries of LoadGen's sample library. Left out, as many as the evaluation split holds in whole rounds
+    of `queries`, within 1 GiB; at least 64, for which a smaller split is used more than once."""
     mlperf: bool | None = None
     """Whether MLPerf Inference's requirements for a recommender must hold: limit, sizes, duration, library, seeds."""
     round: Literal["5.0", "5.1", "6.0", "6.1"] | None = None
@@ -79,11 +81,12 @@ class ServeConfig:
     user_conf: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None = None
     """A user.conf of LoadGen, given by its path: its lines become keys of [serve]. Recorded as the file's SHA-256."""
     colocate: PositiveCount = 1
-    """Processes that serve at the same time, each with its own queries; `runtime.threads` are those of each."""
+    """Number of processes that serve at the same time, each with its own queries; `runtime.threads` are those of
+    each."""
     weights: str | None = None
     """Folder of kept weights; weights are random where it is left out."""
     train_samples: PositiveCount | None = None
-    """Samples that are trained before serving, in place of kept weights."""
+    """Samples on which the model is trained before it serves, in place of kept weights."""
 
     @property
     def num_workers(self) -> int:
@@ -136,12 +139,13 @@ class ServeConfig:
 
 
 def read_serve(tables: Mapping[str, Mapping[str, Any]]) -> ServeConfig:
-    """Read [serve] of a definition's tables, which may lack it. Raises ConfigError for wrong or missing keys."""
+    """Read [serve] from the tables of a benchmark definition, which may lack it. Raises ConfigError for wrong or
+    missing keys."""
     return parse_serve(tables.get(SERVE, {}))
 
 
 def parse_serve(table: Mapping[str, Any]) -> ServeConfig:
-    """Parse and check the table [serve] of a definition. Raises ConfigError."""
+    """Parse and check the table [serve] of a benchmark definition. Raises ConfigError."""
     serve = read_section("serve", table, ServeConfig)
     list_sizes(serve.queries)
     if serve.percentile not in PERCENTILES:
@@ -165,7 +169,7 @@ def parse_serve(table: Mapping[str, Any]) -> ServeConfig:
 
 
 def _refuse_other_form(serve: ServeConfig) -> None:
-    """Raise ConfigError for a key of [serve] that MLPerf Inference's requirements do not allow."""
+    """Raise ConfigError for a value of [serve] that MLPerf Inference's requirements do not allow."""
     forms = FORMS[ROUNDS[serve.mlperf_round or EARLIEST].model]
     form = forms.get(serve.scenario)
     if form is None:

@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 USUAL_PROCESSES = 5
 WEIGHTS_KEY = "serve.weights"
-"""Key of a definition that names the folder of kept weights."""
+"""Key of a benchmark definition that names the folder of kept weights."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServeJob(Job):
-    """Job of one process that measures serving; the definition's table [serve] has the other settings."""
+    """Job of one process that measures serving; table [serve] of the benchmark definition has the other settings."""
 
     index: int = 0
     """Number of the process in its set (one measurement in several processes), from 0: processes of equal number have
@@ -180,8 +180,8 @@ def measure_beside(
 
 
 class ServedKind(Kind):
-    """Kind of measurement that serves a model: [serve] has the queries, and workers and calls may be chosen by
-    timing."""
+    """Kind of measurement that serves a model: [serve] of the benchmark definition has the queries; workers and calls
+    may be chosen by timing."""
 
     def check(self, workload: WorkloadConfig) -> None:
         refuse_unservable(workload)
@@ -223,16 +223,16 @@ class ServeKind(ServedKind):
         return read_serve(job.tables).colocate
 
     def rank_device(self, runtime: RuntimeConfig, num_ranks: int) -> "torch.device":
-        """Return the CPU, over which the ranks exchange data: they may share one device, and exchange only
-        results."""
+        """Return the CPU as the device through which ranks exchange data: they may share one device, and exchange
+        only results."""
         import torch
 
         return torch.device("cpu")
 
 
 def with_choice(tables: Mapping[str, Any], choice: ServiceChoice) -> dict[str, Any]:
-    """Return a definition's tables, whose [serve] has the workers and the items of a call that were chosen by
-    timing."""
+    """Return the tables of a benchmark definition, whose [serve] has the workers and the items of a call that were
+    chosen by timing."""
     serve = {key: value for key, value in tables.get(SERVE, {}).items() if value != "auto"}
     return {**tables, SERVE: serve | {key.removeprefix("serve."): value for key, value in choice.settings.items()}}
 

@@ -126,7 +126,7 @@ def judge(
         issued_s.extend([now_s] * len(samples))
 
     run_loadgen(answer, sizes, workers, _settings(trial), folder, note, _complete)
-    for name in (ACCURACY_LOG, TRACE):  # both are empty
+    for name in (ACCURACY_LOG, TRACE):  # both are empty after a performance run
         (folder / name).unlink(missing_ok=True)
     found = read_judgement(folder / DETAIL, trial)
     return replace(found, issued_s=tuple(moment_s - issued_s[0] for moment_s in issued_s))

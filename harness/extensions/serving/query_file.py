@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"(?a:\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,2})?)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueryFile:
-    """Content of a file of queries, in the file's order."""
+    """Items and arrival times of the queries in a file of queries, in its order."""
 
     items: tuple[int, ...]
     arrivals_s: tuple[float, ...] | None

@@ -21,7 +21,8 @@ from rules.records.study import STUDY_FILE, StudyRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueJob(Job):
-    """Job of one process that simulates a served model's queue; the definition's table [serve] has the settings."""
+    """Job of one process that simulates a served model's queue; table [serve] of the benchmark definition has the
+    settings."""
 
 
 def simulate_queue(job: QueueJob, world: World, on_event: OnEvent) -> StudyRecord:

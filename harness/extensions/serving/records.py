@@ -175,7 +175,7 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     and in files without `completed_per_s`, the rate that the fastest VALID run completed."""
     completed_per_s: PositiveAmount | None = None
     """Queries per second that all processes completed in the run at `queries_per_s`; chance in the arrivals, and the
-    end of the run, affect it. None in older files."""
+    end of the run, affect this number. None in older files."""
     spread_low_per_s: PositiveAmount | None = None
     """Lower end, simulated, of an interval up to `spread_high_per_s` that contains with 95 % confidence the rate in
     queries per second at which half of all runs of this length are VALID, over arrivals and service times. None
@@ -194,7 +194,7 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     schedule_seed: str | None = None
     """LoadGen's seed of arrival times, in decimal; for several processes, the first one's."""
     items_per_s: PositiveAmount
-    """Items ranked per second: queries per second times the mean items of a query."""
+    """Items ranked per second: queries per second times the mean number of items of a query."""
     latency_s: PositiveAmount
     """Latency of queries in seconds at the judged percentile, in the run at `queries_per_s`."""
     modelled_per_s: PositiveAmount | None
@@ -266,7 +266,9 @@ class ServeProcess(Record, frozen=True, kw_only=True):
         one."""
         if self.alone_per_s is None:
             return None
-        is_old = self.judged_as == COMPLETED and self.long_run_per_s is not None  # there both are in steady state
+        is_old = (
+            self.judged_as == COMPLETED and self.long_run_per_s is not None
+        )  # in these, both are steady-state rates
         return ((self.long_run_per_s if is_old else None) or self.queries_per_s) / self.alone_per_s
 
 
@@ -314,23 +316,24 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
     """Latency limit in seconds; None where the scenario has none."""
     percentile: Percentile
     queries: str
-    """Distribution of the items of a query: deeprecsys, mlperf or fixed:N."""
+    """Distribution of the number of items of a query: deeprecsys, mlperf or fixed:N."""
     mean_items: PositiveAmount
     library_queries: PositiveCount | None = None
-    """Queries of LoadGen's sample library, from which queries are drawn; None in older files."""
+    """Number of queries of LoadGen's sample library, from which queries are drawn; None in older files."""
     problem_sha256: Sha256
-    """Digest of the serving problem: scenario, limit, percentile and queries."""
+    """SHA-256 of the serving problem: scenario, latency limit, percentile and queries."""
     batch_items: PositiveCount | None = None
-    """Most items of one call, to which queries are merged or split; None: every query is a call of its own."""
+    """Most items of one call of the model, to which queries are merged or split; None: every query is a call of its
+    own."""
     split_items: PositiveCount | None = None
     """Number of items from which a query is split over all workers; None: queries are split only by `batch_items`."""
     batch_wait_s: Amount
     num_workers: PositiveCount
-    """Threads that answer queries, in each process."""
+    """Number of threads that answer queries, in each process."""
     num_threads: PositiveCount
-    """CPU threads of each process, shared out among the workers."""
+    """Number of CPU threads of each process, shared out among the threads that answer queries."""
     num_copies: PositiveCount
-    """Processes that serve at the same time."""
+    """Number of processes that serve at the same time."""
     is_oversubscribed: bool
     """Whether the number of processes times their threads exceeds the CPU cores."""
     weights: Literal["random", "kept", "trained"]

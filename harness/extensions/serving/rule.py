@@ -29,8 +29,8 @@ def most_late(num_queries: int, share: float) -> int | None:
 
 
 def fewest_queries(late_share: float, share: float, margin: float = 0.0) -> int:
-    """Return the number of queries of the shortest VALID run with a share of `late_share` late queries, to within 10
-    %.
+    """Return the number of queries of the shortest VALID run in which a share of `late_share` of the queries is late,
+    to within 10 %.
 
     With `margin`, the number of late queries is taken to be as many standard deviations higher. `MOST_QUERIES` where
     no shorter run is VALID.

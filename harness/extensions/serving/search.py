@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 RESOLUTION = 1.02
-"""Ratio of the lowest INVALID rate to the highest VALID one at which the search ends."""
+"""Ratio of the lowest INVALID rate of queries to the highest VALID one at which the search between them ends."""
 MAX_RATES = 16
 ENOUGH = 2
 """Number of runs of equal verdict, of three at most, that settle whether a rate is VALID."""
@@ -64,7 +64,7 @@ class Bracket:
     """Rates of queries between which a search for the highest VALID rate ended."""
 
     low: float | None
-    """Highest VALID rate below every INVALID one; None where no rate was VALID."""
+    """Highest VALID rate of queries below every INVALID one; None where no rate was VALID."""
     high: float | None
     """Lowest INVALID rate, not counting rates at which the service stood still in all INVALID runs; None where there
     was none."""

@@ -1,5 +1,5 @@
-"""Register [serve] as a section of a definition: expand given values, and list the values that a set of runs
-records."""
+"""Register [serve] as a section of a benchmark definition: expand given values, and list the values that a set of
+runs records."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -20,7 +20,8 @@ from harness.foundation.queue_simulation import Traffic
 
 CONFIDENCE = 0.95
 NUM_SEARCHES = (199, 79, 39)
-"""Numbers of searches to simulate: for each, the order statistics that leave 2.5 % on each side are whole numbers."""
+"""Numbers of searches to simulate: with each, the order statistics that leave 2.5 % of searches on either side are
+whole numbers."""
 _RUNS_OF_A_SEARCH = 20
 _FAST_PER_S, _SLOW_PER_S, _BUDGET_S, _MOST_S = 2e7, 5e5, 5.0, 60.0
 """Simulated queries per second of computing, for one worker, and for several workers or merged queries; seconds that
@@ -50,14 +51,15 @@ class SearchCase:
     num_queries: int
     """Number of queries of each run of the search."""
     near: float
-    """Rate near the highest VALID one, in queries per second."""
+    """Rate that is expected near the highest VALID one, in queries per second."""
     start_error: float
-    """Standard deviation of the logarithm of the ratio between the first rate and the highest VALID one."""
+    """Standard deviation of the logarithm of the ratio between the first rate of a search and the highest VALID
+    one."""
     may_go_on: Callable[[float, float, bool], bool]
     """Function that returns whether another run may be made, given the seconds of all runs so far, the seconds of a
     run, and whether a rate was VALID."""
     num_copies: int = 1
-    """Processes that serve at the same time, each with its own arrivals: the runs of all must be VALID."""
+    """Number of processes that serve at the same time, each with its own arrivals: the runs of all must be VALID."""
 
 
 def simulate_spread(model: QueueModel, case: SearchCase, seed: int) -> SearchSpread | None:

@@ -17,7 +17,7 @@ _Row = tuple[float | None, ...]
 """Row of the table of latency against rate: rate in queries/s, utilisation of the workers, mean latency in s, and
 latency in s at each of `PERCENTILES`."""
 _FULL = 0.999
-"""Share of the workers' capacity from which they count as fully busy."""
+"""Share of the workers' capacity, in queries per second, from which the workers count as fully busy."""
 _BESIDE_SERVE = (
     "Calls were timed one after another, while no query waited; with 'serve', LoadGen asks the model itself, under "
     "load. Both depend on the other load of the system meanwhile, which both record: on a noisy machine the two may "

@@ -38,8 +38,8 @@ Calls: TypeAlias = Sequence[tuple[QueryPart, ...]]
 
 
 def choose_calls(sizes: Sequence[int], workers: Workers) -> Calls:
-    """Choose the calls to time, from a pool of queries of `sizes` items: single parts, and merged parts up to the
-    most items of a call."""
+    """Choose the calls of the model to time, from a pool of queries of `sizes` items: single parts, and merged parts
+    up to the most items of a call."""
     max_items = workers.max_items
     parts = [part for place, items in enumerate(sizes) for part in split_query(place, items, workers)]
     in_order = sorted(parts, key=lambda part: part.items)
@@ -49,14 +49,15 @@ def choose_calls(sizes: Sequence[int], workers: Workers) -> Calls:
         alone.setdefault(in_order[place].items, (in_order[place],))
     calls, most = list(alone.values()), 2 * in_order[0].items
     while max_items is not None and most <= max_items:
-        most = max_items if 2 * most > max_items else most  # the last is as full as it gets
+        most = max_items if 2 * most > max_items else most  # the last call is as full as allowed
         calls.append(_merge_parts(in_order, most))
         most *= 2
     return [call for number, call in enumerate(calls) if number < len(alone) or len(call) > 1]
 
 
 def choose_all_calls(sizes: Sequence[int], most: int) -> Calls:
-    """Choose calls of 1, 2, 4 … items up to `most`, from which the times of all merged and split calls follow."""
+    """Choose calls of the model to time, of 1, 2, 4 … items up to `most`, from which the times of all merged and
+    split calls follow."""
     in_order = sorted((QueryPart(place, 0, items) for place, items in enumerate(sizes)), key=lambda part: part.items)
     largest = in_order[-1]
     counts = [1 << power for power in range(most.bit_length()) if 1 << power < most] + [most]
@@ -88,7 +89,7 @@ def time_calls(
     duration_s: float,
     now_s: Callable[[], float] = time.perf_counter,
 ) -> list[TimedSize]:
-    """Time every call again and again for `duration_s`, on all workers at once; after a warm-up.
+    """Time every call of the model repeatedly for `duration_s` seconds, on all workers at once, after a warm-up.
 
     Calls of different sizes alternate, so that noise of the system affects all sizes alike.
     """

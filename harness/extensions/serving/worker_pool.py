@@ -30,11 +30,11 @@ _SWITCH_S = 0.0005
 """Interval in seconds at which Python switches threads; the default, ten times as long, is longer than most queries
 take."""
 Answer: TypeAlias = Callable[[Sequence[QueryPart]], object]
-"""Function that answers parts of queries in one call."""
+"""Function that answers parts of queries in one call of the model."""
 
 
 def split_query(place: int, items: int, workers: Workers) -> tuple[QueryPart, ...]:
-    """Split the query at `place` into the parts that `workers` take, in the order of items."""
+    """Split the query at `place` of the pool into the parts that `workers` take, in the order of items."""
     start, parts = 0, []
     for size in workers.split(items):
         parts.append(QueryPart(place, start, start + size))
@@ -114,12 +114,13 @@ class RequestQueue:
             following = self._waiting.get(timeout=timeout_s) if timeout_s > 0 else self._waiting.get_nowait()
         except Empty:
             return None
-        if following is None:  # leave the end for the next worker that takes a call
+        if following is None:  # leave the mark of the end for the next worker
             self._waiting.put(None)
         return following
 
     def finish(self, call: Sequence[QueuedPart]) -> list[int]:
-        """Count the answered parts of a call; return the response ids of queries that are now fully answered."""
+        """Count the answered parts of queries in a call; return the response ids of queries that are now fully
+        answered."""
         done = []
         with self._counting:
             for query, _ in call:

@@ -45,7 +45,7 @@ class RetrievalTrial(NamedTuple):
 
     node: int
     subgraphs: str
-    """Number of subgraphs in the second stage of the retrieval, or all."""
+    """Number of subgraphs (nodes from which the second stage of the retrieval goes on), or all."""
     precision: float
     staged_s: float
     at_once_s: float
@@ -184,7 +184,7 @@ class Crew:
     def __enter__(self) -> Self:
         for process, its in zip(self._processes, self._its, strict=True):
             process.start()
-            its.close()  # so that a worker's end is seen
+            its.close()  # so that the parent sees when a worker ends
         return self
 
     def __exit__(self, *error: object) -> None:

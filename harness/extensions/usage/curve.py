@@ -108,7 +108,7 @@ class RetrievalCurve:
     def chosen(self) -> RetrievalPoint | None:
         """Return the point with the fewest subgraphs at which the retrieval has the wanted precision; None where none
         has it."""
-        # rounded: a mean of shares that are all what is wanted may be a last digit below it
+        # rounded, since the mean of precisions that all equal the wanted one may be a last digit below it
         return next((each for each in self.points if round(each.precision, 9) >= self.wanted), None)
 
     def title(self, axis: str, met: Mapping[str, float]) -> str:

@@ -20,7 +20,8 @@ USAGE = "usage"
 MAX_REQUESTS = 100_000
 _Rate = Annotated[float, Meta(gt=0, le=1e6)]
 CURVE = (1, 2, 5, 10, 20)
-"""Numbers of subgraphs with which every retrieval of candidates is tried, in addition to its own number."""
+"""Numbers of subgraphs (nodes from which the second stage of a retrieval goes on) with which every retrieval is
+tried, in addition to its own number."""
 _OF_ONE = {
     "widths": STAND_IN,
     "graph": RETRIEVAL,
@@ -55,7 +56,7 @@ class AskedModel:
     top_k: PositiveCount | None = None
     """Number of highest items that are handed on to the next model. Left out: all; for a retrieval, 100."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Values of the benchmark's definition that this model has instead, by key, such as "model.top_mlp"."""
+    """Values of the benchmark definition that this model replaces, by key, such as "model.top_mlp"."""
     widths: Counts | None = None
     graph: str = "small_world"
     """Graph of a retrieval: `small_world`, `power_law` or `communities`, generated from the seed; or a file of edges,
@@ -69,7 +70,7 @@ class AskedModel:
 
     @property
     def subgraphs(self) -> int | None:
-        """Number of subgraphs in the second stage of a retrieval; None for all."""
+        """Number of subgraphs (nodes from which the second stage of a retrieval goes on); None for all."""
         return None if self.num_subgraphs == "all" else self.num_subgraphs
 
     def curve(self) -> tuple[int | None, ...]:

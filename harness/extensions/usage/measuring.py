@@ -28,16 +28,16 @@ from harness.system.energy import EnergyMeter
 
 
 class Share(NamedTuple):
-    """Number of a process, from 0, and the number of all processes, each of which tries its share of a retrieval's
-    nodes."""
+    """Number of a process, from 0, and the number of all processes, each of which tries its share of the graph nodes
+    of a retrieval."""
 
     number: int
     of: int
 
 
 class UsageSeeds(NamedTuple):
-    """Seeds of a process: the base seed of weights, graphs and nodes, equal in all, and the process's own seed of
-    arrivals."""
+    """Seeds of a process: the base seed of weights, graphs and nodes, equal in all processes, and the process's own
+    seed of arrivals."""
 
     base: int
     arrivals: int
@@ -125,7 +125,7 @@ def measure_usage(
     trials: dict[str, list[RetrievalTrial]] = {}
     for name, model in usage.models.items():
         if model.source == RETRIEVAL:
-            is_varied = axis == f"{name}.num_subgraphs"  # then the axis is the curve
+            is_varied = axis == f"{name}.num_subgraphs"  # then its values make the curve
             numbers = (model.subgraphs,) if is_varied else model.curve()
             ask = partial(try_retrieval, model=model, seed=seeds.base, numbers=numbers)
             shares = [(share.number * count + worker, share.of * count) for worker in range(count)]

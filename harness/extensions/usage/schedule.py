@@ -40,7 +40,7 @@ class ModelRequest:
 
 
 class Span(NamedTuple):
-    """Begin and end, in seconds, of the time that a worker spent on a request."""
+    """Number of a worker, and begin and end in seconds of its time on a request."""
 
     worker: int
     begin_s: float
@@ -48,7 +48,7 @@ class Span(NamedTuple):
 
 
 Spans = Sequence[Span | None]
-"""Worker, begin and end of each request, in the order of requests; None for a dropped request."""
+"""Worker, begin and end (in seconds) of each request, in the order of requests; None for a dropped request."""
 
 
 class ScheduleClock(Protocol):
@@ -161,7 +161,7 @@ def first_failure(requests: Sequence[ModelRequest], spans: Spans) -> ModelReques
 
 
 def find_highest_factor(usage: Usage, seed: int, service_s: Seconds) -> tuple[float, ModelRequest | None]:
-    """Find the highest factor on all rates, on a grid of 1 %, at and below which every deadline is met.
+    """Find the highest factor on all request rates, on a grid of 1 %, at and below which every deadline is met.
 
     Return the factor, 0.0 where there is none, and the request that fails first above it, None where the grid ends
     before. Without preemption a higher rate may meet deadlines that a lower rate misses, so all steps are tried at

@@ -16,7 +16,7 @@ from scipy.special import expit
 from harness.extensions.usage.schedule import ModelRequest, Spans
 
 Counting = Literal["released", "once"]
-"""Rule for dropped requests in a score: they count twice, as in the released code, or once."""
+"""Rule for dropped requests in XRBench's score: they count twice, as in the released code, or once."""
 STEEPNESS_PER_MS, MAX_ENERGY_J = 15.0, 1.5
 """Constants of XRBench's score: k, the steepness of the real-time score, and E_max = 1500, whose unit its code does
 not say; it is taken as millijoules."""

@@ -79,7 +79,7 @@ def make_usage_study(
     curves = join_varied(retrievals, axis)
     said = [curve.advice(where) for where, curve in curves]
     following = [_say_next(points, axis, again)] if again else []
-    # What holds of all values of an axis comes first.
+    # Findings on all values of an axis come first.
     findings = [*findings, *following, *said] if axis is None else [*said, *following, *findings]
     if stand_ins:
         findings.append(
@@ -343,7 +343,8 @@ def _say_score(point: ProcessResults, counting: Counting) -> str:
 
 
 def _say_cause(least: MeasuredUsage) -> str:
-    """Say why a request fails at the lowest rates: its call is longer than its deadline, or it waits for others."""
+    """Say why a request fails at the lowest rates: its model takes longer than its deadline, or it waits for other
+    requests."""
     failed, alone_s = least.failed, least.failed_service_s
     assert failed is not None and alone_s is not None
     took, within = f"a call of it alone took {duration(alone_s)} (measured)", duration(failed.within_s)

@@ -26,6 +26,6 @@ def work(pipe: Connection, num_threads: int) -> None:
             question = pipe.recv()
             try:
                 answer = question(models)
-            except Exception as error:  # the parent raises it
+            except Exception as error:  # the parent raises the error
                 answer = error
             pipe.send(answer)

@@ -183,7 +183,7 @@ def _load_chart(served: ServedResult, id_: str) -> Chart | None:
     drawn = [*curve, *((run.asked_per_s * record.num_copies, run.latency_s) for run in process.runs)]
     if limit_s is None or not curve or not all(_LEAST < value < _MOST for point in drawn for value in point):
         return None
-    # Latencies far beyond the limit would leave no room for those near it.
+    # Latencies far beyond the limit would leave no room on the chart for latencies near the limit.
     shown = [point for point in curve if point[1] <= 4 * limit_s] or curve[:2]
     series = [
         Series(name="simulation", hue=0, dots=tuple(_dot(*point, "simulated") for point in shown)),

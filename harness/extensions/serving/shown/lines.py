@@ -96,7 +96,7 @@ ENDS = {
     "invalid_below": "a run at a lower rate was INVALID, which LoadGen's rule for short runs does not explain",
     "none_late": "no query was late, though some are in the simulation",
 }
-"""Reasons why LoadGen's runs do not confirm the simulated steady state, by `Contradiction`."""
+"""Reasons why LoadGen's runs do not confirm the simulated steady state, by the code in the record."""
 
 
 def _steady_state(served: ServedResult) -> str | None:

@@ -112,7 +112,7 @@ def _title_words(served: ServedResult) -> str:
     least = "at least " if is_open and num_valid and not invalid else ""
     words = f"{least}{si(rate)} queries/s {'' if num_valid else 'not '}VALID{of}".replace(" ", _NO_BREAK)
     summary, alone = served.summary, "one process" if len(processes) == 1 else f"{len(processes)} processes"
-    has_interval = summary is not None and summary.interval is not None and not is_open  # open rates have none
+    has_interval = summary is not None and summary.interval is not None and not is_open  # a rate left open has none
     own = [_interval_words(served) if has_interval else alone]
     if not all(process.is_repeated for process in processes):
         own = [f"one run of {'one process' if len(processes) == 1 else 'a process'}", *own[not has_interval :]]
