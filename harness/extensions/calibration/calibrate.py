@@ -93,8 +93,8 @@ def plan_calibration(
     num_workers: int | None = None,
     is_quick: bool = False,
 ) -> CalibrationPlan:
-    """Plan the runs of a calibration, with defaults: half, once and twice the definition's batch size; factors of its
-    learning rate.
+    """Plan the runs of a calibration, with defaults: half, once and twice the benchmark definition's batch size;
+    factors of its learning rate.
 
     A quick calibration has QUICK_RUNS runs at the definition's own batch size and learning rate, and simpler models
     at that rate; its numbers of runs and its grid are not taken from the arguments.

@@ -266,9 +266,7 @@ class ServeProcess(Record, frozen=True, kw_only=True):
         one."""
         if self.alone_per_s is None:
             return None
-        is_old = (
-            self.judged_as == COMPLETED and self.long_run_per_s is not None
-        )  # in these, both are steady-state rates
+        is_old = self.judged_as == COMPLETED and self.long_run_per_s is not None  # both are in steady state
         return ((self.long_run_per_s if is_old else None) or self.queries_per_s) / self.alone_per_s
 
 

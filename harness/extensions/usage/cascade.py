@@ -38,8 +38,8 @@ TOLERANCE = 0.01
 """Largest share of the larger model's NDCG that a cascade may lose at the fewest items kept that the study
 recommends."""
 _SHARES = (1.0, 0.5, 0.25, 0.125, 1 / 16, 1 / 32, 1 / 64)
-"""Numbers of items kept at which a cascade is judged, as shares of the items of a query; the usage's own number is
-added."""
+"""Numbers of items kept at which a cascade is judged, as shares of the items of a query; the number in the usage file
+is added."""
 _COLUMNS: Columns = (
     ("Cascade", None, "given"),
     ("Items kept", None, "given"),
@@ -61,7 +61,7 @@ class Cascade:
     items: int
     """Number of items of a query, all of which the filter scores."""
     kept: int
-    """Number of items that the filter hands on to the ranker in the usage."""
+    """Number of items that the filter hands on to the ranker, as the usage file says."""
     shown: int
     """Length of the list that the ranker returns."""
 
@@ -83,7 +83,7 @@ def find_cascades(usage: Usage, configs: Mapping[str, RunConfig]) -> list[Cascad
     """Find pairs of models of which one ranks the items kept by the other, on the same data, whose click
     probabilities are known.
 
-    Raises ConfigError where a usage has no such pair.
+    Raises ConfigError where the usage has no such pair.
     """
     found = list[Cascade]()
     for name, model in usage.models.items():
@@ -208,7 +208,8 @@ def find_fewest(points: Sequence[CascadePoint]) -> CascadePoint:
 def with_cascade(
     study: StudyRecord, cascade: Cascade, points: Sequence[CascadePoint], num_samples: int
 ) -> StudyRecord:
-    """Return the study of a usage with the quality of a cascade added: its sentence first, and its table."""
+    """Return the study of a usage (the models of one application) with the quality of a cascade added: its sentence
+    first, and its table."""
     name = f"{cascade.filter} and {cascade.ranker}"
     rows = [(name, *_list_point(point)) for point in points]
     table = make_table("Quality of the cascade end to end, by items kept", _COLUMNS, rows)
@@ -229,8 +230,8 @@ def _list_point(point: CascadePoint) -> Iterator[Cell]:
 
 
 def _say(cascade: Cascade, points: Sequence[CascadePoint]) -> Iterator[str]:
-    """Say the quality of a cascade at the number of items kept in the usage, and the fewest items kept that lose at
-    most TOLERANCE."""
+    """Say the quality of a cascade at the number of items kept in the usage file, and the fewest items kept that lose
+    at most TOLERANCE."""
     chosen = next(point for point in points if point.kept == cascade.kept)
     whole, fewest = points[0], find_fewest(points)
     lists = f"lists of {cascade.shown} from {cascade.items} items"

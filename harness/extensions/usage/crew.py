@@ -70,8 +70,8 @@ def open_retrieval(model: AskedModel, seed: int) -> tuple[pagerank.Graph, list[i
 
 
 def build_models(models: Models, usage: Usage, served: Mapping[str, Any], seed: int) -> None:
-    """Build those models of a usage that the worker has not yet built with the same settings; `served` has the
-    members of the job of each model that is a benchmark."""
+    """Build those models of a usage (the models of one application) that the worker has not yet built with the same
+    settings; `served` has the members of the job of each model that is a benchmark."""
     for name, model in usage.models.items():
         asked = (model, served.get(name), seed)
         if name not in models or models[name][0] != asked:

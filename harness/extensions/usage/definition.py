@@ -29,7 +29,8 @@ _OF_ONE = {
     "wanted_precision": RETRIEVAL,
     "query_nodes": RETRIEVAL,
 }
-"""Keys of a model in a usage file that apply to only one source of a model, with that source."""
+"""Keys of a model in a usage file (the models of one application) that apply to only one source of a model, with that
+source."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,13 +112,14 @@ class Usage(UsageHead):
 
 
 def shipped_usages() -> dict[str, Path]:
-    """Return the paths of the usage files that are shipped with the harness, by name."""
+    """Return the paths of the usage files (the models of one application) that are shipped with the harness, by
+    name."""
     return {path.stem: path for path in sorted((Path(__file__).parent / "usages").glob("*.toml"))}
 
 
 def read_usage(name: str) -> tuple[str, dict[str, Any]]:
-    """Read a usage file, given by its shipped name or its path; return path and tables. Raises ConfigError,
-    DefinitionError."""
+    """Read a usage file (the models of one application), given by its shipped name or its path; return path and
+    tables. Raises ConfigError, DefinitionError."""
     shipped = shipped_usages()
     if name not in shipped and not name.endswith(".toml"):
         raise ConfigError(f"{name}: no such usage, nor a FILE.toml.{did_you_mean(name, [*shipped])}")
@@ -126,7 +128,8 @@ def read_usage(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def with_value(tables: Mapping[str, Any], text: str, option: str = "--set") -> dict[str, Any]:
-    """Return the tables of a usage file with one MODEL.KEY=VALUE or usage.KEY=VALUE changed. Raises ConfigError."""
+    """Return the tables of a usage file (the models of one application) with one MODEL.KEY=VALUE or usage.KEY=VALUE
+    changed. Raises ConfigError."""
     key, equals, value = text.partition("=")
     table, _, name = key.strip().partition(".")
     if not equals or not name:
@@ -137,8 +140,8 @@ def with_value(tables: Mapping[str, Any], text: str, option: str = "--set") -> d
 
 
 def parse_usage(tables: Mapping[str, Any], path: str) -> Usage:
-    """Check the tables of a usage file, and return the usage. Raises ConfigError with the file, the key and what is
-    expected."""
+    """Check the tables of a usage file (the models of one application), and return the usage. Raises ConfigError with
+    the file, the key and what is expected."""
     try:
         return _parse(tables)
     except ConfigError as error:

@@ -75,12 +75,12 @@ class MeasuredUsage:
         return score_model(requests, its, counting, self.energies_j.get(name))
 
     def score_all(self, counting: Counting) -> float:
-        """Compute XRBench's score of all models of the usage together, from 0 to 100."""
+        """Compute XRBench's score of all models of the usage file together, from 0 to 100."""
         return score_usage(self.score(name, self.spans, counting) for name in self.usage.models)
 
     @property
     def share_met(self) -> float:
-        """Share of all requests of the usage that were done by their deadlines."""
+        """Share of all requests of a usage (the models of one application) that were done by their deadlines."""
         pairs = zip(self.requests, self.spans, strict=True)
         num_met = sum(span is not None and span.end_s <= request.deadline_s for request, span in pairs)
         return num_met / len(self.requests) if self.requests else 1.0
@@ -104,8 +104,8 @@ def measure_usage(
     axis: str | None = None,
     is_simulated: bool,
 ) -> MeasuredUsage:
-    """Time requests of all models on all workers at once, then schedule the requests of the usage in simulated time
-    and, unless `is_simulated`, in real time."""
+    """Time requests of all models of a usage (the models of one application) on all workers at once, then schedule
+    its requests in simulated time and, unless `is_simulated`, in real time."""
     count, seed = usage.workers, seeds.arrivals
     crew.ask([partial(build_models, usage=usage, served=served, seed=seeds.base)] * count)
     energies_j, energy_gap = dict[str, float](), ""

@@ -1,5 +1,5 @@
-"""Make the study of a usage file: resolve or refuse every model, prepare data, then measure the usage at every value
-of a varied key."""
+"""Make the study of a usage file (the models of one application): resolve or refuse every model, prepare data, then
+measure the usage at every value of a varied key."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -38,8 +38,8 @@ def study_usage(
     num_processes: int, num_threads: int | None, quiet: bool, seed: int, is_simulated: bool, counting: Counting,
     again: str, num_trained: int | None = None,
 ) -> tuple[StudyRecord, str]:  # fmt: skip
-    """Check the usage at every value of the varied key, (text, tables), before anything is made; then measure it at
-    all of them.
+    """Check a usage (the models of one application) at every value of the varied key, (text, tables), before anything
+    is made; then measure it at all of them.
 
     Return the study, and the reason why no rate meets all deadlines, empty where one does. The usage is measured at
     every value `num_processes` times, each time by workers that are started anew and with other arrivals. The study
@@ -115,8 +115,8 @@ def _refuse_large(path: str, usage: Usage) -> None:
 
 
 def _resolve(path: str, usage: Usage, num_threads: int) -> dict[str, RunConfig]:
-    """Resolve the settings of the benchmarks that a usage serves. Raises ConfigError with the benchmarks that can be
-    served."""
+    """Resolve the settings of the benchmarks that a usage (the models of one application) serves. Raises ConfigError
+    with the benchmarks that can be served."""
     found = {}
     for name, model in usage.models.items():
         if model.source in (RETRIEVAL, STAND_IN):

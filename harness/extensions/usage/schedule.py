@@ -62,8 +62,8 @@ class ScheduleClock(Protocol):
 
 
 def draw_requests(usage: Usage, seed: int) -> list[ModelRequest]:
-    """Draw all requests of a usage; a seed gives the same requests at every factor on the rates, except for the time
-    between them."""
+    """Draw all requests of a usage (the models of one application); a seed gives the same requests at every factor on
+    the rates, except for the time between them."""
     requests: list[ModelRequest] = []
     for index, (name, model) in enumerate(usage.models.items()):
         rng, rate = np.random.default_rng((seed, index)), model.rate or 0.0

@@ -90,6 +90,7 @@ def join_scores(scores: Sequence[ModelScore]) -> ModelScore:
 
 
 def score_usage(models: Iterable[ModelScore]) -> float:
-    """Return XRBench's score of a usage from 0 to 100: 100 times the mean over the models that had requests."""
+    """Return XRBench's score of a usage (the models of one application) from 0 to 100: 100 times the mean over the
+    models that had requests."""
     scores = [model.score for model in models if model.score is not None]
     return 100 * fsum(scores) / len(scores) if scores else 0.0

@@ -73,8 +73,8 @@ def lanes_figure(works: Sequence[RequestBar], **caption: Unpack[Caption]) -> Fig
 
 
 def draw_usage(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw the chart of a table of a usage study: requests over time, or retrievals over numbers of subgraphs; None
-    for other tables."""
+    """Draw the chart of a table of the study of a usage (the models of one application): requests over time, or
+    retrievals over numbers of subgraphs; None for other tables."""
     is_curve = {"Subgraphs", *_CURVES} <= {column.name for column in table.columns}
     return draw_curves(table, id_) if is_curve else draw_requests(study, table, id_)
 
@@ -108,7 +108,8 @@ def draw_curves(table: StudyTable, id_: str) -> Chart | None:
 
 
 def draw_requests(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw the requests of a usage over time; None where `table` is not the timeline of a usage study."""
+    """Draw the requests of a usage (the models of one application) over time; None where `table` is not the timeline
+    of its study."""
     works = []
     for row in rows_of(table) if table.title.startswith(TIMELINE) else ():
         values = [row.get(name) for name in ("Released", "Deadline", "Worker", "Begun", "Done")]

@@ -29,7 +29,8 @@ from rules.records.study import TIMELINE, Cell, Origin, Parameter, Scalar, Sourc
 TIMELINE_S = 1.0
 _PARTS = "What the models' scores are made of"
 ProcessResults = Sequence[MeasuredUsage]
-"""Measurements of one usage in all processes, in the order of processes; at least one."""
+"""Measurements of one usage (the models of one application) in all processes, in the order of processes; at least
+one."""
 Columns = tuple[tuple[str, str | None, Origin], ...]
 
 
@@ -44,8 +45,8 @@ def make_usage_study(
     again: str = "",
     is_trained: bool = False,
 ) -> StudyRecord:
-    """Make the study of one usage, or of a usage at each value of a varied key, `axis`; `loads` are the loads of the
-    machine by process.
+    """Make the study of one usage (the models of one application), or of a usage at each value of a varied key,
+    `axis`; `loads` are the loads of the machine by process.
 
     `again` is the command that measures the usage without a varied key, for advice; empty for none. `is_trained` says
     whether the quality of a cascade (one model filters items, another ranks them) is added to the study.
@@ -122,7 +123,8 @@ def _say_not_shown(usage: Usage, *, is_trained: bool) -> Iterator[str]:
 
 
 def _hold_against_published(curves: Sequence[tuple[str, RetrievalCurve]], stand_ins: Sequence[str]) -> Iterator[str]:
-    """Compare the study of a usage with published figures in one sentence; yield nothing where there are none."""
+    """Compare the study of a usage (the models of one application) with published figures in one sentence; yield
+    nothing where there are none."""
     if curves:
         yield hold_against_published(curves)
     elif stand_ins:
