@@ -1,7 +1,8 @@
-"""NAME.calibration.json: the reference runs on which a benchmark's target rests. Own benchmarks ship it beside their
-definition.
+"""NAME.calibration.json holds the reference runs on which the quality target of a user's own benchmark rests; it lies
+beside the benchmark's definition (a TOML file).
 
-`calibrate` writes the file; derived seeds and the choice of a precision take it into account.
+`dlrmbench calibrate` writes the file. A set's seeds avoid those of the reference runs in it, and the precision of
+training is chosen with regard to the precision of these runs.
 """
 
 import statistics
@@ -18,19 +19,21 @@ Epochs = Annotated[float, Meta(gt=0)]
 
 
 class BatchSizeSummary(Record, frozen=True, kw_only=True):
-    """Reference runs at one batch size and its tuned learning rate, one per seed, in the order of the seeds."""
+    """Reference runs of a calibration at one global batch size with its tuned learning rate: one run per seed, in the
+    order of the seeds."""
 
     global_batch_size: PositiveCount
     opt_base_learning_rate: PositiveAmount
     seeds: Annotated[tuple[Count, ...], Meta(min_length=1)]
     epochs_to_converge: tuple[Epochs | None, ...]
-    """Epochs to the target by seed; None where a whole epoch did not reach the target."""
+    """Epochs that the reference run of each seed took to reach the quality target; None where a whole epoch did not
+    reach the target."""
     final_qualities: tuple[Share, ...]
     quality_mean: tuple[Share, ...]
-    """Mean quality of each evaluation over the seeds."""
+    """Mean over the seeds of the quality at each evaluation of the reference runs."""
     quality_stdev: tuple[float, ...]
     eval_share: Share | None
-    """Share of an epoch's time that goes into evaluation; None where no time was measured."""
+    """Share of an epoch's wall-clock time that goes into evaluation; None where no time was measured."""
     epoch_s: float
 
     def __post_init__(self) -> None:
@@ -47,13 +50,14 @@ class BatchSizeSummary(Record, frozen=True, kw_only=True):
 
     @property
     def coefficient_of_variation(self) -> float | None:
-        """Return the coefficient of variation of epochs (and so of samples) to converge; None for fewer than two
-        converged runs."""
+        """Return the coefficient of variation, over the reference runs, of the epochs (and so of the samples) to
+        converge; None for fewer than two converged runs."""
         return variation(self.converged)
 
 
 class BaselineSummary(Record, frozen=True, kw_only=True):
-    """The best quality that a simpler model reached at any evaluation, over its grid of learning rates."""
+    """Best quality that a simpler baseline model reached at any evaluation, over its grid of learning rates, for
+    comparison with the target."""
 
     model: str
     best_quality: Share
@@ -62,18 +66,20 @@ class BaselineSummary(Record, frozen=True, kw_only=True):
 
 
 class TuningRow(Record, frozen=True, kw_only=True):
-    """A point of the grid from which the learning rate of a batch size was chosen."""
+    """One learning rate of the grid from which a batch size's learning rate was chosen, with the results of the
+    tuning runs."""
 
     global_batch_size: PositiveCount
     opt_base_learning_rate: PositiveAmount
     mean_epochs: Epochs | None
-    """Mean epochs to converge; None where a seed did not converge."""
+    """Mean epochs to reach the quality target over the tuning runs at this learning rate; None where one of their
+    seeds did not converge."""
     mean_final_quality: Share
 
 
 class Proposal(Record, frozen=True, kw_only=True):
-    """Target suggested by the runs at the definition's own batch size, with their epochs and spread at that target;
-    None where no target qualifies."""
+    """Quality target that a calibration suggests from the reference runs at the definition's own batch size, with
+    their epochs and spread at that target; the target is None where no value qualifies."""
 
     target: Share | None
     mean_epochs: Epochs | None
@@ -82,37 +88,43 @@ class Proposal(Record, frozen=True, kw_only=True):
 
 
 class Condition(Record, frozen=True, kw_only=True):
-    """One of the conditions of a good target: (a) convergence, (b) simpler models, (c) oracle, (d) evaluations."""
+    """One of the conditions that a calibration asks of a quality target: (a) convergence, (b) above simpler models,
+    (c) below the oracle, (d) number of evaluations."""
 
     letter: str
     holds: bool | None
-    """Whether the condition holds; None where that cannot be decided."""
+    """Whether the quality target meets the condition; None where that cannot be decided."""
     found: str
     demanded: str
 
 
 class CalibrationRecord(Document, frozen=True, kw_only=True):
-    """Result of one calibration, with the definition and the code that it was made with."""
+    """Result of one `dlrmbench calibrate`: the reference runs, the suggested target, and the definition and code that
+    they were made with."""
 
     benchmark: str
     version: PositiveCount
     definition_sha256: Sha256
     is_calibrated: bool = True
-    """Whether the points may serve as reference; False for 'calibrate --quick'."""
+    """Whether the reference runs in the file may serve for the convergence test of results; False for 'calibrate
+    --quick'."""
     target: Share
     metric: MetricName = ROC_AUC
-    """Metric of all qualities in this file."""
+    """Quality metric (such as ROC AUC) of all qualities in the calibration's file."""
     precision: Annotated[str, Meta(max_length=20)] = "fp32"
-    """Precision of the matrix products of all runs."""
+    """Numerical precision of the matrix products of all reference runs of the calibration."""
     created_utc: str
     platform: str
     code_sha256: tuple[Sha256 | None, ...]
-    """Digests of the code that made the runs; None for runs made before the digest was recorded."""
+    """Digests of the harness's code that made the reference runs; None for runs made before the digest was
+    recorded."""
     base_seed: Count
-    """Seed from which the seeds of all reference runs are derived; the tuning seeds are derived otherwise."""
+    """Seed from which the seeds of all reference runs are derived; the seeds of the runs that tuned learning rates
+    are derived otherwise."""
     tuning_seeds: tuple[Count, ...]
     num_reference_runs: PositiveCount
-    """Number of seeds, the first ones of each batch size, whose runs are its reference convergence points."""
+    """Number of first seeds at each batch size whose runs are the reference convergence points (RCPs) of that batch
+    size."""
     oracle_quality: Share | None
     default_batch_size: PositiveCount
     batch_sizes: Annotated[tuple[BatchSizeSummary, ...], Meta(min_length=1)]
@@ -121,9 +133,11 @@ class CalibrationRecord(Document, frozen=True, kw_only=True):
     proposal: Proposal | None
     conditions: tuple[Condition, ...]
     preflight: tuple[PreflightCheck, ...] = ()
-    """Environment check before the command that wrote this file. Empty in files of earlier versions."""
+    """Checks of the system (clock, load, memory) made before the command that wrote the calibration's file. Empty in
+    files of earlier versions."""
     loads: tuple[LoadRecord, ...] = ()
-    """Other load on the system during the training for this file. Empty in files of earlier versions."""
+    """Load that other processes put on the system while the calibration's runs trained. Empty in files of earlier
+    versions."""
 
     def __post_init__(self) -> None:
         if all(summary.global_batch_size != self.default_batch_size for summary in self.batch_sizes):
@@ -131,12 +145,12 @@ class CalibrationRecord(Document, frozen=True, kw_only=True):
 
     @property
     def default(self) -> BatchSizeSummary:
-        """Return the summary of the default batch size, by which the conditions are judged."""
+        """Return the reference runs at the default batch size, by which the conditions on the target are judged."""
         return next(s for s in self.batch_sizes if s.global_batch_size == self.default_batch_size)
 
     def is_met(self, precision: str, global_batch_size: int, opt_base_learning_rate: float) -> bool:
-        """Return whether there are runs of this precision, batch size and learning rate, and all of them met the
-        target."""
+        """Return whether the calibration has reference runs at this precision, batch size and learning rate, and all
+        of these runs met the target."""
         asked = (global_batch_size, opt_base_learning_rate)
         found = [s for s in self.batch_sizes if (s.global_batch_size, s.opt_base_learning_rate) == asked]
         are_met = bool(found) and all(len(s.converged) == len(s.seeds) for s in found)
@@ -144,6 +158,6 @@ class CalibrationRecord(Document, frozen=True, kw_only=True):
 
 
 def variation(values: tuple[float, ...]) -> float | None:
-    """Return the coefficient of variation of positive values, by the sample standard deviation; None for fewer than
-    two."""
+    """Return the coefficient of variation (sample standard deviation over mean) of positive values; None for fewer
+    than two values."""
     return statistics.stdev(values) / statistics.fmean(values) if len(values) > 1 else None

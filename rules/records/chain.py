@@ -1,5 +1,5 @@
-"""The chain of a set's runs: each run's record holds the digest of the previous run's record, the first a digest of
-its set."""
+"""Link the runs of a result set in a chain, which reveals a removed run: each run's record (run.json) holds the
+digest of the previous run's record, the first a digest of the set's own record."""
 
 import hashlib
 import re
@@ -9,26 +9,27 @@ from pathlib import Path
 from rules.records.run_set import RunSetRecord
 
 LAST_FILE = "last_run"
-"""Name of the file in extra/ that holds the link for the next run, so that removing the last run is noticed as
-well."""
+"""Name of the file in extra/ that holds the digest of the last run's run.json, so that removing the last run is
+noticed as well."""
 
 _LINK = re.compile("[0-9a-f]{64}")
 _MAX_BYTES = 1024
 
 
 def digest_record(content: bytes) -> str:
-    """Return the digest of a run.json, as the next run's record holds it."""
+    """Return the SHA-256 of a run.json's bytes, which the record of the next run of the set holds."""
     return hashlib.sha256(content).hexdigest()
 
 
 def first_link(record: RunSetRecord) -> str:
-    """Return the link that the first run of a set holds in place of a digest: different for every set."""
+    """Return the digest that the first run's record holds in place of a previous run's digest: made from the set's
+    record, so different for every set."""
     about = "\0".join((record.name, record.created_utc, str(record.base_seed), record.benchmark.definition_sha256))
     return hashlib.sha256(about.encode()).hexdigest()
 
 
 def read_link(path: Path) -> str:
-    """Return the link in the file `path`; for a file that holds no link, a digest that no record has.
+    """Return the digest that a chain's file `path` holds; for a file without a digest, a digest that no record has.
 
     Raises OSError.
     """
@@ -39,8 +40,8 @@ def read_link(path: Path) -> str:
 
 
 def follow(link: str, next_of: Mapping[str, Iterable[str]]) -> str:
-    """Return the last link of the chain that starts at `link`; `next_of` maps a link to the digests of the records
-    that hold it."""
+    """Return the last digest of the chain of runs that starts at `link`; `next_of` maps a digest to the digests of
+    the records that hold it."""
     seen = {link}
     while (found := next(iter(next_of.get(link, ())), None)) is not None and found not in seen:
         seen.add(found)

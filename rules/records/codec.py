@@ -1,4 +1,5 @@
-"""Read and write records: every JSON file beside the logs is read and written here, whoever wrote it."""
+"""Read and write all JSON files that the harness keeps beside MLPerf logs, with types and bounds checked, whoever
+wrote the file."""
 
 import json
 import math
@@ -17,7 +18,7 @@ from rules.open_file import NotRegularError, TooLargeError, read_regular
 
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 32
-"""Most levels of nested arrays and objects; no file of ours has more than 8."""
+"""Most levels of nested arrays and objects that a JSON file may have; no file of this harness has more than 8."""
 VERSION: Final = 1
 OTHER_VERSION: Final = "a newer dlrmbench wrote the file, or one before 1.0: read it with that one"
 
@@ -55,11 +56,11 @@ _SIGNS = {
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A JSON object: typed, bounded, immutable."""
+    """Base of all types of JSON objects in the harness's files: typed members within bounds, immutable."""
 
 
 class Document(Record, frozen=True, kw_only=True):
-    """A JSON file that states its schema version."""
+    """Base of all types of JSON files of the harness: an object that states its schema version."""
 
     schema_version: Literal[1] = VERSION
 
@@ -69,15 +70,15 @@ T = TypeVar("T", bound=Record)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Damage:
-    """Reason why a file is not used: the member (empty for the file as a whole), the value found, the value
-    expected."""
+    """Reason why a JSON file is not used: the member at fault (empty for the file as a whole), the value found, the
+    value expected."""
 
     path: Path
     member: str
     found: str
     expected: str
     remedy: str | None = None
-    """Advice on how to fix the file; None where it can only be restored."""
+    """Advice on how to fix the damaged JSON file; None where the file can only be restored from a copy."""
 
     def __str__(self) -> str:
         member = f"{self.member}: " if self.member else ""
@@ -86,19 +87,21 @@ class Damage:
 
 
 class DamageError(ValueError):
-    """A member's value is not allowed."""
+    """Error for a JSON file one of whose members has a value that its type does not allow."""
 
     def __init__(self, member: str, found: str, expected: str, remedy: str | None = None) -> None:
         super().__init__(f"{member}: found {found}, expected {expected}" + (f" ({remedy})" if remedy else ""))
         self.member, self.found, self.expected, self.remedy = member, found, expected, remedy
 
     def at(self, path: Path) -> Damage:
-        """Return the error as the Damage of a file."""
+        """Return the damage of the file at `path`, with the member, the value found and the value expected that this
+        error names."""
         return Damage(path=path, member=self.member, found=self.found, expected=self.expected, remedy=self.remedy)
 
 
 def decode(path: Path, record_type: type[T], clean: Callable[[Any], Any] | None = None) -> T | Damage:
-    """Read a file as a record. `clean` is applied to its JSON value before types are checked."""
+    """Read a JSON file as a record of `record_type`, or return its damage. `clean` is applied to the JSON value
+    before types are checked."""
     try:
         content = parse_object(_read(path))
         return convert(content if clean is None else clean(content), record_type)
@@ -107,7 +110,8 @@ def decode(path: Path, record_type: type[T], clean: Callable[[Any], Any] | None 
 
 
 def read_object(path: Path) -> dict[str, Any] | Damage:
-    """Read a file of any content as a JSON object: of finite numbers, not too deep, no key given twice."""
+    """Read a JSON file of any content as an object of finite numbers, not nested too deeply and with no key given
+    twice; return its damage otherwise."""
     try:
         return parse_object(_read(path))
     except DamageError as damage:
@@ -115,7 +119,8 @@ def read_object(path: Path) -> dict[str, Any] | Damage:
 
 
 def convert(content: dict[str, Any], record_type: type[T]) -> T:
-    """Convert a JSON object to a record. Raises DamageError."""
+    """Convert a JSON object to a record of `record_type`. Raises DamageError where a member's value is not
+    allowed."""
     if issubclass(record_type, Document):
         _refuse_other_versions(content)
     try:
@@ -129,13 +134,13 @@ def convert(content: dict[str, Any], record_type: type[T]) -> T:
 
 
 def encode(record: Record) -> str:
-    """Write a record as JSON text. Raises ValueError where a number is not finite."""
+    """Return a record as JSON text. Raises ValueError where a number is not finite."""
     return json.dumps(msgspec.to_builtins(record, enc_hook=str), indent=1, allow_nan=False) + "\n"
 
 
 def json_schema(record_type: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of what is written: with every member but those that are UNSET by
-    default, and no other."""
+    """Return the JSON Schema (draft 2020-12) of a record type as files of it are written: with every member but those
+    that are UNSET by default, and no other."""
     schema = in_order(msgspec.json.schema(record_type))
     for definition in schema["$defs"].values():
         members, always = definition["properties"], definition.get("required", ())
@@ -147,8 +152,8 @@ def json_schema(record_type: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def in_order(schema: Any) -> Any:
-    """Return a schema of msgspec's with its enumerations sorted, since msgspec keeps them in sets; tuples become
-    lists."""
+    """Return a JSON Schema that msgspec made with its enumerations sorted, since msgspec keeps them in sets, and with
+    its tuples as lists."""
     if isinstance(schema, list | tuple):
         return [in_order(part) for part in schema]
     if not isinstance(schema, dict):
@@ -157,13 +162,13 @@ def in_order(schema: Any) -> Any:
 
 
 def require(condition: bool, member: str, value: object, expected: str) -> None:
-    """Raise DamageError unless `condition` holds of a member's value."""
+    """Raise DamageError, which names the member, its value and the value expected, unless `condition` is true."""
     if not condition:
         raise DamageError(member, show(value), expected)
 
 
 def _read(path: Path) -> bytes:
-    """Read a file's bytes, without opening FIFOs, devices or huge files. Raises DamageError."""
+    """Return a JSON file's bytes, without opening FIFOs, devices or files above MAX_BYTES. Raises DamageError."""
     try:
         return read_regular(path, MAX_BYTES)
     except FileNotFoundError:
@@ -177,11 +182,12 @@ def _read(path: Path) -> bytes:
 
 
 class _Twice(dict[str, Any]):
-    """A JSON object with a repeated key."""
+    """JSON object in which a key was given twice."""
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
-    """Parse a JSON object as `read_object` does. Raises DamageError."""
+    """Parse bytes as a JSON object of finite numbers, not nested too deeply and with no key given twice. Raises
+    DamageError."""
     if (usual := _parse_usual(data)) is not None:
         return usual
 
@@ -204,7 +210,8 @@ def parse_object(data: bytes) -> dict[str, Any]:
 
 
 def _parse_usual(data: bytes) -> dict[str, Any] | None:
-    """Parse the bytes of a well-formed object in a fifth of the time; None where the slower parser must decide.
+    """Parse the bytes of a well-formed JSON object in a fifth of the time of the parser that reports defects; None
+    where that slower parser must decide.
 
     In text without escapes, colons outside of keys stand in strings and are encoded as they were read: the number of
     colons stays the same unless a key is repeated.
@@ -221,7 +228,7 @@ def _parse_usual(data: bytes) -> dict[str, Any] | None:
 
 
 def _is_shallow(content: dict[str, Any]) -> bool:
-    """Return whether nothing is nested deeper than MAX_DEPTH."""
+    """Return whether no value of a JSON object is nested deeper than MAX_DEPTH."""
     level: list[dict[str, Any] | list[Any]] = [content]
     for _ in range(MAX_DEPTH):
         level = [
@@ -236,8 +243,8 @@ def _is_shallow(content: dict[str, Any]) -> bool:
 
 
 def _refuse_odd(content: dict[str, Any]) -> None:
-    """Refuse repeated keys, numbers that JSON or a double cannot represent, and nesting deeper than MAX_DEPTH. Raises
-    DamageError."""
+    """Raise DamageError where a JSON object has a repeated key, a number that JSON or a double cannot represent, or
+    nesting deeper than MAX_DEPTH."""
     waiting: list[tuple[str, int, Any]] = [("", 0, content)]
     while waiting:
         member, depth, value = waiting.pop()
@@ -264,7 +271,8 @@ def _join(member: str, key: str) -> str:
 
 
 def _half_character(content: dict[str, Any]) -> DamageError:
-    """Return the error for the first member whose text holds a lone surrogate."""
+    """Return the error for the first member of a JSON object whose text holds a lone surrogate (half of a UTF-16
+    pair)."""
     waiting: list[tuple[str, Any]] = [("", content)]
     while waiting:
         member, value = waiting.pop()
@@ -285,7 +293,8 @@ def _refuse_other_versions(content: dict[str, Any]) -> None:
 
 
 def _explain(error: str, content: Any, record_type: type[Record]) -> DamageError:
-    """Translate an error of msgspec: with the member's full name and the value found there."""
+    """Return msgspec's message about an invalid JSON value as a DamageError, with the member's full name and the
+    value found there."""
     match = _ERROR.match(error)
     assert match is not None
     what = match["what"]
@@ -304,8 +313,8 @@ def _explain(error: str, content: Any, record_type: type[Record]) -> DamageError
 
 
 def say_expected(error: str) -> str:
-    """Return the type or bound that an error message of msgspec expected, in words: "Expected `int` >= 1, got `str`"
-    gives "a whole number of at least 1"."""
+    """Return in words the type or bound that msgspec's error message expected: "Expected `int` >= 1, got `str`" gives
+    "a whole number of at least 1"."""
     what, pattern, regex = error.partition(", got ")[0].partition(" - at ")[0].partition(" matching regex ")
     words = _TYPE.sub(lambda name: _WORDS[name[1]], what.removeprefix("Expected ").replace("`", ""))
     for sign, word in _SIGNS.items():
@@ -314,8 +323,8 @@ def say_expected(error: str) -> str:
 
 
 def _descend(member: str, value: Any, annotation: Any, step: re.Match[str]) -> tuple[str, Any, Any]:
-    """Follow one step of a path of msgspec's. The path names no key of a mapping, so the first invalid entry is
-    looked up."""
+    """Follow one step of the path that msgspec's error message gives to an invalid value; since the path names no key
+    of a mapping, the first invalid entry of the mapping is looked up."""
     if (name := step["name"]) is not None:
         hints = next(
             (
@@ -343,7 +352,8 @@ def _descend(member: str, value: Any, annotation: Any, step: re.Match[str]) -> t
 
 
 def _parts(annotation: Any, kind: Any) -> list[Any]:
-    """Return the alternatives of an annotation that are of a kind: a struct, tuple[...], dict[...], Literal[...]."""
+    """Return the alternatives of a type annotation that are of one kind: a struct, tuple[...], dict[...],
+    Literal[...]."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _parts(get_args(annotation)[0], kind)

@@ -1,4 +1,5 @@
-"""Columns by which trials of a search are ranked: those of a kind's table, memory, and energy-delay product."""
+"""List the columns by which trials of a hyperparameter search are ranked: those of the kind of measurement, peak
+memory, and energy-delay product."""
 
 from collections.abc import Mapping
 from typing import Any, get_args, get_type_hints
@@ -13,9 +14,9 @@ ENERGY_DELAY = Column(member="energy_delay", title="Energy times delay", unit="J
 
 
 def columns_of(kind: str) -> Mapping[str, Column]:
-    """Return the columns that a repetition of a kind has by name: the time to train of runs, the table columns of
-    kinds measured in processes; peak memory (the accelerator's, else the process's); the energy-delay product,
-    divided by samples squared where samples are counted."""
+    """Return the columns by name that one repetition of a kind of measurement can be ranked by: time to train for
+    training runs, the kind's own table columns for others; peak memory (the accelerator's, else the process's); the
+    energy-delay product, divided by samples squared where samples are counted."""
     record = process = find_record_type(kind)
     found = [TIME_TO_TRAIN]
     if is_in_processes(kind):
@@ -27,7 +28,8 @@ def columns_of(kind: str) -> Mapping[str, Column]:
 
 
 def column_value(record: Any, name: str) -> float | None:
-    """Return the value of a column from a repetition's record; None where the record lacks it."""
+    """Return the value of a table's column from the record of one repetition of a measurement; None where the record
+    lacks it."""
     value = getattr(record, name, None)
     if name == MEMORY.member:
         value = getattr(record, "peak_device_bytes", None) or getattr(record, "peak_rss_bytes", None)
@@ -37,7 +39,7 @@ def column_value(record: Any, name: str) -> float | None:
 
 
 def column_measure(kind: str, name: str) -> Measure:
-    """Return the measure of a column, compared as a ratio: higher is better for a rate or a quality, lower for
+    """Return how values of a column are compared: as a ratio, higher being better for a rate or a quality, lower for
     anything else."""
     column, is_more_better = columns_of(kind)[name], name.endswith("_per_s") or metric_of_member(name) is not None
     return Measure(

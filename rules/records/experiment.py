@@ -1,4 +1,5 @@
-"""experiment.json: a group of run sets and its plan. Each configuration is an ordinary set in a subfolder."""
+"""experiment.json describes a group of run sets (an experiment) and the plan that made it; each configuration of the
+experiment is an ordinary run set in a subfolder."""
 
 import shlex
 from collections.abc import Callable, Collection, Sequence
@@ -15,24 +16,25 @@ EXPERIMENT_FILE: Final = "experiment.json"
 BASE: Final = "base"
 NEW: Final = "new"
 SIDES: Final = (BASE, NEW)
-"""Folders of a pair's two sets, in the order of the first round."""
+"""Names of the folders of the two run sets of an A/B pair, in the order in which the first round measures them."""
 
 Word = Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
 ReadsAs = Literal["alone", "pair", "pairs", "table", "trials"]
-"""Way in which reports read a group's configurations: "alone" (a single set; never written to a file); a "pair", the
-second compared with the first; several "pairs", each compared within itself; the points of a "table", each compared
-with the first and with the best; or "trials" of one process each, which are no results by themselves."""
+"""Way in which reports read an experiment's configurations: "alone" (a single set; never written to a file); a
+"pair", the second compared with the first; several "pairs", each compared within itself; the points of a "table",
+each compared with the first and with the best; or "trials" of a search, one process each, which are no results by
+themselves."""
 
 
 class AxisRecord(Record, frozen=True, kw_only=True):
-    """A parameter that is varied, with its values as they were written."""
+    """Parameter that an experiment varies, with its values as the user wrote them."""
 
     key: str
     values: Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
 class FailureRecord(Record, frozen=True, kw_only=True):
-    """Reason why a configuration has no complete results."""
+    """Reason why a configuration of an experiment has no complete results."""
 
     reason: str
     exit_code: Int64
@@ -40,113 +42,121 @@ class FailureRecord(Record, frozen=True, kw_only=True):
 
 
 class StageRecord(Record, frozen=True, kw_only=True):
-    """One kind of measurement over all configurations."""
+    """Stage of an experiment: one kind of measurement (such as throughput), made of every configuration."""
 
     kind: Kind
     options: Options
     repetitions: PositiveCount
-    """Repetitions of each configuration."""
+    """Number of repetitions of the stage's measurement for each configuration."""
     order: Word
-    """Order of the repetitions: "turns", alternating between all configurations; "pairs", alternating, with the two
-    sides of a pair directly after each other; or "after", following the stages before."""
+    """Order of a stage's repetitions: "turns", alternating between all configurations; "pairs", alternating, with the
+    two configurations of an A/B pair directly after each other; or "after", following the stages before."""
     on_failure: Literal["stop", "leave_out", "note"]
-    """Effect of a failure: stop the experiment, leave the configuration out of later stages, or only note the
-    failure."""
+    """Effect of a failed measurement on the experiment: stop the experiment, leave the configuration out of later
+    stages, or only note the failure."""
 
 
 class MemberRecord(Record, frozen=True, kw_only=True):
-    """One configuration of the group."""
+    """One configuration of an experiment: its label, its values of the varied parameters, and the folder of its run
+    set."""
 
     label: str
     values: dict[str, str]
-    """Values of the varied parameters by key, as they were written."""
+    """Values of the parameters that the experiment varies, by key, as the user wrote them."""
     folder: str | None
-    """Name of the run set's folder; None where the configuration failed before it had one."""
+    """Name of the folder with the configuration's run set; None where the configuration failed before it had a
+    folder."""
     python: str | None
-    """Interpreter that measured the configuration; None where it was the one that made the group. Reading the file
-    never runs it."""
+    """Path of the Python interpreter that measured the configuration; None where it was the one that started the
+    experiment. Reading the file never runs it."""
     failure: FailureRecord | None
     notes: dict[str, str]
-    """Reasons why stages with on_failure "note" left no result, by kind of measurement."""
+    """Reasons why a stage whose on_failure is "note" left no result for the configuration, by kind of measurement."""
 
 
 class StopRecord(Record, frozen=True, kw_only=True):
-    """Rule by which a group is extended, once all planned repetitions are there, depending on what was measured."""
+    """Rule that adds repetitions to an experiment after the planned ones, depending on the values measured so far."""
 
     rule: Word
     values: dict[str, float]
     asked: dict[str, Any] | None = None
-    """Further parameters of the rule, which only the rule itself reads."""
+    """Further parameters of the stop rule, which only the rule's own code reads."""
 
 
 class ExperimentRecord(Document, frozen=True, kw_only=True):
-    """A group of run sets made by one plan, with shared seeds."""
+    """Experiment: a group of run sets (one per configuration) that one command made by one plan, with shared
+    seeds."""
 
     name: str
     created_utc: str
     harness_version: str
     command: str
     relation: Word
-    """Relation of the configurations to each other, by its name; the command that made the group defines it."""
+    """Name of the relation between the experiment's configurations, such as an A/B pair; the command that made the
+    experiment defines it."""
     reads_as: ReadsAs
     on_other_code: Literal["warn", "refuse"]
-    """Effect of resuming the group with other code than it was begun with."""
+    """Effect of resuming an experiment after the harness's code has changed since it was begun: a warning, or a
+    refusal."""
     base_seed: Annotated[int, Meta(ge=0, description="All configurations derive the seed of repetition i from it.")]
     stages: Annotated[tuple[StageRecord, ...], Meta(min_length=1)]
     axes: tuple[AxisRecord, ...]
     configurations: Annotated[tuple[MemberRecord, ...], Meta(min_length=1)]
     with_fit: bool
-    """Whether a scaling law of quality over computed FLOP is fitted to all configurations."""
+    """Whether reports fit a scaling law of quality over computed FLOP to all configurations of the experiment."""
     source: str | None
-    """Run set from which the first of two sides takes its configuration; None for other groups."""
+    """Path of the run set from which the first of the two compared sets takes its configuration; None for other
+    experiments."""
     stop: StopRecord | None = None
-    """Rule that extends the group; None where the number of repetitions was given."""
+    """Rule that adds repetitions to the experiment until it stops; None where the number of repetitions was given."""
 
     @property
     def folders(self) -> tuple[str | None, ...]:
-        """Return the name of each configuration's folder; None where there is no folder, or the name is not a plain
-        one."""
+        """Return the name of the run-set folder of each configuration; None where there is no folder, or where the
+        name is more than a single path component."""
         return tuple(each.folder if is_plain_name(each.folder) else None for each in self.configurations)
 
     @property
     def kind(self) -> str:
-        """Return the kind of the first stage, by which configurations are compared."""
+        """Return the kind of measurement of the experiment's first stage, by which configurations are compared."""
         return self.stages[0].kind
 
     @property
     def options(self) -> dict[str, int]:
-        """Return the options of the first stage's kind."""
+        """Return the parameters of the first stage's measurement, such as its number of steps."""
         return self.stages[0].options
 
     @property
     def num_runs(self) -> int:
-        """Return the number of repetitions of the first stage for each configuration."""
+        """Return the number of repetitions of each configuration in the experiment's first stage."""
         return self.stages[0].repetitions
 
     @property
     def python(self) -> str | None:
-        """Return the interpreter that measured the configurations; None where it was the one that made the group."""
+        """Return the path of the Python interpreter that measured the configurations; None where it was the one that
+        started the experiment."""
         return next((each.python for each in self.configurations if each.python is not None), None)
 
 
 PROFILE_STAGE: Final = StageRecord(kind="profile", options={}, repetitions=1, order="after", on_failure="note")
-"""Stage that profiles each configuration once, after all measurements."""
+"""Stage of an experiment that profiles a training step of each configuration once, after all measurements."""
 
 
 class Group(NamedTuple):
-    """The experiment.json of a folder, which relates the run sets in it, and its record."""
+    """Experiment file (experiment.json) of a folder and the record read from it, which relates the run sets in the
+    folder."""
 
     file: Path
     record: ExperimentRecord | Damage
 
     @property
     def is_pair(self) -> bool:
-        """Return whether the group is a pair: two sides, the second compared with the first."""
+        """Return whether the experiment is an A/B pair: two run sets, the second compared with the first."""
         return isinstance(self.record, ExperimentRecord) and self.record.reads_as == "pair"
 
     def holds(self, name: str) -> bool:
-        """Return whether a folder of this name belongs to the experiment; True for every name where its file is
-        damaged."""
+        """Return whether a folder of this name belongs to the experiment; True for every name where experiment.json
+        is damaged."""
         return isinstance(self.record, Damage) or name in self.record.folders
 
 
@@ -156,7 +166,7 @@ def is_plain_name(name: str | None) -> bool:
 
 
 def group_file(folder: Path) -> Path | None:
-    """Return the experiment.json of `folder`; None where there is none."""
+    """Return the path of the experiment.json in `folder`; None where there is none."""
     path = folder / EXPERIMENT_FILE
     try:
         return path if path.is_file() else None
@@ -165,15 +175,16 @@ def group_file(folder: Path) -> Path | None:
 
 
 def read_experiment(folder: Path, clean: Callable[[Any], Any] | None = None) -> ExperimentRecord | Damage | None:
-    """Read the experiment.json of `folder`; None where there is none. `clean` is applied to the file's JSON value
-    before types are checked."""
+    """Read the experiment.json of `folder`: its record, or its damage; None where there is none. `clean` is applied
+    to the file's JSON value before types are checked."""
     path = group_file(folder)
     return None if path is None else decode(path, ExperimentRecord, clean)
 
 
 def resume_command(folder: Path, num_runs: int) -> str:
-    """Return the command that extends the run set in `folder` to `num_runs` runs. For a set that was measured
-    alternately with others, it is the command of the group, since one side cannot be resumed alone."""
+    """Return the command line that extends the run set in `folder` to `num_runs` runs. For a set that was measured
+    alternately with others, it is the command of the whole experiment, since one of its sets cannot be resumed
+    without the others."""
     group, words = read_experiment(folder.parent), [str(folder)]
     if isinstance(group, ExperimentRecord) and folder.name in group.folders:
         words = [str(folder.parent), *([] if group.python is None else ["--python", group.python])]
@@ -181,7 +192,7 @@ def resume_command(folder: Path, num_runs: int) -> str:
 
 
 def without_options(words: Sequence[str], options: Collection[str], flags: Collection[str] = ()) -> list[str]:
-    """Return the words of a command line without options that take a value, and without flags."""
+    """Return the words of a command line without the named options and their values, and without the named flags."""
     kept: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -193,7 +204,7 @@ def without_options(words: Sequence[str], options: Collection[str], flags: Colle
 
 
 def read_group(folder: Path) -> Group | None:
-    """Read the group of the run sets in `folder`; None where no file relates them."""
+    """Read the experiment that the run sets in `folder` belong to; None where no experiment.json relates them."""
     record = read_experiment(folder)
     return None if record is None else Group(folder / EXPERIMENT_FILE, record)
 
@@ -203,8 +214,9 @@ _MAX_LISTED: Final = 12
 
 
 def not_one_set(folder: Path) -> str | None:
-    """Explain that `folder`, given where one set was expected, is a group: name its sets and the commands that show
-    them; None for any other folder, and for a group whose file is damaged."""
+    """Return a message that `folder`, given where one run set was expected, is an experiment of several sets: it
+    names the sets and the commands that show them. None for any other folder, and where experiment.json is
+    damaged."""
     record = read_experiment(folder)
     if not isinstance(record, ExperimentRecord):
         return None
@@ -223,12 +235,14 @@ def _command(*words: str) -> str:
 
 
 def is_table(record: ExperimentRecord | Damage | None) -> bool:
-    """Return whether a group is read as a table, or may be because its file is damaged."""
+    """Return whether reports show an experiment as a table of configurations, or may have to because its file is
+    damaged."""
     return isinstance(record, Damage) or (record is not None and record.reads_as == "table")
 
 
 def trials_of(folder: Path) -> frozenset[str]:
-    """Return the folder names of a search's trials: one process each, no results by themselves."""
+    """Return the folder names of the trials of a hyperparameter search in `folder`: one process each, no results by
+    themselves."""
     record = read_experiment(folder)
     if not isinstance(record, ExperimentRecord) or record.reads_as != "trials":
         return frozenset()

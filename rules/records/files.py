@@ -1,5 +1,5 @@
-"""Record types of all JSON files beside the logs by name, the core's before the extensions': `schema` prints their
-schemas."""
+"""Name the record types of all JSON files that the harness writes beside logs, the core's before the extensions':
+`dlrmbench schema` prints their JSON Schemas."""
 
 from collections.abc import Mapping
 

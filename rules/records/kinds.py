@@ -1,4 +1,5 @@
-"""Kinds of measurement by name, the core's before the extensions'; a record type is imported when it is asked for."""
+"""Register the kinds of measurement (training, throughput, …) by name, the core's before the extensions'; a kind's
+record type is imported when it is asked for."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -14,15 +15,17 @@ CORE_PLACES: Mapping[str, Places] = {
     "profile": Places(record="rules.records.profile:ProfileRecord", job="harness.measure.profile.job"),
     "quality": Places(record="rules.records.measured.quality:QualityRecord", job="harness.measure.quality"),
 }
-"""Registry of the core's kinds: adding a kind takes one line here."""
+"""Record type and measuring job of each kind of measurement in the core, by the kind's name: adding a kind takes one
+line here."""
 PLACES: Mapping[str, Places] = with_extensions(CORE_PLACES, "kinds")
 KIND_MODULES: Mapping[str, str] = {kind: places.job for kind, places in PLACES.items()}
-"""Module of each kind's job. Nothing here imports it."""
+"""Module of the measuring job of each kind of measurement, by the kind's name; this module imports none of them."""
 
 
 @cache
 def find_record_type(kind: str) -> type[Measurement]:
-    """Import the record type of a kind. Raises KeyError for a kind that this installation does not have."""
+    """Import the record type of a kind of measurement. Raises KeyError for a kind that this installation does not
+    have."""
     found: type[Measurement] = load_place(PLACES[kind].record)
     return found
 
@@ -30,25 +33,27 @@ def find_record_type(kind: str) -> type[Measurement]:
 EXTRA_KINDS: tuple[str, ...] = tuple(
     kind for kind in PLACES if kind not in CORE_PLACES or not find_record_type(kind).IS_LOGGED
 )
-"""Kinds whose record is extra/<kind>.json: those of the core that leave no logs, and all kinds of extensions."""
+"""Kinds of measurement whose results are in extra/<kind>.json: those of the core that leave no MLPerf logs, and all
+kinds of extensions."""
 
 
 ABSENT = "a kind of measurement that this copy does not have"
 
 
 def why_absent(kind: str) -> str | None:
-    """Return a message that this installation lacks a kind; None for a kind that it has."""
+    """Return a message that this installation lacks a kind of measurement; None for a kind that it has."""
     if kind in PLACES:
         return None
     return f"{kind}: {ABSENT}. It has {', '.join(PLACES)}."
 
 
 def is_logged(kind: str) -> bool:
-    """Return whether a kind's repetitions leave logs to judge; False for a kind that this version does not know."""
+    """Return whether repetitions of a kind of measurement leave MLPerf logs to judge; False for a kind that this
+    version does not know."""
     return kind in PLACES and kind not in EXTRA_KINDS
 
 
 def is_in_processes(kind: str) -> bool:
-    """Return whether a kind is measured in several fresh processes; False for a kind that this version does not
-    know."""
+    """Return whether a kind of measurement is made in several fresh processes; False for a kind that this version
+    does not know."""
     return kind in PLACES and issubclass(find_record_type(kind), ProcessMeasurement)

@@ -1,4 +1,5 @@
-"""Other load on a system while one process measured, recorded beside the measurement. SI units in names."""
+"""Record the load that other processes put on a system while one process measured, beside the measurement. Units (SI)
+are in the members' names."""
 
 from typing import Annotated
 
@@ -8,22 +9,23 @@ from rules.records.codec import Amount, PositiveCount, Record
 
 
 class LoadRecord(Record, frozen=True, kw_only=True):
-    """Other load on a system while one process measured; a member is None where the system does not report it."""
+    """Load that other processes put on a system while one process measured; a member is None where the system does
+    not report it."""
 
     num_cpus: PositiveCount
     duration_s: Amount
-    """Seconds from before the process began until after it ended."""
+    """Seconds from before the measured process began until after it ended."""
     load_avg_before: Amount | None
-    """Load average of the last minute (proc_loadavg(5)) when the process began."""
+    """Load average of the last minute (proc_loadavg(5)) when the measured process began."""
     load_avg_after: Amount | None
-    """Load average of the last minute after the process ended, its own work included."""
+    """Load average of the last minute after the measured process ended, its own work included."""
     other_cpus: Amount | None
-    """Mean number of CPUs that other processes kept busy meanwhile or that a hypervisor took away: the processor time
-    of all but the process and its children, over the duration."""
+    """Mean number of CPUs that other processes kept busy during the measurement or that a hypervisor took away: the
+    processor time of all but the measured process and its children, over the duration."""
     cpu_clock_mhz: Amount | None = None
-    """Mean clock of all CPUs while the process measured."""
+    """Mean clock of all CPUs in MHz while the process measured."""
     max_temperature_c: Annotated[float, Meta(ge=-273.15, le=1000)] | None = None
     """Highest temperature of a CPU while the process measured, in degrees Celsius."""
     beside: Amount | UnsetType = UNSET
-    """Mean number of workers that ran at the same time as the process, on cores of their own; present only where the
-    command measures several at a time."""
+    """Mean number of other workers that measured at the same time as the process, on cores of their own; present only
+    where the command measures several configurations at a time."""

@@ -1,4 +1,5 @@
-"""Description of a kind of measurement, so that reports can show and compare results without knowing the kind."""
+"""Describe a kind of measurement (such as throughput) by its quantity, unit and columns, so that reports can show and
+compare results of any kind."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ Commit = Annotated[str, Meta(pattern="^[0-9a-f]{40}([0-9a-f]{24})?$")]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
-    """A column of a table of repetitions: its member, title and unit (None for a name or a plain number)."""
+    """Column of a table with one row per repetition of a measurement: the record's member, the title, and the unit
+    (None for a name or a plain number)."""
 
     member: str
     title: str
@@ -25,19 +27,22 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measure:
-    """Quantity by which results are compared: logarithms on a "ratio" scale, values on a "difference" scale."""
+    """Quantity by which results of a kind of measurement are compared: by its logarithm on a "ratio" scale, by its
+    value on a "difference" scale."""
 
     title: str
     value: str
-    """Member of a repetition that holds the quantity."""
+    """Name of the member, in the record of one repetition, that holds the compared quantity."""
     unit: str
     scale: Literal["ratio", "difference"]
     direction: Literal["higher", "lower"]
-    """Direction of better values."""
+    """Whether a higher or a lower value of the compared quantity is better."""
     columns: tuple[Column, ...]
-    """Columns of a repetition; the title of the column of `value` is the quantity's name for readers."""
+    """Columns of a table with one row per repetition; the compared quantity has the title of its column as its name
+    for readers."""
     min_effect: float = 0.03
-    """Smallest difference of interest: a fraction on a "ratio" scale, else in the quantity's unit."""
+    """Smallest difference of the compared quantity that is of interest: a fraction on a "ratio" scale, else in the
+    quantity's unit."""
 
     @property
     def name(self) -> str:
@@ -46,10 +51,11 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DetailTable:
-    """An additional table of a kind, in data frames, Parquet and JSON, with one row per process.
+    """Additional table of a kind of measurement, in data frames, Parquet and JSON, with one row per measured process.
 
-    A member of `row` is found by name in the record, in the process's entry, or in one of its `parts`; the run set
-    adds configuration (required in each row), benchmark, system, process, seed and path.
+    A member of `row` (the type of a table's row) is found by name in the record, in the process's entry, or in one of
+    the members that `parts` names; the run set adds configuration (required in each row), benchmark, system, process,
+    seed and path.
     """
 
     name: str
@@ -58,61 +64,65 @@ class DetailTable:
 
 
 class CodeRecord(Record, frozen=True, kw_only=True):
-    """Code that ran, as determined by the process that ran it from its own files."""
+    """Version of the code that ran a measurement, as determined by the measuring process from its own files."""
 
     sha256: Sha256
     """Digest of all files of harness, reference_models, rules and reports as they were imported, with their names."""
     commit: Commit | None
-    """Commit of the checkout that holds the files, or that they were built from; None where neither is known."""
+    """Git commit of the checkout that holds the imported files, or that they were built from; None where neither is
+    known."""
     commit_is_dirty: bool | None
-    """Whether tracked files differed from `commit`; None where no commit is known."""
+    """Whether tracked files differed from the commit in `commit`; None where no commit is known."""
 
 
 class Measurement(Document, frozen=True, kw_only=True):
-    """Record of a kind of measurement."""
+    """Base of the records of all kinds of measurement: the results, the code that measured, and other load on the
+    system."""
 
     MEASURE: ClassVar[Measure]
     OTHER_MEASURES: ClassVar[Mapping[str, Measure]] = {}
-    """Alternative measures that a file of the kind may hold, by the member in `Measure.value`."""
+    """Alternative quantities by which a file of this kind of measurement may be compared, by the name of the member
+    that holds them."""
     ASKED: ClassVar[tuple[str, ...]] = ()
-    """Members of the record or of a process that state what was asked for, and "benchmark", in the order in which
-    settings are shown."""
+    """Names of the members that state what the user asked the measurement to do (and "benchmark"), in the order in
+    which settings are shown."""
     MUST_AGREE: ClassVar[Mapping[str, str]] = {}
-    """Settings that both sides of a comparison must share, each with the message shown where they differ ({} stands
-    for a side's value)."""
+    """Settings in which two compared measurements must agree, each with the message shown where they differ ({}
+    stands for the value of either)."""
     COMMAND: ClassVar[str | None] = None
-    """Verb that measures the kind; None where it is `run --<kind>`."""
+    """Command (verb) of dlrmbench that makes this kind of measurement; None where it is `run --<kind>`."""
     IS_LOGGED: ClassVar[bool] = False
-    """Whether each repetition leaves a log and a record of its own; False where extra/<kind>.json holds all
-    repetitions."""
+    """Whether each repetition of this kind of measurement leaves an MLPerf log and a record of its own; False where
+    extra/<kind>.json holds all repetitions."""
 
     DETAILS: ClassVar[DetailTable | None] = None
 
     code: CodeRecord | None = None
-    """Code that measured, set by the harness for every kind. None in files of versions 1 and 2, for an attempt that
-    was cut off, and where the processes of one measurement ran different code."""
+    """Version of the code that measured, set by the harness for every kind of measurement. None in files of versions
+    1 and 2, for an attempt that was cut off, and where the processes of one measurement ran different code."""
     loads: tuple[LoadRecord | None, ...] = ()
-    """Other load on the system while each process measured, in the order of the processes; None where that was not
-    watched. Set by the command that starts the processes. Empty in files of earlier versions, and where torchrun or
-    srun started the processes."""
+    """Load that other processes put on the system while each measuring process ran, in the order of these processes;
+    None where the load was not watched. Set by the command that starts the processes. Empty in files of earlier
+    versions, and where torchrun or srun started the processes."""
 
     @property
     def measure(self) -> Measure:
-        """Return the measure of this file's values."""
+        """Return the quantity, with unit and columns, by which this file's results are compared."""
         return self.MEASURE
 
     def repetitions(self) -> tuple[Any, ...]:
-        """Return the repetitions that a comparison takes as its sample: the record itself, unless a kind holds
-        several."""
+        """Return the repetitions of the measurement, which a comparison takes as its sample: the record itself,
+        unless its file holds several repetitions."""
         return (self,)
 
 
 class ProcessMeasurement(Measurement, frozen=True, kw_only=True):
-    """Record of a kind that is measured in several fresh processes, gathered in extra/<kind>.json."""
+    """Base of the records of kinds of measurement made in several fresh processes, whose results are all in
+    extra/<kind>.json."""
 
     if TYPE_CHECKING:  # a type has it where its file does
         processes: tuple[Any, ...]
 
     def repetitions(self) -> tuple[Any, ...]:
-        """Return the processes, which a comparison takes as its sample."""
+        """Return the entries of the measured processes, which a comparison takes as its sample."""
         return self.processes

@@ -1,4 +1,5 @@
-"""Metrics that a definition may name as quality.metric: the value of an evaluation, and how readers call it.
+"""Define the quality metrics that a benchmark definition may name as quality.metric: the value of an evaluation, and
+its name for readers.
 
 The log's key is eval_accuracy whatever the metric. `reference_models.training.metrics` computes the metrics.
 """
@@ -9,22 +10,23 @@ from typing import Literal, get_args
 
 MetricName = Literal["roc_auc", "accuracy"]
 ROC_AUC: MetricName = "roc_auc"
-"""Metric of benchmarks that state none, all of MLPerf's recommenders among them."""
+"""Quality metric of benchmarks that state none, all of MLPerf's recommenders among them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Metric:
-    """A metric of quality, from 0 to 1; higher is better."""
+    """Metric of a model's quality on the evaluation split, from 0 to 1; higher is better."""
 
     label: str
-    """Name of the metric before a value, as in 'AUC 0.80275'."""
+    """Short name of the quality metric before a value, as in 'AUC 0.80275'."""
     plural: str
     title: str
-    """Full name of the metric, as at the beginning of an axis title: 'ROC AUC on the held-out split'."""
+    """Full name of the quality metric, as at the beginning of an axis title: 'ROC AUC on the held-out split'."""
     member: str
-    """Member of an evaluation in extra/quality.json; also the unit of a difference."""
+    """Name of the member of an evaluation in extra/quality.json that holds the metric; also shown as the unit of a
+    difference."""
     meaning: str
-    """Explanation of the metric in the glossary."""
+    """Explanation of the quality metric for the glossary of reports."""
     not_learning_below: float = 0.0
     """Quality that an evaluation must have reached for a run to continue after its second evaluation. Any earlier
     evaluation counts: where evaluations are few steps apart, one may drop sharply and the run still reach its target.
@@ -32,7 +34,7 @@ class Metric:
 
     @property
     def capital(self) -> str:
-        """Return the label with a capital first letter, as a sentence begins."""
+        """Return the metric's short name with a capital first letter, as a sentence begins."""
         return self.label[0].upper() + self.label[1:]
 
 
@@ -58,10 +60,11 @@ assert tuple(METRICS) == get_args(MetricName)
 
 
 def metric_of(name: str | None) -> Metric:
-    """Return the metric of a name; ROC AUC where no metric has it."""
+    """Return the quality metric of a name; ROC AUC where no metric has the name."""
     return METRICS.get(name or ROC_AUC, METRICS[ROC_AUC])
 
 
 def metric_of_member(member: str) -> Metric | None:
-    """Return the metric whose values files hold as `member`; None for a member that holds no metric."""
+    """Return the quality metric whose values JSON files hold under the member's name; None for a member that holds no
+    metric."""
     return next((metric for metric in METRICS.values() if metric.member == member), None)

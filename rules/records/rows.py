@@ -1,4 +1,4 @@
-"""Rows of tables: the types of their members, with units and descriptions."""
+"""Define rows of the tables that reports export: the types of their columns, with units and descriptions."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ def _unit(unit: str, **limits: Any) -> Meta:
 
 
 def meaning(text: str) -> Meta:
-    """Return the annotation that describes a column in the documentation."""
+    """Return the annotation of a table's column with its description, which the documentation of tables shows."""
     return Meta(description=text)
 
 
@@ -77,4 +77,4 @@ Moment = Annotated[datetime, Meta(tz=True)] | None
 
 
 class Row(Record, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A row of a table; None means not known, or not measured, and never 0."""
+    """Row of an exported table; None means not known, or not measured, and never 0."""

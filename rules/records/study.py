@@ -1,7 +1,8 @@
-"""study.json: tables for results that are not runs; each column states the source of its numbers.
+"""study.json holds tables of results that are not training runs, such as plans, placements and queue models; each
+column states the source of its numbers.
 
-Plans, placements, memory tiers, queue models: deterministic for their parameters and seed, without verdicts. A verb
-makes a study through `harness.foundation.study` and prints it; `reports.page.figures.study` shows it.
+A study is deterministic for its parameters and seed, and has no verdict. A command makes it through
+`harness.foundation.study` and prints it; `reports.page.figures.study` shows it.
 """
 
 from typing import Annotated, Any, Literal
@@ -14,18 +15,19 @@ from rules.records.run_set import PreflightCheck
 
 STUDY_FILE = "study.json"
 TIMELINE = "Timeline of the first second"
-"""Beginning of the title of a usage study's timeline of requests, which is drawn on the page and not printed."""
+"""Beginning of the title of the table with a first second of simulated requests in a usage study (several models that
+one application requests by a schedule): reports draw this table and do not print it."""
 Origin = Literal["measured", "computed", "modelled", "simulated", "fitted", "given", "published"]
-"""Source of a column's numbers, stated in every column's head."""
+"""Source of the numbers in a column of a study's table, stated in the column's head."""
 Source = Literal["given", "default", "definition", "file", "measured"]
 Scalar = bool | int | float | str | None
 Cell = Scalar | tuple[int, ...]
-"""Value of a table's cell: None means not known; several integers are, for example, the devices that share a
-table."""
+"""Value of a cell in a study's table: None means not known; several integers are, for example, the devices that share
+an embedding table."""
 
 
 class Parameter(Record, frozen=True, kw_only=True):
-    """A parameter of a study, in SI units, and its source."""
+    """Parameter of a study: its value in SI units, and its source."""
 
     name: str
     value: Scalar
@@ -35,8 +37,8 @@ class Parameter(Record, frozen=True, kw_only=True):
 
 
 class StudyColumn(Record, frozen=True, kw_only=True):
-    """A column of a study's table. `unit` is an SI unit, "share" for a fraction of one, None for a name or a plain
-    number."""
+    """Column of a study's table. `unit` is an SI unit, "share" for a fraction of one, None for a name or a plain
+    number; `origin` is the source of its numbers."""
 
     name: str
     unit: str | None
@@ -44,7 +46,8 @@ class StudyColumn(Record, frozen=True, kw_only=True):
 
 
 class StudyTable(Record, frozen=True, kw_only=True):
-    """Rows of cells in the order of the columns. Raises ValueError where a row has another number of cells."""
+    """Table of a study: rows of cells in the order of the columns. Raises ValueError where a row has another number
+    of cells than there are columns."""
 
     title: str
     columns: Annotated[tuple[StudyColumn, ...], Meta(min_length=1, max_length=100)]
@@ -57,7 +60,8 @@ class StudyTable(Record, frozen=True, kw_only=True):
 
 
 class StudyCheck(Record, frozen=True, kw_only=True):
-    """A check that a study must pass whatever its parameters, such as a conservation law or a known result."""
+    """Check that a study's results must pass whatever its parameters, such as a conservation law or a known result:
+    expected and found value."""
 
     name: str
     expected: float
@@ -66,29 +70,29 @@ class StudyCheck(Record, frozen=True, kw_only=True):
 
 
 class InputRecord(Record, frozen=True, kw_only=True):
-    """An input file of a study, as it was named, and its digest; for a folder the digest of its manifest."""
+    """Input file of a study, as the user named it, and its SHA-256; for a folder the digest of its manifest."""
 
     name: str
     sha256: Sha256
 
 
 class MadeRecord(Record, frozen=True, kw_only=True):
-    """Origin of a study: its command, code, system and inputs."""
+    """Provenance of a study: the command, code, system and input files that it was made with."""
 
     command: str
     created_utc: str
     harness_version: str
     code_sha256: Sha256
     processor: str | None
-    """Model name of the host's processors, as the system reports it."""
+    """Model name of the host's processors on which the study was made, as the system reports it."""
     num_processors: str | None
     environment: dict[str, Any]
-    """Software and system, in the form of extra/run_set.json."""
+    """Versions of software and facts of the system on which the study was made, in the form of extra/run_set.json."""
     inputs: tuple[InputRecord, ...] = ()
 
 
 class StudyRecord(Document, frozen=True, kw_only=True):
-    """A study: subject, parameters, tables, findings and checks."""
+    """Study: results that are not training runs, as tables with parameters, findings and checks."""
 
     kind: Annotated[str, Meta(min_length=1)]
     title: str
@@ -100,11 +104,11 @@ class StudyRecord(Document, frozen=True, kw_only=True):
     findings: tuple[str, ...]
     checks: tuple[StudyCheck, ...]
     preflight: tuple[PreflightCheck, ...] = ()
-    """Environment check before the measurement; empty where nothing was measured, and in files of earlier
-    versions."""
+    """Checks of the system (clock, load, memory) before the study's measurement; empty where nothing was measured,
+    and in files of earlier versions."""
     loads: tuple[LoadRecord, ...] = ()
-    """Other load on the system while each process measured, in their order; empty where nothing was measured, and in
-    files of earlier versions."""
+    """Load that other processes put on the system while each of the study's processes measured, in their order; empty
+    where nothing was measured, and in files of earlier versions."""
     made: MadeRecord | None = None
-    """Origin of the study; None where it was derived from other records, such as checkpoints, and in files of earlier
-    versions."""
+    """Provenance of the study (command, code, system, inputs); None where the study was derived from other records,
+    such as checkpoints, and in files of earlier versions."""

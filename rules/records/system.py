@@ -1,4 +1,5 @@
-"""systems/<system>.json: the 33 fields that MLPerf's system_desc_checker requires, all strings."""
+"""systems/<system>.json holds the 33 fields of a system description that MLPerf's system_desc_checker requires, all
+strings."""
 
 from typing import Annotated, Literal
 
@@ -11,11 +12,11 @@ _Number = Annotated[str, Meta(pattern="^[0-9]*$", description="Empty, or a whole
 Availability = Literal[
     "Available on-premise", "Available cloud", "Research, Development, or Internal (RDI)", "Preview"
 ]
-"""Allowed values of `status` from round 4.1 on."""
+"""Allowed values of `status` (availability) in a system description from MLPerf's round 4.1 on."""
 
 
 class SystemRecord(Record, frozen=True, kw_only=True):
-    """System description of MLPerf. An empty string means that the value was not given."""
+    """System description of MLPerf, systems/<system>.json. An empty string means that the submitter gave no value."""
 
     submitter: _Given
     division: Literal["", "closed", "open"]
@@ -53,4 +54,4 @@ class SystemRecord(Record, frozen=True, kw_only=True):
 
 
 SYSTEM_FIELDS: tuple[str, ...] = SystemRecord.__struct_encode_fields__
-"""Keys of the file, in its order."""
+"""Keys of the system description's file, in their order in the file."""

@@ -1,1 +1,2 @@
-"""Outputs of runs that are used again: folders of arrays, each with a manifest whose type is here."""
+"""Define the manifests (lists of arrays with digests) of outputs of runs that are used again: weights, checkpoints,
+id maps."""

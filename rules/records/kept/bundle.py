@@ -1,4 +1,5 @@
-"""bundle.json: the contents of a bundle (an archive of one system's reference sets), with the digest of each file."""
+"""bundle.json lists the files of a reference bundle (a .zip of one system's reference results) with the digest of
+each file."""
 
 import hashlib
 import json
@@ -13,17 +14,18 @@ BUNDLE_FILE = "bundle.json"
 
 
 class BundleRecord(Document, frozen=True, kw_only=True):
-    """Reference sets and rates of one system in an archive (`measure-system --bundle`)."""
+    """Contents of a reference bundle: the result sets and measured rates of one system in an archive (`measure-system
+    --bundle`)."""
 
     name: Annotated[str, Meta(pattern="^[a-z0-9]+(-[a-z0-9]+)*$", max_length=100)]
     created_utc: Annotated[str, Meta(max_length=40)]
     harness_version: Annotated[str, Meta(max_length=40)]
     files: Annotated[dict[Annotated[str, Meta(max_length=600)], Sha256], Meta(max_length=2000)]
-    """Digest of each member of the archive but bundle.json, by the member's name."""
+    """SHA-256 of each file in the bundle's archive but bundle.json, by the file's name."""
     files_sha256: Sha256
-    """Digest of `files`, which reveals edits to that list. Digests reveal damage and edits, not forgery."""
+    """Digest of the list `files`, which reveals edits to that list. Digests reveal damage and edits, not forgery."""
 
 
 def digest_files(files: Mapping[str, str]) -> str:
-    """Return the digest of the names and digests of all members, whatever their order."""
+    """Return one digest of the names and digests of all files in a bundle's archive, whatever their order."""
     return hashlib.sha256(json.dumps(sorted(files.items())).encode()).hexdigest()

@@ -1,4 +1,5 @@
-"""manifest.json of a checkpoint: a run's state at one moment, or its changes since another checkpoint."""
+"""manifest.json of a checkpoint describes a training run's state after some number of samples, or its changes since
+another checkpoint."""
 
 from typing import Annotated, Literal
 
@@ -8,12 +9,13 @@ from rules.records.codec import Count, Document, Int64, PositiveCount, Sha256
 from rules.records.kept.arrays import Arrays
 
 CHECKPOINTS_FOLDER = "checkpoints"
-"""Name of the folder of a run's checkpoints, beside its attempts; checkpoint N is the subfolder N."""
+"""Name of the folder with a run's checkpoints, beside the folders of the run's attempts; checkpoint N is the
+subfolder N."""
 
 
 class CheckpointManifest(Document, frozen=True, kw_only=True):
-    """One checkpoint: the run that it belongs to, the checkpoints it builds on, and all its files. It is written
-    last.
+    """Manifest of one checkpoint: the training run that it belongs to, the checkpoints it builds on, and all its
+    files. It is written last, so that a checkpoint without it is incomplete.
 
     `reference_models.training.checkpoints` describes the arrays.
     """
@@ -25,12 +27,14 @@ class CheckpointManifest(Document, frozen=True, kw_only=True):
     implementation: str
     seed: Int64
     samples_count: Count
-    """Samples trained on when the checkpoint was taken."""
+    """Number of samples trained on when the checkpoint was taken."""
     policy: Literal["full", "one_shot", "consecutive", "intermittent"]
     bits: Literal[32, 8, 4, 2]
     rounding: Literal["plain", "adaptive"]
     chain: Annotated[tuple[Count, ...], Meta(min_length=1, max_length=100_000)]
-    """Numbers of the checkpoints that restore this one, in order: the first holds all rows, the last is this one."""
+    """Numbers of the checkpoints that are needed to restore this checkpoint, in order: the first holds all embedding
+    rows, the last is this one."""
     id_map_sha256: Sha256 | None = None
-    """Digest of the map of ids to rows used in training; None where there was none."""
+    """Digest of the map from categorical ids to rows of smaller embedding tables used in training; None where there
+    was none."""
     tensors: Arrays

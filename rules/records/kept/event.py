@@ -1,4 +1,5 @@
-"""A line of --log-to FILE.jsonl: an event during an experiment."""
+"""Define a line of the file that --log-to FILE.jsonl writes: an event during an experiment, such as the start of a
+run."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -21,7 +22,8 @@ _VALUES = (
 
 
 class EventRecord(Record, frozen=True, kw_only=True):
-    """One event, stamped and written by the process that starts the others, outside the time that they measure.
+    """Event during an experiment, time-stamped and written by the process that starts the measured processes, outside
+    the time that those measure.
 
     Within one schema_version members, events and values are only added.
     """
@@ -29,13 +31,15 @@ class EventRecord(Record, frozen=True, kw_only=True):
     schema_version: Literal[1] = EVENT_VERSION
     event: Annotated[str, Meta(pattern="^[a-z][a-z_]*$", description=_EVENTS)]
     time_ms: Count
-    """Arrival of the event in ms since 1970 (UTC), by the writing process's clock."""
+    """Time at which the writing process received the event, in milliseconds since 1970 (UTC), by that process's
+    clock."""
     experiment: str
-    """Name of the folder that holds the experiment."""
+    """Name of the folder that holds the experiment (a group of run sets)."""
     configuration: str | None = None
-    """Label of the configuration; None for events of the experiment as a whole."""
+    """Label of the experiment's configuration that the event belongs to; None for events of the experiment as a
+    whole."""
     benchmark: str | None = None
     kind: str | None = None
     repetition: Index | None = None
-    """Number of the repetition, counted from 0."""
+    """Number of the configuration's repetition that the event belongs to, counted from 0."""
     values: Annotated[dict[str, Any], Meta(description=_VALUES)]

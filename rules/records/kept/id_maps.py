@@ -1,4 +1,5 @@
-"""<dataset>/id_maps/<key>/manifest.json: the mapping of a dataset's ids to the rows of smaller tables."""
+"""<dataset>/id_maps/<key>/manifest.json describes the mapping of a dataset's categorical ids to the rows of smaller
+embedding tables."""
 
 import hashlib
 
@@ -6,21 +7,24 @@ from rules.records.codec import Amount, Count, Document, Sha256
 from rules.records.kept.arrays import Arrays
 
 ID_MAPS_FOLDER = "id_maps"
-"""Name of the folder of id maps, in the dataset's folder."""
+"""Name of the folder, within a dataset's folder, of the maps from categorical ids to rows of smaller embedding
+tables."""
 
 
 class IdMapManifest(Document, frozen=True, kw_only=True):
-    """A map of ids to rows: an array int32 [ids, k] for each table with fewer rows than ids.
+    """Map from categorical ids to rows of smaller embedding tables: an int32 array [ids, k] for each table with fewer
+    rows than ids.
 
     The manifest is in the folder of the arrays, and is written last.
     """
 
     id_map_kind: str
-    """Kind of map as in the definition: hash, quotient_remainder, frequency, learned or classes."""
+    """Kind of the map from ids to rows, as in the benchmark's definition: hash, quotient_remainder, frequency,
+    learned or classes."""
     budget: Amount
-    """Share of rows that remains in each of the smaller tables."""
+    """Rows of each smaller embedding table as a share of the rows of the full table."""
     samples: Count
-    """Samples read from the start of the training split to make the map."""
+    """Number of samples read from the start of the training split to make the map from ids to rows."""
     dataset_sha256: Sha256 | None
     made_s: Amount
     """Measured seconds that making the map took, outside the timed part of every run."""
@@ -28,6 +32,7 @@ class IdMapManifest(Document, frozen=True, kw_only=True):
 
     @property
     def sha256(self) -> str:
-        """Return the digest of the map itself, however it was made: of the names and digests of its arrays."""
+        """Return the digest of the names and digests of the map's arrays, which identifies the map however it was
+        made."""
         lines = sorted(f"{name} {array.sha256}\n" for name, array in self.tables.items())
         return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -1,4 +1,5 @@
-"""<data>/place/<kind>-<digest>/manifest.json: a model that 'place' trained, kept for reuse on the same task."""
+"""<data>/place/<kind>-<digest>/manifest.json describes a neural network that 'place' (the search for a placement of
+embedding tables on devices) trained, stored for reuse on the same task."""
 
 from typing import Literal
 
@@ -6,23 +7,23 @@ from rules.records.codec import Count, Document, Sha256
 from rules.records.kept.arrays import Arrays
 
 LEARNT_FOLDER = "place"
-"""Name of the folder of trained models, in the data folder."""
+"""Name of the folder, within the data folder, of the neural networks that the placement search trained."""
 
 
 class LearntManifest(Document, frozen=True, kw_only=True):
-    """A network that predicts the cost of sets of tables, or a policy that places tables; the manifest is written
-    last.
+    """Manifest of a network that predicts the cost of sets of embedding tables on a device, or of a policy that
+    places tables on devices; it is written last.
 
     `reference_models.distributed.search` describes the arrays.
     """
 
     what: Literal["cost_net", "policy"]
     digest: Sha256
-    """Digest of everything that the model was trained for."""
+    """Digest of everything that the network's training depends on: a network of the same digest is used again."""
     seed: Count
     accuracy: dict[str, float]
-    """Accuracy of the model. A cost network has, on sets outside of its training data, Kendall's rank correlation
-    with the true costs (`tau`) and the mean absolute percentage error (`error`), the same for the sum of single
-    tables' costs (`additive_tau`, `additive_error`), and the noise (`repeat_error`); a policy has its final mean
-    reward (`reward`)."""
+    """Accuracy of the network. For a cost network, on sets of tables outside of its training data: Kendall's rank
+    correlation with the measured costs (`tau`) and the mean absolute percentage error (`error`); both also for a
+    prediction that adds up single tables' costs (`additive_tau`, `additive_error`); and the noise of the measurement
+    (`repeat_error`). For a policy: its final mean reward (`reward`)."""
     arrays: Arrays

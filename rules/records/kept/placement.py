@@ -1,4 +1,5 @@
-"""A plan of 'place': the device of each column of each embedding table, and the task that the plan solves."""
+"""Plan that 'place' makes for embedding tables: the device of each column of each table, and the task that the plan
+solves."""
 
 from typing import Annotated, Literal
 
@@ -11,19 +12,20 @@ _MAX = Meta(min_length=1, max_length=100_000)
 
 
 class PlacedTable(Record, frozen=True, kw_only=True):
-    """An embedding table of a task, and its access pattern."""
+    """Embedding table that a placement plan distributes, with its size and its access pattern."""
 
     num_embeddings: PositiveCount
     dim: PositiveCount
     pooling: Amount
-    """Mean lookups per sample."""
+    """Mean number of lookups in the embedding table per sample."""
     reuse: Annotated[tuple[Share, ...], Meta(min_length=NUM_REUSE_BINS, max_length=NUM_REUSE_BINS)]
-    """Shares of a batch's lookups by reuse: rows looked up once in the batch, then up to 2, 4, 8, … times."""
+    """Shares of a batch's lookups in the table by how often their row is looked up in the batch: once, then up to 2,
+    4, 8, … times."""
     optimizer: Literal["sgd", "adagrad", "rowwise_adagrad"]
 
 
 class PlacedShard(Record, frozen=True, kw_only=True):
-    """Adjacent columns of one table on one device, with all rows."""
+    """Shard of an embedding table: adjacent columns, with all rows, on one device."""
 
     table: Index
     first_column: Index
@@ -32,23 +34,25 @@ class PlacedShard(Record, frozen=True, kw_only=True):
 
 
 class PlanRecord(Document, frozen=True, kw_only=True):
-    """A plan of a task, and the search that found it."""
+    """Placement plan: the shards of all embedding tables on devices, and the search and cost model that found
+    them."""
 
     benchmark: str | None
-    """Benchmark of the task; None where the task belongs to no benchmark."""
+    """Name of the benchmark whose embedding tables the plan places; None where the tables belong to no benchmark."""
     definition_sha256: Sha256 | None
     search: str
-    """Name of the search that found the plan, as for 'place --by'."""
+    """Name of the search algorithm that found the placement plan, as for 'place --by'."""
     cost: Literal["bandwidth", "torchrec", "measured", "net"]
-    """Cost model by which the plan was found."""
+    """Cost model that the search minimised to find the placement plan."""
     seed: Count
     task: str
     task_sha256: Sha256
-    """Digest of the five members that follow."""
+    """Digest of the five members that define the placement task: devices, their memory, batch size, tables and
+    shards."""
     num_devices: Annotated[int, Meta(ge=1, le=4096)]
     memory_bytes: PositiveCount
-    """Memory of one device that tables may use."""
+    """Bytes of one device's memory that embedding tables may use."""
     batch_size: PositiveCount
-    """Samples per batch over all devices."""
+    """Samples per training batch over all devices together."""
     tables: Annotated[tuple[PlacedTable, ...], _MAX]
     shards: Annotated[tuple[PlacedShard, ...], _MAX]

@@ -1,4 +1,5 @@
-"""extra/run_<i>/weights/manifest.json: the weights at the end of a run, one .npy file each."""
+"""extra/run_<i>/weights/manifest.json describes the model's weights at the end of a training run, one .npy file
+each."""
 
 from typing import Literal
 
@@ -6,11 +7,11 @@ from rules.records.codec import Count, Document, Int64, PositiveCount, Sha256
 from rules.records.kept.arrays import Arrays
 
 WEIGHTS_FOLDER = "weights"
-"""Name of the folder of a run's weights, beside its attempts."""
+"""Name of the folder with the model's weights at the end of a run, beside the folders of the run's attempts."""
 
 
 class WeightsManifest(Document, frozen=True, kw_only=True):
-    """Weights at the end of a run: the run that they belong to, and all their files.
+    """Manifest of the model's weights at the end of a training run: the run that they belong to, and all their files.
 
     The manifest is in the folder of the arrays, and is written last.
     """
@@ -24,16 +25,17 @@ class WeightsManifest(Document, frozen=True, kw_only=True):
     seed: Int64
     status: Literal["success", "not_converged"]
     samples_count: Count
-    """Samples trained on in total."""
+    """Number of samples that the run trained on in total."""
     quality: float | None
-    """Quality of exactly these weights at the last evaluation; None where there was none."""
+    """Quality of exactly these weights at the run's last evaluation; None where they were not evaluated."""
     log_sha256: Sha256
-    """Digest of the run's log, which ties the weights to the run."""
+    """SHA-256 of the run's MLPerf log, which ties the weights to the run."""
     id_map_sha256: Sha256 | None = None
-    """Digest of the map of ids to rows used in training; None where there was none."""
+    """Digest of the map from categorical ids to rows of smaller embedding tables used in training; None where there
+    was none."""
     tensors: Arrays
 
     @property
     def num_bytes(self) -> int:
-        """Return the bytes of all files but the manifest."""
+        """Return the size in bytes of all files of the weights but the manifest."""
         return sum(tensor.num_bytes for tensor in self.tensors.values())

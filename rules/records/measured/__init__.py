@@ -1,1 +1,2 @@
-"""Measurements made in several fresh processes: one record type per kind, written to extra/<kind>.json."""
+"""Define the results of measurements made in several fresh processes: one record type per kind of measurement,
+written to extra/<kind>.json."""

@@ -1,4 +1,5 @@
-"""extra/quality.json: quality after a fixed number of training samples, one entry per fresh process; no score."""
+"""extra/quality.json holds the quality of a model after a fixed number of training samples, one entry per fresh
+process; it has no target and gives no score."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
@@ -13,13 +14,13 @@ from rules.records.run import CheckpointsRecord, EnergyRecord, RankRecord
 
 
 class QualityEvaluation(Record, frozen=True, kw_only=True):
-    """One evaluation of the whole split after `samples_count` samples."""
+    """Result of one evaluation on the whole evaluation split after `samples_count` training samples."""
 
     samples_count: PositiveCount
     auc: Share | None = None
-    """ROC AUC, where it is the benchmark's metric."""
+    """ROC AUC of the evaluation, where it is the benchmark's quality metric; else None."""
     accuracy: Share | None = None
-    """Accuracy, the mean over tasks, where it is the benchmark's metric."""
+    """Accuracy of the evaluation (the mean over tasks), where it is the benchmark's quality metric; else None."""
     log_loss: Annotated[float, Meta(ge=0, description="Mean over samples, in nats.")]
     normalised_entropy: Annotated[
         float, Meta(ge=0, description="Log loss over the entropy of the split's base rate, as torchrec defines it.")
@@ -28,7 +29,7 @@ class QualityEvaluation(Record, frozen=True, kw_only=True):
 
 
 class QualityProcess(Record, frozen=True, kw_only=True):
-    """Measurement of one fresh process; with several ranks, of all of them together."""
+    """Training and evaluations of one fresh process; with several ranks, of all of them together."""
 
     num_samples: Annotated[int, Meta(ge=1, description="Samples trained on: whole batches.")]
     training_flop: Annotated[int, Meta(ge=0, description="FLOP of all samples, computed from the configuration.")]
@@ -47,19 +48,20 @@ class QualityProcess(Record, frozen=True, kw_only=True):
     checkpoints: CheckpointsRecord | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Return the metric of that member after all samples; None where another metric was measured."""
+        """Return the value of the quality metric named `name` at the last evaluation; None where another metric was
+        measured."""
         if metric_of_member(name) is None:
             raise AttributeError(name)
         return getattr(self.evaluations[-1], name)
 
     @property
     def log_loss(self) -> float:
-        """Return the log loss after all samples, in nats."""
+        """Return the log loss on the evaluation split after all training samples, in nats."""
         return self.evaluations[-1].log_loss
 
     @property
     def normalised_entropy(self) -> float:
-        """Return the normalised entropy after all samples."""
+        """Return the normalised entropy on the evaluation split after all training samples."""
         return self.evaluations[-1].normalised_entropy
 
 
@@ -87,8 +89,8 @@ _MEASURES: Mapping[str, Measure] = {metric.member: _measure(metric) for metric i
 
 
 class QualityRecord(ProcessMeasurement, frozen=True, kw_only=True):
-    """The benchmark's metric, log loss and normalised entropy after a fixed number of samples, measured in fresh
-    processes."""
+    """Quality metric, log loss and normalised entropy of a benchmark's model after a fixed number of training
+    samples, measured in fresh processes."""
 
     MEASURE: ClassVar[Measure] = _MEASURES[METRICS[ROC_AUC].member]
     OTHER_MEASURES: ClassVar[Mapping[str, Measure]] = _MEASURES
@@ -107,6 +109,7 @@ class QualityRecord(ProcessMeasurement, frozen=True, kw_only=True):
 
     @property
     def measure(self) -> Measure:
-        """Return the measure of the metric in the first process, the first of METRICS where several are present."""
+        """Return the comparison's quantity: the metric in the first process's entry, the first of METRICS where
+        several are present."""
         found = (measure for member, measure in _MEASURES.items() if getattr(self.processes[0], member) is not None)
         return next(found, _MEASURES["accuracy"])

@@ -1,4 +1,5 @@
-"""extra/throughput.json: samples per second over a fixed number of steps, one entry per fresh process; no score."""
+"""extra/throughput.json holds training samples per second over a fixed number of steps, one entry per fresh process;
+it gives no score."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
@@ -10,12 +11,12 @@ from rules.records.measure import Column, Measure, ProcessMeasurement
 from rules.records.run import CheckpointsRecord, EnergyRecord, RankRecord, TrafficRecord
 
 CLOCK_STEP_S = 1e-6
-"""Resolution of recorded durations: one microsecond."""
+"""Resolution of recorded durations in seconds: one microsecond."""
 
 
 # reference_models.costs has a ModelCosts too: code that trains; nothing under rules imports it.
 class ModelCosts(Record, frozen=True, kw_only=True):
-    """Size and work of the model, computed from the configuration alone."""
+    """Parameters, embedding bytes and FLOP of the model, computed from the configuration without measuring."""
 
     num_parameters: Count
     embedding_bytes: Count
@@ -26,13 +27,13 @@ class ModelCosts(Record, frozen=True, kw_only=True):
 
 
 class ProcessRecord(Record, frozen=True, kw_only=True):
-    """Measurement of one fresh process; with several ranks, of all of them together."""
+    """Throughput measured in one fresh process; with several ranks, by all of them together."""
 
     num_steps: PositiveCount
     num_samples: PositiveCount
     duration_s: PositiveAmount
     stated_samples_per_s: PositiveAmount = field(name="samples_per_s")
-    """Throughput as written in the file; `samples_per_s` is computed from samples and duration."""
+    """Samples per second as written in the file; `samples_per_s` is computed from samples and duration."""
     cache_cleared: bool
     hyperparameters: dict[str, Any]
     peak_device_bytes: Count | None
@@ -42,24 +43,24 @@ class ProcessRecord(Record, frozen=True, kw_only=True):
     ranks: tuple[RankRecord, ...]
     traffic: TrafficRecord | None = field(name="exchange")
     started_utc: str | None = None
-    """Start by the system's clock, which shows whether two measurements alternated. None in files of earlier
-    versions."""
+    """Time at which the process started by the system's clock, which shows whether two measurements alternated. None
+    in files of earlier versions."""
     ended_utc: str | None = None
     checkpoints: CheckpointsRecord | None = None
 
     @property
     def samples_per_s(self) -> float:
-        """Return the throughput from samples and duration."""
+        """Return the training samples per second of the process, from its samples and its duration."""
         return self.num_samples / self.duration_s
 
     @property
     def resolution(self) -> float:
-        """Return the resolution of the duration as a fraction of the duration."""
+        """Return the clock's resolution as a fraction of the measured duration, at most 1."""
         return min(CLOCK_STEP_S / self.duration_s, 1.0)
 
 
 class ThroughputRecord(ProcessMeasurement, frozen=True, kw_only=True):
-    """Samples per second, measured in fresh processes."""
+    """Training samples per second of one configuration, measured in several fresh processes."""
 
     MEASURE: ClassVar[Measure] = Measure(
         title="Throughput",
@@ -85,4 +86,5 @@ class ThroughputRecord(ProcessMeasurement, frozen=True, kw_only=True):
     """"made_up" for batches held in memory, without input in the time; else the kind of the dataset that was read."""
     computed: ModelCosts | None
     processes: Annotated[tuple[ProcessRecord, ...], Meta(min_length=1)]
-    """Measurements by process: at least five for a whole measurement; one in the file that a process leaves."""
+    """Measurements of the single processes: at least five for a whole throughput measurement; one in the file that
+    each process leaves."""
