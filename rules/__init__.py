@@ -1,1 +1,2 @@
-"""Benchmark definitions, and the judgement of logs. Reads logs, never makes them."""
+"""Define benchmarks and judge MLPerf logs by the rules of their rounds. This package reads logs and never makes
+them."""

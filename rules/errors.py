@@ -1,31 +1,33 @@
-"""Errors of this package. The command line turns them into exit codes in one place."""
+"""Define the errors of the package `rules`. The command line turns them into exit codes in one place."""
 
 import json
 from difflib import get_close_matches
 
 
 class DefinitionError(ValueError):
-    """A benchmark definition is missing, malformed or contradicts itself (exit code 2)."""
+    """Error for a benchmark definition that is missing, malformed or contradicts itself (exit code 2)."""
 
 
 class InputError(ValueError):
-    """A path to judge is missing or unreadable (exit code 8)."""
+    """Error for a path to judge that is missing or unreadable (exit code 8)."""
 
 
 class NothingToJudgeError(InputError):
-    """A directory exists and holds no logs."""
+    """Error for a directory to judge that exists and holds no MLPerf logs (exit code 8)."""
 
 
 class AbsentKindError(InputError):
-    """Error for a file of a kind of measurement that this installation does not have."""
+    """Error for a file of a kind of measurement (such as throughput) that this installation does not have."""
 
 
 class ReferenceSystemError(ValueError):
-    """A name belongs to no shipped system, or the system has no set comparable to the given ones (exit code 2)."""
+    """Error for a name that belongs to no shipped reference system, or to one without results comparable to the given
+    ones (exit code 2)."""
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
-    """Return " Did you mean 'x'?", or a list of the known words where none is close."""
+    """Return " Did you mean 'x'?" with the known word that is closest to an unknown one, or a list of the known words
+    where none is close."""
     close = get_close_matches(word, known, n=1)
     if close:
         return f" Did you mean {close[0]!r}?"
@@ -33,7 +35,8 @@ def did_you_mean(word: str, known: list[str]) -> str:
 
 
 def why_no_json(error: json.JSONDecodeError, line: str, start: int) -> str:
-    """Explain why the record at `start` of a line is not valid JSON; name a cut-off record as such."""
+    """Return the reason why the log record that begins at character `start` of a line is not valid JSON; a record cut
+    off before its end is called so."""
     if error.pos > start and (error.msg.startswith("Unterminated") or error.pos >= len(line.rstrip())):
         return "not valid JSON: the record is cut off before its end"
     return f"not valid JSON: {error.msg.removesuffix(' at')} at character {error.pos - start + 1} of the record"

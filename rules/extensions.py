@@ -1,4 +1,5 @@
-"""Additions of extensions to the core, by name: one line each, imported only when asked for.
+"""List the extensions (optional capabilities) of the harness, and look up by name what they add to the core; each is
+imported only when asked for.
 
 An extension is a folder of harness/extensions with a capability that the core can do without: verbs, kinds of
 measurement, files. Deleting its folder, its tests and its line here removes it; no file of the core names it. The
@@ -18,12 +19,12 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Verb(NamedTuple):
-    """A command of the command line; its module is imported when the command is used."""
+    """Command of the command line (a verb of dlrmbench); its module is imported when the command is used."""
 
     command: str
-    """Location of the command, as module:name."""
+    """Location of the command's function, as module:name."""
     help: str
-    """Line of --help for the command, available without importing the command."""
+    """Line of --help for the command, which is available without importing the command."""
     heading: str
     """Heading of --help that the command is listed under."""
     is_everyday: bool = False
@@ -32,41 +33,50 @@ class Verb(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Location of a kind's record type, as module:type, and the module of its job, which only the harness imports."""
+    """Location of the record type of a kind of measurement, as module:type, and of the module that measures it, which
+    only the harness imports."""
 
     record: str
     job: str
 
 
 class Extension(NamedTuple):
-    """Everything an extension adds; every place is "module:name", or the module of a job."""
+    """Everything that an extension adds to the core; every location is "module:name", or the module of a measuring
+    job."""
 
     verbs: Mapping[str, Verb] = _NONE
     kinds: Mapping[str, Places] = _NONE
-    """Kinds of measurement that can fill a set. They are measured in processes and leave no logs to judge."""
+    """Kinds of measurement that can fill a run set, by name. They are measured in processes and leave no MLPerf logs
+    to judge."""
     jobs: Mapping[str, str] = _NONE
-    """Modules of other jobs that a process may be given, which never fill a set."""
+    """Modules of other jobs that the harness may start in a process, by name; their results never fill a run set."""
     records: Mapping[str, str] = _NONE
-    """Types of files beside the logs, for `schema`."""
+    """Types of JSON files that the extension writes beside MLPerf logs, by name, for the command `schema`."""
     documents: Mapping[str, str] = _NONE
-    """Types of documents that --format json prints, for `schema`."""
+    """Types of JSON documents that the extension's commands print with --format json, by name, for the command
+    `schema`."""
     tables: Mapping[str, str] = _NONE
-    """Additional tables of the kinds' records: `rules.records.measure.DetailTable` by the table's name."""
+    """Additional exported tables of the extension's kinds of measurement: `rules.records.measure.DetailTable` by the
+    table's name."""
     shown: Mapping[str, str] = _NONE
-    """Additional page content of a kind of measurement or study: `reports.kinds.details.Details` by the kind."""
+    """Additional content of report pages for a kind of measurement or study: `reports.kinds.details.Details` by the
+    kind."""
     relations: Mapping[str, str] = _NONE
-    """Relations between the configurations of an experiment, by the name that a record states."""
+    """Relations between the configurations of an experiment (such as an A/B pair) that the extension defines, by the
+    name in experiment.json."""
     sections: Mapping[str, str] = _NONE
-    """Additional sections of a definition, `harness.config.sections.Section` by the name of its table; they are not
-    part of the benchmark's problem."""
+    """Additional sections of a benchmark definition, `harness.config.sections.Section` by the name of the TOML table;
+    they are not part of the benchmark's problem, so not of its digest."""
     stop_rules: Mapping[str, str] = _NONE
-    """Classes of stop rules, which decide when a set grows no more, by the name that a record states."""
+    """Classes of rules that decide when a run set or experiment gets no more repetitions, by the name in its
+    record."""
     functions: Mapping[str, str] = _NONE
-    """Functions that `harness.api` exports in addition to its own."""
+    """Functions of the extension that `harness.api` exports in addition to its own, by name."""
     renamed: Mapping[str, tuple[str, ...]] = _NONE
-    """Replacements of removed options: "verb --option" to the command lines that replace it, without `dlrmbench`."""
+    """Replacements of command-line options that were removed: "verb --option" to the command lines that replace it,
+    without `dlrmbench`."""
     needs: tuple[str, ...] = ()
-    """Extensions that this one imports, and that must be deleted together with it."""
+    """Names of other extensions that this extension imports, and without which it must be deleted, too."""
 
 
 EXTENSIONS: Mapping[str, str] = {
@@ -82,12 +92,14 @@ EXTENSIONS: Mapping[str, str] = {
     "tuning": "harness.extensions.tuning.extension",
     "usage": "harness.extensions.usage.extension",
 }
-"""Module by extension name, whose EXTENSION lists the additions: the only line about an extension in the core."""
+"""Module of each extension by its name; the module's EXTENSION lists what the extension adds. The core has no other
+line about an extension."""
 
 
 @cache
 def load_extensions() -> Mapping[str, Extension]:
-    """Import the EXTENSION of every extension. Raises ValueError where a needed extension is missing."""
+    """Import the list of additions of every extension. Raises ValueError where an extension that another needs is
+    missing."""
     found: dict[str, Extension] = {name: import_module(module).EXTENSION for name, module in EXTENSIONS.items()}
     for name, extension in found.items():
         if missing := set(extension.needs) - set(found):
@@ -97,17 +109,20 @@ def load_extensions() -> Mapping[str, Extension]:
 
 @cache
 def find_places(field: str) -> Mapping[str, Any]:
-    """Return the entries of all extensions in one field. Raises ValueError for a name that two of them define."""
+    """Return the entries of all extensions in one field of `Extension`, such as kinds. Raises ValueError for a name
+    that two extensions define."""
     return MappingProxyType(merge(_parts(field)))
 
 
 def with_extensions(core: Mapping[str, Value], field: str) -> Mapping[str, Value]:
-    """Return the core's entries, then those of extensions. Raises ValueError for a name that both define."""
+    """Return the core's entries for a field of `Extension`, then those of all extensions. Raises ValueError for a
+    name that both define."""
     return MappingProxyType(merge({"the core": core, **_parts(field)}))
 
 
 def merge(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge the entries of several parts. Raises ValueError for a name that two of them define."""
+    """Merge the entries of the core and of extensions, by name. Raises ValueError for a name that two of them
+    define."""
     owners: dict[str, str] = {}
     for part, places in parts.items():
         for name in places:
@@ -124,6 +139,6 @@ def _parts(field: str) -> dict[str, Mapping[str, Any]]:
 
 
 def load_place(place: str) -> Any:
-    """Import the object that "module:name" names."""
+    """Import the module in "module:name" and return the object of that name."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

@@ -1,4 +1,5 @@
-"""Safe opening of files that may be a stranger's, for judging and showing; training uses process/open_file.py."""
+"""Open files that may come from a stranger safely, for judging and showing them; training uses
+process/open_file.py."""
 
 import os
 import stat
@@ -7,11 +8,11 @@ from typing import BinaryIO
 
 
 class NotRegularError(ValueError):
-    """The path is a pipe, a device or a folder instead of a regular file."""
+    """Error for a path that is a pipe, a device or a folder instead of a regular file."""
 
 
 class TooLargeError(ValueError):
-    """The file is larger than the limit for reading."""
+    """Error for a file that is larger than the caller's limit for reading, with the file's size in bytes."""
 
     def __init__(self, num_bytes: int) -> None:
         super().__init__(f"{num_bytes:,} bytes")
@@ -19,7 +20,8 @@ class TooLargeError(ValueError):
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file, or the target of a link: never waits for a pipe or touches a device.
+    """Open a regular file, or the regular file that a link leads to, for reading bytes; the call never waits for a
+    pipe or touches a device.
 
     Raises NotRegularError, OSError, and ValueError for a name that no file can have.
     """
@@ -33,7 +35,8 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_regular(path: Path, max_bytes: int) -> bytes:
-    """Read a whole file whose size is checked first. Raises TooLargeError, and what `open_regular` raises."""
+    """Read a whole file of at most `max_bytes`; the size is checked before reading. Raises TooLargeError, and what
+    `open_regular` raises."""
     with open_regular(path) as file:
         if (num_bytes := os.fstat(file.fileno()).st_size) > max_bytes:
             raise TooLargeError(num_bytes)

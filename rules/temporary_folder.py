@@ -1,4 +1,5 @@
-"""A temporary folder: removed after use, or by the next command where its process was killed."""
+"""Make temporary folders that are removed after use, or by the next command where the process that made them was
+killed."""
 
 import fcntl
 import os
@@ -36,7 +37,8 @@ def temporary_folder(what: str, parent: Path | None = None) -> Iterator[Path]:
 
 
 def _hold(path: Path) -> int:
-    """Make a lock file and lock it. Raises FileNotFoundError where another process removes it meanwhile."""
+    """Make a lock file and lock it, to show that its temporary folder is in use; return its descriptor. Raises
+    FileNotFoundError where another process removes it meanwhile."""
     held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -48,7 +50,8 @@ def _hold(path: Path) -> int:
 
 
 def _remove_left(where: Path, prefix: str) -> None:
-    """Remove this user's folders whose lock nobody holds; links inside are removed and never followed."""
+    """Remove this user's temporary folders whose lock no process holds, since killed processes left them; links
+    inside are removed and never followed."""
     with suppress(OSError), os.scandir(where) as entries:
         left = [Path(entry.path) for entry in entries if entry.name.startswith(prefix)]
         for folder in left:

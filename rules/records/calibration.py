@@ -1,8 +1,8 @@
 """NAME.calibration.json holds the reference runs on which the quality target of a user's own benchmark rests; it lies
 beside the benchmark's definition (a TOML file).
 
-`dlrmbench calibrate` writes the file. A set's seeds avoid those of the reference runs in it, and the precision of
-training is chosen with regard to the precision of these runs.
+`dlrmbench calibrate` writes the file. Seeds derived for a set avoid those of its runs, and training in bf16 is chosen
+only where all its runs in bf16 at that batch size and learning rate met the target.
 """
 
 import statistics

@@ -1,4 +1,5 @@
-"""extra/profile.json: one training step by phases, compared with ceilings of the same system; never a score.
+"""extra/profile.json divides one training step into phases and compares them with roofline ceilings of the same
+system; it gives no score.
 
 Every number is under `measured` or `computed`; computed ones follow from measured times, ceilings and counts.
 """
@@ -14,31 +15,33 @@ Bound = Literal["compute", "memory", "gather", "overhead"]
 
 
 Spread = Annotated[float, Meta(ge=0, le=1e12)]
-"""Spread of repetitions: the interquartile range of their times as a fraction of the median."""
+"""Interquartile range of the times of repetitions, as a fraction of their median."""
 
 
 class Rate(Record, frozen=True, kw_only=True):
-    """A rate per second: the best of several trials and their median."""
+    """Rate per second (of FLOP, bytes or rows) that a benchmark kernel reached: the best of several trials and their
+    median."""
 
     best: PositiveAmount
     median: PositiveAmount
     spread: Spread | None = None
-    """Spread of the trials. None in files of earlier versions."""
+    """Interquartile range of the kernel's trials as a fraction of their median. None in files of earlier versions."""
 
 
 class MeasuredStep(Record, frozen=True, kw_only=True):
-    """Measured times of a step, medians over blocks of steps."""
+    """Measured seconds of a training step: medians over blocks of several steps each."""
 
     num_blocks: PositiveCount
     steps_per_block: PositiveCount
     step_s: PositiveAmount
     fastest_step_s: PositiveAmount
     instrumented_step_s: PositiveAmount | None = field(name="told_step_s")
-    """Time of a step whose phases are timed separately."""
+    """Seconds of a training step whose phases are timed separately, which costs a little time itself."""
     fastest_instrumented_step_s: PositiveAmount | None = field(name="fastest_told_step_s")
     samples_per_s: PositiveAmount
     step_spread: Spread | None = None
-    """Spread of the blocks whose median is step_s. None in files of earlier versions."""
+    """Interquartile range of the times of the blocks, as a fraction of step_s, their median. None in files of earlier
+    versions."""
     named_share: Share
     instrumentation_cost: Annotated[
         float, Meta(description="Extra time of an instrumented step, as a fraction; median over neighbouring blocks.")
@@ -47,7 +50,8 @@ class MeasuredStep(Record, frozen=True, kw_only=True):
 
 
 class StepLimit(Record, frozen=True, kw_only=True):
-    """Fastest possible step at some ceilings; `fraction` is that time over the measured time."""
+    """Shortest possible time of a training step, in seconds, at given roofline ceilings; `fraction` is that time over
+    the measured time."""
 
     step_s: float
     samples_per_s: float | None
@@ -55,7 +59,8 @@ class StepLimit(Record, frozen=True, kw_only=True):
 
 
 class StepLimits(Record, frozen=True, kw_only=True):
-    """Limits of a step by the ceilings that are applied."""
+    """Shortest possible times of a training step, each at other roofline ceilings (matrix products only, or all
+    phases)."""
 
     matmul: StepLimit
     matmul_median: StepLimit
@@ -64,7 +69,8 @@ class StepLimits(Record, frozen=True, kw_only=True):
 
 
 class ComputedStep(Record, frozen=True, kw_only=True):
-    """Work of a step, and the resource that bounds it."""
+    """Computed work of a training step (FLOP, bytes), its shortest possible times, and the resource that bounds
+    it."""
 
     matmul_flop: float
     bytes: float
@@ -76,20 +82,21 @@ class ComputedStep(Record, frozen=True, kw_only=True):
 
 
 class StepRecord(Record, frozen=True, kw_only=True):
-    """A whole training step."""
+    """Measured times of a whole training step, and its computed work and limits."""
 
     measured: MeasuredStep
     computed: ComputedStep
 
 
 class MeasuredPhase(Record, frozen=True, kw_only=True):
-    """Measured time of a phase; None where no clock can tell the phase apart."""
+    """Measured seconds of one phase of a training step; None where no clock can tell the phase apart."""
 
     time_s: float | None
 
 
 class ComputedPhase(Record, frozen=True, kw_only=True):
-    """Work of a phase, its limits by ceiling, and the resource that bounds it."""
+    """Computed work of one phase of a training step, its shortest times by roofline ceiling, and the resource that
+    bounds it."""
 
     share: Share | None
     matmul_flop: Count
@@ -108,7 +115,7 @@ class ComputedPhase(Record, frozen=True, kw_only=True):
 
 
 class PhaseRecord(Record, frozen=True, kw_only=True):
-    """One phase of a training step."""
+    """One phase of a training step (such as the embedding lookup): its measured time and computed work."""
 
     phase: str
     label: str | None
@@ -118,7 +125,7 @@ class PhaseRecord(Record, frozen=True, kw_only=True):
 
 
 class MeasuredEvaluation(Record, frozen=True, kw_only=True):
-    """One evaluation of the whole split."""
+    """Measured seconds and samples per second of one evaluation on the whole evaluation split."""
 
     duration_s: PositiveAmount
     num_samples: PositiveCount
@@ -126,21 +133,21 @@ class MeasuredEvaluation(Record, frozen=True, kw_only=True):
 
 
 class ComputedEvaluation(Record, frozen=True, kw_only=True):
-    """Work of one evaluation."""
+    """Computed FLOP, and FLOP per second, of one evaluation on the whole evaluation split."""
 
     matmul_flop: Count
     flop_per_s: float
 
 
 class ProfiledEvaluation(Record, frozen=True, kw_only=True):
-    """One evaluation, after a warm-up evaluation."""
+    """Measured time and computed work of one evaluation, made after a warm-up evaluation."""
 
     measured: MeasuredEvaluation
     computed: ComputedEvaluation
 
 
 class SquareProduct(Record, frozen=True, kw_only=True):
-    """Rate of `num` matrix products [m, k] x [k, n]."""
+    """Measured FLOP per second of `num` matrix products [m, k] x [k, n] in a row."""
 
     num: PositiveCount
     m: PositiveCount
@@ -151,20 +158,20 @@ class SquareProduct(Record, frozen=True, kw_only=True):
 
 
 class LayerProduct(SquareProduct, frozen=True, kw_only=True):
-    """Rate of a matrix product of one of the model's own shapes."""
+    """Measured FLOP per second of a matrix product with the shape of one of the model's own layers."""
 
     used_by: Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
 class CopyRate(Record, frozen=True, kw_only=True):
-    """Rate of copying memory; `bytes` are those read and written."""
+    """Measured rate of copying memory, in bytes per second; `bytes` counts those read and those written."""
 
     bytes: PositiveCount
     bytes_per_s: Rate
 
 
 class GatherRate(Record, frozen=True, kw_only=True):
-    """Rate of gathering rows from one table."""
+    """Measured rate of gathering rows from one embedding table, in rows per second."""
 
     ids: str
     method: str
@@ -174,7 +181,8 @@ class GatherRate(Record, frozen=True, kw_only=True):
 
 
 class TransferRate(Record, frozen=True, kw_only=True):
-    """Rate of copies between pinned host memory and the device."""
+    """Measured rate of copies between pinned host memory and the accelerator, in bytes per second, in both
+    directions."""
 
     bytes: PositiveCount
     to_device_bytes_per_s: Rate
@@ -182,7 +190,8 @@ class TransferRate(Record, frozen=True, kw_only=True):
 
 
 class MeasuredCeilings(Record, frozen=True, kw_only=True):
-    """Best rates that this system reaches."""
+    """Best measured rates of this system for matrix products, memory copies, row gathering and transfers, which serve
+    as roofline ceilings."""
 
     matmul: Annotated[tuple[LayerProduct, ...], Meta(min_length=1)]
     square: Annotated[tuple[SquareProduct, ...], Meta(min_length=1)]
@@ -190,11 +199,11 @@ class MeasuredCeilings(Record, frozen=True, kw_only=True):
     random_rows: GatherRate
     batch_rows: GatherRate
     transfer: TransferRate | None
-    """Rate of copies between host and device; None where there is no device."""
+    """Rate of copies between host and accelerator; None where there is no accelerator."""
 
 
 class ComputedCeilings(Record, frozen=True, kw_only=True):
-    """Ceilings of the roofline, taken from the measured rates."""
+    """Roofline ceilings of this system (FLOP/s, bytes/s and their ridge point), computed from the measured rates."""
 
     best_matmul_flop_per_s: PositiveAmount
     memory_bytes_per_s: PositiveAmount
@@ -204,14 +213,15 @@ class ComputedCeilings(Record, frozen=True, kw_only=True):
 
 
 class CeilingsRecord(Record, frozen=True, kw_only=True):
-    """Ceilings of this system."""
+    """Roofline ceilings of this system: the measured rates, and the ceilings computed from them."""
 
     measured: MeasuredCeilings
     computed: ComputedCeilings
 
 
 class OperatorRecord(Record, frozen=True, kw_only=True):
-    """An operator under torch.profiler; `flop` and `bytes` are computed, per call, None where not known."""
+    """PyTorch operator in a profiled training step; `flop` and `bytes` are computed per call, None where not
+    known."""
 
     name: str
     shapes: tuple[tuple[Int64, ...], ...]
@@ -223,7 +233,7 @@ class OperatorRecord(Record, frozen=True, kw_only=True):
 
 
 class MeasuredOperators(Record, frozen=True, kw_only=True):
-    """Operators that take most of a step's time."""
+    """Operators that take most of a training step's time, as torch.profiler measured them over some steps."""
 
     num_steps: PositiveCount
     step_s: PositiveAmount
@@ -232,13 +242,13 @@ class MeasuredOperators(Record, frozen=True, kw_only=True):
 
 
 class OperatorsRecord(Record, frozen=True, kw_only=True):
-    """Operators under torch.profiler."""
+    """Operators of a training step under torch.profiler; all their members are measured."""
 
     measured: MeasuredOperators
 
 
 class ProfileRecord(Measurement, frozen=True, kw_only=True):
-    """One training step by phases, compared with ceilings of the same system."""
+    """Profile of one training step by phases, compared with roofline ceilings of the same system."""
 
     MEASURE: ClassVar[Measure] = Measure(
         title="Time of a step",
@@ -275,5 +285,5 @@ class ProfileRecord(Measurement, frozen=True, kw_only=True):
     operators: OperatorsRecord
 
     def repetitions(self) -> tuple[MeasuredStep, ...]:
-        """Return the measured step, which a comparison takes as its sample."""
+        """Return the profile's measured step, which a comparison takes as its sample."""
         return (self.step.measured,)

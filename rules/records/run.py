@@ -1,4 +1,5 @@
-"""run.json: one attempt at one run, with the parts that other measurements record as well. SI units in names."""
+"""run.json records one attempt at one training run, with the parts (energy, ranks, traffic) that other measurements
+record as well. Units (SI) are in the members' names."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -9,7 +10,7 @@ from rules.records.measure import Column, Measure, Measurement
 
 
 class CacheClear(Record, frozen=True, kw_only=True):
-    """Steps taken before the run so that the dataset is read from disk."""
+    """Result of emptying the page cache before a run, so that the dataset is read from disk."""
 
     cleared: bool
     method: str
@@ -18,7 +19,7 @@ class CacheClear(Record, frozen=True, kw_only=True):
 
 
 class BlockRecord(Record, frozen=True, kw_only=True):
-    """Training between two evaluations."""
+    """Training between two evaluations of a run: its first sample, number of samples and seconds."""
 
     first_sample: Index
     num_samples: Count
@@ -26,7 +27,7 @@ class BlockRecord(Record, frozen=True, kw_only=True):
 
 
 class EvaluationRecord(Record, frozen=True, kw_only=True):
-    """One evaluation."""
+    """Evaluation during a run: samples trained on before it, its seconds and the quality found."""
 
     samples_count: Count
     duration_s: Amount
@@ -34,26 +35,26 @@ class EvaluationRecord(Record, frozen=True, kw_only=True):
 
 
 class EnergyPart(Record, frozen=True, kw_only=True):
-    """Energy measured by one counter."""
+    """Energy in joules of the timed part of a run, as one counter (such as RAPL or NVML) measured it."""
 
     name: str
     source: str
     energy_j: Amount
     device: str | None = None
-    """UUID of the accelerator; None for CPU packages."""
+    """UUID of the accelerator whose energy was measured; None for CPU packages."""
     rank: Index | None = None
-    """Rank that read the counter, where there are several."""
+    """Rank that read the energy counter; None where there is only one rank."""
 
 
 class EnergyGap(Record, frozen=True, kw_only=True):
-    """A part of the system whose energy no counter measured, with the reason."""
+    """Part of the system whose energy no counter measured during the run, with the reason."""
 
     what: str
     reason: str
 
 
 class ClockRecord(Record, frozen=True, kw_only=True):
-    """Clock frequency over the timed part, in MHz."""
+    """Lowest, median and highest clock frequency of a GPU over the timed part of a run, in MHz."""
 
     lowest: Amount
     median: Amount
@@ -61,10 +62,11 @@ class ClockRecord(Record, frozen=True, kw_only=True):
 
 
 class GpuRecord(Record, frozen=True, kw_only=True):
-    """State of one GPU during the timed part as NVML reports it, and its settings; null means not known."""
+    """State of one GPU during the timed part of a run, as NVML reports it, and the GPU's settings; null means not
+    known."""
 
     device: str
-    """UUID of the GPU."""
+    """UUID of the GPU whose state is recorded."""
     num_samples: Count
     sm_clock_mhz: ClockRecord | None
     max_sm_clock_mhz: Count | None
@@ -79,11 +81,11 @@ class GpuRecord(Record, frozen=True, kw_only=True):
 
 
 class EnergyRecord(Record, frozen=True, kw_only=True):
-    """Energy of the timed part. RAPL counts whole CPU packages, NVML whole accelerators, other processes' work
-    included.
+    """Energy of the timed part of a run. RAPL counts whole CPU packages and NVML whole accelerators, so other
+    processes' work is included.
 
-    The meter of a power command may cover all of these, and is then the only part. With several ranks, each package
-    and each accelerator counts once.
+    The meter that a user's power command reads may cover all of these; it is then the only part. With several ranks,
+    each package and each accelerator counts once.
     """
 
     energy_j: Annotated[float, Meta(ge=0, description="Sum of the parts; null where no part was measured.")] | None
@@ -92,14 +94,14 @@ class EnergyRecord(Record, frozen=True, kw_only=True):
     parts: tuple[EnergyPart, ...]
     not_measured: tuple[EnergyGap, ...]
     num_ranks: PositiveCount | None = None
-    """Number of ranks whose counters are included. None in files of earlier versions, which read those of rank 0
-    alone."""
+    """Number of ranks whose energy counters are included. None in files of earlier versions, which read the counters
+    of rank 0 only."""
     gpus: tuple[GpuRecord, ...] = ()
-    """State of each GPU whose energy was read, during the run. Empty in files of earlier versions."""
+    """State, during the run, of each GPU whose energy was read. Empty in files of earlier versions."""
 
 
 class RankRecord(Record, frozen=True, kw_only=True):
-    """Host and peak memory of one process of several ranks."""
+    """Host and peak memory in bytes of one rank (process) of a distributed run."""
 
     rank: Index
     host: str
@@ -109,7 +111,8 @@ class RankRecord(Record, frozen=True, kw_only=True):
 
 
 class TrafficBytes(Record, frozen=True, kw_only=True):
-    """Bytes that all ranks together send to other ranks, by kind, without the transport's overhead."""
+    """Bytes that all ranks together send to other ranks, by purpose (such as embedding_forward), without the
+    transport's overhead."""
 
     input_redistribution: Count
     embedding_forward: Count
@@ -119,7 +122,7 @@ class TrafficBytes(Record, frozen=True, kw_only=True):
 
 
 class ShardRecord(Record, frozen=True, kw_only=True):
-    """Part of a table that one rank holds."""
+    """Shard (rows and columns) of an embedding table that one rank holds."""
 
     rank: Index
     first_row: Count
@@ -129,12 +132,13 @@ class ShardRecord(Record, frozen=True, kw_only=True):
 
 
 class PlacementRecord(Record, frozen=True, kw_only=True):
-    """Distribution of one embedding table over ranks, read from the built model."""
+    """Sharding of one embedding table over ranks, read from the built model."""
 
     table: Index
     sharding: str
     kernel: str | None = None
-    """TorchRec kernel that looks the table up, which determines the memory that holds it; None in older records."""
+    """Name of the TorchRec kernel that looks up rows of the table, which determines the memory that holds the table;
+    None in older records."""
     shards: Annotated[tuple[ShardRecord, ...], Meta(min_length=1)]
 
 
@@ -149,12 +153,12 @@ _Measured = Annotated[
 
 
 class TrafficRecord(Record, frozen=True, kw_only=True):
-    """Communication between ranks: counted bytes, measured seconds, a measured bandwidth."""
+    """Communication between ranks during training: counted bytes, measured seconds, a measured bandwidth."""
 
     num_ranks: Annotated[int, Meta(ge=2, le=2**63 - 1)]
     bytes_per_step: TrafficBytes
     bytes_per_evaluation: TrafficBytes | None
-    """Bytes of one evaluation; None where nothing is evaluated."""
+    """Bytes that all ranks send to other ranks in one evaluation, by purpose; None where nothing is evaluated."""
     sent_bytes_per_step_by_rank: Annotated[tuple[Count, ...], Meta(min_length=2)]
     formulas: Annotated[
         dict[str, tuple[str, ...]],
@@ -166,17 +170,19 @@ class TrafficRecord(Record, frozen=True, kw_only=True):
     all_to_all_s: _Measured
     all_reduce_s: _Measured
     compute_s: Amount | None
-    """step_s - all_to_all_s - all_reduce_s; None where the sum of these two exceeds step_s."""
+    """Seconds of a step outside of collectives: step_s - all_to_all_s - all_reduce_s; None where the sum of these two
+    exceeds step_s."""
     bandwidth_sent_bytes: Count | None = field(name="link_sent_bytes", default=None)
-    """Bytes that each of two ranks sent to measure the bandwidth."""
+    """Bytes that each of two ranks sent to the other to measure the bandwidth between them."""
     bandwidth_bytes_per_s: PositiveAmount | None = field(name="link_bytes_per_s", default=None)
-    """One-way bandwidth between rank 0 and the last rank, from the round trip of messages of 1 MiB (64 MiB between
-    GPUs)."""
+    """One-way bandwidth in bytes per second between rank 0 and the last rank, from the round trip of messages of 1
+    MiB (64 MiB between GPUs)."""
     placement: tuple[PlacementRecord, ...] = ()
 
 
 class FileStateRecord(Record, frozen=True, kw_only=True):
-    """Identity of a file and the time of its last write. No call sets ctime back, as utime does mtime."""
+    """Identity and size of a file and the times of its last changes. No system call sets ctime back, as utime does
+    mtime."""
 
     device: Annotated[str, Meta(pattern="^[0-9a-f]{1,16}$")]
     inode: Annotated[str, Meta(pattern="^[0-9a-f]{1,16}$")]
@@ -186,143 +192,153 @@ class FileStateRecord(Record, frozen=True, kw_only=True):
 
 
 class ReadFileRecord(Record, frozen=True, kw_only=True):
-    """A file that the run had open."""
+    """File of the dataset that the run had open, with its state at opening and after the run, and its digest."""
 
     name: str
     opened: FileStateRecord
-    """State of the file when the run opened it."""
+    """State (inode, size, mtime, ctime) of the dataset's file when the run opened it."""
     hashed: FileStateRecord
-    """State of the file after the run, when its bytes had been hashed."""
+    """State (inode, size, mtime, ctime) of the dataset's file after the run, when its bytes had been hashed."""
     sha256: Sha256
-    """Digest of the whole file, or of the blocks that were hashed."""
+    """SHA-256 of the whole file of the dataset, or of those blocks of it that were hashed."""
 
 
 class ReadDatasetRecord(Record, frozen=True, kw_only=True):
-    """Data that a run read, hashed after run_stop through the files that the run had open."""
+    """Dataset that a run read, hashed after run_stop through the same file descriptors that the run had open."""
 
     host: str
     ranks: Annotated[tuple[Index, ...], Meta(min_length=1)]
-    """Ranks that had these files open; the first of them hashed the files."""
+    """Ranks that had these files of the dataset open; the first of them hashed the files."""
     scope: Literal["whole", "blocks"]
-    """Part that was hashed: the whole dataset, or evenly spaced blocks where it is too large."""
+    """Part of the dataset that was hashed: the whole, or evenly spaced blocks where the dataset is too large."""
     hashed_bytes: Count
     duration_s: Amount
-    """Seconds that hashing took, which are not timed as part of the run."""
+    """Seconds that hashing the dataset took, which are not timed as part of the run."""
     sha256: Sha256
-    """Digest of the files' names and digests; for a whole dataset of this harness its dataset_sha256."""
+    """Digest of the names and digests of the dataset's files; for a whole dataset of this harness its
+    dataset_sha256."""
     files: Annotated[tuple[ReadFileRecord, ...], Meta(min_length=1)]
 
 
 class KeptWeights(Record, frozen=True, kw_only=True):
-    """Result of `run --keep-weights` for one run."""
+    """Result of writing the model's weights after one run (`run --keep-weights`)."""
 
     num_bytes: Count
-    """Bytes written, without the manifest; 0 where the weights could not be written."""
+    """Bytes of weights written, without the manifest; 0 where the weights could not be written."""
     duration_s: Amount
-    """Seconds that writing took after run_stop, which are not part of the run."""
+    """Seconds that writing the weights took after run_stop, which are not part of the run's time."""
     error: str | None
-    """Reason why the weights could not be written; the run is complete without them."""
+    """Reason why the model's weights could not be written; the run is complete without them. None where they were
+    written."""
     exit_code: Int64
-    """Exit code of the error; 0 without one."""
+    """Exit code that the failure to write the weights gives the command; 0 without a failure."""
 
     @classmethod
     def failed(cls, error: str, exit_code: int) -> "KeptWeights":
-        """Return the record of weights that could not be written."""
+        """Return the record for a run whose weights could not be written, with the reason and the exit code."""
         return cls(num_bytes=0, duration_s=0.0, error=error, exit_code=exit_code)
 
 
 Seconds = Annotated[float, Meta(ge=0, le=1e12)]
-"""A time that can be added up."""
+"""Seconds, from 0 to 1e12, so that a sum of several is finite."""
 
 
 class CheckpointRecord(Record, frozen=True, kw_only=True):
-    """One checkpoint as it was written; bytes are sizes of files, the manifest included."""
+    """Checkpoint of a run as it was written: its kind, and the bytes and seconds it cost; bytes are sizes of files,
+    the manifest included."""
 
     index: Index
     samples_count: Count
     is_base: bool
-    """Whether the checkpoint holds all rows of all tables."""
+    """Whether the checkpoint holds all rows of all embedding tables, so that it needs no earlier checkpoint."""
     num_rows: Count
-    """Rows of embedding tables in the checkpoint."""
+    """Number of embedding rows, over all tables, in the checkpoint."""
     embedding_bytes: Count
-    """Bytes of embedding rows and of their row numbers."""
+    """Bytes of embedding rows and of their row numbers in the checkpoint."""
     num_bytes: Count
-    """Bytes of the whole checkpoint: embedding rows, their optimizer state, and all other state."""
+    """Bytes of the whole checkpoint: embedding rows, their optimizer state, and all other state of the run."""
     restore_bytes: Count
-    """Bytes of all checkpoints needed to restore this one: its own `num_bytes` and those of the checkpoints it builds
-    on."""
+    """Bytes of all checkpoints needed to restore this checkpoint: its own `num_bytes` and those of the checkpoints it
+    builds on."""
     stall_s: Seconds
-    """Seconds that training stood still for the copy."""
+    """Seconds that training stood still while the state for the checkpoint was copied."""
     wait_s: Seconds
-    """Seconds that training stood still before the copy, until the previous checkpoint was written."""
+    """Seconds that training stood still before copying the state, until the previous checkpoint was written."""
     write_s: Seconds
-    """Seconds that a background thread took to quantise, write, sync to disk and remove files."""
+    """Seconds that a background thread took to quantise, write and sync the checkpoint to disk and to remove
+    superseded files."""
     mean_l2: Annotated[float, Meta(ge=0, le=1e40)] | None
-    """Mean over rows of the L2 distance between a row and its quantised form; None for 32 bits, which are
-    lossless."""
+    """Mean over embedding rows of the L2 distance between a row and its quantised form in the checkpoint; None for 32
+    bits, which are lossless."""
     disk_bytes: Count | None = None
-    """Bytes of all checkpoints on disk when this one was complete, before superseded ones were removed; None where
-    that was not recorded."""
+    """Bytes of all the run's checkpoints on disk when this checkpoint was complete, before superseded ones were
+    removed; None where that was not recorded."""
     kept_bytes: Count | None = None
-    """Bytes of all checkpoints kept afterwards, by `checkpoint.keep`; None where that was not recorded."""
+    """Bytes of all the run's checkpoints left on disk after superseded ones were removed (`checkpoint.keep`); None
+    where that was not recorded."""
 
 
 class CheckpointsRecord(Record, frozen=True, kw_only=True):
-    """All checkpoints of a process."""
+    """All checkpoints that a training process took, with their reference sizes and the seconds that a restore
+    took."""
 
     full_embedding_bytes: Count
-    """Computed bytes of the tables in 32 bits, which a checkpoint of all rows takes for them."""
+    """Computed bytes of all embedding rows in 32 bits, as a full checkpoint would hold them."""
     full_bytes: Count
-    """Computed bytes of a checkpoint of all rows in 32 bits, with optimizer state, all other state and a manifest."""
+    """Computed bytes of a full checkpoint: all rows in 32 bits, with optimizer state, all other state and a
+    manifest."""
     taken: tuple[CheckpointRecord, ...]
     restore_s: Seconds | None
     """Seconds that reading the last checkpoint, and those it builds on, took after the run, from files just written;
     None where there is no checkpoint."""
     num_restores: Count
-    """Number of times that training continued from a restored checkpoint."""
+    """Number of times that training continued from a restored checkpoint during the run."""
     error: str | None
-    """Reason why checkpoints stopped being written; training continued."""
+    """Reason why writing checkpoints ended early; training continued. None where all were written."""
     exit_code: Int64
-    """Exit code of the error; 0 without one."""
+    """Exit code that the failure to write checkpoints gives the command; 0 without a failure."""
 
 
 class ObservedRecord(Record, frozen=True, kw_only=True):
-    """Events of a run as its timekeeper saw them: a separate process that starts the run's and runs none of the
-    user's code.
+    """Times of a run's events as its timekeeper saw them: the timekeeper is a separate process that starts the run's
+    process and runs none of the user's code.
 
-    An event arrives between two moments; recorded is the one that makes the run shorter.
+    An event arrives between two moments at which the timekeeper looked; recorded is the one that makes the run
+    shorter.
     """
 
     uncertain_s: Amount
-    """Uncertainty, in seconds, of when run_start and run_stop arrived, added up: mostly delays of the timekeeper
-    itself."""
+    """Sum of the uncertainties, in seconds, of the times at which run_start and run_stop arrived at the timekeeper:
+    mostly delays of the timekeeper itself."""
     run_start_ms: Int64 | None
-    """Milliseconds since 1970 before which run_start had not arrived; None where it never did."""
+    """Time, in milliseconds since 1970, before which run_start had not arrived at the timekeeper; None where it never
+    arrived."""
     run_stop_ms: Int64 | None
     process_s: Amount | None
-    """Seconds from the start of the run's process to its end; None where the timekeeper ended earlier."""
+    """Seconds from the start of the run's process to its end; None where the timekeeper ended before the process."""
     processor_s: Amount | None
-    """Processor time of the run's processes, in seconds."""
+    """Processor time that the run's processes took in total, in seconds; None where it is not known."""
     processor_before_s: Amount | None
-    """Processor time, in seconds, from opening data and model until run_start: building, warm-up. None where /proc
-    does not report it."""
+    """Processor time of the run's processes, in seconds, from opening data and model until run_start (building and
+    warm-up). None where /proc does not report it."""
     processor_run_s: Amount | None
-    """Processor time from run_start to run_stop, in seconds."""
+    """Processor time of the run's processes from run_start to run_stop, in seconds; None where it is not known."""
 
 
 class StartupRecord(Record, frozen=True, kw_only=True):
-    """A file that Python ran in the run's process before any code of the harness."""
+    """File that Python executed in the run's process at start-up, before any code of the harness."""
 
     kind: Annotated[str, Meta(max_length=40)]
-    """Kind of file: sitecustomize, usercustomize, or pth (lines of a .pth file that begin with "import" are
-    executed)."""
+    """Kind of the file executed at start-up: sitecustomize, usercustomize, or pth (lines of a .pth file that begin
+    with "import" are executed)."""
     path: str
     sha256: Sha256 | None
-    """Digest of the file; None where it could not be read."""
+    """SHA-256 of the file that Python executed at start-up; None where it could not be read."""
 
 
 class RunRecord(Measurement, frozen=True, kw_only=True):
-    """One attempt at one run; null means not measured."""
+    """Attempt at a training run: status, times, blocks, evaluations, energy and provenance; null means not
+    measured."""
 
     IS_LOGGED: ClassVar[bool] = True
     MEASURE: ClassVar[Measure] = Measure(
@@ -353,59 +369,66 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     started_utc: str | None
     ended_utc: str | None
     peak_rss_bytes: Count | None
-    """Peak resident memory of all processes together: Python, torch, weights, optimizer and data."""
+    """Peak resident memory in bytes of all processes of the run together: Python, torch, weights, optimizer and
+    data."""
     peak_device_bytes: Count | None
     peak_reserved_bytes: Count | None = None
-    """Peak memory that torch reserved on the accelerator, of which peak_device_bytes was in use: a device needs this
+    """Peak bytes that torch reserved on the accelerator, of which peak_device_bytes was in use: a device needs this
     much, and CUDA's own memory on top. None in files of earlier versions."""
     energy: EnergyRecord | None
     cache_clear: CacheClear | None
     blocks: tuple[BlockRecord, ...]
     evaluations: tuple[EvaluationRecord, ...]
     log_sha256: Sha256 | None
-    """Digest of the log when it was closed; None for an attempt that closed no log."""
+    """SHA-256 of the MLPerf log when the run closed it; None for an attempt that closed no log."""
     ranks: tuple[RankRecord, ...]
-    """Ranks of a run of several processes; empty for one process."""
+    """Host and peak memory of each rank of a distributed run; empty for one process."""
     traffic: TrafficRecord | None = field(name="exchange")
-    """Communication between ranks; None for one process, and where the implementation does not report it."""
+    """Bytes and seconds of communication between ranks; None for one process, and where the implementation does not
+    report it."""
     read_data: tuple[ReadDatasetRecord, ...] = ()
-    """Data hashed after the run, one entry for each copy that ranks read. Empty in files of earlier versions, for an
-    attempt that was cut off, and for synthetic data."""
+    """Digests of the dataset, taken after the run, one entry for each copy that ranks read. Empty in files of earlier
+    versions, for an attempt that was cut off, and for synthetic data."""
     observed_s: Amount | None = None
-    """Lower bound of the seconds from run_start to run_stop by another clock than the log's. None in files of earlier
-    versions, and where the two events were not seen."""
+    """Lower bound of the seconds from run_start to run_stop by another clock than that of the log. None in files of
+    earlier versions, and where the two events were not seen."""
     observed_by: Literal["timekeeper", "itself"] | None = None
-    """Process whose clock gave `observed_s`: the run's timekeeper, or the run's own process where torchrun or srun
-    started it. None in files of earlier versions, where the parent or the run's own process measured it."""
+    """Process whose clock gave `observed_s`: the timekeeper (a process that starts the run's), or the run's own
+    process where torchrun or srun started it. None in files of earlier versions, where the parent or the run's own
+    process measured it."""
     observed: ObservedRecord | None = None
-    """Further observations of the timekeeper; None where there was none, or where it saw no event of the run."""
+    """Times of the run's events as its timekeeper (a separate process that started it) saw them; None where there was
+    no timekeeper, or where it saw no event of the run."""
     closed_utc: str | None = None
-    """Time at which the log had been closed, by the system's clock. None in files of earlier versions."""
+    """Time (UTC) at which the run's log had been closed, by the system's clock. None in files of earlier versions."""
     samples_before_start: Count | None = None
-    """Samples of the dataset that all ranks read before run_start. None in files of earlier versions, and where the
-    workload does not name its dataset."""
+    """Number of samples of the dataset that all ranks read before run_start. None in files of earlier versions, and
+    where the workload does not name its dataset."""
     startup: tuple[StartupRecord, ...] = ()
-    """Files that Python ran in the process before the harness. Empty in files of earlier versions."""
+    """Files that Python executed in the run's process at start-up, before the harness. Empty in files of earlier
+    versions."""
     previous_sha256: Sha256 | None = None
     """Digest of the run.json of the set's previous finished run; for the first run, the value of
-    `rules.records.chain.first_link`. None for an attempt that became no run, and in sets without a chain."""
+    `rules.records.chain.first_link`. None for an attempt that became no run, and in sets whose runs are not chained
+    by digests."""
     weights: KeptWeights | None = None
-    """Weights written after the run; None where `--keep-weights` was not given, and for an attempt that was cut off
-    before."""
+    """Result of writing the model's weights after the run; None where `--keep-weights` was not given, and for an
+    attempt that was cut off before."""
     checkpoints: CheckpointsRecord | None = None
-    """Checkpoints written during the run; None where none were asked for."""
+    """Checkpoints that the run wrote while it trained; None where none were asked for."""
 
     @property
     def duration_s(self) -> float:
-        """Return the sum of blocks and evaluations; the log's stamps, which determine the score, give slightly
-        more."""
+        """Return the seconds of all training blocks and evaluations of the run, added up; the difference of the log's
+        time stamps, which determines the score, is slightly larger."""
         return sum(block.duration_s for block in self.blocks) + sum(part.duration_s for part in self.evaluations)
 
     def repetitions(self) -> tuple["RunRecord", ...]:
-        """Return the runs that a comparison takes as its sample: this one if it succeeded."""
+        """Return the runs of this file that a comparison takes as its sample: the file's own run if it reached the
+        target, else none."""
         return (self,) if self.status == "success" else ()
 
     @property
     def is_finished(self) -> bool:
-        """Return whether the attempt became a run: it met the target, or ended without meeting it."""
+        """Return whether the attempt became a run of the set: it met the target, or ended without meeting it."""
         return self.status != "interrupted"

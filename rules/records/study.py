@@ -1,8 +1,8 @@
 """study.json holds tables of results that are not training runs, such as plans, placements and queue models; each
 column states the source of its numbers.
 
-A study is deterministic for its parameters and seed, and has no verdict. A command makes it through
-`harness.foundation.study` and prints it; `reports.page.figures.study` shows it.
+Plans, placements, memory tiers and queue models are deterministic for their parameters and seed, and have no verdict.
+A command makes a study through `harness.foundation.study` and prints it; `reports.page.figures.study` shows it.
 """
 
 from typing import Annotated, Any, Literal

@@ -27,7 +27,7 @@ class IdMapManifest(Document, frozen=True, kw_only=True):
     """Number of samples read from the start of the training split to make the map from ids to rows."""
     dataset_sha256: Sha256 | None
     made_s: Amount
-    """Measured seconds that making the map took, outside the timed part of every run."""
+    """Measured seconds that making the map from ids to rows took, outside the timed part of every run."""
     tables: Arrays
 
     @property
