@@ -1,1 +1,2 @@
-"""Benchmark definitions, rounds and divisions: the problems, and the rules that apply to them."""
+"""Define benchmarks, MLPerf's rounds and divisions: the problems to train, and the rules that apply to their
+results."""

@@ -1,4 +1,5 @@
-"""Constraint of a division on one mllog key: free, one value or several, bounds, or the value of another key."""
+"""Define the constraint that a division (Closed or Open) places on the value of one mllog key: free, one value or
+several, bounds, or the value of another key."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,30 +9,31 @@ from typing import Any
 from rules.errors import DefinitionError
 
 _TOLERANCE = 1e-9
-"""Relative tolerance of bounds that scale: the official rules allow it for rounding (closed_dlrmv4.yaml)."""
+"""Relative tolerance of bounds that are proportional to another key's value: the official rules allow it for rounding
+(closed_dlrmv4.yaml)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Constraint:
-    """A constraint: free, one exact value, one of several, bounds, bounds proportional to another key, or that key's
-    value.
+    """Constraint on the value of an mllog key: free, one exact value, one of several, bounds, bounds proportional to
+    another key's value, or equal to another key's value.
 
-    `other` names that key. With `at` the bounds hold where the other key's value is `at`, and are proportional to it;
-    without, the value must equal the other key's. `resolve` turns both into plain constraints.
+    `other` names the other key. With `at` the bounds hold where the other key's value is `at`, and are proportional
+    to it; without, the value must equal the other key's. `resolve` turns both into constraints without another key.
     """
 
     free: bool = False
     value: Any = None
     one_of: tuple[Any, ...] = ()
-    """Allowed values; empty where the constraint has another form."""
+    """Values that the constraint allows; empty where it is not a list of values."""
     min: float | None = None
     max: float | None = None
     other: str | None = None
     at: float | None = None
 
     def resolve(self, value_of: Callable[[str], Any]) -> "Constraint":
-        """Return the constraint for the value of the other key that `value_of` gives; free where that key has no
-        value, which is another rule's concern."""
+        """Return the constraint without another key, given by `value_of` the other key's value; free where that key
+        has no value in the log, which another rule reports."""
         if self.other is None:
             return self
         given = value_of(self.other)
@@ -45,7 +47,7 @@ class Constraint:
         )
 
     def allows(self, value: object) -> bool:
-        """Return whether `value` satisfies this constraint; booleans are never numbers here."""
+        """Return whether `value` satisfies the constraint; a boolean never counts as a number."""
         if self.free:
             return value is not None
         if self.min is not None or self.max is not None:
@@ -71,7 +73,8 @@ class Constraint:
 
 
 def parse_constraint(path: Path, where: str, rule: Any) -> Constraint:
-    """Parse one entry of [closed] or [open]. Raises DefinitionError that names the file and the field."""
+    """Parse one entry of a definition's section [closed] or [open] as a constraint. Raises DefinitionError that names
+    the file and the field."""
     if rule == "free":
         return Constraint(free=True)
     if isinstance(rule, Mapping):
@@ -104,7 +107,7 @@ def _is_number(value: object) -> bool:
 
 
 def _are_values(values: object) -> bool:
-    """Return whether a list holds distinct values of one type."""
+    """Return whether `values` is a list of distinct values of one type."""
     if not isinstance(values, list) or not values:
         return False
     are_alike = all(map(_is_number, values)) or all(isinstance(value, str) for value in values)

@@ -1,4 +1,4 @@
-"""Benchmark definitions: the shipped TOML files and the loader that validates them.
+"""Load and validate benchmark definitions (TOML files), shipped ones and a user's own.
 
 `rules` owns the sections `[benchmark] [quality] [score] [closed]` and, where the Open division fixes values too,
 `[open]`; other sections are opaque here: `[model] [data] [id_map] [train] [runtime] [checkpoint]` are parsed by
@@ -35,9 +35,9 @@ _WORKLOADS = _FOLDER / "workloads"
 _JUDGED = ("quality", "score", "closed")
 _NEAR, _NAME_CHARS = 0.8, 100
 _ALIASES = {"dlrm_v4_hstu": "dlrmv4"}
-"""Names in the rules' text of round 6.1, mapped to the names in logs and checkers."""
+"""Names of benchmarks in the text of MLPerf's rules of round 6.1, mapped to their names in logs and checkers."""
 NOT_THE_PROBLEM = ("runtime", "checkpoint", *find_places("sections"))
-"""Sections that do not enter a definition's digest, and that may be left out."""
+"""Sections of a benchmark definition that do not enter its digest, and that may be left out."""
 _OPAQUE = ("model", "data", "id_map", "train", *NOT_THE_PROBLEM)
 _SECTIONS = ("benchmark", *_JUDGED, *_OPAQUE, "open")
 _MAY_BE_LEFT_OUT = (*NOT_THE_PROBLEM, "open", "id_map")
@@ -143,7 +143,7 @@ class Benchmark(Head):
 
     @property
     def metric(self) -> Metric:
-        """Return the metric of an evaluation."""
+        """Return the quality metric of the benchmark's evaluations, such as ROC AUC."""
         return METRICS[self.quality.metric]
 
     @property
@@ -159,14 +159,15 @@ class Benchmark(Head):
         )
 
     def steps_between_evals(self, train_samples: int, global_batch_size: int) -> int:
-        """Return the iterations between evaluations: FLOOR(train_samples / (GBS * evals_per_epoch)), at least 1
-        (training_rules.adoc); CEIL for benchmarks that round up."""
+        """Return the number of training steps between evaluations: FLOOR(train_samples / (GBS * evals_per_epoch)), at
+        least 1 (training_rules.adoc; GBS is the global batch size); CEIL for benchmarks that round up."""
         size = global_batch_size * self.quality.evals_per_epoch
         down = self.quality.interval_rounding == "down"
         return max(1, train_samples // size if down else -(-train_samples // size))
 
     def first_eval_samples(self, train_samples: int, global_batch_size: int) -> int:
-        """Return the samples trained at the first evaluation: one interval, or as `first_eval` states."""
+        """Return the number of samples trained before the first evaluation: one evaluation interval, or as
+        `first_eval` states."""
         interval = self.steps_between_evals(train_samples, global_batch_size) * global_batch_size
         first = self.quality.first_eval
         if first is None:
@@ -174,7 +175,8 @@ class Benchmark(Head):
         return -(-((first.slope * global_batch_size + first.offset) // first.divisor) // interval) * interval
 
     def data_samples(self, key: str) -> int | None:
-        """Return train_samples or eval_samples that the definition fixes, None where the dataset decides."""
+        """Return the value of train_samples or eval_samples that the definition fixes; None where the dataset's size
+        decides."""
         constraint = self.closed.get(key)
         value = constraint.value if constraint is not None else None
         return as_whole(self.sections.get("data", {}).get(key) if value is None else value)
@@ -184,8 +186,8 @@ class Benchmark(Head):
 
 
 def guess_meant_name(name: object) -> str | None:
-    """Return the shipped benchmark that a name resembles, or that it is called in the rules' text; None where there
-    is none."""
+    """Return the shipped benchmark whose name, or whose name in the text of MLPerf's rules, a given name resembles;
+    None where there is none."""
     text = "_".join(str(name)[:_NAME_CHARS].lower().replace("-", " ").split())
     if (alias := _ALIASES.get(text)) is not None:
         return alias
@@ -194,13 +196,13 @@ def guess_meant_name(name: object) -> str | None:
 
 @cache
 def shipped_names() -> tuple[str, ...]:
-    """Return the names of the benchmarks in this distribution, sorted."""
+    """Return the names of the benchmarks that come with this distribution, sorted."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 
 
 @cache
 def shipped_versions(name: str) -> tuple[Benchmark, ...]:
-    """Return all versions of a shipped benchmark, the current one last; none for any other name.
+    """Return the definitions of all versions of a shipped benchmark, the current one last; none for any other name.
 
     Older versions are still read, and run where a user names them (NAME@VERSION), so that their results stay valid.
     """
@@ -211,20 +213,22 @@ def shipped_versions(name: str) -> tuple[Benchmark, ...]:
 
 
 def shipped_twin(benchmark: Benchmark) -> Benchmark | None:
-    """Return the shipped benchmark of the same name and content, whatever its version; None where there is none."""
+    """Return the shipped benchmark definition of the same name and content, whatever its version; None where there is
+    none."""
     versions = shipped_versions(benchmark.name)
     return next((known for known in versions if known.definition_sha256 == benchmark.definition_sha256), None)
 
 
 def list_versions(name: str) -> str:
-    """Return the versions of a shipped benchmark that are known here, in words."""
+    """Return, in words, the versions of a shipped benchmark that this distribution has."""
     *older, current = (str(benchmark.version) for benchmark in shipped_versions(name))
     return f"{', '.join(older)} and {current}, the current one" if older else current
 
 
 @cache
 def list_workload_names() -> tuple[str, ...]:
-    """Return the names of the workloads without a quality target in this distribution, sorted."""
+    """Return the names of the workloads (model shapes without a quality target) that come with this distribution,
+    sorted."""
     return tuple(sorted(path.stem for path in _WORKLOADS.glob("*.toml")))
 
 
@@ -254,7 +258,7 @@ def load_benchmark(name_or_path: str | Path) -> Benchmark:
 
 
 def read_definition(path: Path) -> dict[str, Any]:
-    """Read a definition's tables, without sections of extensions that this installation does not have.
+    """Read the tables of a benchmark definition, without sections of extensions that this installation does not have.
 
     Raises DefinitionError.
     """
@@ -262,7 +266,7 @@ def read_definition(path: Path) -> dict[str, Any]:
 
 
 def read_definition_text(path: Path) -> str:
-    """Return a definition's text, without the sections that `read_definition` leaves out.
+    """Return the TOML text of a benchmark definition, without the sections that `read_definition` leaves out.
 
     Raises DefinitionError.
     """
@@ -274,8 +278,8 @@ def read_definition_text(path: Path) -> str:
 
 
 def _known_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tables without sections that a shipped definition has and nothing reads: those of absent
-    extensions."""
+    """Return a definition's tables without the sections that shipped definitions have for extensions which this
+    installation lacks."""
     if tables.keys() <= {"schema_version", *_SECTIONS}:
         return dict(tables)
     return {name: table for name, table in tables.items() if name not in _absent_sections()}
@@ -298,8 +302,8 @@ def _load(path: Path) -> Benchmark:
 
 @lru_cache(maxsize=32)
 def _parse_known(content: bytes) -> Benchmark | None:
-    """Parse a definition from its bytes; None where they are no definition. Cached, since many sets hold the same
-    copy."""
+    """Parse a benchmark definition from its bytes; None where they are no definition. Cached, since many result sets
+    hold the same copy."""
     try:
         return parse_benchmark(parse_toml(content, Path()), Path())
     except DefinitionError:
@@ -307,7 +311,7 @@ def _parse_known(content: bytes) -> Benchmark | None:
 
 
 def parse_benchmark(tables: Mapping[str, Any], path: Path) -> Benchmark:
-    """Validate the tables of one definition. `path` is only named in messages."""
+    """Validate the tables of one benchmark definition. `path` is only named in messages. Raises DefinitionError."""
     tables = _known_tables(tables)
     _refuse_unknown(path, "the file", tables, ("schema_version", *_SECTIONS))
     if tables.get("schema_version") != SCHEMA_VERSION:
@@ -360,8 +364,8 @@ def _read_quality(path: Path, table: Mapping[str, Any]) -> Quality:
 
 
 def definition_sha256(tables: Mapping[str, Any]) -> str:
-    """Return the digest of the problem: canonical JSON of all sections but [runtime] and the others in
-    `NOT_THE_PROBLEM`, without the free fields."""
+    """Return the digest of a definition's problem: the SHA-256 of canonical JSON of all sections but [runtime] and
+    the others in `NOT_THE_PROBLEM`, without the fields that the division leaves free."""
     free = {key for key, rule in tables.get("closed", {}).items() if rule == "free"}
     content = {name: tables[name] for name in _SECTIONS if name not in NOT_THE_PROBLEM and name in tables}
     if content.get("id_map", {}).get("kind", "none") == "none":
@@ -373,7 +377,7 @@ def definition_sha256(tables: Mapping[str, Any]) -> str:
 
 
 def canonical_sha256(content: object) -> str:
-    """Return the sha256 of JSON with sorted keys and no white space; 1 and 1.0 are the same number."""
+    """Return the SHA-256 of a value as JSON with sorted keys and no white space; 1 and 1.0 are the same number."""
     return hashlib.sha256(
         json.dumps(_canonical(content), sort_keys=True, separators=(",", ":"), default=str).encode()
     ).hexdigest()
@@ -404,7 +408,8 @@ def _refuse_unknown(path: Path, where: str, table: Mapping[str, Any], known: Ite
 
 
 def _read(path: Path, where: str, table: Any, kind: type[T]) -> T:
-    """Return one table as a record, whose types state what is allowed. Raises DefinitionError."""
+    """Return one table of a definition as a record, whose types state what values are allowed. Raises
+    DefinitionError."""
     if not isinstance(table, Mapping):
         raise DefinitionError(f"{path}: {where} is {table!r}, expected a table.")
     hints = get_type_hints(kind, include_extras=True)

@@ -1,4 +1,4 @@
-"""Choice of the definition and of the round by which a log is judged."""
+"""Choose the benchmark definition and the MLPerf round by which a log is judged."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -34,7 +34,7 @@ _PUBLISHED = {
     "5.1": date(2025, 11, 12),  # mlcommons/policies, submission_rules.adoc; MLCommons' press release
     "6.0": date(2026, 6, 16),  # mlcommons/policies, submission_rules.adoc; mlcommons.org/2026/06
 }
-"""Publication date of each round's results, with sources: a later run does not belong to the round.
+"""Publication date of each MLPerf round's results, with sources: a run made later does not belong to the round.
 
 For 1.0, 2.0, 3.0 and 4.1 no source was found that names the day: it is known as closely as the comment beside it
 states. A round takes no logs in the month before (2.1: until 14 October; 6.0: until 15 May), so that a few days
@@ -44,15 +44,15 @@ decide nothing.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamedBenchmark:
-    """Benchmark that a log names: any value, and the version that the log states, None where it states none."""
+    """Benchmark that a log names (any value), and the version that the log states; None where it states none."""
 
     name: object
     version: int | None = None
 
 
 def named_in(log: RunLog) -> NamedBenchmark:
-    """Return the benchmark that a log names, with the version that the log, or the digest of its definition,
-    states."""
+    """Return the benchmark that a log names, with the version that the log states, in words or by the digest of its
+    definition."""
     name = log.value(keys.SUBMISSION_BENCHMARK)
     version = as_whole(log.value(keys.BENCHMARK_VERSION))
     if version is None and isinstance(name, str):
@@ -64,7 +64,7 @@ def named_in(log: RunLog) -> NamedBenchmark:
 def find_definition(
     named: NamedBenchmark, benchmark_file: str | Path | None, beside: Path | None
 ) -> Benchmark | None:
-    """Return the definition of the benchmark that a log names, None for an undefined benchmark.
+    """Return the definition of the benchmark that a log names; None for a benchmark without a definition.
 
     A shipped name always means the shipped definition, of the version that the log states; where it states none, of
     the version of the file given or beside the log, if that is a shipped one, else the current. A version that is not
@@ -86,7 +86,8 @@ def find_definition(
 
 
 def _load_copy(path: Path | None, name: object) -> Benchmark | None:
-    """Return the definition beside the results, where it can be loaded and has the name."""
+    """Return the benchmark definition stored beside the results, where it can be loaded and has the benchmark's name;
+    else None."""
     if path is None:
         return None
     try:
@@ -97,7 +98,7 @@ def _load_copy(path: Path | None, name: object) -> Benchmark | None:
 
 
 def named_round(asked: str) -> str:
-    """Return the official round that a user names. Raises DefinitionError where there is none."""
+    """Return the official MLPerf round that a user names. Raises DefinitionError where there is none."""
     wanted = asked.removeprefix("v").removesuffix(".0") if asked.count(".") == 2 else asked.removeprefix("v")
     if wanted not in OFFICIAL_ROUNDS:
         raise DefinitionError(f"unknown ruleset {asked!r}. Known: {', '.join(OFFICIAL_ROUNDS)}.")
@@ -112,8 +113,8 @@ def open_round(benchmark: Benchmark, day: date) -> str | None:
 def infer_round(
     benchmark: Benchmark | None, tree_round: str | None, asked: str | None = None, day: date | None = None
 ) -> str | None:
-    """Return the round whose rules apply: the one asked for, else the tree's, else the one that was open on the day
-    of the runs, else the benchmark's last.
+    """Return the MLPerf round whose rules apply to runs: the one that the user asked for, else the one that
+    directories name, else the one that was open on the day of the runs, else the benchmark's last.
 
     None for own benchmarks, which have a version instead of rounds, and where nothing is known. Raises
     DefinitionError when the round asked for does not exist or had no such benchmark.
@@ -144,7 +145,7 @@ def may_log_trained_samples(benchmark: Benchmark) -> bool:
 
 
 def is_before(round_name: str | None, other: str) -> bool:
-    """Return whether a round is known and came before another."""
+    """Return whether `round_name` is known and is an earlier MLPerf round than `other`."""
     return round_name is not None and _number(round_name) < _number(other)
 
 
@@ -154,8 +155,8 @@ def _number(name: str) -> tuple[int, ...]:
 
 
 def max_init_s(division: str, round_name: str | None) -> float:
-    """Return the most seconds that initialisation may take untimed: 20 minutes in 0.7; 4 hours in Open from round 2.0
-    on; else 30 minutes (compliance rules of each round, training_*/common.yaml)."""
+    """Return the most seconds that a run's initialisation may take without being timed: 20 minutes in round 0.7; 4
+    hours in Open from round 2.0 on; else 30 minutes (compliance rules of each round, training_*/common.yaml)."""
     if round_name == "0.7":
         return 20 * 60
     return 4 * 60 * 60 if division == keys.OPEN and not is_before(round_name, "2.0") else 30 * 60

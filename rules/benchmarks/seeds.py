@@ -1,4 +1,4 @@
-"""Seeds: one base seed per set, from which each run's seed is derived, avoiding seeds that a calibration used."""
+"""Derive the seeds of a set's runs from one base seed, avoiding seeds that a calibration (reference runs) used."""
 
 import hashlib
 import json
@@ -10,13 +10,14 @@ from rules.benchmarks.loader import shipped_versions
 
 
 def draw_base_seed() -> int:
-    """Draw a base seed from the system's entropy (training_rules.adoc: seeds may come from another generator)."""
+    """Draw a base seed for a set of runs from the system's entropy (training_rules.adoc: seeds may come from another
+    generator)."""
     return randbits(31)
 
 
 def reserved_seeds(name: str) -> frozenset[int]:
-    """Return the seeds of the reference convergence points and of the runs that confirmed the target of a benchmark,
-    in all its versions."""
+    """Return the seeds that no run may use: those of a benchmark's reference convergence points and of the runs that
+    confirmed its target, in all its versions."""
     reserved: set[int] = set()
     for benchmark in shipped_versions(name):
         for point in _read(benchmark.path.with_suffix(".rcps.json")).values():
@@ -32,13 +33,14 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def derive_seed(base_seed: int, counter: int) -> int:
-    """Return candidate number `counter` of the 31-bit seeds derived from a base seed."""
+    """Return candidate number `counter` in the sequence of 31-bit seeds derived from a base seed."""
     digest = hashlib.sha256(f"{base_seed}:{counter}".encode()).digest()
     return int.from_bytes(digest[:4], "big") & 0x7FFFFFFF
 
 
 def derive_seeds(base_seed: int, num_runs: int, reserved: frozenset[int] = frozenset()) -> list[int]:
-    """Return distinct derived 31-bit seeds; the seed of run i does not depend on the number of runs."""
+    """Return `num_runs` distinct 31-bit seeds derived from a base seed, none of them in `reserved`; the seed of run i
+    does not depend on the number of runs."""
     seeds: list[int] = []
     counter = 0
     while len(seeds) < num_runs:

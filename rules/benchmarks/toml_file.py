@@ -1,4 +1,4 @@
-"""Reader of TOML files by anyone: of bounded size and depth, and never a pipe or a device."""
+"""Read TOML files that anyone may have written: of bounded size and depth, and never a pipe or a device."""
 
 import tomllib
 from pathlib import Path
@@ -11,17 +11,18 @@ from rules.open_file import NotRegularError, TooLargeError, read_regular
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 100
 MAX_BITS = 14_000
-"""Most bits of a whole number; TOML promises 64. Python prints no more than 4,300 digits."""
+"""Most bits of a whole number in a TOML file; TOML promises 64. Python prints no more than 4,300 digits."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read one TOML file of at most MAX_BYTES. Raises DefinitionError that names the place where it is invalid. No
-    pipe or device is opened."""
+    """Read one TOML file of at most MAX_BYTES as tables. Raises DefinitionError that names the place where it is
+    invalid. No pipe or device is opened."""
     return parse_toml(read_bytes(path), path)
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read the bytes of a TOML file. Raises DefinitionError, as `read_toml` does."""
+    """Read the bytes of a TOML file of at most MAX_BYTES. Raises DefinitionError where it is missing, too large or no
+    regular file."""
     try:
         return read_regular(path, MAX_BYTES)
     except FileNotFoundError:
@@ -37,7 +38,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse_toml(content: bytes, path: Path) -> dict[str, Any]:
-    """Parse the bytes of a TOML file; `path` is only named in messages. Raises DefinitionError."""
+    """Parse the bytes of a TOML file as tables; `path` is only named in messages. Raises DefinitionError."""
     try:
         tables = tomllib.loads(content.decode("utf-8-sig"))
         _refuse_odd(path, tables)
@@ -51,8 +52,8 @@ def parse_toml(content: bytes, path: Path) -> dict[str, Any]:
 
 
 def _refuse_odd(path: Path, tables: dict[str, Any]) -> None:
-    """Refuse nesting that a reader's stack cannot hold, and whole numbers too long to print: a hexadecimal number may
-    have as many digits as the file has bytes. Raises DefinitionError."""
+    """Raise DefinitionError where TOML tables are nested deeper than a reader's stack can hold, or a whole number is
+    too long to print: a hexadecimal number may have as many digits as the file has bytes."""
     waiting: list[tuple[int, Any]] = [(0, tables)]
     while waiting:
         depth, value = waiting.pop()

@@ -1,1 +1,2 @@
-"""Rules: their type, their subjects, and their families."""
+"""Define the rules that judge MLPerf logs and result sets: their type, the subjects that they judge, and their
+families."""

@@ -1,7 +1,8 @@
-"""Definition of a rule: a code, a title, a citation, and a pure function that yields findings with their places.
+"""Define a rule that judges logs or result sets: a code, a title, a citation, and a pure function that yields
+problems with their places.
 
-`rule` returns a Rule and registers nothing; `rules.judge.families` names those that apply. Codes are the two letters
-of a family and three digits; codes are never reused.
+The decorator `rule` returns a Rule and registers nothing; `rules.judge.families` names the rules that apply. Codes
+are the two letters of a family and three digits; codes are never reused.
 """
 
 from collections import Counter
@@ -21,11 +22,12 @@ Severity = Literal["error", "warning", "info"]
 Status = Literal["pass", "fail", "skip"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 MAX_FINDINGS_PER_RULE = 20
-"""Most findings of one rule on one subject that are listed, the worst first; the others are counted by severity."""
+"""Most findings of one rule on one log or set that are listed, the worst first; further ones are counted by
+severity."""
 ANYTHING = ""
-"""Entry of `Problem.keys` for a problem after which no key can be relied on."""
+"""Entry of `Problem.keys` for a problem in a log after which none of its keys can be relied on."""
 BROKEN = " failed"
-"""End of the reason for skipping a rule that requires a broken rule."""
+"""End of the reason why a rule was skipped: a rule that it requires found an error."""
 _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("ST", "structure", ("compliance",)),
     ("TI", "timing", ("compliance",)),
@@ -42,23 +44,23 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 FAMILIES = {letters: name for letters, name, _ in _FAMILIES}
 LOOKED_AT_BY = {letters: checkers for letters, _, checkers in _FAMILIES if checkers}
-"""Official checkers by the family that they check."""
+"""Official checkers that check the same requirements, by the letters of a family of rules."""
 LOOKED_AT_FOR = {"CA": frozenset({"dlrmv4"})}
-"""Benchmarks to which the official checks of a family are limited: cadence to dlrmv4, by closed_dlrmv4.yaml
-(mlcommons/logging issue 79)."""
+"""Benchmarks to which the official checks of a family of rules are limited: those of cadence to dlrmv4, by
+closed_dlrmv4.yaml (mlcommons/logging issue 79)."""
 S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem that a rule's function yields. `place` None means the log or set itself; `severity` and `remedy` None
-    mean the rule's own. `number`: how many problems are meant, where a flood of them is counted and not kept. `keys`:
-    keys of a log, or fields, that cannot be relied on; None means the key of the place, or any key where the place
-    has none."""
+    """Problem that a rule found in a log or set. `place` None means the log or set itself; `severity` and `remedy`
+    None mean the rule's own. `number`: how many problems are meant, where many are counted and not kept. `keys`: keys
+    of the log, or fields, that cannot be relied on; None means the key of the place, or any key where the place has
+    none."""
 
     message: str
     place: LogLine | UnparsedText | Path | str | None = None
-    """Place of the problem: a record of a log, or a path."""
+    """Place of the problem: a record (line) of a log, a path, or None for the log or set itself."""
     _: KW_ONLY
     found: str | None = None
     expected: str | None = None
@@ -70,9 +72,10 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """A broken rule at a place, ready to show. `line_num` counts from 1; None concerns the file or set.
+    """Breach of a rule at a place in a log or set, ready to show. `line_num` counts from 1; None concerns the whole
+    file or set.
 
-    `number` counts the problems of the finding: 1, or more where they are counted and not listed.
+    `number` counts the problems that the finding stands for: 1, or more where they are counted and not listed.
     """
 
     code: Annotated[str, Meta(pattern="^[A-Z]{2}[0-9]{3}$")]
@@ -94,11 +97,11 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule(Generic[S]):
-    """A rule over subjects of type S. `requires` are codes of rules that must not have failed on a key or field which
-    this rule `reads`; `reads` None means any.
+    """Rule that judges subjects (logs, sets, submissions or rounds) of type S. `requires` are codes of rules that
+    must not have failed on a key or field which this rule `reads`; `reads` None means any.
 
-    `applies` returns the reason why the rule does not apply to a subject, or None where it does; `place` the place of
-    problems that name none, None for the subject itself.
+    `applies` returns the reason why the rule does not apply to a subject, or None where it does; `place` returns the
+    place of problems that name none, None for the subject itself.
     """
 
     code: str
@@ -114,12 +117,13 @@ class Rule(Generic[S]):
 
     @property
     def explanation(self) -> str:
-        """Return the docstring of the rule's function as one line."""
+        """Return the explanation of the rule for readers: the docstring of its function as one line."""
         return " ".join((self.check.__doc__ or "").split())
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Result of one rule for one subject (the path of a log or a set). `reason` states why it was skipped."""
+    """Result of one rule for one subject (the path of a log or a set). `reason` states why the rule was skipped
+    there."""
 
     code: str
     title: str
@@ -141,7 +145,8 @@ def rule(
     applies: Callable[[S], str | None] = lambda subject: None,
     place: Callable[[S], Path | None] = lambda subject: None,
 ) -> Callable[[Callable[[S], Iterable[Problem]]], Rule[S]]:
-    """Turn a function over a subject into a Rule; its docstring becomes the explanation."""
+    """Turn a function that yields the problems of a subject into a Rule; the function's docstring becomes the rule's
+    explanation."""
     return lambda check: Rule(
         code=code, title=title, source=source, remedy=remedy, severity=severity, requires=frozenset(requires),
         check=check, applies=applies, place=place, reads=None if reads is None else frozenset(reads),
@@ -149,7 +154,8 @@ def rule(
 
 
 def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...]:
-    """Judge one subject by each rule in order. `path` is the place of findings without a place of their own."""
+    """Apply each rule in order to one subject (such as a log or a set), and return a result for each. `path` is the
+    place of findings without a place of their own."""
     outcomes: list[Outcome] = []
     failed: dict[str, set[str]] = {}
     shown = printable(path)
@@ -184,7 +190,7 @@ def _broken(checked: Rule[S], failed: Mapping[str, set[str]]) -> list[str]:
 
 
 def _is_read(wrong: set[str], reads: frozenset[str] | None) -> bool:
-    """Return whether a rule reads a key or field that cannot be relied on."""
+    """Return whether one of the keys or fields that a rule reads is among those that cannot be relied on."""
     return reads is None or ANYTHING in wrong or not wrong.isdisjoint(reads)
 
 
@@ -192,8 +198,8 @@ def _findings(
     checked: Rule[S], subject: S, path: str, found: Iterable[Problem], wrong: set[str]
 ) -> Iterator[Finding]:
     """Yield the findings of one rule, worst first, and add the keys that its errors concern to `wrong`. Every problem
-    is counted; of each severity at most as many are kept as may be listed, so that findings depend on no order and
-    memory on no number."""
+    is counted; of each severity at most as many are kept as may be listed, so that findings do not depend on the
+    order of problems, nor memory on their number."""
     held: dict[Severity, list[Problem]] = {}
     numbers: Counter[Severity] = Counter()
     for problem in found:
@@ -240,7 +246,8 @@ def _finding(checked: Rule[S], subject: S, path: str, problem: Problem, severity
 
 
 def count_problems(findings: Iterable[Finding]) -> Counter[Severity]:
-    """Return the number of problems by severity, including those that are counted and not listed."""
+    """Return the number of problems by severity that findings stand for, including problems that are counted and not
+    listed."""
     counts: Counter[Severity] = Counter()
     for finding in findings:
         counts[finding.severity] += finding.number
@@ -248,5 +255,5 @@ def count_problems(findings: Iterable[Finding]) -> Counter[Severity]:
 
 
 def family_of(code: str) -> str:
-    """Return the family of a rule's code: 'HP' for 'HP101'."""
+    """Return the family's letters in a rule's code: 'HP' for 'HP101'."""
     return code[:2]

@@ -1,5 +1,5 @@
-"""Subjects of rules: a log, a result set, a submission or a round, together with the definition and round that
-apply."""
+"""Define the subjects that rules judge: a log, a result set, a submission or a round, each with the benchmark
+definition and MLPerf round that apply."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -26,22 +26,24 @@ from rules.tree.system_desc import SystemDesc
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogSubject:
-    """One log and the rules that apply. `benchmark` is None where no definition of the log's benchmark is known.
+    """One log with the benchmark definition and round by which it is judged. `benchmark` is None where no definition
+    of the log's benchmark is known.
 
-    `is_ours`: this harness's own requirements hold, for its own benchmarks, and for logs that carry its digests.
+    `is_ours`: the harness's own requirements hold, as for a user's own benchmarks, and for logs that carry the
+    harness's digests.
     """
 
     log: RunLog
     benchmark: Benchmark | None
     round: str | None
     division: str
-    """Division that the log states; Closed, the stricter one, unless it states Open."""
+    """Division that the log states, Closed (the stricter one) unless it states Open."""
     is_official: bool
     is_ours: bool
     foreign_round: str | None = None
-    """Round that was asked for, where the benchmark was not part of that round."""
+    """MLPerf round that the user asked for, where the log's benchmark was not part of that round; else None."""
     known: dict[Hashable, object] = field(default_factory=dict, compare=False, repr=False)
-    """Cache of results that rules share between all logs of one benchmark and round."""
+    """Cache of results that rules share between all logs of one benchmark and round, by the rules' own keys."""
 
     @property
     def is_closed(self) -> bool:
@@ -49,34 +51,34 @@ class LogSubject:
 
     @property
     def optional_parts(self) -> tuple[str, ...]:
-        """Return the parts that a record may lack, in the words of `LogLine.problems`, because official checkers
-        accept that: an event_type, which they do not read, and before round 2.0 metadata, without which later parsers
-        crash."""
+        """Return the parts that a log's record may lack, in the words of `LogLine.problems`, because official
+        checkers accept that: an event_type, which they do not read, and before round 2.0 metadata, without which
+        later parsers crash."""
         if self.is_ours:
             return ()
         is_early = self.round is not None and is_before(self.round, "2.0")
         return ("no 'event_type'", "no 'metadata'") if is_early else ("no 'event_type'",)
 
     def is_forgiving(self, line: LogLine) -> bool:
-        """Return whether official tools ignore a record's event_type and time: before round 2.0, and outside of the
-        lines from init_start to run_stop."""
+        """Return whether official tools ignore the event_type and time of a log's record: before round 2.0, and
+        outside of the lines from init_start to run_stop."""
         if self.is_ours:
             return False
         return is_before(self.round, "2.0") or self.is_outside(line)
 
     def is_outside(self, line: LogLine) -> bool:
-        """Return whether a record is above init_start or below run_stop in the file."""
+        """Return whether a log's record is above init_start or below run_stop in the file."""
         start, stop = self.log.first(keys.INIT_START), self.log.last(keys.RUN_STOP)
         is_above = start is not None and line.line_num < start.line_num
         return is_above or (stop is not None and line.line_num > stop.line_num)
 
     def is_at_least(self, round_name: str) -> bool:
-        """Return whether the rules are of this official round or a later one."""
+        """Return whether the log is judged by the rules of the MLPerf round `round_name` or of a later one."""
         return self.round is not None and not is_before(self.round, round_name)
 
     @property
     def allowed(self) -> Mapping[str, Constraint]:
-        """Return the division's constraint by key; none where the benchmark is not known."""
+        """Return the log's division's constraint on each mllog key, by key; none where the benchmark is not known."""
         if self.benchmark is None:
             return {}
         return self.benchmark.closed if self.is_closed else self.benchmark.open
@@ -94,24 +96,24 @@ class LogSubject:
 
 @dataclass(frozen=True, slots=True)
 class SetFiles:
-    """Files beside a set's logs: each is listed and read once, however many rules and later readers need it. The
-    cache is not passed on to other processes."""
+    """Reader of the harness's files beside a set's logs: each file is listed and read once, however many rules and
+    later readers need it. The cache is not passed on to other processes."""
 
     root: Path | None
-    """Folder of the run set; None for logs without one."""
+    """Folder of the run set whose files are read; None for logs without one."""
     _runs: dict[Path, RunRecord | Damage] = field(default_factory=dict, compare=False, repr=False)
     _sets: dict[Path, RunSetRecord | Damage] = field(default_factory=dict, compare=False, repr=False)
     _folders: dict[Path, RunFolders] = field(default_factory=dict, compare=False, repr=False)
 
     def run_record(self, place: Path) -> RunRecord | Damage:
-        """Return the record in a run.json, or its damage."""
+        """Return the record in an attempt's run.json, or its damage where it cannot be read."""
         if place not in self._runs:
             self._runs[place] = decode(place, RunRecord)
         return self._runs[place]
 
     @property
     def run_set(self) -> RunSetRecord | Damage | None:
-        """Return the record in extra/run_set.json, or its damage; None where there is no such file."""
+        """Return the set's record in extra/run_set.json, or its damage; None where there is no such file."""
         place = self.root / "extra" / "run_set.json" if self.root is not None else None
         if place is None or not place.exists():
             return None
@@ -121,7 +123,7 @@ class SetFiles:
 
     @property
     def run_folders(self) -> RunFolders:
-        """Return the folders of attempts by their names in extra/."""
+        """Return the folders of the set's attempts at runs, by the names of the runs' folders in extra/."""
         if self.root is None:
             return RunFolders(by_name={}, is_all=False)
         if self.root not in self._folders:
@@ -129,7 +131,7 @@ class SetFiles:
         return self._folders[self.root]
 
     def known_run_record(self, place: Path) -> RunRecord | None:
-        """Return the record in a run.json that a rule has read already; None where none has, or the file is
+        """Return the record in a run.json that a rule has read already; None where no rule has, or the file is
         damaged."""
         record = self._runs.get(place)
         return None if isinstance(record, Damage) else record
@@ -140,7 +142,8 @@ class SetFiles:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetSubject:
-    """One result set. `logs` and `runs` are in the order of the files; `result` is the set's score."""
+    """Result set (the logs of one benchmark on one system) that rules judge, with all that is beside its logs. `logs`
+    and `runs` are in the order of the files; `result` is the set's score."""
 
     result_set: ResultSet
     logs: tuple[RunLog, ...]
@@ -149,13 +152,13 @@ class SetSubject:
     round: str | None
     is_ours: bool
     system_desc: SystemDesc | None
-    """System description in systems/<system>.json, None where there is none."""
+    """System description that was read from systems/<system>.json; None where there is none."""
     power: SetPower | None
-    """Power measurements, None where the set has no power/."""
+    """Power measurements of the set's runs; None where the set has no power/."""
     files: SetFiles
-    """Files beside the logs."""
+    """Reader of the harness's files beside the set's logs."""
     has_broken_logs: bool = False
-    """Whether a log has errors that no set may forgive."""
+    """Whether one of the set's logs has errors that no set may forgive."""
 
     @property
     def runs(self) -> tuple[RunResult, ...]:
@@ -163,12 +166,13 @@ class SetSubject:
 
     @property
     def system_fields(self) -> Mapping[str, Any]:
-        """Return the fields of systems/<system>.json; empty where they cannot be read."""
+        """Return the fields of the system description, systems/<system>.json; empty where they cannot be read."""
         return (self.system_desc.fields if self.system_desc is not None else None) or {}
 
     @property
     def convergence(self) -> Convergence | None:
-        """Return the result of the RCP test, None where the set is not complete enough to be tested."""
+        """Return the result of the test against reference convergence points (RCPs); None where the set has too few
+        runs to be tested."""
         return self.result.convergence
 
     @property
@@ -176,7 +180,7 @@ class SetSubject:
         return self.benchmark is None or self.benchmark.status == "own"
 
     def is_at_least(self, round_name: str) -> bool:
-        """Return whether the rules are of this official round or a later one."""
+        """Return whether the set is judged by the rules of the MLPerf round `round_name` or of a later one."""
         return self.round is not None and not is_before(self.round, round_name)
 
 
@@ -185,11 +189,11 @@ Subject = TypeVar("Subject", LogSubject, SetSubject)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgedSet:
-    """A set that was read and judged once: its verdict, score and runs, without its logs' records; `files` holds what
-    was read beside them.
+    """Result set after judging: its verdict, score and runs, without its logs' records; `files` holds what was read
+    beside the logs.
 
-    `rounds` are the official rounds of its benchmark, none for own and unknown ones. `system_desc` holds the fields
-    of systems/<system>.json, None where they cannot be read.
+    `rounds` are the MLPerf rounds of its benchmark, none for a user's own benchmarks and unknown ones. `system_desc`
+    holds the fields of systems/<system>.json, None where they cannot be read.
     """
 
     result_set: ResultSet
@@ -206,7 +210,7 @@ class JudgedSet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SubmissionSubject:
-    """One organisation's submission and its judged sets."""
+    """Submission of one organisation to an MLPerf round, with its judged result sets."""
 
     submission: Submission
     sets: tuple[JudgedSet, ...]
@@ -214,7 +218,7 @@ class SubmissionSubject:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RoundSubject:
-    """A round and its submissions."""
+    """MLPerf round: a directory of organisations' submissions, with the submissions."""
 
     round: Round
     submissions: tuple[SubmissionSubject, ...]
@@ -227,8 +231,8 @@ def make_log_subject(
     foreign_round: str | None = None,
     known: dict[Hashable, object] | None = None,
 ) -> LogSubject:
-    """Return a log together with the definition and round that apply; `known` is shared by logs of one benchmark and
-    round."""
+    """Return the subject for judging one log: the log with the definition and round that apply. `known`, a cache, is
+    shared by logs of one benchmark and round."""
     return LogSubject(
         log=log,
         benchmark=benchmark,

@@ -1,4 +1,4 @@
-"""The verdict on a log, a set, a submission or a round."""
+"""Define the verdict of the rules on a log, a set, a submission or a round."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """Result of the rules for one log, one set, one submission or one round.
+    """Verdict of the rules on one log, one result set, one submission or one round.
 
     `findings` and `outcomes` are those of this level and of the levels below; findings come worst first. `parts`
     holds the verdicts of the level below: the logs of a set, the sets of a submission, the submissions of a round. A
@@ -42,39 +42,42 @@ class Verdict:
 
     @property
     def logs(self) -> tuple["Verdict", ...]:
-        """Return the verdicts on all logs below this level, in order; none for a log itself."""
+        """Return the verdicts on all logs that the judged set, submission or round holds, in order; none for a log
+        itself."""
         return tuple(part for part in self.walk() if part.level == "log" and part is not self)
 
     def walk(self) -> Iterator["Verdict"]:
-        """Yield this verdict and then those of the levels below, in order."""
+        """Yield this verdict, then those on the parts (sets, logs) of what it judges, at every level, in order."""
         yield self
         for part in self.parts:
             yield from part.walk()
 
     @property
     def own_findings(self) -> tuple[Finding, ...]:
-        """Return the findings of this level itself, without those of the levels below."""
+        """Return the findings on the judged set, submission or round itself, without those on its parts."""
         below = {finding for part in self.parts for finding in part.findings}
         return tuple(finding for finding in self.findings if finding not in below)
 
     @property
     def trained_by(self) -> str | None:
-        """Return the name of the code that trained where it was not the harness's own; else None."""
+        """Return the name of the code that trained where it was a user's own (an implementation or model); None for
+        the harness's code."""
         return next((finding.found for finding in self.findings if finding.code == "RS123"), None)
 
     @property
     def own_code(self) -> str:
-        """Return the name of the code that trained where it was not the harness's own, as "; own code: …"; else
-        ""."""
+        """Return a clause with the name of the code that trained where it was a user's own, as "; own code: …"; else
+        the empty string."""
         return "" if self.trained_by is None else f"; own code: {self.trained_by}"
 
     def count(self, severity: Severity) -> int:
-        """Return the number of problems of a severity, including those that are counted and not listed."""
+        """Return the verdict's number of problems of a severity, including problems that are counted and not
+        listed."""
         return sum([finding.number for finding in self.findings if finding.severity == severity])
 
 
 def worst_first(outcomes: Iterable[Outcome]) -> tuple[Finding, ...]:
-    """Return the findings of all outcomes, errors before warnings."""
+    """Return the findings of the results of all rules, errors before warnings."""
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
 
@@ -84,7 +87,8 @@ def has_error(findings: Sequence[Finding]) -> bool:
 
 
 def relocate(part: T, old: str, new: str) -> T:
-    """Return a verdict, or a part of one, that was reached on a copy, with every path `old` replaced by `new`."""
+    """Return a verdict on a copy of files, or a part of the verdict, with the path `old` of the copy replaced
+    everywhere by `new`."""
     moved: Any = part
     if isinstance(part, str):
         moved = part.replace(old, new)

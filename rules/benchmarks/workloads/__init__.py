@@ -1,1 +1,1 @@
-"""Workloads: model shapes without a quality target, to measure throughput on. One TOML file each."""
+"""Hold workloads, one TOML file each: model shapes without a quality target, on which throughput is measured."""

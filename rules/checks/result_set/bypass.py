@@ -1,4 +1,4 @@
-"""Checks that a submitter asks the official package checker to leave out, in a file package_checker_params."""
+"""Report checks that a submitter asks the official package checker to leave out, in a file package_checker_params."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,8 @@ _LEFT_OUT = {"rcp": "reference convergence points", "seed-checker": "seeds"}
 
 
 def _bypasses(subject: SetSubject) -> Iterator[tuple[Path, str]]:
-    """Yield each file with the check that it asks to leave out: "rcp" or "seed-checker"."""
+    """Yield each file package_checker_params with the official check that it asks to leave out: "rcp" or
+    "seed-checker"."""
     for path in subject.result_set.parameter_files:
         try:
             if path.is_file() and not path.is_symlink() and path.stat().st_size <= _MAX_BYTES:
@@ -24,8 +25,8 @@ def _bypasses(subject: SetSubject) -> Iterator[tuple[Path, str]]:
 
 
 def bypass_words(subject: SetSubject, checker: str) -> str:
-    """Return a text on the file that asks the official package checker to leave out a rule's test ("rcp" or
-    "seed-checker"); empty where there is no such file."""
+    """Return a clause for a message that names the file which asks the official package checker to leave out a test
+    ("rcp" or "seed-checker"); empty where there is no such file."""
     path = next((path for path, name in _bypasses(subject) if name == checker), None)
     if path is None:
         return ""

@@ -1,4 +1,5 @@
-"""Rules against removing runs of a set after they were made: their order in time, and the chain of their records."""
+"""Judge whether runs of a set were removed after they were made: by the order of the runs in time, and by the digest
+of the previous run's record that each run's record holds (the chain)."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -85,7 +86,8 @@ def runs_are_chained(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _no_chain(subject: SetSubject) -> Problem:
-    """Return the problem of a set whose record states that it has no chain, or is missing."""
+    """Return the problem of a set whose record, extra/run_set.json, is missing or states that its runs' records do
+    not hold the digest of the previous run's record."""
     place, traces = root_of(subject) / "extra" / "run_set.json", _traces(subject)
     if traces:
         is_there = isinstance(subject.files.run_set, RunSetRecord)
@@ -103,7 +105,8 @@ def _no_chain(subject: SetSubject) -> Problem:
 
 
 def _traces(subject: SetSubject) -> str:
-    """Return the evidence that a set has a chain, whatever its own record states; empty where there is none."""
+    """Return the evidence that a set's runs are chained by digests of their records, whatever its own record states;
+    empty where there is none."""
     run_set, last = subject.files.run_set, root_of(subject) / "extra" / LAST_FILE
     began = run_set.code_sha256 if isinstance(run_set, RunSetRecord) else None
     for _, run in _finished(subject):
@@ -115,7 +118,7 @@ def _traces(subject: SetSubject) -> str:
 
 
 def _finished(subject: SetSubject) -> Iterator[tuple[Path, RunRecord]]:
-    """Yield the record of every attempt that became a run, with its path."""
+    """Yield the run.json of every attempt of the set that became a run: its path and its record."""
     for folder in subject.files.run_folders.by_name.values():
         for attempt in folder.attempts:
             if attempt.record is not None and not attempt.has_log:
@@ -132,7 +135,8 @@ def _digest(place: Path) -> str:
 
 
 def _read_last(place: Path) -> str | None:
-    """Return the link in the file of the last run; None where it is no file of the run set."""
+    """Return the digest of the last run's record that the file extra/last_run holds; None where the file cannot be
+    read, or is outside the run set."""
     try:
         return read_link(place) if place.is_file() and not place.is_symlink() else None
     except OSError:

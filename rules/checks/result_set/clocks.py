@@ -1,4 +1,5 @@
-"""Rules that compare runs with a second clock, and that look at what happened before run_start."""
+"""Compare the length of runs in their logs with a second clock's, and judge what ran in a process before
+run_start."""
 
 import re
 from collections.abc import Iterator
@@ -14,18 +15,20 @@ from rules.records.run import ObservedRecord, RunRecord, StartupRecord
 from rules.records.run_set import RunSetRecord
 
 LATE_S, LATE = 0.25, 0.01
-"""Tolerance for the timekeeper's time of a run above the log's: seconds, and a share of the run in addition. In 376
-honest runs, on two cores with up to 25 busy processes, a parent's time was from 54 ms shorter to 18 ms longer."""
+"""Tolerance by which the second clock's time of a run (the timekeeper's, a separate process) may exceed the log's:
+seconds, and a share of the run in addition. In 376 honest runs, on two cores with up to 25 busy processes, a parent's
+time was from 54 ms shorter to 18 ms longer."""
 _OLD_LATE_S, _OLD_LATE, _ALL_LATE = 1.0, 0.02, 0.1
-"""The same tolerance where an earlier version or the run itself kept the second clock: the larger of seconds and a
-share; or, for all runs together, of the same seconds and a larger share of the shortest."""
+"""Tolerance by which the second clock's time of a run may exceed the log's where an earlier version or the run itself
+kept that clock: the larger of seconds and a share; or, for all runs together, the same seconds and a larger share of
+the shortest run."""
 _CLOSED_LATE_S, _CLOSED_LATE = 2.0, 0.05
-"""Tolerance for closing a log after run_stop by the system's calendar, which may be set: the larger of seconds and a
-share."""
+"""Tolerance for the time from run_stop until the log was closed, by the system's calendar, which may be set
+meanwhile: the larger of seconds and a share of the run."""
 LAUNCHED = "the world's size"
-"""Source of the number of ranks in run_set.json that shows that torchrun or srun started them."""
+"""Source of the number of ranks, in run_set.json, that shows that torchrun or srun started the ranks."""
 _OF_PYTHON = re.compile(r"/lib(64)?/python3\.\d+/sitecustomize\.py\Z")
-"""Paths of the sitecustomize files that distributions of Python ship."""
+"""Paths of the sitecustomize files (executed when Python starts) that distributions of Python ship."""
 
 
 def _has_observed(subject: SetSubject) -> str | None:
@@ -38,7 +41,8 @@ def _has_observed(subject: SetSubject) -> str | None:
 
 
 def is_of_this_version(subject: SetSubject) -> bool:
-    """Return whether a version of this harness made the set whose runs have timekeepers and are in a chain."""
+    """Return whether a set was made by a version of this harness that times each run with a second process
+    (timekeeper) and chains the runs' records by digests."""
     run_set = subject.files.run_set
     if isinstance(run_set, RunSetRecord) and run_set.is_chained:
         return True
@@ -46,7 +50,8 @@ def is_of_this_version(subject: SetSubject) -> bool:
 
 
 def is_launched(subject: SetSubject) -> bool:
-    """Return whether torchrun or srun started the runs, which then have no timekeeper and may be in any order."""
+    """Return whether torchrun or srun started the set's runs, which then have no second process that times them
+    (timekeeper) and may be in any order."""
     run_set = subject.files.run_set
     ranks = run_set.config.get("runtime.ranks") if isinstance(run_set, RunSetRecord) else None
     return ranks is not None and ranks.source == LAUNCHED
@@ -100,7 +105,8 @@ def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
 def _seen(
     record: RunRecord, start: LogLine, stop: LogLine, name: Path, place: Path, *, must_be_seen: bool
 ) -> Iterator[Problem]:
-    """Compare one log's run with the second clock's record; `name` is the record's path in the set."""
+    """Yield the problems of one run whose log states a shorter time than the second clock in its record; `name` is
+    the record's path in the set."""
     said_s, where = (stop.time_ms - start.time_ms) / 1e3, f"as in {name}"
     has_timekeeper = record.observed_by == "timekeeper"
     if record.observed_s is None or (must_be_seen and not has_timekeeper):
@@ -139,8 +145,8 @@ def _seen(
 def _arrivals(
     observed: ObservedRecord, start: LogLine, stop: LogLine, late_s: float, where: str
 ) -> Iterator[Problem]:
-    """Check both stamps of a run against the times at which their lines arrived at the timekeeper, and the run's
-    length against the time that its process lived."""
+    """Yield a problem where run_start or run_stop reached the timekeeper (the process that times the run) much later
+    than its stamp, or where the run is longer than its process lived."""
     for line, seen_ms in ((start, observed.run_start_ms), (stop, observed.run_stop_ms)):
         if seen_ms is not None and seen_ms - line.time_ms > late_s * 1e3:
             yield Problem(

@@ -1,4 +1,5 @@
-"""Rules that compare the records in a set's extra/ with one another, and name code that is not the harness's."""
+"""Compare the records in a set's extra/ with one another and with the logs, and report training code that is not the
+harness's."""
 
 import re
 from collections.abc import Iterator
@@ -16,12 +17,13 @@ from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 
 _STAMPS_S = 2.0
-"""Tolerance, in seconds of the system's calendar, for stamps outside of the time of a run in the records."""
+"""Tolerance, in seconds of the system's calendar, for times in a set's records that must be before or after a run's
+stamps."""
 _DIGEST = re.compile(r"@([0-9a-f]{12})[0-9a-f]{52}\Z")
 _GIVEN_LATER = ("submitter", "division", "status", "system_name", "hw_notes", "sw_notes")
-"""Fields of a system description that its submitter may complete after the runs."""
+"""Fields of a system description that its submitter may complete after the runs were made."""
 SHIPPED_CODE = ("reference", "optimized", "torchrec", "dlrm", "wukong", "hstu", "d2nn")
-"""Names of this harness's implementations and models."""
+"""Names of this harness's own implementations and models; any other name is code of the user's."""
 
 
 def _has_set_record(subject: SetSubject) -> str | None:
@@ -93,7 +95,8 @@ def records_agree(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _settings(log: RunLog, record: RunSetRecord) -> Iterator[Problem]:
-    """Compare the settings that identify a set in comparisons with those in a log."""
+    """Yield problems where a set's record and a log differ in the settings by which comparisons recognise the set:
+    threads, batch size, implementation."""
     given = {key: entry.value for key, entry in record.config.items()}
     code, model = given.get("runtime.implementation"), given.get("runtime.model")
     name = None if code is None else _label(code) + ("" if model is None else f" of {_label(model)}")
@@ -108,14 +111,15 @@ def _settings(log: RunLog, record: RunSetRecord) -> Iterator[Problem]:
 
 
 def _label(code: object) -> str:
-    """Return the form in which logs write a name, or an object in a file: without its folder, with the beginning of
-    its digest."""
+    """Return a name as logs write it: of an object in a file without the file's folder, with the beginning of the
+    file's digest."""
     text = str(code)
     return _DIGEST.sub(r"@\1", text.rpartition("/")[2]) if ".py:" in text else text
 
 
 def _moments(log: RunLog, record: RunSetRecord, run: RunRecord, where: Path) -> Iterator[Problem]:
-    """Compare the first and last stamp of a run with the times in its records."""
+    """Yield problems where the first or last stamp of a run's log contradicts the times in the run's and the set's
+    records."""
     first, stop = log.first(keys.INIT_START), log.last(keys.RUN_STOP)
     for what, line, said, sign in (
         ("created_utc in extra/run_set.json", first, record.created_utc, 1),
@@ -171,9 +175,10 @@ def _off_the_clock(subject: SetSubject) -> str:
 
 
 def _underived(record: RunSetRecord) -> int | None:
-    """Return the index of the first seed that is not derived from the base seed; None where there is none.
+    """Return the index of the set's first seed that is not derived from its base seed; None where all are.
 
-    Seeds that were reserved only after the set was made are correct, and so are those passed over as reserved.
+    Seeds that were reserved for reference runs only after the set was made are correct, and so is a sequence that
+    passes over reserved seeds.
     """
     reserved, counter = reserved_seeds(record.benchmark.name), count()
     for index, seed in enumerate(record.seeds):

@@ -1,4 +1,4 @@
-"""The convergence family: the RCP test as rules over a result set."""
+"""Test whether a set's runs converge faster than the benchmark's reference convergence points (RCPs) allow."""
 
 import math
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _SOURCE = f"{_RCP}; mlperf_logging rcp_checker"
 
 
 class _Scaling(Record, frozen=True, kw_only=True):
-    """Content of scaling.json that is read."""
+    """Part of scaling.json (the official tool's factor on the score) that is read."""
 
     scaling_factor: float
 
@@ -90,8 +90,8 @@ def _is_open(subject: SetSubject) -> bool:
 
 
 def _mean_by_samples(subject: SetSubject) -> float | None:
-    """Return the Olympic mean of epochs to converge by train_samples; None where no log's train_samples contradicts
-    its epoch_num."""
+    """Return the Olympic mean of the set's epochs to converge, computed from train_samples; None where no log's
+    train_samples contradicts its epoch_num."""
     benchmark = subject.benchmark
     if benchmark is None or subject.is_ours:
         return None

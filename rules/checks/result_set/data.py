@@ -1,5 +1,5 @@
-"""Data that runs of this harness read: the digests measured by each attempt against those of its log and
-definition."""
+"""Compare the digests of the data that runs of this harness read, as each attempt measured them, with those of its
+log and of the definition."""
 
 import shlex
 from collections.abc import Iterator
@@ -96,8 +96,8 @@ def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _named_digest(subject: SetSubject, log: RunLog) -> tuple[str, str] | None:
-    """Return the digest that the data must have, and where it is named; ST111 compares the log with the
-    definition."""
+    """Return the digest that the dataset read by a log's run must have, and the place that states it (the definition
+    or the log); None where neither does."""
     pinned = subject.benchmark.sections.get("data", {}).get("sha256") if subject.benchmark is not None else None
     if isinstance(pinned, str):
         return pinned, "the definition pins"
@@ -106,7 +106,7 @@ def _named_digest(subject: SetSubject, log: RunLog) -> tuple[str, str] | None:
 
 
 def _how_to_mend(subject: SetSubject) -> str:
-    """Return the remedy for the dataset in the folder that the set's record names."""
+    """Return the advice on how to restore the dataset in the folder that the set's record names."""
     record = subject.files.run_set
     folder = record.dataset.dir if isinstance(record, RunSetRecord) else ""
     return _AGAIN.format(folder=printable(shlex.quote(folder)) if 0 < len(folder) <= _MAX_FOLDER else "DIR")
@@ -115,7 +115,7 @@ def _how_to_mend(subject: SetSubject) -> str:
 def _judge_copy(
     copy: ReadDatasetRecord, place: Path, named: tuple[str, str] | None, remedy: str
 ) -> Iterator[Problem]:
-    """Judge one copy of the dataset as some ranks of a run read it."""
+    """Yield the problems of one copy of the dataset as some ranks of a run read it."""
     for file in copy.files:
         if file.opened != file.hashed:
             is_ctime_alone = replace(file.hashed, ctime_ns=file.opened.ctime_ns) == file.opened

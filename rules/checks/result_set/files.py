@@ -1,5 +1,5 @@
-"""Rules over a set's directory: names, numbers, files that belong to no log, and this harness's files beside the
-logs."""
+"""Judge the files in a set's directory: names and numbers of logs, files that belong to no log, and this harness's
+files."""
 
 import re
 from collections import Counter
@@ -19,7 +19,8 @@ _BELONGING = ("scaling.json", PARAMETERS)
 _LOG_LIKE = (".txt", ".log", ".out")
 _LAST_NUMBER = re.compile(r"(\d{1,18})(?!.*\d)")
 _MAX_COUNT = 1000
-"""Largest number that counts as a run's index; larger ones are job numbers, whose gaps mean nothing."""
+"""Largest number in a log's name that counts as a run's index; larger ones are job numbers, whose gaps mean
+nothing."""
 
 
 @rule("RS108", "everything named as a log can be read", source=_LAYOUT, remedy="Replace it by the log itself.")

@@ -1,4 +1,4 @@
-"""Rules over result sets: the right number of different runs of one and the same configuration."""
+"""Judge the logs of a result set together: the right number of different runs of one and the same configuration."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _FEWEST_EVALUATIONS = 3
 _FEWEST_SHARED = 2
 _NEAR = 2e-5
 _ROUNDING = 2e-3
-"""Relative tolerance between two epoch_nums, which are logged with few digits."""
+"""Relative tolerance between the epoch_nums of two logs, which are written with few digits."""
 
 
 @rule(
@@ -160,7 +160,8 @@ def runs_agree(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _grow_with_epochs(logs: Sequence[RunLog], benchmark: Benchmark, round_name: str | None) -> bool:
-    """Return whether train_samples over the epochs trained is the same in all logs, within rounding."""
+    """Return whether train_samples divided by the epochs trained is the same in all logs, within rounding, so that
+    train_samples states the samples trained."""
     ratios = []
     for log in logs:
         samples, epochs = as_number(log.value(keys.TRAIN_SAMPLES)), count_epochs_trained(log, benchmark, round_name)
@@ -171,8 +172,8 @@ def _grow_with_epochs(logs: Sequence[RunLog], benchmark: Benchmark, round_name: 
 
 
 def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator[Problem]:
-    """Compare a key between the logs; a log without run_stop may lack the key, since its run may not have come to it
-    (ST104, ST116)."""
+    """Yield problems where the set's logs differ in a key's value; a log without run_stop may lack the key, since its
+    run may not have come to it (ST104, ST116)."""
     compared = [log for log in subject.logs if log.all(key) or log.all(keys.RUN_STOP)]
     values = [log.value(key) for log in compared]
     if _are_same(values) or len(set(map(repr, values))) < 2:
@@ -200,7 +201,8 @@ def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator
 
 
 def _are_same(values: Sequence[object]) -> bool:
-    """Return whether all values are of one usual type and equal; faster than comparing them as texts."""
+    """Return whether all values are equal and of one JSON type that logs usually hold; faster than comparing them as
+    texts."""
     kind = type(values[0]) if values else None
     return kind in (str, int, bool, NoneType) and all(type(each) is kind and each == values[0] for each in values)
 

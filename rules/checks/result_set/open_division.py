@@ -1,4 +1,4 @@
-"""Requirements on an Open result, which may end its runs by any criterion."""
+"""Judge what MLPerf requires of a result in the Open division, whose runs may end by any criterion."""
 
 from collections.abc import Iterator
 

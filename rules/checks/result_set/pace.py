@@ -1,4 +1,4 @@
-"""Training speed of the runs of one set: about alike on one system."""
+"""Judge whether the runs of a set train about equally fast, as runs on one system do."""
 
 from collections.abc import Iterator
 from statistics import median

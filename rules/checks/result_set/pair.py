@@ -1,4 +1,4 @@
-"""A set that is one side of a pair: whether its runs and the other side's alternated, as the pair's record states."""
+"""Judge whether the runs of the two sets of an A/B pair alternated in time, as the pair's experiment.json states."""
 
 import re
 from collections.abc import Iterator
@@ -17,13 +17,14 @@ from rules.tree.result_set import leads_out
 
 _RESULT = re.compile(r"result_(\d{1,6})\.txt\Z")
 _MAX_RUNS = 1000
-"""Most runs of a pair's other side that are read: more than anybody makes."""
+"""Most runs that are read of the other set of an A/B pair: more than anybody makes."""
 Span = tuple[float, float, str, int]
-"""Begin and end of a run in milliseconds since 1970, its side, and its number."""
+"""Begin and end of a run in milliseconds since 1970, the folder of its set in the A/B pair, and its number."""
 
 
 def _side(subject: SetSubject) -> tuple[Path, Group] | None:
-    """Return the folder of a side of a pair, and the pair, whose record may be damaged; None for any other set."""
+    """Return the folder of the set in its A/B pair, and the pair, whose record may be damaged; None for a set that
+    belongs to no pair."""
     if subject.result_set.root is None:
         return None
     root = subject.result_set.root.absolute()
@@ -79,7 +80,8 @@ def runs_alternate(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _follow(spans: list[Span], number: int) -> bool:
-    """Return whether the two runs of that number are neighbours in time, and do not overlap."""
+    """Return whether the runs of that number in the two sets of an A/B pair are neighbours in time, and do not
+    overlap."""
     first, second, *more = [position for position, span in enumerate(spans) if span[3] == number]
     return not more and second == first + 1 and spans[first][1] <= spans[second][0]
 
@@ -93,7 +95,7 @@ def _spans(logs: tuple[RunLog, ...], side: str) -> Iterator[Span]:
 
 
 def _logs_of(folder: Path) -> tuple[RunLog, ...]:
-    """Return the logs of the other side; links that lead out of it are not followed."""
+    """Return the logs of the other set of an A/B pair; links that lead out of its folder are not followed."""
     try:
         paths = sorted(folder.glob("results/*/*/result_*.txt"))[:_MAX_RUNS]
         return tuple(read_log(path) for path in paths if path.is_file() and not leads_out(path, folder))

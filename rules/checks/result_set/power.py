@@ -1,4 +1,4 @@
-"""The power family: every node of every run measured, once a second, over the whole timed part.
+"""Judge power measurements of a set: every node of every run is measured, once a second, over the whole timed part.
 
 The official PowerChecker compares only the names and the number of files; it crashes on names without a number,
 and the summarizer divides by zero where a measurement has no length.
@@ -21,10 +21,10 @@ _LAYOUT = 'submission_rules.adoc, "Directory structure, Training": power/result_
 _CHECKER = "mlperf_logging PowerChecker"
 MIN_SAMPLES = 60
 MAX_GAP_S = 2.0
-"""Longest gap in seconds between readings that is still jitter: twice the interval of one second."""
+"""Longest gap in seconds between power readings that still counts as jitter: twice the interval of one second."""
 _LEAST_W, _APART, _EFF_APART = 10.0, 3.0, 0.1
 _SLACK_S = 1.0
-"""Tolerance in seconds, one sampling interval, for the beginning and end of a measurement."""
+"""Tolerance in seconds, one sampling interval, for the beginning and end of a power measurement."""
 
 
 def _has_power(subject: SetSubject) -> str | None:
@@ -40,7 +40,7 @@ def _files(subject: SetSubject) -> Iterator[tuple[RunPower, PowerFile]]:
 
 
 def _measured(subject: SetSubject) -> Iterator[tuple[RunPower, PowerFile]]:
-    """Yield the files that hold readings, each with its run."""
+    """Yield each power file of the set that holds readings, with its run."""
     return ((run, file) for run, file in _files(subject) if file.num_readings)
 
 
@@ -206,8 +206,8 @@ def run_is_covered(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _uncovered_s(run: RunPower, file: PowerFile) -> tuple[float, float]:
-    """Return the seconds by which a measurement begins after the run begins, and ends before it ends; 0 where PW104
-    reports a missing beginning, end or length."""
+    """Return the seconds by which a power measurement begins after its run begins, and ends before the run ends; 0
+    where PW104 reports a missing beginning, end or length."""
     timed_ms, start, stop = run.run.timed_ms, file.start, file.stop
     if timed_ms is None or start is None or stop is None or stop.time_ms <= start.time_ms:
         return 0.0, 0.0

@@ -1,4 +1,5 @@
-"""Logs of this harness against the record that each attempt left beside them: extra/run_<i>/attempt_<k>/run.json."""
+"""Compare logs of this harness with the record that each attempt left beside them:
+extra/run_<i>/attempt_<k>/run.json."""
 
 import re
 from collections.abc import Iterator
@@ -16,13 +17,15 @@ from rules.tree.attempts import RECORD_FILE
 
 _RESULT = re.compile(r"result_(\d{1,6})\.txt\Z")
 _ROUNDING_S = 0.005
-"""Tolerance in seconds, since stamps are whole milliseconds and durations are not."""
+"""Tolerance in seconds between a log's stamps, which are whole milliseconds, and a record's durations, which are
+not."""
 _STATUSES = {"success": keys.SUCCESS, "not_converged": keys.ABORTED}
-"""Status in run_stop by the record's status; the record of an interrupted attempt implies nothing about its log."""
+"""Status that run_stop must state in the log, by the status in the run's record; the record of an interrupted attempt
+implies nothing about its log."""
 
 
 def damage_problem(damage: Damage, severity: Severity | None = None) -> Problem:
-    """Return the one finding about a damaged file."""
+    """Return the problem of a JSON file that is damaged: the member at fault, the value found, the value expected."""
     return Problem(
         f"{damage.member} is not as expected" if damage.member else "cannot be read",
         damage.path,
@@ -34,7 +37,8 @@ def damage_problem(damage: Damage, severity: Severity | None = None) -> Problem:
 
 
 def has_records(subject: SetSubject) -> str | None:
-    """Return why there are no records to compare the logs with; None for a run set of this harness."""
+    """Return the reason why a set has no records of attempts to compare the logs with; None for a run set of this
+    harness."""
     root = subject.result_set.root
     return None if root is not None and subject.is_ours else "not a run set of this harness"
 
@@ -73,25 +77,25 @@ def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
 
 
 def run_number(log: RunLog) -> int | None:
-    """Return the number of the run in the name of its log, result_<i>.txt; None for any other name."""
+    """Return the number i of the run in the name of its log, result_<i>.txt; None for any other name."""
     match = _RESULT.match(log.path.rpartition("/")[2])
     return None if match is None else int(match[1])
 
 
 def record_of(subject: SetSubject, log: RunLog) -> Path | None:
-    """Return the run.json of the attempt whose log became this result."""
+    """Return the path of run.json in the attempt whose log became this log of the set; None where there is none."""
     folder = subject.files.run_folders.by_name.get(f"run_{run_number(log)}")
     return folder.made_result if folder is not None else None
 
 
 def root_of(subject: SetSubject) -> Path:
-    """Return the folder of a run set of this harness."""
+    """Return the folder of a run set of this harness, which holds extra/."""
     assert subject.result_set.root is not None
     return subject.result_set.root
 
 
 def recorded(subject: SetSubject) -> Iterator[tuple[RunLog, RunRecord, Path]]:
-    """Yield each log that has a readable record, with the record and its path."""
+    """Yield each log of the set whose run has a readable run.json, with that record and its path."""
     for log in subject.logs:
         place = record_of(subject, log)
         record = None if place is None else subject.files.run_record(place)
@@ -100,7 +104,7 @@ def recorded(subject: SetSubject) -> Iterator[tuple[RunLog, RunRecord, Path]]:
 
 
 def read_ms(text: str | None) -> int | None:
-    """Return a time in a record as milliseconds since 1970; None where it is not a time."""
+    """Return a time that a record states as text in milliseconds since 1970; None where the text is not a time."""
     try:
         moment = datetime.fromisoformat(text or "")
     except ValueError:
@@ -188,8 +192,8 @@ def _evaluations(log: RunLog, record: RunRecord) -> Iterator[_Contradiction]:
 
 
 def _durations(log: RunLog, record: RunRecord) -> Iterator[_Contradiction]:
-    """Yield differences between the log's intervals and the durations that a monotonic clock measured inside of
-    them."""
+    """Yield contradictions between the intervals of a log's stamps and the durations, measured by a monotonic clock,
+    that must fit inside them."""
     for name, start_key, stop_key, measured in (
         ("block", keys.BLOCK_START, keys.BLOCK_STOP, [block.duration_s for block in record.blocks]),
         ("evaluation", keys.EVAL_START, keys.EVAL_STOP, [evaluation.duration_s for evaluation in record.evaluations]),

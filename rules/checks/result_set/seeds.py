@@ -1,4 +1,4 @@
-"""Rules over seeds: every run of a set has its own."""
+"""Judge the seeds of a set's logs: every run has its own."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def seeds_differ(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _source_line(line: LogLine) -> tuple[str, str]:
-    """Return the source file and line that logged a record, from its metadata."""
+    """Return the source file and line from which a log's record was written, as its metadata states them."""
     return show(line.metadata.get("file")), show(line.metadata.get("lineno"))
 
 

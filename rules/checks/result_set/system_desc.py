@@ -1,4 +1,5 @@
-"""The system description: MLPerf's 33 fields, all strings (system_desc_checker, submission_rules.adoc)."""
+"""Judge a system description, systems/<system>.json: MLPerf's 33 fields, all strings (system_desc_checker,
+submission_rules.adoc)."""
 
 import re
 from collections import Counter
@@ -22,7 +23,8 @@ _JOINED = (
     "accelerators_per_node",
     "framework",
 )
-"""Fields that the official checker joins into a line of text: any value but a string crashes it."""
+"""Fields of a system description that the official checker joins into a line of text: any value but a string crashes
+it."""
 _NEEDED_COUNTS = ("number_of_nodes", "host_processors_per_node", "accelerators_per_node")
 _MEANINGFUL = (
     "submitter", "division", "status", "system_name", "number_of_nodes", "host_processors_per_node",
@@ -32,10 +34,11 @@ _MEANINGFUL = (
     "accelerator_memory_configuration", "accelerator_memory_capacity", "accelerator_interconnect", "cooling",
     "framework", "other_software_stack", "operating_system",
 )  # fmt: skip
-"""Fields for which submission_rules.adoc requires a meaningful response; published descriptions leave many empty."""
+"""Fields of a system description for which submission_rules.adoc requires a meaningful response; published
+descriptions leave many empty."""
 _BEYOND_33 = ("system_type", "host_network_card_count")
 _CORES = ("host_processor_core_count", "host_processor_vcpu_count")
-"""Fields of which one is required, except for a preview."""
+"""Fields of a system description of which one is required, except for a preview system."""
 _NODES = re.compile(r"(\d{1,6})x")
 _METADATA = 'submission_rules.adoc, "<system_desc_id>.json metadata"'
 _SOURCE = f"mlperf_logging system_desc_checker; {_METADATA}"

@@ -1,4 +1,4 @@
-"""Rules over the time of a set's runs: overlaps, and gaps with room for a run that is not shown.
+"""Judge the times of a set's runs: overlaps, and gaps with room for a run that is not shown.
 
 The official rules allow both, and forbid choosing runs by their results; so these rules only show what a reviewer may
 ask about.
@@ -15,12 +15,13 @@ from rules.scoring.results import RunResult
 
 _RESULTS = 'training_rules.adoc, "Scoring": of more than N runs the N consecutive ones, by time'
 _MIN_GAPS = 2.0
-"""Number of median runs from which on a gap counts, so that pauses between jobs do not."""
+"""Length of a gap between runs from which on it counts, as a multiple of the runs' median time, so that pauses
+between jobs do not count."""
 
 
 def _spans(subject: SetSubject) -> list[tuple[float, float, RunResult]]:
-    """Return the begin of initialisation and the end of each run, in milliseconds since 1970, by start; a run that
-    occurs twice (RS103) counts once."""
+    """Return, for each run, the begin of initialisation and the end in milliseconds since 1970, sorted by begin; a
+    run that occurs twice (RS103) counts once."""
     spans = {
         timed_ms[0]: (timed_ms[0] - (run.init_s or 0.0) * 1e3, timed_ms[1], run)
         for run in subject.runs

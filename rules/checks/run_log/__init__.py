@@ -1,1 +1,1 @@
-"""Rules over one log, a family per file."""
+"""Hold the rules that judge one MLPerf log, a family of rules per file."""

@@ -1,4 +1,5 @@
-"""Cadence: the frequency of evaluations, and the agreement of blocks, evaluations and sample counts."""
+"""Judge the cadence of a log: the frequency of evaluations, and the agreement of training blocks, evaluations and
+sample counts."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +19,11 @@ _EVALUATION = (
     "called samples there, which are iterations"
 )
 _OFF_BY_STEPS = 2
-"""Steps by which an interval may differ: implementations count the step at its start or its end."""
+"""Number of training steps by which an interval between evaluations may differ from the rule's: implementations count
+the step at its start or its end."""
 _MATERIAL = 0.02
-"""Deviation of an interval from the rule's up to which a difference is only a warning."""
+"""Deviation of an interval between evaluations from the rule's, as a fraction, up to which the difference is only a
+warning."""
 _CYCLE = (keys.BLOCK_START, keys.BLOCK_STOP, keys.TRACKED_STATS, keys.EVAL_START, keys.EVAL_ACCURACY, keys.EVAL_STOP)
 _IN_CYCLE = frozenset(_CYCLE)
 _SCHEDULED = _IN_CYCLE | {keys.RUN_STOP}
@@ -35,8 +38,8 @@ _OF_PROGRESS = (
 _SIZES = (keys.TRAIN_SAMPLES, keys.GLOBAL_BATCH_SIZE)
 _TOLERANCE = 1e-9
 _APART_MS, _APART = 1e3, 0.1
-"""Delay of an evaluation from which on it is not another rank's log of the same evaluation: milliseconds, and a share
-of the run."""
+"""Delay between two evaluations of one epoch_num from which on the later one is no other rank's record of the same
+evaluation: milliseconds, and a share of the run."""
 
 
 def _closed_of_others(subject: LogSubject) -> str | None:
@@ -114,7 +117,8 @@ def _not_apart(again: Sequence[LogLine], unit: str) -> Problem:
 
 
 def _epoch(line: LogLine, samples: int, quality: Quality) -> float | None:
-    """Return the fraction of the training in a line's metadata, counted from 0; None where there is none."""
+    """Return the epochs trained according to a log line's metadata, counted from 0; None where the line states
+    none."""
     epoch = as_number(line.metadata.get(keys.EPOCH_NUM))
     if epoch is None or quality.convergence_unit == keys.SAMPLES_COUNT:
         count = as_number(line.metadata.get(keys.SAMPLES_COUNT))
@@ -152,7 +156,8 @@ def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _progress_of(subject: LogSubject) -> Mapping[str, tuple[str, ...]]:
-    """Return the metadata keys for training progress by event, where these are not epoch_num or samples_count."""
+    """Return the metadata keys that state training progress, by the event (such as epoch_start) where these are not
+    epoch_num or samples_count."""
     block_stop: tuple[str, ...] = (keys.FIRST_EPOCH_NUM, keys.SAMPLES_COUNT)
     allowed: dict[str, tuple[str, ...]] = {keys.BLOCK_STOP: block_stop}
     if subject.is_official and is_before(subject.round, "5.0"):

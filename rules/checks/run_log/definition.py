@@ -1,4 +1,4 @@
-"""Structure: the benchmark that a log names, and the definition that the run used."""
+"""Judge whether the benchmark that a log names is known, and whether the run used the benchmark's definition."""
 
 from collections.abc import Iterator
 

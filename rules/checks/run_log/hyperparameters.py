@@ -1,4 +1,4 @@
-"""Hyperparameters: the log has the values that the Closed division fixes."""
+"""Judge whether a log has the hyperparameter values that the Closed division fixes."""
 
 from collections.abc import Iterator
 
@@ -119,8 +119,9 @@ def dataset_size(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _trained_samples(line: LogLine, subject: LogSubject, benchmark: Benchmark, size: int) -> Iterator[Problem]:
-    """Compare a train_samples that states the samples trained with the last evaluation's epoch_num. The log does not
-    show which of two differing numbers is wrong; the batch size that would explain both often does."""
+    """Yield a problem where a train_samples that states the samples trained contradicts the last evaluation's
+    epoch_num. The log does not show which of two differing numbers is wrong; the batch size that would explain both
+    often does."""
     log = subject.log
     number, epochs = as_number(line.value), count_epochs_trained(log, benchmark, subject.round)
     if number is None or (epochs is not None and is_trained_samples(number, epochs, size)):
@@ -149,8 +150,8 @@ def _trained_samples(line: LogLine, subject: LogSubject, benchmark: Benchmark, s
 
 
 def _by_statistics(log: RunLog) -> str:
-    """Return the samples trained according to a log's single throughput and the run's time, from which a reader may
-    see which number is wrong."""
+    """Return a clause on the samples trained according to a log's single throughput and the run's time, from which a
+    reader may see whether train_samples or epoch_num is wrong."""
     lines, start, stop = log.all(keys.TRACKED_STATS), log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     value = lines[0].value if len(lines) == 1 else None
     throughput = as_number(value.get("throughput")) if isinstance(value, dict) else None
@@ -160,8 +161,9 @@ def _by_statistics(log: RunLog) -> str:
 
 
 def _explaining_batch(number: float, trained: float, batch: int) -> int | None:
-    """Return the batch size at which as many steps as give `number` samples at `batch` give `trained`, where there is
-    one. Logs count the last step or leave it out: the count that gives the rounder batch size is taken."""
+    """Return the batch size at which the number of steps that gives `number` samples at batch size `batch` gives
+    `trained` samples; None where there is none. Logs count the last step or leave it out: the count that gives the
+    rounder batch size is taken."""
     steps = int(number / batch + 0.5)
     if not 0.1 <= number / trained <= 10 or steps < 2:
         return None

@@ -1,4 +1,4 @@
-"""Plausibility: properties of all published logs that a log changed by hand lacks."""
+"""Judge properties that all published logs have and that a log changed by hand lacks."""
 
 import math
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _STOP_APART = 1e-3
 _LARGEST_FALL, _MOST_FALLING = 0.0022, 0.4
 _STRAIGHT = 1.9e-5
 _MOST_STEPS = 10_000_000
-"""Most steps of an epoch that are tried to explain an epoch_num."""
+"""Most steps per epoch that are tried when an epoch_num is explained as a fraction of an epoch."""
 
 
 def _published_form(subject: LogSubject) -> str | None:
@@ -135,8 +135,8 @@ def epochs_in_batches(subject: LogSubject) -> Iterator[Problem]:
 
 @lru_cache(maxsize=4096)
 def _part_of_epoch(epoch: float) -> Fraction:
-    """Return an epoch_num as the fraction steps / steps of an epoch; cached, since the runs of a set are evaluated at
-    the same ones."""
+    """Return an epoch_num as the fraction of steps trained over steps per epoch; cached, since the runs of a set
+    evaluate at the same epoch_nums."""
     return Fraction(epoch).limit_denominator(_MOST_STEPS)
 
 

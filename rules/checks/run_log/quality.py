@@ -1,4 +1,4 @@
-"""Quality: whether the run met the target, and whether the log states the outcome truthfully."""
+"""Judge whether a log's run met the quality target, and whether the log states the outcome truthfully."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,8 @@ from rules.logs.text import show
 from rules.scoring.results import binding_target, evaluations_inside_run, met_outside
 
 NOT_CONVERGED = "QU103"
-"""Code of the rule that a set may forgive: one run of a set may fail to converge."""
+"""Code of the rule on convergence, whose error a set may forgive in one run: one run of a set may fail to reach the
+target."""
 _RESULTS = (
     'training_rules.adoc, "Run Results": "The clock may be stopped as soon as any part of the system determines \
 target accuracy has been reached"'
@@ -25,13 +26,13 @@ _READ = (keys.RUN_START, keys.RUN_STOP, keys.EVAL_ACCURACY, *_BENCHMARK)
 
 
 def _target(subject: LogSubject) -> float | None:
-    """Return the target that binds this log; None in the Open division of most official benchmarks, which has
+    """Return the quality target that binds this log; None in the Open division of most official benchmarks, which has
     none."""
     return None if subject.benchmark is None else binding_target(subject.log, subject.benchmark)
 
 
 def _stop(subject: LogSubject, status: str) -> LogLine | None:
-    """Return the run_stop with that status; None where there is none."""
+    """Return the record of run_stop whose status is `status`; None where the log has none."""
     stop = subject.log.last(keys.RUN_STOP)
     return stop if stop is not None and stop.metadata.get(keys.STATUS) == status else None
 
@@ -83,8 +84,8 @@ def success_means_met(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _outside(subject: LogSubject, target: float) -> str:
-    """Return a text on the best evaluation that met the target outside the timed run, and how far outside it is
-    stamped."""
+    """Return a clause on the log's best evaluation that met the target outside the timed run, with how far outside it
+    is stamped; empty where there is none."""
     start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
     met = met_outside(subject.log, target, subject.round)
     if start is None or stop is None or met is None:
@@ -108,7 +109,7 @@ def _count_others(evaluations: Sequence[tuple[LogLine, float]]) -> int:
 
 
 def _apart(quality: float, target: float | None) -> str:
-    """Return a quality with as many digits as distinguish it from the target."""
+    """Return a quality as text with as many digits as distinguish it from the quality target."""
     short = f"{quality:.6g}"
     return repr(quality) if target is not None and quality != target and short == f"{target:.6g}" else short
 

@@ -1,4 +1,4 @@
-"""Keys that a log must hold, with their number and type: data for the structure rules.
+"""List the mllog keys that a log must hold, with their number and the type of their value.
 
 Official keys are those of the compliance checker's YAML of each round (mlperf_logging
 compliance_checker/training_*/{common,closed_common,closed_dlrm*}.yaml); own keys are this harness's.
@@ -20,7 +20,8 @@ MAX_WHOLE = 2**63 - 1
 
 
 class ValueKind(NamedTuple):
-    """A type of value: its name in messages, and a predicate."""
+    """Type of the value of an mllog key: its name in messages, and a function that tells whether a value is of the
+    type."""
 
     name: str
     holds: Callable[[Any], bool]
@@ -48,14 +49,15 @@ SOME_COUNT = ValueKind("a count of at least 1", lambda value: (as_whole(value) o
 DIGEST = ValueKind("64 hexadecimal digits", lambda value: isinstance(value, str) and bool(_DIGEST.match(value)))
 QUALITY = ValueKind("a number from 0 to 1", lambda value: 0 <= (-1 if (n := as_number(value)) is None else n) <= 1)
 BELOW_1 = ValueKind("a number from 0 to below 1", lambda value: QUALITY.holds(value) and as_number(value) != 1)
-"""Type of DLRM's qualities in rounds 0.7 to 2.1 (training_2.1.0/closed_dlrm.yaml); later benchmarks may reach 1."""
+"""Type of the qualities in logs of DLRM in rounds 0.7 to 2.1 (training_2.1.0/closed_dlrm.yaml): below 1, which
+qualities of later benchmarks may reach."""
 THROUGHPUT = ValueKind('{"throughput": a number above 0}', _is_throughput)
 
 _MAX_DIGITS = 400
 
 
 def seed_number(value: Any) -> float | None:
-    """Return a seed as a number, even from a string that Python's int() converts; None for anything else."""
+    """Return a seed's value as a number, even from a string that Python's int() converts; None for anything else."""
     if isinstance(value, str) and len(value) <= _MAX_DIGITS:
         try:
             return as_number(int(value))
@@ -80,7 +82,8 @@ EVENT_TYPES = {
         keys.BLOCK_START, keys.BLOCK_STOP, keys.EVAL_START, keys.EVAL_STOP,
     )
 }  # fmt: skip
-"""Event types of the keys that bound intervals; every other key is a POINT_IN_TIME."""
+"""Event types (INTERVAL_START or INTERVAL_END) of the keys that bound intervals; every other key is a
+POINT_IN_TIME."""
 
 _OWN_SETTINGS: dict[str, ValueKind] = {
     keys.SUBMISSION_BENCHMARK: TEXT,
@@ -125,7 +128,7 @@ EITHER_OR = (
     (keys.EVAL_START, keys.BLOCK_START),
     (keys.EVAL_STOP, keys.BLOCK_STOP),
 )
-"""Pairs of keys of which at least one is required (common.yaml, AT_LEAST_ONE_OR)."""
+"""Pairs of keys of which a log must hold at least one (common.yaml, AT_LEAST_ONE_OR)."""
 TENSORS_OF_DLRM = (
     "embeddings",
     *(f"bottom_mlp_dense{i}" for i in range(1, 4)),
@@ -135,19 +138,20 @@ TENSORS_OF_DLRM = (
 
 
 class RequiredKey(NamedTuple):
-    """A required key: the type of its value, and whether it occurs exactly once or at least once."""
+    """Requirement on an mllog key: the type of its value, and whether it occurs exactly once or at least once."""
 
     kind: ValueKind
     is_once: bool = True
 
 
 def required_keys_of(subject: LogSubject) -> Mapping[str, RequiredKey]:
-    """Return the keys that this log must hold, without those that a crashed run lost."""
+    """Return the requirement on each key that this log must hold, without the keys that a crashed run could not
+    log."""
     return _keys_of(subject)[0]
 
 
 def kinds_of(subject: LogSubject) -> Mapping[str, ValueKind]:
-    """Return the type of each key's value, including keys that a log need not hold."""
+    """Return the type of each mllog key's value, including keys that a log need not hold."""
     return _keys_of(subject)[1]
 
 
@@ -162,8 +166,8 @@ def _keys_of(subject: LogSubject) -> tuple[Mapping[str, RequiredKey], Mapping[st
 
 
 def _keys_of_another_optimizer(subject: LogSubject) -> tuple[str, ...]:
-    """Return the settings of the definition's optimizer that a run of this harness may lack because another optimizer
-    trained: HP101 judges the optimizer's name."""
+    """Return the hyperparameters of the definition's optimizer that a run of this harness need not log because
+    another optimizer trained: HP101 judges the optimizer's name."""
     benchmark, log = subject.benchmark, subject.log
     of_name = None if benchmark is None else benchmark.closed.get(keys.OPT_NAME)
     if benchmark is None or of_name is None or not subject.is_ours or not log.all(keys.OPT_NAME):
@@ -194,7 +198,7 @@ _COURSE = (
     keys.EVAL_STOP, keys.EPOCH_STOP, keys.RUN_STOP,
 )  # fmt: skip
 _LOGGED_LATE = (keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.CACHE_CLEAR)
-"""Keys that some implementations log when a run has ended."""
+"""Keys that some implementations log only after a run has ended."""
 
 
 def lost_in_crash(subject: LogSubject) -> tuple[str, ...]:
@@ -214,8 +218,8 @@ def lost_in_crash(subject: LogSubject) -> tuple[str, ...]:
 
 
 def _ended_before_evaluating(subject: LogSubject) -> bool:
-    """Return whether a run of this harness diverged or ran out of time, which may happen before its first
-    evaluation."""
+    """Return whether a run of this harness ended because it diverged or ran out of time, which may happen before its
+    first evaluation."""
     stop = subject.log.last(keys.RUN_STOP)
     return (
         subject.is_ours
@@ -237,8 +241,8 @@ def _name_kinds(subject: LogSubject, required: Mapping[str, RequiredKey]) -> dic
 
 
 def _disclosures(subject: LogSubject) -> dict[str, ValueKind]:
-    """Return the types of precision, parallelism and configuration, which logs may state in round 6.0 and must from
-    6.1 on."""
+    """Return the types of the keys on precision, parallelism and configuration, which logs may hold in round 6.0 and
+    must hold from 6.1 on."""
     late = subject.is_at_least("6.1")
     return {
         **dict.fromkeys(_PRECISION_KEYS, PRECISION_6_1 if late else PRECISION_6_0),
@@ -270,8 +274,8 @@ def _settings(subject: LogSubject) -> dict[str, ValueKind]:
 
 
 def _kind_of_setting(key: str, constraint: Constraint, subject: LogSubject) -> ValueKind:
-    """Return the type by the value that the division fixes, else by the reference's value; any type where Open leaves
-    the key free."""
+    """Return the type of a hyperparameter's value: that of the value which the division fixes, else of the
+    reference's value; any type where Open leaves the key free."""
     assert subject.benchmark is not None
     if key in (keys.GLOBAL_BATCH_SIZE, keys.GRADIENT_ACCUMULATION_STEPS):
         return COUNT if subject.is_ours else SOME_COUNT

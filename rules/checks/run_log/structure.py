@@ -1,4 +1,4 @@
-"""Structure: every record can be read, is of the right type, occurs once, and is in its place."""
+"""Judge the structure of a log: every record can be read, is of the right type, occurs once, and is in its place."""
 
 import re
 import unicodedata
@@ -24,7 +24,7 @@ from rules.logs.log import FOUND, LogLine, RunLog, UnparsedText
 from rules.logs.text import plural, show
 
 CRASHED = "ST116"
-"""Code of the rule that a set may forgive: one run of a set may crash."""
+"""Code of the rule on crashed runs, whose error a set may forgive in one run: one run of a set may crash."""
 _LOGGING = 'submission_rules.adoc, "Logging requirements"; mlperf_logging compliance_checker'
 _CLOCK_SKEW_MS = 1000
 _DIFFERENT = " with different values"
@@ -36,10 +36,10 @@ _MAX_KEY_CHARS = 60
 _NEAR = 0.85
 _KNOWN_KEYS = sorted(value for name, value in vars(keys).items() if name.isupper() and isinstance(value, str))
 _METADATA_READ = frozenset({*EVENT_TYPES, keys.EVAL_ACCURACY, keys.SEED, keys.WEIGHTS_INITIALIZATION})
-"""Keys whose metadata rules read: progress, status, tensors, and the source line that logged a seed."""
+"""Keys whose metadata rules read: training progress, status, tensors, and the source line that logged a seed."""
 _rule = partial(rule, requires={"ST101"}, reads=())
-"""Decorator of structure rules: they are judged whatever other rules find, except where no key of the log can be
-relied on."""
+"""Decorator of the rules on a log's structure: they are judged whatever other rules find, except where no key of the
+log can be relied on."""
 
 
 @rule(
@@ -66,7 +66,7 @@ def records_can_be_read(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _named_keys(point: UnparsedText) -> tuple[str, ...] | None:
-    """Return the keys that an unreadable text names; None where its excerpt names none."""
+    """Return the mllog keys that the excerpt of an unreadable record names; None where it names none."""
     return tuple(_KEY.findall(point.excerpt)) or None
 
 
@@ -121,8 +121,8 @@ def keys_are_spelled(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _meant_key(key: str) -> str | None:
-    """Return the known key from which one differs only by capitals, blanks and look-alike letters; None where there
-    is none."""
+    """Return the known mllog key from which a given key differs only by capitals, blanks and look-alike letters; None
+    where there is none."""
     plain = unicodedata.normalize("NFKC", key[:_MAX_KEY_CHARS]).strip().lower()
     return next(iter(get_close_matches(plain, _KNOWN_KEYS, n=1, cutoff=_NEAR)), None)
 
@@ -204,8 +204,8 @@ def required_keys(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _second_run(log: RunLog) -> LogLine | None:
-    """Return the record at which a second run begins: init_start and run_start of the same rank after run_start, in
-    the file and by their stamps."""
+    """Return the record in a log at which a second run begins: init_start and run_start of the same rank after
+    run_start, in the file and by their stamps; None where there is only one run."""
     first = log.first(keys.RUN_START)
     if first is None or len(log.all(keys.RUN_START)) < 2:
         return None
@@ -220,7 +220,7 @@ def _second_run(log: RunLog) -> LogLine | None:
 
 
 def _says(line: LogLine) -> str:
-    """Return the part of a run's start or end that bears on the result."""
+    """Return, as text, the part of a run_start or run_stop that bears on the result: its time and status."""
     status = line.metadata.get(keys.STATUS)
     return show(line.time_ms) if status is None else f"{show(line.time_ms)} {show(status)}"
 
@@ -377,7 +377,8 @@ def no_placeholders(subject: LogSubject) -> Iterator[Problem]:
 
 
 def is_placeholder(value: object) -> bool:
-    """Return whether a name of an organisation or platform is a template's placeholder."""
+    """Return whether the value of submission_org or submission_platform is a placeholder of a vendor's log
+    template."""
     return isinstance(value, str) and ("PLACEHOLDER" in value.upper() or value == "reference_implementation")
 
 

@@ -1,4 +1,4 @@
-"""Timing: time stamps, and the content of the timed run."""
+"""Judge a log's time stamps, and the content of the timed part of its run."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -18,10 +18,11 @@ _CLOCK_STEP_MS = 1000
 _MAX_GAP_S = 1.0
 BEGIN_MS = 1_514_764_800_000
 NO_MILLISECONDS = 1e12
-"""Value of time stamps (September 2001) below which they cannot be milliseconds since 1970: most are seconds."""
+"""Value (September 2001) below which a log's time stamps cannot be milliseconds since 1970: most such stamps are
+seconds."""
 END_MS = 4_102_444_800_000
 _METHOD_CHARS = 240
-"""Most characters shown of the sentence on how a cache was cleared, or why it was not."""
+"""Most characters shown of a log's sentence on how a cache was cleared, or why it was not."""
 
 
 @rule(
@@ -62,7 +63,7 @@ def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _timed(log: RunLog, lines: Sequence[LogLine]) -> Sequence[LogLine]:
-    """Return the records from run_start to run_stop in the file, without statistics."""
+    """Return a log's records from run_start to run_stop, in the order of the file, without tracked_stats."""
     start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     if start is None or stop is None:
         return lines
@@ -232,8 +233,8 @@ def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _decisive(subject: LogSubject) -> LogLine | None:
-    """Return the evaluation outside the timed run on which a claim of success rests, where none inside met the
-    target."""
+    """Return the evaluation outside the timed run on which a log's claim of success rests, where no evaluation inside
+    met the target; else None."""
     target = None if subject.benchmark is None else binding_target(subject.log, subject.benchmark)
     stop = subject.log.last(keys.RUN_STOP)
     if target is None or stop is None or stop.metadata.get(keys.STATUS) != keys.SUCCESS:
@@ -318,8 +319,8 @@ def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _severity_of_stamp(subject: LogSubject, line: LogLine) -> Severity:
-    """Return the severity of an impossible stamp: a stamp of 0 outside the run means that none was taken, and none is
-    needed."""
+    """Return the severity of an impossible time stamp in a log: a stamp of 0 outside the run means that no time was
+    taken, and none is needed there."""
     if subject.is_ours or (line.time_ms < NO_MILLISECONDS and not subject.is_forgiving(line)):
         return "error"
     return "info" if line.time_ms == 0 and subject.is_outside(line) else "warning"

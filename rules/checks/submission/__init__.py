@@ -1,1 +1,1 @@
-"""Rules over a submission or a round."""
+"""Hold the rules that judge a submission (one organisation's tree) or an MLPerf round of submissions."""

@@ -1,4 +1,4 @@
-"""The submission tree: names, layout, links, sizes, and code beside the results.
+"""Judge the tree of a submission: names, layout, links, sizes, and code beside the results.
 
 Published rounds hold trees that differ from the text in benchmarks/, which may hold anything, and were accepted. So a
 defect below systems/ and results/, which the official tools read, is an error; elsewhere a warning.
@@ -27,7 +27,8 @@ _SCRIPTS = ("README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh")
 
 
 def _severity(entry: SubmissionEntry) -> Severity:
-    """Return error where official tools read, else warning."""
+    """Return the severity of a problem at a name in the tree: error where official tools read the name, else
+    warning."""
     return "error" if entry.parts[0] in (SYSTEMS, RESULTS) else "warning"
 
 

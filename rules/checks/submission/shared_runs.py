@@ -1,4 +1,5 @@
-"""One run belongs to one result: runs that are in two sets of a submission, or in two submissions of a round."""
+"""Find runs that are in two result sets of a submission, or in two submissions of a round: one run belongs to one
+result."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -22,21 +23,21 @@ _NOT_HARDWARE = frozenset(
 
 
 _Place = tuple[RunResult, JudgedSet]
-"""A run and its set."""
+"""Place of a run: its result, and the judged set that holds it."""
 _FEWEST_SHARED = 2
 _NEAR = 5e-6
-"""Difference of qualities below which runs of different sets count as copies. Across sets there are a hundred times
-as many pairs of runs as inside them, of which the nearest published ones are 4.9e-5 apart: a tenth of that is no
-chance."""
+"""Difference of the qualities of runs of different sets below which the runs count as copies. Across sets there are a
+hundred times as many pairs of runs as inside them, of which the nearest published ones are 4.9e-5 apart: a tenth of
+that is no chance."""
 
 _MOST_NEAR = 100
-"""Most runs with one first quality that later runs are compared with, so that a tree of many copies takes no
+"""Most runs with the same first quality that a later run is compared with, so that a tree of many copies takes no
 hours."""
 
 
 class _Twin(NamedTuple):
-    """Run found in two sets; `alike` lists the qualities that are equal, where neither the log's bytes nor the start
-    time are."""
+    """Run found in two result sets; `alike` lists the qualities that are equal, where neither the log's bytes nor the
+    start time are."""
 
     run: RunResult
     judged: JudgedSet
@@ -44,11 +45,11 @@ class _Twin(NamedTuple):
     other_set: JudgedSet
     alike: str = ""
     is_whole: bool = True
-    """Whether all qualities in the log equal the other run's."""
+    """Whether all qualities in the run's log equal those of the run in the other set."""
 
 
 def _twins(sets: Iterable[JudgedSet]) -> Iterator[_Twin]:
-    """Yield runs that an earlier set holds too: equal by their bytes or their start, or by their qualities."""
+    """Yield runs that an earlier set holds too: equal by their logs' bytes or their start, or by their qualities."""
     seen: dict[object, _Place] = {}
     by_quality: dict[float, _Place] = {}
     by_first: dict[int, list[_Place]] = defaultdict(list)
@@ -69,7 +70,8 @@ def _twins(sets: Iterable[JudgedSet]) -> Iterator[_Twin]:
 
 
 def _alike(place: _Place, by_quality: dict[float, _Place], by_first: dict[int, list[_Place]]) -> _Twin | None:
-    """Return the run of another set with the same qualities, and remember this run."""
+    """Return the run of another set with the same qualities as the run at `place`, None where there is none; and
+    remember that run for later calls."""
     run, judged = place
     holders = [by_quality.setdefault(quality, place) for quality in run.fine_qualities]
     shared = Counter(id(other) for other, of in holders if of is not judged)
@@ -94,7 +96,7 @@ def _alike(place: _Place, by_quality: dict[float, _Place], by_first: dict[int, l
 
 
 def _problem(twin: _Twin, top: Path, severity: Severity | None = None) -> Problem:
-    """Return the problem of a shared run; the other run's path is shown relative to `top`, the tree."""
+    """Return the problem of a run that is in two sets; the other run's path is shown relative to `top`, the tree."""
     where = Path(twin.other.path).relative_to(top)
     started = None if twin.run.started_ms is None else f"run_start {show(twin.run.started_ms)}"
     return Problem(
