@@ -1,1 +1,2 @@
-"""Judging: all families of rules applied, compared with the official opinion, and the rule reference."""
+"""Judge logs and sets by all families of rules, compare the verdicts with the official checkers', and print the rule
+reference."""

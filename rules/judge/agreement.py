@@ -1,4 +1,4 @@
-"""Comparison of the official checkers' verdicts with ours, by family of rules."""
+"""Compare the verdicts of MLPerf's official checkers with those of this harness's rules, by family of rules."""
 
 import re
 from collections import Counter
@@ -14,12 +14,13 @@ from rules.official.opinion import CheckerName, OfficialOpinion
 
 Agreement = Literal["same", "differ", "ours alone", "no verdict"]
 ADDED = "asked with "
-"""Beginning of a message that names an addition to an official checker's own tables."""
+"""Beginning of an official checker's message that names something which this harness added to the checker's own
+tables."""
 _FORGIVABLE = frozenset({"QU103", "ST116"})
-"""Rules whose errors a set may forgive in one log (a run that did not converge, or crashed): the official checker
-rejects such a log too."""
+"""Rules whose errors a set may forgive in one log (a run that did not converge, or crashed), although the official
+checker rejects such a log."""
 _TOLERATED = 1
-"""Rejected logs that package_checker tolerates in a set, since Olympic scoring drops one."""
+"""Number of rejected logs that the official package checker tolerates in a set, since Olympic scoring drops one."""
 _QUOTED_KEY = re.compile(r"'([a-z0-9_]+)'|Failed checks for ([a-z0-9_]+) ")
 _EXECUTED = re.compile(r'Failed executing CHECK code: (?P<test>.*?) triggered by line: .*?"key": *"(?P<key>\w+)"')
 _KEY_FAMILIES = (
@@ -37,8 +38,9 @@ _PACKAGE_FAMILIES = (
     (re.compile(r"RCP|convergence|Batch sizes"), "RC"),
     (re.compile(r"system description", re.IGNORECASE), "SY"),
 )
-"""Family of a message of the package checker, which also runs the other checkers: the first pattern that matches.
-Messages that name directories come first, since any directory may be called "seed"."""
+"""Family of rules that a message of the official package checker, which also runs the other checkers, belongs to:
+that of the first pattern that matches. Messages that name directories come first, since any directory may be called
+"seed"."""
 _MESSAGE_CHARS = 160
 _MAX_FOLDERS = 3
 _NOT_APPLIED = "did not apply"
@@ -47,7 +49,8 @@ _ELSEWHERE = "finds nothing here"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedFamily:
-    """One family of rules: our result, the official result, and whether the two agree.
+    """Comparison for one family of rules: the result of this harness, the official checkers' result, and whether the
+    two agree.
 
     "ours alone": no official checker covers the family, or none was asked. "no verdict": the official checker
     crashed, timed out or refused.
@@ -61,7 +64,8 @@ class ComparedFamily:
 
 
 def compare_opinions(verdict: Verdict) -> tuple[ComparedFamily, ...]:
-    """Return a row for each family that was judged; none where no official checker was asked about this verdict."""
+    """Return a comparison with the official checkers for each family of rules that was judged; none where no official
+    checker was asked about this verdict."""
     opinions = [opinion for part in verdict.walk() for opinion in part.official]
     if not opinions:
         return ()
@@ -71,8 +75,8 @@ def compare_opinions(verdict: Verdict) -> tuple[ComparedFamily, ...]:
 
 
 def differences(verdict: Verdict) -> tuple[str, ...]:
-    """Return a line for each family of rules on which the official checkers and our rules differ, or for which only
-    ours find an error."""
+    """Return a line for each family of rules in which the official checkers and this harness's rules differ, or in
+    which only this harness's rules find an error."""
     lines = []
     for row in compare_opinions(verdict):
         if row.agreement == "differ":
@@ -85,8 +89,8 @@ def differences(verdict: Verdict) -> tuple[str, ...]:
 
 
 def accepted_by_round(verdict: Verdict) -> tuple[str, ...]:
-    """Return a line for each round whose own compliance checker accepts logs in which these rules find errors: the
-    number of logs, and the rules and sources that the official checker does not test."""
+    """Return a line for each MLPerf round whose own compliance checker accepts logs in which this harness's rules
+    find errors: the number of logs, and the rules and sources that the official checker does not test."""
     against: dict[str, list[Verdict]] = {}
     num_broken: Counter[str | None] = Counter()
     for log in verdict.logs or (verdict,):
@@ -107,8 +111,8 @@ def accepted_by_round(verdict: Verdict) -> tuple[str, ...]:
 
 
 def is_accepted_by_round(verdict: Verdict) -> bool:
-    """Return whether the round's own compliance checker accepts each log in which these rules find errors, in a set
-    without errors beside those of its logs."""
+    """Return whether the MLPerf round's own compliance checker accepts each log in which this harness's rules find
+    errors, in a set without errors of its own."""
     logs = verdict.logs or (verdict,)
     rejected = [log for log in logs if _broken(log) - _FORGIVABLE]
     answers = [_asked_of_round(log) for log in rejected]
@@ -117,12 +121,12 @@ def is_accepted_by_round(verdict: Verdict) -> bool:
 
 
 def _asked_of_round(log: Verdict) -> list[OfficialOpinion]:
-    """Return the compliance checker's opinions on a log by the rules of the log's own round."""
+    """Return the official compliance checker's opinions on a log by the rules of the log's own MLPerf round."""
     return [each for each in log.official if each.checker == "compliance" and each.ruleset == f"{log.round}.0"]
 
 
 def _broken(verdict: Verdict) -> set[str]:
-    """Return the codes of the rules that are broken with an error."""
+    """Return the codes of the rules by which a verdict has errors."""
     return {finding.code for finding in verdict.findings if finding.severity == "error"}
 
 
@@ -168,7 +172,8 @@ def _ours(family: str, verdict: Verdict) -> tuple[str, bool]:
 
 
 def _skipped(outcomes: Sequence[Outcome], is_any_judged: bool) -> str:
-    """Return a text on rules that were not judged because a rule they require is broken; "" where there are none."""
+    """Return a clause on the rules of a family that were not judged because a rule they require is broken; the empty
+    string where there are none."""
     blocked = [
         outcome for outcome in outcomes if outcome.status == "skip" and (outcome.reason or "").endswith(BROKEN)
     ]
@@ -180,7 +185,8 @@ def _skipped(outcomes: Sequence[Outcome], is_any_judged: bool) -> str:
 
 
 def _compliance(family: str, verdict: Verdict, logs: Sequence[Verdict]) -> tuple[str, bool | None]:
-    """Return the compliance checker's result for the logs, as far as it concerns one family of rules."""
+    """Return, in words, the official compliance checker's result for the logs as far as it concerns one family of
+    rules, and whether it accepts them; None where it gave no verdict."""
     asked = [opinion for log in logs for opinion in log.official if opinion.checker == "compliance"]
     silent = [opinion for opinion in asked if opinion.outcome not in ("valid", "invalid")]
     if silent:
@@ -203,15 +209,15 @@ def _compliance(family: str, verdict: Verdict, logs: Sequence[Verdict]) -> tuple
 
 
 def _about(family: str, opinion: OfficialOpinion) -> str:
-    """Return the first complaint of an opinion that belongs to this family; complaints about unknown keys belong to
-    structure."""
+    """Return the first complaint in an official checker's opinion that belongs to a family of rules, empty where
+    there is none; complaints about unknown keys belong to structure."""
     if opinion.outcome != "invalid":
         return ""
     return next((said for said in opinion.messages if _family_of_message(said) == family), "")[:_MESSAGE_CHARS]
 
 
 def _in(folders: Sequence[str], verdict: Verdict) -> str:
-    """Return the names of directories below the verdict's own directory."""
+    """Return a clause with the names of the folders that are below the verdict's own directory."""
     inner = [
         str(PurePath(folder).relative_to(verdict.subject))
         for folder in dict.fromkeys(folders)
@@ -248,9 +254,9 @@ def _others(family: str, asked: Sequence[OfficialOpinion]) -> tuple[str, bool | 
 
 
 def _as_of(family: str, opinion: OfficialOpinion) -> OfficialOpinion:
-    """Return the part of an opinion that concerns one family. The package checker's single verdict also covers logs,
-    seeds, convergence and descriptions, which have rows of their own; messages that fit no family stay in all of its
-    rows."""
+    """Return the part of an official checker's opinion that concerns one family of rules. The package checker's
+    single verdict also covers logs, seeds, convergence and descriptions, which are compared separately; messages that
+    fit no family are part of each."""
     if opinion.checker != "package" or opinion.outcome != "invalid":
         return opinion
     about = [(message, _family_of_package(message)) for message in opinion.messages]

@@ -1,4 +1,4 @@
-"""Judging of paths: logs, sets, submissions and rounds, each level above the ones below."""
+"""Judge the logs, sets, submissions and rounds at given paths, each level from the verdicts on the level below."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -23,8 +23,8 @@ from rules.tree.result_set import ResultSet, real_path
 from rules.tree.submission import Round, Submission, Target, find_targets
 
 MANY_LOGS = 1000
-"""Number of logs from which judging takes longer (about a second) than starting more processes and collecting their
-answers."""
+"""Number of logs from which judging them in one process takes longer (about a second) than starting more processes
+and collecting their results."""
 _LAYOUT, _NO_RULES = "layout only", "none"
 
 
@@ -37,8 +37,8 @@ def check_paths(
     on_progress: OnProgress | None = None,
     on_opinion: OnProgress | None = None,
 ) -> tuple[Verdict, ...]:
-    """Judge each of several paths or inventories: a log, a set, a submission, a round, or all of these below a
-    directory. Verdicts come in the order of the paths, whatever `num_processes`.
+    """Return the verdict on each of several paths or inventories: a log, a set, a submission, a round, or all of
+    these below a directory. Verdicts come in the order of the paths, whatever `num_processes`.
 
     `on_progress` is called with the number of judged logs and of all logs, `on_opinion` with the number of answered
     questions to the official checkers and of all questions. Raises InputError for the first path that is missing or
@@ -71,7 +71,8 @@ def judge_levels(
     benchmark_file: str | Path | None = None,
     ruleset: str | None = None,
 ) -> tuple[Verdict, ...]:
-    """Return the verdicts on the submissions and rounds of an inventory whose sets with logs are judged already."""
+    """Return the verdicts on the submissions and rounds of an inventory (list of a folder's results) whose sets with
+    logs are judged already."""
     by_folder = {real_path(part.result_set.folder): part for part in judged}
     return tuple(
         _assemble(
@@ -88,7 +89,8 @@ def judge_levels(
 
 
 def _units(target: Target) -> Iterator[Path | ResultSet]:
-    """Yield the logs and sets that are judged individually, in the order in which `_assemble` takes them."""
+    """Yield the logs and sets of a path to judge that are judged individually, in the order in which `_assemble`
+    takes their verdicts."""
     if isinstance(target, Round):
         for submission in target.submissions:
             yield from submission.sets
@@ -111,7 +113,7 @@ def _judge_unit(
 
 
 def _assemble(target: Target, judged: Iterator[Verdict | JudgedSet]) -> Verdict:
-    """Return the verdict on one target from those on its parts."""
+    """Return the verdict on a submission, a round, a set or a log from the verdicts on the logs and sets in it."""
     if isinstance(target, Round):
         return _judge_round(target, [_take(submission, judged) for submission in target.submissions])
     if isinstance(target, Submission):
@@ -145,7 +147,8 @@ def _judge_round(target: Round, submissions: Sequence[SubmissionSubject]) -> Ver
 def _join(
     level: Level, path: str, own: tuple[Outcome, ...], below: tuple[Outcome, ...], parts: tuple[Verdict, ...]
 ) -> Verdict:
-    """Return the verdict of a level over its parts. Equal findings of several parts at one place appear once."""
+    """Return the verdict on a submission or round from its own rules' results and the verdicts on its parts. Equal
+    findings of several parts at one place appear once."""
     findings = tuple(dict.fromkeys(worst_first((*own, *below))))
     by_benchmark = [part for part in parts if part.ruleset not in (_NO_RULES, _LAYOUT)]
     rulesets = dict.fromkeys(part.ruleset for part in by_benchmark)
@@ -166,7 +169,8 @@ def _join(
 
 
 def _not_judged(other: OtherSet) -> Verdict:
-    """Return the verdict on a set that is not judged: no rule was applied, and no log was read."""
+    """Return the verdict "not judged" on a set of one of MLPerf's other benchmarks: no rule was applied, and no log
+    was read."""
     return Verdict(
         subject=printable(str(other.path)),
         level="log" if other.is_log else "set",
@@ -181,13 +185,13 @@ def _not_judged(other: OtherSet) -> Verdict:
 
 
 def _common(values: Iterable[str | None]) -> str | None:
-    """Return the value that all share, else None."""
+    """Return the value that all values are equal to; None where they differ."""
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else None
 
 
 def _require_all_runs(outcome: Outcome) -> Outcome:
-    """Return the outcome with incompleteness as an error, since a submission must be complete."""
+    """Return the result of a rule on a set with incompleteness as an error, since a submission must be complete."""
     if outcome.code != INCOMPLETE:
         return outcome
     findings = tuple(replace(finding, severity="error") for finding in outcome.findings)

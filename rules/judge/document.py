@@ -1,4 +1,4 @@
-"""Verdicts as the JSON document that `check --format json` prints."""
+"""Define the JSON document with verdicts that `check --format json` prints."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from rules.tree.inventory import SkippedFile
 
 
 class JudgedRule(Record, frozen=True, kw_only=True):
-    """Result of one rule; `reason` states why it was skipped."""
+    """Result of one rule for a log or set; `reason` states why the rule was skipped."""
 
     code: str
     title: str
@@ -25,7 +25,7 @@ class JudgedRule(Record, frozen=True, kw_only=True):
 
 
 class LogVerdict(Record, frozen=True, kw_only=True):
-    """One log of a set, judged by itself."""
+    """Verdict on one log of a set, judged without regard to the other logs, with the official checkers' opinions."""
 
     subject: str
     outcome: Literal["valid", "invalid"]
@@ -33,19 +33,20 @@ class LogVerdict(Record, frozen=True, kw_only=True):
 
 
 class VerdictMember(Record, frozen=True, kw_only=True):
-    """One verdict.
+    """Verdict on a log, set, submission or round.
 
-    Findings are those of this level and of all below, worst first; rules those of this level, for a set those of its
-    logs too. `logs` are those of a set; `parts` are the sets of a submission or the submissions of a round.
+    Findings are those on the log, set or tree itself and on all its parts, worst first; rules are those of the level
+    itself, for a set also those of its logs. `logs` are those of a set; `parts` are the sets of a submission or the
+    submissions of a round.
     """
 
     subject: str
-    """Path of the log or of the directory."""
+    """Path of the log or of the directory that was judged."""
     level: Level
     outcome: VerdictOutcome
     benchmark: str | None
     round: str | None
-    """Official round whose rules judged; None for own benchmarks and for parts of several rounds."""
+    """MLPerf round by whose rules it was judged; None for a user's own benchmarks and for parts of several rounds."""
     ruleset: str
     ruleset_source: str
     num_errors: Count
@@ -54,13 +55,13 @@ class VerdictMember(Record, frozen=True, kw_only=True):
     rules: tuple[JudgedRule, ...]
     official: tuple[OfficialOpinion, ...]
     agreement: tuple[ComparedFamily, ...]
-    """Comparison with the official checkers by family of rules; empty where they were not asked."""
+    """Comparison with MLPerf's official checkers by family of rules; empty where the checkers were not asked."""
     logs: tuple[LogVerdict, ...]
     parts: tuple["VerdictMember", ...]
 
 
 class Omission(Record, frozen=True, kw_only=True):
-    """A log with another name, or a run set without a finished run, which was passed over."""
+    """Log with another name than result_<i>.txt, or run set without a finished run, which was not judged."""
 
     path: str
     reason: str
@@ -76,8 +77,8 @@ class VerdictDocument(Record, frozen=True, kw_only=True):
 
 
 def verdicts_to_json(verdicts: Sequence[Verdict], skipped: Sequence[SkippedFile] = ()) -> dict[str, Any]:
-    """Return the document that `check --format json` prints, as plain values; `skipped` lists what was passed
-    over."""
+    """Return the document that `check --format json` prints, as plain JSON values; `skipped` lists files that look
+    like results and were not judged."""
     document = VerdictDocument(
         verdicts=tuple(map(_member, verdicts)),
         not_judged=tuple(

@@ -1,4 +1,4 @@
-"""All rules, by the level that they judge, one family of codes after the other."""
+"""List all rules by the level that they judge (log, set, submission, round), one family of codes after the other."""
 
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -31,7 +31,7 @@ from rules.errors import DefinitionError
 
 
 def _rules_of(*families: ModuleType) -> Iterator[Rule[Any]]:
-    """Yield all rules of the modules of families, in order."""
+    """Yield all rules that the given modules (one family of rules each) define, in order."""
     return (value for family in families for value in vars(family).values() if isinstance(value, Rule))
 
 
@@ -58,7 +58,8 @@ RULES: dict[Level, tuple[Rule[Any], ...]] = {
 
 
 def find_rule(code: str) -> Rule[Any]:
-    """Return the rule of a code. Raises DefinitionError that names the nearest codes and how to list them."""
+    """Return the rule with a code such as HP101. Raises DefinitionError that names the nearest codes and how to list
+    them."""
     by_code = {rule.code: rule for rule in all_rules()}
     word = code.upper()
     if word not in by_code:
@@ -72,11 +73,12 @@ def find_rule(code: str) -> Rule[Any]:
 
 
 def list_rules(word: str) -> tuple[Rule[Any], ...]:
-    """Return the rules of a family by its two letters, or of 'all', in the order of codes; none for another word."""
+    """Return the rules of the family that two letters name, or all for 'all', in the order of their codes; none for
+    another word."""
     return tuple(rule for rule in all_rules() if word.upper() in (ALL, family_of(rule.code)))
 
 
 def all_rules() -> tuple[Rule[Any], ...]:
-    """Return every rule of every level once, in the order of codes."""
+    """Return every rule of every level (log, set, submission, round) once, in the order of their codes."""
     by_code = {rule.code: rule for rules in RULES.values() for rule in rules}
     return tuple(by_code[code] for code in sorted(by_code))

@@ -1,4 +1,4 @@
-"""The rule reference, rules/README.md, made from the rules themselves: `dlrmbench schema rules_page` prints it."""
+"""Make the rule reference, rules/README.md, from the rules themselves: `dlrmbench schema rules_page` prints it."""
 
 from collections.abc import Iterator
 from types import CodeType
@@ -177,11 +177,12 @@ UNCOVERED: tuple[tuple[str, str, str], ...] = (
         "Nothing about the dataset or a trained state is encoded in the implementation.",
     ),
 )
-"""Requirements that no code covers: the document, its heading, and the requirement."""
+"""Requirements of MLPerf's rules that no rule of this harness checks: the document, its heading, and the
+requirement."""
 
 
 def render_page() -> str:
-    """Return the whole page."""
+    """Return the whole page of the rule reference as Markdown."""
     levels = {rule.code: level for level, rules in RULES.items() for rule in rules}
     every = {rule.code: rule for rules in RULES.values() for rule in rules}
     order = [*FAMILIES, *map(family_of, every)]
@@ -221,7 +222,8 @@ def _describe(rule: Rule[Any], level: Level) -> Iterator[str]:
 
 
 def _reasons(code: CodeType) -> Iterator[str]:
-    """Yield the reasons that a rule's `applies` can return: its string constants, without its docstring."""
+    """Yield the reasons why a rule may not apply, which its function `applies` can return: that function's string
+    constants, without its docstring."""
     for index, value in enumerate(code.co_consts):
         if isinstance(value, CodeType):
             yield from _reasons(value)

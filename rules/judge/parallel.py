@@ -1,4 +1,4 @@
-"""Fast processing of many items: on several processors, and without searching for cyclic garbage among objects that
+"""Process many items fast: on several processors, and without searching for cyclic garbage among objects that
 stay."""
 
 import gc
@@ -18,7 +18,8 @@ _NEVER = 2**31 - 1
 def map_in_order(
     function: Callable[[T], R], items: Sequence[T], num_processes: int = 1, preload: Sequence[str] = ()
 ) -> Iterator[R]:
-    """Yield results in the order of `items`, as they become available; the first error, in that order, is raised.
+    """Yield the result of `function` for each of `items`, in their order, as they become available; the first error,
+    in that order, is raised.
 
     With more than one process, `function` must be importable by name and items and results must be picklable. A
     process that dies is an error (concurrent.futures.process.BrokenProcessPool), not a missing result. The modules in
@@ -46,9 +47,10 @@ def map_in_order(
 
 
 def _start_forkserver() -> None:
-    """Start the fork server with an import path that leaves out the current folder, which may be anyone's.
+    """Start multiprocessing's fork server with an import path that leaves out the current folder, which may be
+    anyone's.
 
-    Its processes get this process's import path, so that they can import the same modules.
+    Processes of the fork server get this process's import path, so that they can import the same modules.
     """
     from multiprocessing import forkserver
 
@@ -64,10 +66,10 @@ def _start_forkserver() -> None:
 
 
 def belong_to_parent() -> None:
-    """Leave Ctrl-C, which reaches the whole process group, to the parent, and end with the parent, even after kill
-    -9.
+    """Make a process that multiprocessing has started leave Ctrl-C, which reaches the whole process group, to its
+    parent, and end when the parent ends, even after kill -9.
 
-    For a process that multiprocessing has started.
+    Call it in the started process.
     """
     import multiprocessing
 
@@ -84,8 +86,8 @@ def belong_to_parent() -> None:
 
 @contextmanager
 def no_collections() -> Iterator[None]:
-    """Disable garbage collection within the block: for a command that ends with its work, and makes next to no
-    cycles."""
+    """Disable Python's garbage collection within the `with` block: for a command that ends with its work, and makes
+    next to no reference cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -97,8 +99,8 @@ def no_collections() -> Iterator[None]:
 
 @contextmanager
 def no_full_collections() -> Iterator[None]:
-    """Collect only young objects within the block: for work that makes many lasting objects and next to no cycles, of
-    which a tenth of the time would go into full collections."""
+    """Collect only young objects within the `with` block: for work that makes many lasting objects and next to no
+    reference cycles, of which a tenth of the time would go into full garbage collections."""
     young, middle, old = gc.get_threshold()
     gc.set_threshold(young, middle, _NEVER)
     try:

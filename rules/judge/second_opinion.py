@@ -1,4 +1,5 @@
-"""Questions to the official checkers, and their opinions attached to the verdicts."""
+"""Ask MLPerf's official checkers about judged logs, sets and submissions, and attach their opinions to the
+verdicts."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -38,7 +39,7 @@ def _attach(verdict: Verdict, opinions: dict[CheckerQuery, OfficialOpinion]) -> 
 
 
 def _questions(verdict: Verdict) -> Iterator[CheckerQuery]:
-    """Yield the questions about this level alone."""
+    """Yield the questions to the official checkers about what a verdict judges, without those about its parts."""
     path, round_name = Path(verdict.subject), _round(verdict)
     if round_name is None or verdict.outcome == "not judged":
         return
@@ -61,7 +62,8 @@ def _questions(verdict: Verdict) -> Iterator[CheckerQuery]:
 
 
 def _system_of(folder: Path) -> Path | None:
-    """Return the system description of results/<system>/<benchmark>; None where there is none."""
+    """Return the path of the system description for the set in results/<system>/<benchmark>; None where there is
+    none."""
     if len(folder.parents) < 3 or folder.parents[1].name != "results":
         return None
     path = folder.parents[2] / "systems" / f"{folder.parents[0].name}.json"
@@ -69,7 +71,8 @@ def _system_of(folder: Path) -> Path | None:
 
 
 def _round(verdict: Verdict) -> str | None:
-    """Return the official round; that of most parts where a submission's parts are of several."""
+    """Return the MLPerf round that a verdict is by; for a submission whose parts are of several rounds, that of most
+    parts."""
     if verdict.round is not None or verdict.level not in ("submission", "round"):
         return verdict.round
     rounds = Counter(name for part in verdict.parts if (name := _round(part)) is not None)

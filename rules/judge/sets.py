@@ -1,4 +1,4 @@
-"""Judging of one log, and of one result set: every log is read, judged and scored once."""
+"""Judge one log, or one result set: every log is read, judged and scored once."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,15 +40,16 @@ _FORGIVABLE = (LOG_NOT_CONVERGED, CRASHED)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Ruleset:
-    """The rules that apply: the definition, None for an undefined benchmark, and the official round. `source` states
-    how they were chosen; `foreign_round` is the round that was asked for, where the benchmark was not part of it."""
+    """Rules by which logs are judged: the benchmark definition, None for an undefined benchmark, and the MLPerf
+    round. `source` states how they were chosen; `foreign_round` is the round that the user asked for, where the
+    benchmark was not part of it."""
 
     benchmark: Benchmark | None
     round: str | None
     source: str
     foreign_round: str | None = None
     known: dict[Hashable, object] = field(default_factory=dict)
-    """Cache of results that these rules share between all logs they judge."""
+    """Cache of results that these rules share between all logs that are judged by them."""
 
     def __str__(self) -> str:
         if self.round is not None:
@@ -64,8 +65,8 @@ def check_log(
     ruleset: str | None = None,
     is_one_of_many: bool = False,
 ) -> Verdict:
-    """Judge one log by itself. Raises InputError for an unreadable path, DefinitionError for a bad definition and,
-    unless it is one of many, for a ruleset without its benchmark."""
+    """Judge one log without its set. Raises InputError for an unreadable path, DefinitionError for a bad definition
+    and, unless the log is one of many, for a ruleset without its benchmark."""
     path = Path(path)
     result_set, log = set_of_one(path), read_log(path)
     benchmark = find_definition(named_in(log), benchmark_file, result_set.definition_file)
@@ -80,9 +81,10 @@ def judge_sets(
     second_opinion: bool = True,
     on_opinion: OnProgress | None = None,
 ) -> tuple[JudgedSet, ...]:
-    """Judge several sets one after the other; the official checkers are asked about all of them in one process.
-    `on_opinion` is called with the number of answered questions and of all questions. Among several sets, one whose
-    benchmark the asked round does not have is judged by its own round, and reported (ST115)."""
+    """Judge several result sets one after the other; the official checkers are asked about all of them in one
+    process. `on_opinion` is called with the number of answered questions and of all questions. A set whose benchmark
+    is not part of the round that the user asked for is judged, where there are several sets, by its own round, and
+    reported (ST115)."""
     is_one_of_many = len(result_sets) > 1
     judged = [judge_set(result_set, benchmark_file, ruleset, is_one_of_many) for result_set in result_sets]
     if not second_opinion or not judged:
@@ -97,7 +99,8 @@ def judge_set(
     ruleset: str | None = None,
     is_one_of_many: bool = False,
 ) -> JudgedSet:
-    """Return the verdict on a set and its logs, and its score. The logs are read once, and not kept."""
+    """Return the verdict on a result set and its logs, and its score. The logs are read once, and not kept in
+    memory."""
     logs = tuple(read_log(path) for path in result_set.logs)
     benchmark = _definition_of_set(logs, benchmark_file, result_set)
     chosen = _choose_ruleset(benchmark, result_set, ruleset, is_one_of_many, logs)
@@ -120,7 +123,8 @@ def judge_set(
 def make_set_subject(
     result_set: ResultSet, logs: tuple[RunLog, ...], benchmark: Benchmark | None, round_name: str | None
 ) -> SetSubject:
-    """Return the subject of set rules: the logs, their runs' results, the score, and the files beside them."""
+    """Return a result set as rules judge it: the logs, their runs' results, the score, and the files beside the
+    logs."""
     runs = tuple(read_run_result(log, benchmark, round_name) for log in logs)
     power = read_set_power(result_set, runs)
     return SetSubject(
@@ -139,8 +143,8 @@ def make_set_subject(
 def _definition_of_set(
     logs: Sequence[RunLog], benchmark_file: str | Path | None, result_set: ResultSet
 ) -> Benchmark | None:
-    """Return the definition by the name and version that most of the logs state, or by the directory's name where
-    there are none."""
+    """Return the benchmark definition by the name and version that most of the set's logs state, or by the
+    directory's name where the set has no logs; None where there is none."""
     named = [benchmark for benchmark in map(named_in, logs) if isinstance(benchmark.name, str)]
     none = NamedBenchmark(name=None if logs else result_set.benchmark)
     return find_definition(max(named, key=named.count, default=none), benchmark_file, result_set.definition_file)
@@ -153,8 +157,8 @@ def _choose_ruleset(
     is_one_of_many: bool,
     logs: Sequence[RunLog],
 ) -> _Ruleset:
-    """Return the ruleset of the round asked for where it has the benchmark, else (for one of many) that of the
-    inferred round. Raises DefinitionError."""
+    """Return the rules to judge a set by: those of the round that the user asked for where it has the benchmark, else
+    (for one of many sets) those of the round inferred from the set. Raises DefinitionError."""
     foreign_round = None
     if asked is not None and benchmark is not None and is_one_of_many:
         wanted = named_round(asked)
@@ -181,7 +185,7 @@ def _choose_ruleset(
 
 
 def _last_day(logs: Sequence[RunLog]) -> date | None:
-    """Return the day (UTC) on which the last run of a set began; None where no stamp is plausible.
+    """Return the day (UTC) on which the last run of a set began; None where no time stamp is plausible.
 
     Stamps in seconds count as well: logs of round 0.7 have them; TI108 reports other implausible stamps.
     """
@@ -226,8 +230,8 @@ def _reach(
 
 
 def _forgive(outcome: Outcome, of_set: Sequence[Outcome]) -> Outcome:
-    """Return an outcome in which a run that did not converge or crashed is a warning, for a set that may hold such a
-    run."""
+    """Return a rule's result for a log in which a run that did not converge or crashed is only a warning, for a set
+    that may hold such a run."""
     if outcome.code not in _FORGIVABLE or not outcome.findings:
         return outcome
     allowed = next((other for other in of_set if other.code == NOT_CONVERGED), None)

@@ -1,1 +1,1 @@
-"""MLPerf logs: their lines, keys and intervals."""
+"""Read MLPerf logs: their lines, keys and intervals."""

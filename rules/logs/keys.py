@@ -1,6 +1,6 @@
-"""The names of mllog's keys, and of the keys that this harness adds.
+"""Name the keys of mllog (MLPerf's log format), and the keys that this harness adds to logs.
 
-The official spelling is that of mlperf_logging.mllog.constants; a test holds the two together.
+The official spelling is that of mlperf_logging.mllog.constants; a test compares the two.
 """
 
 # events of a run, in order
@@ -66,8 +66,8 @@ STEP_NUM = "step_num"
 STATUS = "status"
 REASON = "reason"
 IS_CLAIMED = "is_claimed"
-"""Metadata key, true where an opt_name is the implementation's own claim, without an optimizer that could be
-inspected."""
+"""Key in the metadata of opt_name, true where the optimizer's name is the implementation's own claim, without an
+optimizer that could be inspected."""
 
 # added by this harness; unknown to the official checker, which ignores them
 BENCHMARK_VERSION = "benchmark_version"
@@ -75,7 +75,7 @@ DEFINITION_SHA256 = "definition_sha256"
 DATASET_SHA256 = "dataset_sha256"
 QUALITY_TARGET = "quality_target"
 QUALITY_METRIC = "quality_metric"
-"""Key for the metric of eval_accuracy, logged where it is not the ROC AUC."""
+"""Key of the record that names the quality metric of eval_accuracy, logged where the metric is not the ROC AUC."""
 IMPLEMENTATION = "implementation"
 PRECISION = "precision"
 KERNELS = "kernels"

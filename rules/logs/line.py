@@ -1,4 +1,4 @@
-"""One record of a log, shared by everything that reads or judges logs."""
+"""Define one record of an MLPerf log, as everything that reads or judges logs uses it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 
 TOKEN = b":::MLLOG"
-"""Token that announces a record."""
+"""Token at the beginning of a record in an MLPerf log."""
 MAX_RECORD_BYTES = 1 << 20
 
 
 class LogLine(msgspec.Struct, frozen=True, gc=False):
-    """One `:::MLLOG` record. `line_num` counts the file's lines from 1.
+    """One `:::MLLOG` record of an MLPerf log. `line_num` counts the file's lines from 1.
 
     `problems` lists defects of a readable record: missing metadata, value or event type.
     """
@@ -26,11 +26,13 @@ class LogLine(msgspec.Struct, frozen=True, gc=False):
     namespace: str = ""
     problems: tuple[str, ...] = ()
     rank: int | None = None
-    """Rank that a launcher's prefix gives (`0: `, `[3] `); None where the line has no such prefix."""
+    """Rank that wrote the record, by the launcher's prefix of the line (`0: `, `[3] `); None where the line has no
+    such prefix."""
     is_glued: bool = False
-    """Whether another record precedes this one in the same line."""
+    """Whether another record precedes this record in the same line of the log."""
     lacks_blank: bool = False
-    """Whether the token is followed by something other than a blank, so that no official tool sees the record."""
+    """Whether the record's token is followed by something other than a blank, so that no official tool sees the
+    record."""
 
     @property
     def time_s(self) -> float:

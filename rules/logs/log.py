@@ -29,9 +29,9 @@ from rules.open_file import NotRegularError, open_regular
 
 MAX_NUM_RECORDS = 200_000
 MAX_RECORD_TEXT_BYTES = 16 << 20
-"""Most bytes of all records of a log together; the longest published logs hold 0.15 MB."""
+"""Most bytes of all records of a log together that are kept; the longest published logs hold 0.15 MB."""
 MAX_LOG_BYTES = 256 << 20
-"""Most bytes of a log that are read, including output between its records."""
+"""Most bytes of a log that are read, including text between its records."""
 MAX_RECORDS_PER_LINE = 1000
 MAX_NUM_UNPARSED = 100
 MAX_DEPTH = 16
@@ -46,7 +46,7 @@ _SPACE = re.compile(r"[ \t]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _RANK = re.compile(rb"[ \t]*\[?(\d{1,6})\]?:?[ \t]*\Z")
 FOUND = "; found "
-"""Separator in `LogLine.problems` between a defect and the value found."""
+"""Separator in `LogLine.problems` between a record's defect and the value found."""
 _FOREIGN = {
     b"\xff\xfe": "UTF-16; convert it to UTF-8",
     b"\xfe\xff": "UTF-16; convert it to UTF-8",
@@ -56,12 +56,13 @@ _FOREIGN = {
     b"\x28\xb5\x2f\xfd": "compressed (zstd); unpack it",
     b"PK\x03\x04": "an archive (zip); unpack it",
 }
-"""First bytes of files that cannot be read as they are, with the reason."""
+"""First bytes of files that cannot be read as logs in the form they have, with the reason and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnparsedText:
-    """Text that announces a record but cannot be read as one: the place, the reason and an excerpt."""
+    """Text in a log that announces a record (:::MLLOG) but cannot be read as one: the place, the reason and an
+    excerpt."""
 
     path: str
     line_num: int
@@ -71,9 +72,9 @@ class UnparsedText:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunLog:
-    """All records of one log in file order. `unparsed` holds MAX_NUM_UNPARSED at most; `unread` is the place from
-    which on the rest was not read, None where everything was; `num_unparsed` counts all unparsed texts up to there,
-    `unread` included."""
+    """All records of one MLPerf log in file order. `unparsed` holds unreadable records, MAX_NUM_UNPARSED at most;
+    `unread` is the place from which on the file was not read, None where everything was; `num_unparsed` counts all
+    unreadable records up to there, `unread` included."""
 
     path: str
     lines: tuple[LogLine, ...]
@@ -84,7 +85,7 @@ class RunLog:
     num_bytes: int = 0
     by_key: Mapping[str, tuple[LogLine, ...]] = field(default_factory=dict)
     known: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """Cache of results derived from the log."""
+    """Cache of results that are derived from the log, by name."""
 
     def all(self, key: str) -> tuple[LogLine, ...]:
         return self.by_key.get(key, ())
@@ -98,13 +99,13 @@ class RunLog:
         return lines[-1] if lines else None
 
     def value(self, key: str) -> Any:
-        """Return the value of the first record of `key`, or None."""
+        """Return the value of the log's first record of `key`; None where there is none."""
         line = self.first(key)
         return None if line is None else line.value
 
 
 def read_log(path: str | Path) -> RunLog:
-    """Read one log of any bytes. Raises InputError when `path` is no readable file."""
+    """Read one MLPerf log, which may hold any bytes. Raises InputError when `path` is no readable file."""
     path = Path(path)
     if not path.is_file():
         what = "is not a regular file" if path.exists() else "no such file"
@@ -123,7 +124,7 @@ def read_log(path: str | Path) -> RunLog:
 
 
 def parse_bytes(data: bytes, path: str) -> RunLog:
-    """Parse a log that is held in memory. `path` is only named in records."""
+    """Parse the bytes of an MLPerf log. `path` is only named in records."""
     lines = read_plain_log(data, path)
     if lines is not None:
         return _make_log(path, lines, sha256=hashlib.sha256(data).hexdigest(), num_bytes=len(data))
@@ -140,13 +141,15 @@ def parse_bytes(data: bytes, path: str) -> RunLog:
 
 
 def _ends_in_returns(data: bytes) -> bool:
-    """Return whether a log's lines end with carriage returns alone, so that editors count lines by these."""
+    """Return whether a log's lines end with carriage returns only (no newlines), so that editors count lines by
+    these."""
     first = data.find(b"\r")
     return first >= 0 and data.find(b"\n", 0, len(data.rstrip(b"\r\n"))) < 0
 
 
 def parse_log(chunks: Iterable[bytes], path: str) -> RunLog:
-    """Parse a log from its lines, those longer than MAX_RECORD_BYTES in pieces. `path` is only named in records."""
+    """Parse an MLPerf log from its lines, those longer than MAX_RECORD_BYTES in pieces. `path` is only named in
+    records."""
     digest, num_bytes, num_lines, is_cut = hashlib.sha256(), 0, 1, False
 
     def counted() -> Iterator[bytes]:
@@ -178,7 +181,8 @@ def _make_log(path: str, lines: list[LogLine], **others: Any) -> RunLog:
 
 
 def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], dict[str, Any]]:
-    """Return the records, and the fields of RunLog about text that could not be read."""
+    """Return the records of a log, and the fields of RunLog about text that announces a record and could not be
+    read."""
     lines: list[LogLine] = []
     unparsed: list[UnparsedText] = []
     num_unparsed = 0
@@ -216,8 +220,9 @@ def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], dict[st
 
 
 def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, bytes]]:
-    """Yield line number, text from the first announcement to the line's end, whether that text is complete, and the
-    text before it in the line; first of all a file's first bytes if they are foreign.
+    """Yield, for each line of a log that announces a record (:::MLLOG): line number, text from the first announcement
+    to the line's end, whether that text is complete, and the text before it in the line; first of all the file's
+    first bytes if they show that it is no text.
 
     A line longer than one chunk is cut at its announcements; only the last, open part is held.
     """
@@ -260,8 +265,8 @@ def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, byte
 
 
 def _records(text: bytes) -> Iterator[tuple[dict[str, Any] | str, bool]]:
-    """Yield the records of one line that begins with an announcement: the fields of each, or why it cannot be read;
-    and whether it is glued to the record before."""
+    """Yield the records of one line of a log that begins with an announcement (:::MLLOG): the fields of each, or the
+    reason why it cannot be read; and whether another record precedes it in the line."""
     try:
         whole = text.decode("utf-8")
     except UnicodeDecodeError:
@@ -309,7 +314,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_pairs)
 
 
 def _fields(record: object, text: str) -> dict[str, Any]:
-    """Return the arguments of LogLine but path, line_num and rank, from a record decoded from `text`. Raises
+    """Return the arguments of LogLine except path, line_num and rank, from a record decoded from `text`. Raises
     ValueError with the form that was expected."""
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")
@@ -346,7 +351,7 @@ def _fields(record: object, text: str) -> dict[str, Any]:
 
 
 def _is_sound(value: object, depth: int) -> bool:
-    """Return whether a value is shallow and its strings can be written as UTF-8."""
+    """Return whether a JSON value is nested at most `depth` levels and its strings can be written as UTF-8."""
     if isinstance(value, str):
         return value.isascii() or _SURROGATE.search(value) is None
     if isinstance(value, dict):
@@ -361,7 +366,7 @@ def _excerpt(text: bytes) -> str:
 
 
 def as_number(value: object) -> float | None:
-    """Return a finite number as float; None for anything else, booleans and huge integers included."""
+    """Return a finite number from a log as float; None for any other value, booleans and huge integers included."""
     if type(value) is float:
         return value if math.isfinite(value) else None
     if type(value) is int and -_EXACT < value < _EXACT:
@@ -376,7 +381,7 @@ def as_number(value: object) -> float | None:
 
 
 def as_whole(value: object) -> int | None:
-    """Return a whole number of at most 64 bits as int (2.0 is one); None for anything else."""
+    """Return a whole number of at most 64 bits from a log as int (2.0 is whole); None for any other value."""
     if type(value) is int and -_EXACT < value < _EXACT:
         return value
     number = as_number(value)

@@ -1,7 +1,7 @@
-"""Fast readers for well-formed logs and lines, in a fraction of the time that arbitrary bytes take.
+"""Read well-formed MLPerf logs and lines in a fraction of the time that reading arbitrary bytes takes.
 
-None makes no statement about a log or line: `rules.logs.log`, which calls these readers first, then reads any bytes
-and reports the defects.
+A reader returns None for a log or line that it leaves to `rules.logs.log`, which calls these readers first, then
+reads any bytes and reports the defects.
 """
 
 import json
@@ -17,7 +17,7 @@ _DECODER = json.JSONDecoder()
 
 
 class _Row(msgspec.Struct, gc=False):
-    """Fields of a plain line."""
+    """Fields of a record in a well-formed line of an MLPerf log."""
 
     time_ms: Any
     event_type: str
@@ -32,8 +32,8 @@ _decode_row = msgspec.json.Decoder(_Row).decode
 
 def read_plain_log(data: bytes, path: str) -> list[LogLine] | None:
     """Return the records of a log in which each line is one well-formed record and nothing else, as this harness
-    writes them; else None, also for lines with escapes, lists, deeper objects, repeated keys or text that is not
-    UTF-8."""
+    writes logs; None for any other log, also for lines with escapes, lists, deeper objects, repeated keys or text
+    that is not UTF-8."""
     if not (data.startswith(_PLAIN) and data.endswith(b"}\n") and len(data) <= MAX_RECORD_BYTES):
         return None
     texts = data[_START:-1].split(b"\n" + _PLAIN[:_START])
@@ -60,7 +60,8 @@ def read_plain_log(data: bytes, path: str) -> list[LogLine] | None:
 
 
 def read_plain_line(text: bytes, path: str, line_num: int, rank: int | None, is_glued: bool) -> LogLine | None:
-    """Return the record of a line that is one well-formed record and nothing else, as nearly all are; else None."""
+    """Return the record of a log's line that is one well-formed record and nothing else, as nearly all are; None for
+    any other line."""
     if not text.startswith(_PLAIN):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Text and values from strangers, made safe to print."""
+"""Make text and values from strangers' files safe to print."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ def printable(text: str) -> str:
 
 
 def plural(number: int, noun: str, nouns: str | None = None) -> str:
-    """Return a count with its noun: '1 run', '5 runs'."""
+    """Return a number with its noun in the singular or plural: '1 run', '5 runs'."""
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 

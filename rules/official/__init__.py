@@ -1,1 +1,1 @@
-"""The official checkers, in a confined process of their own."""
+"""Run MLPerf's official checkers in a confined process of their own."""

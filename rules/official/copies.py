@@ -1,4 +1,4 @@
-"""Copies of files for the official checkers: regular files only, no links, up to a number and a size."""
+"""Copy files for the official checkers: regular files only, no links, up to a number and a size."""
 
 import itertools
 import os
@@ -8,11 +8,11 @@ from pathlib import Path
 
 MAX_LOG_BYTES = 64 << 20
 MAX_LINE_BYTES = 64 << 10
-"""Most bytes of a line that holds a record: the official parser takes seconds for longer ones, and minutes for a
-megabyte."""
+"""Most bytes of a log's line with a record that is given to the official checkers: the official parser takes seconds
+for longer lines, and minutes for a megabyte."""
 MAX_TOTAL_BYTES = 1 << 30
 MAX_FILES = 50_000
-"""Most files of one submission."""
+"""Most files of one submission that are copied for the official checkers."""
 MAX_TOTAL_FILES = 500_000
 _LARGE_FOR_REPO = (50 << 20) + 1
 _CHUNK = 1 << 20
@@ -20,11 +20,12 @@ _TOKEN = b":::MLLOG"
 
 
 class NotCopiedError(Exception):
-    """Reason why a file is not passed to the official checkers."""
+    """Error with the reason why a file is not copied for the official checkers."""
 
 
 class Copies:
-    """Maker of copies in one folder, each made once; names are relative to that folder. Raises NotCopiedError."""
+    """Copier of logs, sets and submissions for the official checkers into one folder, each once; returned names are
+    relative to that folder. Raises NotCopiedError."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -35,7 +36,7 @@ class Copies:
         self._num_bytes = 0
 
     def log(self, path: Path) -> str:
-        """Copy a log or a system description under a generated name."""
+        """Copy a log or a system description under a generated name, which is returned."""
         if path not in self._made:
             self._num_files = 0
             name = f"{next(self._numbers)}{'.json' if path.suffix == '.json' else '.txt'}"
@@ -44,7 +45,8 @@ class Copies:
         return self._made[path]
 
     def result_set(self, logs: Sequence[Path]) -> str:
-        """Copy one set's logs under their own names to one folder, without scaling.json and other files."""
+        """Copy one set's logs under their own names to a new folder, without scaling.json and other files; return the
+        folder's name."""
         key = tuple(logs)
         if key not in self._made:
             name = self._new_folder("set")
@@ -58,7 +60,8 @@ class Copies:
         return self._made[key]
 
     def submission(self, root: Path, without: Collection[Path] = ()) -> str:
-        """Copy systems/ and results/ of a submission, without scaling.json and the paths in `without`."""
+        """Copy systems/ and results/ of a submission to a new folder, without scaling.json and the paths in
+        `without`; return the folder's name."""
         name, left_out = self._new_folder("submission"), set(without)
         for part in ("systems", "results"):
             (self.folder / name / part).mkdir()
@@ -70,7 +73,8 @@ class Copies:
         return name
 
     def outline(self, root: Path) -> str:
-        """Recreate all names of a submission as empty files; files too large to publish become sparse ones."""
+        """Recreate all names of a submission as empty files, for the repository checker; files too large to publish
+        become sparse ones. Return the folder's name."""
         name = self._new_folder("outline")
         for path, inner in _files(root):
             self._count(0)
@@ -125,7 +129,8 @@ class Copies:
 
 
 def _longest_record_line(path: Path) -> int:
-    """Return the bytes of the longest line that holds a record, 0 where none is longer than MAX_LINE_BYTES."""
+    """Return the length in bytes of the longest line of a log that holds a record; 0 where none is longer than
+    MAX_LINE_BYTES."""
     longest = 0
     with path.open("rb") as file:
         for line in file:
@@ -135,7 +140,7 @@ def _longest_record_line(path: Path) -> int:
 
 
 def num_links(root: Path) -> int:
-    """Count links and special files below `root`, which are not copied."""
+    """Return the number of links and special files below `root`, which are not copied for the official checkers."""
     found = 0
     for folder, subfolders, files in os.walk(root):
         found += sum(not _is_plain(os.path.join(folder, name)) for name in (*subfolders, *files))  # noqa: PTH118

@@ -1,4 +1,4 @@
-"""The second opinion: the official checkers, in one confined process of their own.
+"""Ask MLPerf's official checkers for a second opinion on logs and submissions, in one confined process of their own.
 
 The checkers parse hostile input with code that evaluates strings from YAML, write beside what they read and delete
 files, so they run on copies in a temporary folder, confined to it (worker.py), with a clean environment and limits on
@@ -23,7 +23,7 @@ _MESSAGE_CHARS = 400
 CheckerName = Literal["compliance", "seed", "rcp", "system", "package", "repo"]
 OpinionOutcome = Literal["valid", "invalid", "crashed", "timeout", "not asked"]
 OnProgress = Callable[[int, int], None]
-"""Callback with the number of finished questions, or logs, and the number of all."""
+"""Callback with the number of finished questions to official checkers (or judged logs), and the number of all."""
 _TOOLS: dict[CheckerName, str] = {
     "compliance": "compliance_checker",
     "seed": "package_checker.seed_checker",
@@ -36,10 +36,11 @@ _TOOLS: dict[CheckerName, str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OfficialOpinion:
-    """Opinion of one official checker: its verdict, its crash, or the reason why it was not asked.
+    """Opinion of one official checker on a log, set, description or submission: its verdict, its crash, or the reason
+    why it was not asked.
 
-    `subject` is the log, result directory, system description or submission that it looked at; `factor` is the
-    normalisation factor of the RCP checker, None for other checkers and where it found none.
+    `subject` is the path that the checker looked at; `factor` is the normalisation factor of the checker of reference
+    convergence points (RCP), None for other checkers and where it found none.
     """
 
     checker: CheckerName
@@ -53,9 +54,9 @@ class OfficialOpinion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckerQuery:
-    """Question to a checker: about a log (compliance), a result directory (seed, rcp; `logs` are its files), a system
-    description (system) or an organisation's submission (package, repo). `round` is such as "5.1"; `without` are
-    directories and files of a submission that the package checker is not shown."""
+    """Question to one official checker: about a log (compliance), a result directory (seed, rcp; `logs` are its
+    files), a system description (system) or an organisation's submission (package, repo). `round` is such as "5.1";
+    `without` are directories and files of a submission that the package checker is not shown."""
 
     checker: CheckerName
     path: Path
@@ -69,11 +70,11 @@ def ask_official_checkers(
     timeout_s: float | None = None,
     on_progress: OnProgress | None = None,
 ) -> tuple[OfficialOpinion, ...]:
-    """Return opinions in the order of the questions, from one process. Never raises because of what the questions are
-    about.
+    """Return the official checkers' opinions in the order of the questions, all from one process. Never raises
+    because of the content of the files asked about.
 
-    `timeout_s` bounds the whole; by default it is two minutes, or a second per question where that is more.
-    `on_progress` is called with the number of answered questions and of all questions.
+    `timeout_s` bounds the seconds for all questions; by default it is two minutes, or a second per question where
+    that is more. `on_progress` is called with the number of answered questions and of all questions.
     """
     if not questions:
         return ()
@@ -91,8 +92,8 @@ def ask_official_checkers(
 def _ask(
     questions: Sequence[CheckerQuery], timeout_s: float | None, on_progress: OnProgress | None
 ) -> tuple[OfficialOpinion, ...]:
-    """Copy the files that the questions are about, and ask. Raises OSError where no folder for the copies can be
-    made."""
+    """Copy the files that the questions are about, and ask the official checkers about the copies. Raises OSError
+    where no folder for the copies can be made."""
     limit_s = max(TIMEOUT_S, TIMEOUT_PER_QUESTION_S * len(questions)) if timeout_s is None else timeout_s
     with temporary_folder("official") as folder:
         copies = Copies(folder)
@@ -159,8 +160,8 @@ def _opinion(question: CheckerQuery, answer: Answer, inside: str | None = None) 
 
 
 def _shorten(message: str, inside: str | None) -> str:
-    """Return the message without the dump of the checker's whole state and without the copy's path; the test that
-    failed is kept, however long the quoted line before it is."""
+    """Return an official checker's message without the dump of the checker's whole state and without the copy's path;
+    the test that failed is kept, however long the quoted line before it is."""
     quoted, _, test = message.split("\ncurrent context")[0].partition("\nfailed test: ")
     end = " ".join(f" failed test: {test}".split()) if test else ""
     text = " ".join(quoted.split())

@@ -1,6 +1,8 @@
-"""Running the worker of the second opinion: limits, a clean environment, and an answer for every job.
+"""Run the process in which the official checkers answer questions (the worker): with limits, a clean environment, and
+an answer for every question.
 
-When the worker dies or stalls over one job, that job gets the reason as its answer and a new worker takes the rest.
+When the worker dies or stalls over one question, that question gets the reason as its answer and a new worker takes
+the rest.
 """
 
 import contextlib
@@ -27,7 +29,7 @@ _REASON_CHARS = 400
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The worker's answer to one job, or how the worker ended over it."""
+    """Answer to one question to an official checker, or the way in which the worker process ended over it."""
 
     outcome: str
     messages: tuple[str, ...]
@@ -36,7 +38,7 @@ class Answer:
 
 @dataclass(slots=True)
 class _Talk:
-    """Answers of one worker so far, the job that it is at, and the reason for its end."""
+    """Answers of one worker process so far, the question that it works on, and the reason for its end."""
 
     answers: dict[int, Answer]
     current: int | None = None
@@ -46,7 +48,8 @@ class _Talk:
 def run_worker(
     worker: Path, jobs: Sequence[Job], folder: str, timeout_s: float, on_answer: Callable[[], None]
 ) -> dict[int, Answer]:
-    """Collect answers by job id, one for each job, within `timeout_s`; `on_answer` is called for each one."""
+    """Return the answers of worker processes by the question's id, one for each question in `jobs`, within
+    `timeout_s`; `on_answer` is called for each answer."""
     deadline = time.monotonic() + timeout_s
     answers: dict[int, Answer] = {}
     waiting = list(jobs)
@@ -106,7 +109,8 @@ def _run_once(
 
 
 def _listen(process: "subprocess.Popen[bytes]", deadline: float, on_answer: Callable[[], None]) -> _Talk:
-    """Read answers until the worker closes its output, keeps silent for too long, or time is over."""
+    """Read answers from a worker process until it closes its output, keeps silent for too long, or `deadline` is
+    over."""
     assert process.stdout is not None
     talk = _Talk(answers={})
     rest = b""
@@ -143,7 +147,7 @@ def _take(line: bytes, talk: _Talk) -> None:
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
-    """End the worker, and whatever it may have started, where it has not ended by itself; and collect it."""
+    """End the worker process, and whatever it may have started, where it has not ended by itself; and wait for it."""
     assert process.stdout is not None
     process.stdout.close()
     try:

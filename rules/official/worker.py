@@ -1,4 +1,4 @@
-"""The process in which the official checkers run: confined to one folder, one answer per line.
+"""Run as the process in which the official checkers answer questions: confined to one folder, one answer per line.
 
 Started by rules.official.process as a script (python -I), with the questions on standard input as JSON; the product
 never imports it. The checkers execute code from rule files whose names come from the logs they read, write beside
@@ -31,7 +31,8 @@ from typing import Any
 MAX_MESSAGES = 50
 MESSAGE_CHARS = 2000
 KEPT_BYTES = 8 << 20
-"""Most bytes of parsed logs that are cached, pickled, and of a log that is cached."""
+"""Most bytes of parsed logs that are cached for the official checkers, pickled, and most bytes of a log that is
+cached."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = (
     "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown",
@@ -51,7 +52,7 @@ _UNSEEN = {
     "subprocess": ("_fork_exec",),
     "_posixsubprocess": ("fork_exec",),
 }
-"""Functions without an audit event in every version of Python, which are removed instead."""
+"""Functions of Python without an audit event in every version, which are removed to confine the process."""
 _PR_SET_PDEATHSIG = 1
 DIVISION, BENCHMARK = "submission_division", "submission_benchmark"
 _DLRM_RUNS = 5
@@ -63,11 +64,12 @@ Said = tuple[str, list[str], float | None]
 
 
 class NotAskedError(Exception):
-    """Reason why a checker is not asked after all."""
+    """Error with the reason why an official checker is not asked after all."""
 
 
 def limit(memory_bytes: int, cpu_s: int, file_bytes: int) -> None:
-    """Set limits that the kernel enforces; on systems without one of the limits, that one is left out."""
+    """Set limits on memory, processor time and file size that the kernel enforces; on systems without one of the
+    limits, that one is left out."""
     for kind, value in (
         (resource.RLIMIT_AS, memory_bytes),
         (resource.RLIMIT_CPU, cpu_s),
@@ -82,7 +84,8 @@ def limit(memory_bytes: int, cpu_s: int, file_bytes: int) -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when `parent` ends, whatever this process is doing; Linux only."""
+    """Have the kernel kill this process when the process `parent` ends, so that no checker outlives it, whatever it
+    is doing; Linux only."""
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     except (OSError, AttributeError):
@@ -92,8 +95,8 @@ def end_with_parent(parent: int) -> None:
 
 
 def confine(folder: str) -> None:
-    """From here on allow changes inside `folder` only, reading only there and in Python's own folders, and no import
-    of a module that is not loaded."""
+    """Allow this process from now on to write inside `folder` only, to read only there and in Python's own folders,
+    and to import only modules that are loaded."""
     for module, names in _UNSEEN.items():
         for name in names if module in sys.modules else ():
             vars(sys.modules[module]).pop(name, None)
@@ -130,7 +133,7 @@ def confine(folder: str) -> None:
 
 
 class Listener(logging.Handler):
-    """Collector of the checkers' log messages, which hold most of their findings."""
+    """Collector of the official checkers' log messages, which hold most of their findings."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -141,7 +144,7 @@ class Listener(logging.Handler):
             self.records.append((record.levelno, record.getMessage()[:MESSAGE_CHARS].strip()))
 
     def messages(self, *levels: int) -> list[str]:
-        """Return the messages of these levels, those of the first level first."""
+        """Return the checker's log messages of these levels, those of the first level first."""
         return [text for level in levels for logged, text in self.records if logged == level and text]
 
     def said(self, words: str) -> bool:
@@ -150,8 +153,8 @@ class Listener(logging.Handler):
 
 @cache
 def names_in(log: str, ruleset: str) -> tuple[tuple[str, Any], ...]:
-    """Return the division and the benchmark that a log states, as (key, value), read once and as the checkers read
-    them."""
+    """Return the division and the benchmark that a log states, as (key, value), read once and by the official
+    checkers' own parser."""
     from mlperf_logging.compliance_checker import mlp_parser
 
     lines = mlp_parser.parse_file(log, ruleset=ruleset)[0]
@@ -159,7 +162,8 @@ def names_in(log: str, ruleset: str) -> tuple[tuple[str, Any], ...]:
 
 
 def refuse_invented_names(log: str, ruleset: str) -> None:
-    """Raise NotAskedError where the checker would open, and execute, a rule file at a path that the log invents."""
+    """Raise NotAskedError where the official checker would open, and execute, a rule file at a path that the log
+    invents."""
     for _, name in names_in(log, ruleset):
         if not _PLAIN_WORD.match(str(name)):
             raise NotAskedError("the division or benchmark that a log names is no plain word")
@@ -177,7 +181,8 @@ def ask_compliance(job: Job, heard: Listener) -> Said:
 
 
 def list_closed_logs(job: Job) -> list[str]:
-    """Return the logs of a set. The package checker asks about seeds and convergence in Closed alone."""
+    """Return the logs of a set in the Closed division. Raises NotAskedError for Open, where the package checker does
+    not ask about seeds and convergence."""
     logs = sorted(map(str, Path(job["path"]).glob("result_*.txt")))
     if any((DIVISION, "open") in names_in(log, job["ruleset"]) for log in logs):
         raise NotAskedError("it is not asked about the Open division")
@@ -194,8 +199,8 @@ def ask_seed(job: Job, heard: Listener) -> Said:
 
 
 def ask_rcp(job: Job, heard: Listener) -> Said:
-    """Ask the RCP checker. With set_scaling it writes scaling.json into the copy; without, it would look for one in
-    the root folder and delete it."""
+    """Ask the official checker of reference convergence points (RCPs) about a set. With set_scaling it writes
+    scaling.json into the copy; without, it would look for one in the root folder and delete it."""
     from mlperf_logging.rcp_checker import rcp_checker
 
     logs = list_closed_logs(job)
@@ -219,7 +224,8 @@ def ask_system(job: Job, heard: Listener) -> Said:
 
 
 def ask_package(job: Job, heard: Listener) -> Said:
-    """Ask the package checker: it returns nothing and always exits with 0, so its last message is its verdict."""
+    """Ask the official package checker about a submission: it returns nothing and always exits with 0, so its last
+    message is taken as its verdict."""
     from mlperf_logging.package_checker import package_checker
 
     for log in sorted(Path(job["path"]).glob("results/*/*/result_*.txt")):
@@ -234,7 +240,8 @@ def ask_package(job: Job, heard: Listener) -> Said:
 
 
 def ask_repo(job: Job, heard: Listener) -> Said:
-    """Ask the repository checker: it returns False whatever it finds, so its last message is its verdict."""
+    """Ask the official repository checker about a submission: it returns False whatever it finds, so its last message
+    is taken as its verdict."""
     from mlperf_logging.repo_checker import repo_checker
 
     repo_checker.run_checks(job["path"])
@@ -252,8 +259,9 @@ CHECKERS: dict[str, Callable[[Job, Listener], Said]] = {
 
 
 def parse_once(parse: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a caching version of `parse`, the checkers' function (filename, ruleset): they parse each log up to six
-    times, which takes most of their time. Every caller gets a copy of its own, as if the log had been parsed."""
+    """Return a caching version of `parse`, the official checkers' function (filename, ruleset): they parse each log
+    up to six times, which takes most of their time. Every caller gets a copy of its own, as if the log had been
+    parsed."""
     kept: dict[tuple[str, str], bytes] = {}
 
     def parse_or_copy(filename: str, ruleset: str = "0.6.0") -> Any:
@@ -272,8 +280,8 @@ def parse_once(parse: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_once(yaml: Any) -> Callable[..., Any]:
-    """Return a yaml.load that reads each rule file once, since the checkers read theirs again for every log. libyaml
-    gives the same result as their BaseLoader, only faster."""
+    """Return a version of yaml.load that reads each rule file once, since the official checkers read their rule files
+    again for every log. libyaml gives the same result as their BaseLoader, only faster."""
     read, base = yaml.load, getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
     @lru_cache(maxsize=256)
@@ -287,7 +295,7 @@ def read_once(yaml: Any) -> Callable[..., Any]:
 
 
 def load(names: set[str]) -> None:
-    """Import what the questions need while everything may still be read."""
+    """Import the modules that the official checkers in `names` need, while everything may still be read."""
     from mlperf_logging.compliance_checker import mlp_compliance, mlp_parser
 
     mlp_parser.parse_file = parse_once(mlp_parser.parse_file)
@@ -306,7 +314,7 @@ def load(names: set[str]) -> None:
 
 
 def answer(job: Job) -> dict[str, Any]:
-    """Return the checker's verdict, or its crash, for one question."""
+    """Return the official checker's verdict, or its crash, for one question."""
     heard = Listener()
     root = logging.getLogger()
     root.addHandler(heard)

@@ -1,1 +1,1 @@
-"""Results and scores from logs."""
+"""Compute results of runs and scores of result sets from MLPerf logs."""

@@ -1,4 +1,4 @@
-"""Conditions under which results may be compared (training_rules.adoc, compatibility table)."""
+"""Decide whether results of two runs may be compared (training_rules.adoc, compatibility table)."""
 
 from operator import attrgetter
 
@@ -8,17 +8,17 @@ problem_of = attrgetter(
     "benchmark", "benchmark_version", "quality_target", "definition_sha256", "dataset_sha256", "train_samples",
     "eval_samples", "global_batch_size", "division",
 )  # fmt: skip
-"""Function that returns the fields compared by `why_not_comparable`: runs equal in these are interchangeable
-there."""
+"""Function that returns the fields of a run that `why_not_comparable` compares: runs equal in these are
+interchangeable there."""
 
 
 def why_not_comparable(a: RunResult, b: RunResult) -> str | None:
-    """Return why two runs' results may not be compared, or None.
+    """Return the reason why the results of two runs may not be compared; None where they may.
 
-    Another benchmark, version, target, definition, dataset or division is another problem. A value that one side does
-    not state (published logs carry no digests) does not separate them. Neither does a dropped last partial batch,
-    which the rules allow, nor, where a log carries no digest, a hundredth of the samples, for which HP103 only warns:
-    submitters leave out batches of sizes that their logs do not state.
+    Another benchmark, version, target, definition, dataset or division is another problem. A value that one of the
+    two runs does not state (published logs carry no digests) does not separate them. Neither does a dropped last
+    partial batch, which the rules allow, nor, where a log carries no digest, a hundredth of the samples, for which
+    HP103 only warns: submitters leave out batches of sizes that their logs do not state.
     """
     is_known = a.definition_sha256 is not None and b.definition_sha256 is not None
     for what, first, other in (
@@ -43,7 +43,8 @@ def _batch_size(a: RunResult, b: RunResult) -> int:
 
 
 def _counts(first: int | None, other: int | None, batch_size: int, is_known: bool) -> tuple[int | None, int | None]:
-    """Return both counts of samples; the same count twice where they differ by no more than may be left out."""
+    """Return the sample counts of two runs; the same count twice where they differ by no more than may be left out (a
+    partial batch, or a hundredth)."""
     if first is None or other is None:
         return first, other
     difference = abs(first - other)

@@ -1,4 +1,4 @@
-"""Power measurements beside a set: power/result_<i>/node_<j>.txt and sw_<k>.txt, in MLPerf's log format.
+"""Read power measurements beside a result set: power/result_<i>/node_<j>.txt and sw_<k>.txt, in MLPerf's log format.
 
 power_measurement.adoc: a node's file holds power_measurement_start, power_reading (watts) at least once a second,
 power_measurement_stop, and conversion_eff where the meter sits before the power supply; a switch's file may hold
@@ -24,7 +24,7 @@ MAX_FILE_BYTES = 256 << 20
 _NAME = re.compile(r"(node|sw)_(\d{1,6})\.txt\Z")
 _MAX_BAD_LINES = 20
 _VARIED = 10
-"""Number of distinct values from which on a sequence of readings identifies a measurement; an idle switch has
+"""Number of distinct values from which on a sequence of power readings identifies a measurement; an idle switch has
 fewer."""
 Kind = Literal["node", "sw"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -32,7 +32,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PowerFile:
-    """One node's or switch's measurement of one run. Times in milliseconds since 1970.
+    """Power measurement of one node or switch during one run. Times are in milliseconds since 1970, power in watts.
 
     `mean_w` is the mean of the readings, each weighted by the time since the previous reading (or since the start),
     and `longest_gap_s` the longest such time inside the timed part of the run; `num_in_run` counts the readings in
@@ -52,17 +52,18 @@ class PowerFile:
     conversion_eff: float
     estimate_w: float | None
     bad: tuple[LogLine, ...]
-    """First records whose value is no positive number, or no efficiency."""
+    """First records of the power file whose value is no positive number, or no efficiency."""
     disorder: LogLine | None
-    """First reading stamped earlier than the reading above it."""
+    """First power reading stamped earlier than the reading above it; None where there is none."""
     num_unparsed: int
     digest: int
-    """Hash of the readings: two files with one digest hold the same measurement. Readings that vary are hashed by
-    their values alone, whatever their stamps; others by values and stamps."""
+    """Hash of the power readings: two files with one hash hold the same measurement. Readings that vary are hashed by
+    their values only, whatever their stamps; others by values and stamps."""
 
     @property
     def power_w(self) -> float | None:
-        """Return the mean power after the power supply: measured where there are readings, else estimated."""
+        """Return the mean power in watts after the power supply's losses: measured where there are readings, else
+        estimated; None where neither is known."""
         power = self.mean_w if self.mean_w is not None else self.estimate_w
         return None if power is None else power * self.conversion_eff
 
@@ -82,8 +83,8 @@ class RunPower:
 
     @property
     def energy_j(self) -> float | None:
-        """Return the energy of the timed part: mean power of every file, added up, times the time to train, as the
-        official summarizer computes it (which prints the unit kJ; the number is in joules)."""
+        """Return the energy of the run's timed part in joules: mean power of every file, added up, times the time to
+        train, as the official summarizer computes it (which prints the unit kJ). None where a power is not known."""
         powers = [file.power_w for file in self.files]
         if self.run.time_to_train_s is None or not self.count("node"):
             return None
@@ -93,8 +94,8 @@ class RunPower:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetPower:
-    """Power measurements of a set, run by run in the order of its logs. `others` are names in power/ that belong to
-    no log."""
+    """Power measurements of a result set, run by run in the order of its logs. `others` are names in power/ that
+    belong to no log."""
 
     runs: tuple[RunPower, ...]
     others: tuple[str, ...] = ()
@@ -102,8 +103,8 @@ class SetPower:
 
 
 def read_set_power(result_set: ResultSet, runs: tuple[RunResult, ...]) -> SetPower | None:
-    """Return the measurements in a set's power/, None where there is no such folder. Never raises because of its
-    content."""
+    """Return the power measurements in a result set's power/, None where there is no such folder. Never raises
+    because of its content."""
     top = result_set.folder / POWER_FOLDER
     if not top.is_dir() or leads_out(top, result_set.folder):
         return None
@@ -157,7 +158,7 @@ def _read_file(path: Path, kind: Kind, index: int, run: RunResult) -> PowerFile:
 
 
 def summarise(log: RunLog, kind: Kind, index: int, run: RunResult) -> PowerFile:
-    """Return the summary of one file's readings, by time from the start to the stop of the measurement."""
+    """Return the summary of one power file's readings, by time from the start to the stop of the measurement."""
     start, stop = log.first(keys.POWER_MEASUREMENT_START), log.last(keys.POWER_MEASUREMENT_STOP)
     begin_ms = start.time_ms if start is not None else -math.inf
     end_ms = stop.time_ms if stop is not None else math.inf
@@ -206,7 +207,8 @@ def _digest(readings: Sequence[tuple[float, float]]) -> int:
 
 
 def _positive(log: RunLog, key: str, bad: list[LogLine], most: float | None = None) -> float | None:
-    """Return the last value of a key where it is a positive number; add other records to `bad`."""
+    """Return the last value of a power file's key where it is a positive number, at most `most`; add other records to
+    `bad`."""
     line = log.last(key)
     if line is None:
         return None
@@ -218,7 +220,7 @@ def _positive(log: RunLog, key: str, bad: list[LogLine], most: float | None = No
 
 
 def olympic_energy_j(power: SetPower, dropped: Sequence[int]) -> float | None:
-    """Return the mean energy of the runs that count for the time's score: the same ones are dropped
+    """Return the mean energy, in joules, of the runs that count for the time's score: the same runs are dropped
     (power_measurement.adoc, "Scoring"). None where one of these runs was not measured. Never normalised by reference
     convergence points."""
     kept = [measured.energy_j for index, measured in enumerate(power.runs) if index not in dropped]

@@ -1,5 +1,5 @@
-"""False alarms of the convergence test: the chance that a good set, one drawn from the reference's own runs,
-fails."""
+"""Compute the chance of a false alarm of the convergence test: that it fails a good set, whose runs are drawn from
+the reference's own."""
 
 import math
 from collections import Counter, defaultdict
@@ -7,17 +7,20 @@ from fractions import Fraction
 from functools import cache
 
 DIGITS = 3
-"""Decimal digits to which a run's epochs to converge are rounded before the test, as in the official tool."""
+"""Decimal digits to which a run's epochs to converge are rounded before the convergence test, as in the official
+tool."""
 _DROPPED = 1
-"""Runs that the official test leaves out at each end, whatever number the benchmark's score drops."""
+"""Number of runs that the official convergence test leaves out at each end, whatever number the benchmark's score
+drops."""
 
 
 @cache
 def failing_share(epochs: tuple[float, ...], num_runs: int, least: float) -> float:
-    """Return the share of sets of `num_runs` (at least 3) drawn from the reference's `epochs` whose mean is too low.
+    """Return the share of sets of `num_runs` runs (at least 3), drawn from the reference runs' `epochs` to converge,
+    that the convergence test fails.
 
-    Too low is an Olympic mean below `least`. Runs are drawn with replacement; every possible set is counted, none
-    simulated.
+    A set fails where its Olympic mean is below `least`. Runs are drawn with replacement; every possible set is
+    counted, none simulated.
     """
     # Distribution of the sum of the runs that count, by the number of runs placed so far in ascending order.
     chances: list[dict[int, Fraction]] = [{0: Fraction(1)}] + [{} for _ in range(num_runs)]
@@ -36,17 +39,20 @@ def failing_share(epochs: tuple[float, ...], num_runs: int, least: float) -> flo
 
 
 def _num_counted(first: int, end: int, num_runs: int) -> int:
-    """Return how many of the places first to end - 1 of an ordered set count towards its mean."""
+    """Return the number of places from `first` to `end` - 1 in a set ordered by epochs to converge that count towards
+    its Olympic mean."""
     return max(min(end, num_runs - _DROPPED) - max(first, _DROPPED), 0)
 
 
 def failing_words(share: float) -> str:
-    """Return the share in words: 'chance of a false alarm 1.2 %'. A positive share is not rounded to 0."""
+    """Return the share of good sets that fail in words: 'chance of a false alarm 1.2 %'. A positive share is not
+    rounded to 0."""
     return f"chance of a false alarm {failing_percent(share)}" if share else "no chance of a false alarm"
 
 
 def failing_percent(share: float) -> str:
-    """Return the share alone, for a table's cell: '1.2 %'. A positive share is not rounded to 0."""
+    """Return the share of good sets that fail as a percentage, for a table's cell: '1.2 %'. A positive share is not
+    rounded to 0."""
     if share == 0:
         return "0 %"
     return f"{'<0.1' if share < 5e-4 else f'{share * 100:.1f}'} %"

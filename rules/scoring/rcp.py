@@ -1,4 +1,5 @@
-"""Reference convergence points (RCPs): whether a result converged too fast, and how it is normalised.
+"""Test a result against reference convergence points (RCPs): whether it converged too fast, and how its time is
+normalised.
 
 The arithmetic is that of mlperf_logging.rcp_checker 4.1.68 (prune, interpolate, one-sided two-sample t-test at 5 % on
 Olympic means, normalise), because published scores were made by it; this module never reads or writes scaling.json.
@@ -22,24 +23,26 @@ from rules.scoring.good_sets import DIGITS, failing_share, failing_words
 
 ALPHA = 0.05
 IMPOSSIBLE = 1e-4
-"""Chance below which luck is no explanation for the fast convergence of an own benchmark's set."""
+"""Chance below which luck is no explanation for the fast convergence of a set of a user's own benchmark."""
 _TOLERANCE = 0.0001
 _NOT_CONVERGED = 1e9
-"""Value of the official tool for a run that did not converge, in epochs and in samples alike."""
+"""Epochs (or samples) to converge that the official tool assigns to a run that did not converge."""
 _MOST = 1e15
 _ADDED_LATER = {("dlrm_dcnv2", "3.0"): (55_296, 135_168)}
-"""Batch sizes of points that were added after the results of their round had been uploaded: round 3.0's results on
-2023-06-19, these points on 2023-06-27 (mlcommons/logging#316, 237f7a9). Published factors do not include them."""
+"""Batch sizes of reference convergence points that were added after the results of their round had been uploaded:
+round 3.0's results on 2023-06-19, these points on 2023-06-27 (mlcommons/logging#316, 237f7a9). Published factors do
+not include them."""
 RcpStatus = Literal["passed", "failed", "missing", "none"]
 Unit = Literal["epochs", "samples"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReferencePoint:
-    """Reference runs at one batch size: Olympic mean and standard deviation of epochs to converge, and the fewest
-    epochs that a result's mean may have (`min_epochs`). `num_runs` is 0 for an interpolated point.
+    """Reference convergence point: reference runs at one batch size, with the Olympic mean and standard deviation of
+    their epochs to converge, and the fewest epochs that a result's mean may have (`min_epochs`). `num_runs` is 0 for
+    an interpolated point.
 
-    All are in the benchmark's convergence unit, which for dlrmv4 is samples. `stdev` is that of all runs, as the
+    Epochs are in the benchmark's convergence unit, which for dlrmv4 is samples. `stdev` is that of all runs, as the
     official tool computes it, although the rule's worked example leaves out the fastest and slowest run.
     """
 
@@ -50,7 +53,7 @@ class ReferencePoint:
     min_epochs: float
     num_runs: int
     epochs: tuple[float, ...] = ()
-    """Epochs to converge of each reference run; empty for an interpolated point."""
+    """Epochs to converge of each reference run at the point's batch size; empty for an interpolated point."""
 
     @property
     def max_speedup(self) -> float:
@@ -59,8 +62,9 @@ class ReferencePoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Convergence:
-    """Result of the RCP test. `factor` multiplies the time (1 unless the result converged faster than the reference);
-    `mean_epochs` is the result's Olympic mean in `unit`. "none": there are no points to test against."""
+    """Result of testing a set against reference convergence points. `factor` multiplies the time (1 unless the set
+    converged faster than the reference); `mean_epochs` is the set's Olympic mean in `unit`. "none": there are no
+    points to test against."""
 
     status: RcpStatus
     reason: str
@@ -69,12 +73,14 @@ class Convergence:
     point: ReferencePoint | None
     unit: Unit = "epochs"
     failing_share: float | None = None
-    """Chance of a false alarm: the share of sets drawn from the reference's own runs at this batch size that fail.
-    None except for own benchmarks."""
+    """Chance of a false alarm of the convergence test: the share of sets drawn from the reference's own runs at this
+    batch size that fail. None except for a user's own benchmarks."""
     chance: float | None = None
-    """Chance of a mean this low or lower by luck; None except for own benchmarks."""
+    """Probability of a set's mean epochs to converge this low or lower by luck; None except for a user's own
+    benchmarks."""
     factor_at_upload: float | None = None
-    """Factor without the points that were added after the round's results, where it differs."""
+    """Factor on the time without the reference points that were added after the round's results, where it differs;
+    else None."""
 
 
 def olympic(values: Sequence[float]) -> float:
@@ -84,8 +90,8 @@ def olympic(values: Sequence[float]) -> float:
 
 
 def p_value(mean: float, stdev: float, num: int, ref_mean: float, ref_stdev: float, ref_num: int) -> float:
-    """Return the probability of a mean this low or lower if both samples had the same mean: two-sample t, pooled
-    variance."""
+    """Return the probability of a mean this low or lower if the result's and the reference's runs had the same mean:
+    two-sample t-test with pooled variance."""
     from scipy.special import stdtr
 
     freedom = num + ref_num - 2
@@ -94,21 +100,23 @@ def p_value(mean: float, stdev: float, num: int, ref_mean: float, ref_stdev: flo
 
 
 def chance_of(mean: float, num_runs: int, point: ReferencePoint, step: float) -> float:
-    """Return the probability that a result's Olympic mean of `num_runs` is this low or lower by luck alone.
+    """Return the probability that the Olympic mean of a result's `num_runs` epochs to converge is this low or lower
+    by luck, if it converges as the reference does.
 
-    Evaluations are `step` apart. The standard deviation is taken as at least half a step, since convergence is
-    rounded up to an evaluation: even where all reference runs met the target at the same one, one evaluation earlier
-    is never impossible.
+    Evaluations are `step` epochs apart. The standard deviation is taken as at least half a step, since convergence is
+    rounded up to an evaluation: even where all reference runs met the target at the same evaluation, converging one
+    evaluation earlier is never impossible.
     """
     stdev = max(point.stdev, step / 2)
     return p_value(mean, stdev, num_runs - 2, point.mean, stdev, point.num_runs - 2)
 
 
 def min_acceptable_mean(mean: float, stdev: float, num_ref: int, num_runs: int) -> float:
-    """Return the lowest mean that the test does not reject, by bisection to 0.0001 as in the official tool.
+    """Return the lowest mean of epochs to converge that the convergence test does not reject, by bisection to 0.0001
+    as in the official tool.
 
-    `num_ref` counts the reference runs that enter its mean, `num_runs` the runs of a result (2 of which Olympic
-    scoring drops). Similar standard deviations are assumed.
+    `num_ref` counts the reference runs that enter the reference's mean, `num_runs` the runs of a result (2 of which
+    Olympic scoring drops). Similar standard deviations are assumed.
     """
     if stdev == 0:
         return mean
@@ -139,7 +147,8 @@ def make_reference_point(name: str, batch_size: int, epochs: Sequence[float], nu
 
 
 def interpolate(batch_size: int, low: ReferencePoint, high: ReferencePoint, num_runs: int) -> ReferencePoint:
-    """Return the point interpolated between two batch sizes; its 2 N reference runs are notional."""
+    """Return the reference convergence point for a batch size, interpolated between the points `low` and `high`; its
+    2 `num_runs` reference runs are notional."""
     import numpy as np
 
     sizes = [low.global_batch_size, high.global_batch_size]
@@ -156,8 +165,8 @@ def interpolate(batch_size: int, low: ReferencePoint, high: ReferencePoint, num_
 
 
 def prune(points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoint, ...]:
-    """Return the points without those that converge slower than their neighbours' interpolation, and those below the
-    fastest.
+    """Return the reference convergence points without those that converge slower than interpolation between their
+    neighbours, and those at batch sizes below the fastest point's.
 
     Follows the official loop, which steps on after a removal and so does not give the lower convex hull
     (mlcommons/logging#368).
@@ -196,8 +205,8 @@ def judge_epochs(
     num_runs: int,
     unit: Unit = "epochs",
 ) -> Convergence:
-    """Test a result's epochs to converge (None for a run that did not) against the points, with the official tool's
-    factor."""
+    """Test a result's epochs to converge (None for a run that did not converge) against reference convergence points,
+    with the official tool's factor on the time."""
     if sum(value is None for value in epochs) > 1:
         return _untested("failed", "more than one run did not converge")
     point, how = find_point(batch_size, points, num_runs)
@@ -239,7 +248,8 @@ def judge_convergence(
     epochs: Sequence[float | None],
     division: str = keys.CLOSED,
 ) -> Convergence:
-    """Judge the convergence of one complete result set; `epochs` as logged (dlrm v1 counts from 1), or samples.
+    """Test the convergence of one complete result set against its benchmark's reference points; `epochs` as logged
+    (dlrm v1 counts from 1), or samples.
 
     Own benchmarks are tested at the batch sizes of their own points only and never normalised. Official ones are
     tested in Closed alone, as package_checker does: Open is free in its training method.
@@ -291,7 +301,7 @@ def judge_convergence(
 
 
 def _step(benchmark: Benchmark, batch_size: int) -> float:
-    """Return the distance between evaluations, in the benchmark's unit of convergence."""
+    """Return the distance between evaluations, in the benchmark's unit of convergence (epochs or samples)."""
     samples = benchmark.data_samples("train_samples")
     if benchmark.quality.convergence_unit != keys.SAMPLES_COUNT or samples is None:
         return 1 / benchmark.quality.evals_per_epoch
@@ -299,8 +309,8 @@ def _step(benchmark: Benchmark, batch_size: int) -> float:
 
 
 def rcp_file(benchmark: Benchmark, round_name: str | None) -> Path | None:
-    """Return the file of reference points: that of the pinned mlperf-logging wheel, or an own benchmark's shipped
-    one."""
+    """Return the file of a benchmark's reference convergence points: that of the pinned mlperf-logging wheel, or the
+    one beside a user's own benchmark; None where there is none."""
     if benchmark.status == "own":
         path = benchmark.path.with_suffix(".rcps.json")
         is_shipped = any(benchmark.path == known.path for known in shipped_versions(benchmark.name))
@@ -314,17 +324,19 @@ def rcp_file(benchmark: Benchmark, round_name: str | None) -> Path | None:
 
 
 class _ReferenceRuns(Struct):
-    """One entry of a file of points."""
+    """Entry of a file of reference convergence points: the reference runs at one batch size."""
 
     batch_size: int = field(name="BS")
     epochs: Annotated[tuple[float, ...], Meta(min_length=3)] = field(name="Epochs to converge")
     is_calibrated: bool = field(name="Calibrated", default=True)
-    """Whether the points may serve as reference; False for points that 'calibrate --quick' wrote."""
+    """Whether the reference runs may serve for the convergence test; False for runs that 'calibrate --quick'
+    wrote."""
 
 
 @cache
 def load_points(path: Path, num_runs: int) -> tuple[ReferencePoint, ...]:
-    """Read one file of points in the wheel's JSON format, by batch size. Raises DefinitionError.
+    """Read one file of reference convergence points, in the JSON format of the mlperf-logging wheel, sorted by batch
+    size. Raises DefinitionError.
 
     Points marked as uncalibrated are left out.
     """

@@ -1,4 +1,4 @@
-"""Results from logs: one run's times and counts, and the score of a set of runs."""
+"""Compute results from logs: one run's times and counts, and the score of a set of runs."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -14,20 +14,20 @@ from rules.logs.text import printable
 from rules.scoring.rcp import Convergence, RcpStatus
 
 MOST_LEFT_OUT = 0.01
-"""Share of the definition's samples that a log may lack with only a warning (HP103)."""
+"""Share of the definition's samples that a log's train_samples may lack with only a warning (HP103)."""
 _ROUNDING = 1e-3
-"""Relative tolerance, since epoch_num is logged with few digits."""
+"""Relative tolerance between epochs and samples, since epoch_num is logged with few digits."""
 _COARSE = 1e-6
 """Tolerance for taking a quality times a power of ten, or times a number of samples, for a whole number."""
 FEWEST_NEAR = 4
-"""Fewest evaluations over which two runs may be called near."""
+"""Fewest evaluations in which two runs' qualities are compared for being nearly equal."""
 Interval = tuple[float, float]
-"""Start and stop in milliseconds."""
+"""Start and stop of an interval in milliseconds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluation:
-    """One evaluation on held-out data. `elapsed_s` counts from run_start to the stamp of eval_accuracy."""
+    """Evaluation of a run on held-out data. `elapsed_s` counts from run_start to the stamp of eval_accuracy."""
 
     epoch_num: float | None
     samples_count: int | None
@@ -37,7 +37,7 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunResult:
-    """Result of one run, from its log. None means "not known from the log", never zero.
+    """Result of one run: times, counts and quality from its log. None means "not known from the log", never zero.
 
     time_to_train_s = run_stop - run_start. throughput_samples_per_s = samples_to_converge / train_s, with train_s the
     time inside blocks (time to train minus evaluations where the log has no blocks). train_samples is the size of the
@@ -76,25 +76,26 @@ class RunResult:
     evaluations: tuple[Evaluation, ...]
     cache_clear: str | None
     from_definition: tuple[str, ...] = ()
-    """Keys whose values here come from the definition: the log does not state them, or may state something else."""
+    """Keys whose values in this result come from the definition: the log does not state them, or may state something
+    else."""
 
     @property
     def identities(self) -> tuple[object, ...]:
-        """Return keys by which copies of this run are recognised in other logs: the bytes of the log, or run_start to
-        the millisecond with the qualities."""
+        """Return the keys by which copies of this run are recognised in other logs: the bytes of the log, or
+        run_start to the millisecond with the qualities."""
         if self.started_ms is None or not self.evaluations:
             return (self.log_sha256,)
         return self.log_sha256, (self.started_ms, tuple(evaluation.quality for evaluation in self.evaluations))
 
     @property
     def qualities(self) -> tuple[float, ...]:
-        """Return the quality of each evaluation, by time."""
+        """Return the quality at each evaluation of the run, by time."""
         return tuple([evaluation.quality for evaluation in self.evaluations])
 
     @property
     def fine_qualities(self) -> frozenset[float]:
-        """Return the qualities with so many digits that two trainings do not reach them by chance: more than six
-        decimals, and not a count over the evaluation samples (an accuracy)."""
+        """Return the qualities of the run with so many digits that two trainings do not reach them by chance: more
+        than six decimals, and not a count over the evaluation samples (an accuracy)."""
         samples, found = float(self.eval_samples or 1), []
         for evaluation in self.evaluations:
             quality = evaluation.quality
@@ -106,7 +107,8 @@ class RunResult:
 
     @property
     def timed_ms(self) -> Interval | None:
-        """Return run_start and run_stop in milliseconds since 1970."""
+        """Return the stamps of the run's run_start and run_stop in milliseconds since 1970; None where one is not
+        known."""
         if self.started_ms is None or self.time_to_train_s is None:
             return None
         return self.started_ms, self.started_ms + self.time_to_train_s * 1e3
@@ -114,7 +116,8 @@ class RunResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BenchmarkResult:
-    """Score of one set of runs: the Olympic mean over exactly `num_runs_required` runs, or why there is none.
+    """Score of one set of runs: the Olympic mean over exactly `num_runs_required` runs, or the reason why there is
+    none.
 
     `dropped` are indices into `runs`. A run that did not converge counts as infinitely slow; one may be the dropped
     slowest (training_rules.adoc, "Benchmark results"). `convergence` is the RCP test, None for an incomplete set.
@@ -131,12 +134,13 @@ class BenchmarkResult:
     score_s: float | None
     round: str | None
     num_runs_scored: int
-    """Number of first `runs` that are scored: all, except for a longer set of an own benchmark."""
+    """Number of first `runs` that are scored: all, except for a longer set of a user's own benchmark."""
     num_runs_dropped: int
     metric: str
-    """Metric of the evaluations, as quality.metric names it."""
+    """Quality metric of the runs' evaluations, as quality.metric in the definition names it."""
     energy_j: float | None
-    """Olympic mean of the energy (joules) that the files of power/ give for the scored runs; not normalised."""
+    """Olympic mean of the energy (joules) that the files of power/ give for the scored runs; not normalised. None
+    where it was not measured."""
 
     @property
     def final_quality(self) -> float | None:
@@ -156,33 +160,35 @@ class BenchmarkResult:
 
     @property
     def rcp_factor(self) -> float | None:
-        """Return the factor by which the Olympic mean is multiplied; None where no RCP applies."""
+        """Return the factor by which reference convergence points (RCPs) multiply the Olympic mean; None where none
+        apply."""
         return self.convergence.factor if self.rcp_outcome == "passed" and self.convergence is not None else None
 
 
 def olympic_mean(values: Sequence[float], drop: int = 1) -> float:
-    """Return the mean without the `drop` lowest and highest values. Infinity stays infinite unless it is dropped."""
+    """Return the mean of values without the `drop` lowest and highest. Infinity stays infinite unless it is
+    dropped."""
     kept = sorted(values)[drop : len(values) - drop]
     return math.fsum(kept) / len(kept) if kept else math.nan
 
 
 def are_near(first: Sequence[float], other: Sequence[float], limit: float) -> bool:
-    """Return whether two runs of at least FEWEST_NEAR evaluations differ in quality by less than `limit` at every
+    """Return whether two runs with at least FEWEST_NEAR evaluations differ in quality by less than `limit` at every
     evaluation that both have."""
     pairs = zip(first, other, strict=False)
     return min(len(first), len(other)) >= FEWEST_NEAR and all(abs(a - b) < limit for a, b in pairs)
 
 
 def is_of_harness(log: RunLog, benchmark: Benchmark | None) -> bool:
-    """Return whether this harness's own requirements hold for a log: for own benchmarks, and for logs that carry its
-    digests."""
+    """Return whether this harness's own requirements hold for a log: for a user's own benchmarks, and for logs that
+    carry the harness's digests."""
     says_so = log.first(keys.DEFINITION_SHA256) is not None or log.first(keys.BENCHMARK_VERSION) is not None
     return says_so or (benchmark is not None and benchmark.status == "own")
 
 
 def binding_target(log: RunLog, benchmark: Benchmark) -> float | None:
-    """Return the quality that a run must reach; None in the Open division of most official benchmarks, in which "an
-    arbitrary stopping criteria may be used" (training_rules.adoc, "Quality measure")."""
+    """Return the quality that a log's run must reach; None in the Open division of most official benchmarks, in which
+    "an arbitrary stopping criteria may be used" (training_rules.adoc, "Quality measure")."""
     is_open = log.value(keys.SUBMISSION_DIVISION) == keys.OPEN
     if is_open and not benchmark.quality.binds_open and not is_of_harness(log, benchmark):
         return None
@@ -260,13 +266,13 @@ _LATE_MS = 10
 
 
 def late_allowance_ms(round_name: str | None) -> int:
-    """Return by how many milliseconds an evaluation written above run_stop may be stamped after it: in logs of rounds
-    0.7 to 1.0 that were assembled afterwards, the two stamps are rounded differently."""
+    """Return the milliseconds by which an evaluation written above run_stop may be stamped after it: in logs of
+    rounds 0.7 to 1.0 that were assembled afterwards, the two stamps are rounded differently."""
     return _LATE_MS if is_before(round_name, "1.1") else 0
 
 
 def evaluations_inside_run(log: RunLog, round_name: str | None = None) -> tuple[tuple[LogLine, float], ...]:
-    """Return the evaluations of finite quality inside the timed run, by time.
+    """Return a log's evaluations of finite quality inside the timed run, by time.
 
     Inside means stamped from run_start to run_stop and written no later than run_stop; without a run_stop, stamped
     after run_start. `late_allowance_ms` of `round_name`, the round that judges, is granted to stamps.
@@ -295,7 +301,7 @@ def _evaluations_inside_run(log: RunLog, late_ms: int) -> tuple[tuple[LogLine, f
 
 
 def met_outside(log: RunLog, target: float, round_name: str | None = None) -> tuple[LogLine, float] | None:
-    """Return the best evaluation that met the target outside the timed run; None where none did."""
+    """Return the best evaluation in a log that met the target outside the timed run; None where none did."""
     inside = {id(line) for line, _ in evaluations_inside_run(log, round_name)}
     met = [
         (line, quality)
@@ -306,22 +312,23 @@ def met_outside(log: RunLog, target: float, round_name: str | None = None) -> tu
 
 
 def count_epochs_trained(log: RunLog, benchmark: Benchmark, round_name: str | None = None) -> float | None:
-    """Return the epochs trained by the last evaluation, from its epoch_num; None where no evaluation states it."""
+    """Return the epochs that a log's run had trained at its last evaluation, from its epoch_num; None where no
+    evaluation states it."""
     evaluations = evaluations_inside_run(log, round_name)
     epoch = as_number(evaluations[-1][0].metadata.get(keys.EPOCH_NUM)) if evaluations else None
     return None if epoch is None or (epochs := epoch - benchmark.quality.first_epoch_num) <= 0 else epochs
 
 
 def is_trained_samples(value: object, epochs: float, size: int) -> bool:
-    """Return whether train_samples is the number of samples trained in that many epochs of `size` samples, within
-    rounding."""
+    """Return whether a log's train_samples is the number of samples trained in that many epochs of `size` samples,
+    within rounding."""
     number = as_number(value)
     return number is not None and math.isclose(number, epochs * size, rel_tol=_ROUNDING)
 
 
 def epochs_by_samples(log: RunLog, benchmark: Benchmark, round_name: str | None = None) -> float | None:
     """Return the epochs trained according to train_samples, for a log of a round before 3.0 whose train_samples
-    contradicts epoch_num; None where they agree, or train_samples is the dataset's size."""
+    contradicts epoch_num; None where the two agree, or train_samples is the dataset's size."""
     number, epochs = as_number(log.value(keys.TRAIN_SAMPLES)), count_epochs_trained(log, benchmark, round_name)
     size = benchmark.data_samples(keys.TRAIN_SAMPLES)
     if number is None or epochs is None or size is None or not may_log_trained_samples(benchmark):
@@ -331,9 +338,9 @@ def epochs_by_samples(log: RunLog, benchmark: Benchmark, round_name: str | None 
 
 
 def dataset_samples(log: RunLog, benchmark: Benchmark | None, round_name: str | None = None) -> int | None:
-    """Return the size of the training data: train_samples, or the definition's size where a log of a round before 3.0
-    may state the samples trained instead. In Open, which is free in its data, only where the log certainly states the
-    latter."""
+    """Return the number of samples of a log's training data: train_samples, or the definition's size where a log of a
+    round before 3.0 may state the samples trained instead. In Open, which is free in its data, only where the log
+    certainly states the samples trained."""
     logged = as_whole(log.value(keys.TRAIN_SAMPLES))
     if logged is None or benchmark is None or not may_log_trained_samples(benchmark):
         return logged
@@ -376,7 +383,8 @@ def _train_and_eval_s(log: RunLog, start: LogLine | None, stop: LogLine | None) 
 
 
 def _pairs(log: RunLog, start_key: str, stop_key: str, end_ms: float) -> tuple[Interval, ...]:
-    """Return the intervals between starts and the next stop in order of time; an open one ends at `end_ms`."""
+    """Return the intervals of a log from each start to the next stop in order of time, in milliseconds; an interval
+    without a stop ends at `end_ms`."""
     stops = sorted([line.time_ms for line in log.all(stop_key)])
     found, position = [], 0
     for start_ms in sorted([line.time_ms for line in log.all(start_key)]):
@@ -390,7 +398,8 @@ def _pairs(log: RunLog, start_key: str, stop_key: str, end_ms: float) -> tuple[I
 def _trained(
     evaluations: tuple[Evaluation, ...], train_samples: int | None, benchmark: Benchmark | None
 ) -> tuple[int | None, float | None]:
-    """Return the samples and epochs trained at the last evaluation."""
+    """Return the samples and epochs that a run had trained at its last evaluation; None for what its log does not
+    tell."""
     if not evaluations:
         return None, None
     last = evaluations[-1]
@@ -414,7 +423,8 @@ def _cache_clear(line: LogLine | None) -> str | None:
 
 
 def union(intervals: Iterable[Interval], *, low: float, high: float) -> tuple[Interval, ...]:
-    """Return the disjoint sorted intervals that cover the same time within [low, high]."""
+    """Return the disjoint sorted intervals of time that cover the same milliseconds as `intervals` within [low,
+    high]."""
     merged: list[Interval] = []
     for start, stop in sorted(intervals):
         start, stop = start if start > low else low, stop if stop < high else high

@@ -1,4 +1,5 @@
-"""The score of a result set: Olympic mean over exactly the benchmark's runs, normalised by its RCPs."""
+"""Score a result set: Olympic mean over exactly the benchmark's number of runs, normalised by reference convergence
+points (RCPs)."""
 
 import math
 import re
@@ -16,11 +17,13 @@ from rules.scoring.results import BenchmarkResult, RunResult, olympic_mean
 _RESULT_NUMBER = re.compile(r"result_(\d{1,6})\.txt\Z")
 
 _MIXED = "the runs differ in global_batch_size"
-"""Reason why a set with an Olympic mean has no score: one was published for such a set."""
+"""Reason why a set whose runs differ in batch size has an Olympic mean and no score: one was published for such a
+set."""
 
 
 def scored_runs(runs: Sequence[RunResult], benchmark: Benchmark | None) -> Sequence[RunResult]:
-    """Return the runs that are scored: for a longer set of an own benchmark the first ones by index, else all."""
+    """Return the runs of a set that are scored: for a longer set of a user's own benchmark the first ones by index,
+    else all."""
     if benchmark is None or benchmark.status == "official":
         return runs
     return runs[: benchmark.score.num_runs]
@@ -29,7 +32,8 @@ def scored_runs(runs: Sequence[RunResult], benchmark: Benchmark | None) -> Seque
 def score_runs(
     runs: Sequence[RunResult], benchmark: Benchmark | None, round_name: str | None, power: SetPower | None = None
 ) -> BenchmarkResult:
-    """Score the runs of a set, or state why it has no score; `benchmark` is None for an undefined benchmark.
+    """Return the score of a set's runs, or the reason why it has none; `benchmark` is None for an undefined
+    benchmark.
 
     The score comes from the logs alone, never from scaling.json; energy from `power`, where it was measured. Official
     runs of several batch sizes have an Olympic mean and no score.
@@ -75,7 +79,7 @@ def score_runs(
 
 
 def _time_s(run: RunResult) -> float:
-    """Return the run's time to train; infinity for a run that did not converge."""
+    """Return the run's time to train in seconds; infinity for a run that did not converge."""
     return run.time_to_train_s if run.converged and run.time_to_train_s is not None else math.inf
 
 
@@ -113,8 +117,8 @@ def _why_no_score(runs: Sequence[RunResult], scored: Sequence[RunResult], benchm
 
 
 def _why_not_first(scored: Sequence[RunResult]) -> str | None:
-    """Return why these are not the first runs by index, since nobody may choose which runs are scored; None where
-    they are."""
+    """Return the reason why the scored runs are not the set's first ones by index, since nobody may choose which runs
+    are scored; None where they are."""
     for index, run in enumerate(scored):
         match = _RESULT_NUMBER.search(run.path)
         if match is None:
@@ -125,7 +129,8 @@ def _why_not_first(scored: Sequence[RunResult]) -> str | None:
 
 
 def _convergence(run: RunResult, benchmark: Benchmark) -> float | None:
-    """Return when a run converged, in the benchmark's unit and as logged; None for a run that did not converge."""
+    """Return the point at which a run converged, in the benchmark's unit (epochs or samples) and as logged; None for
+    a run that did not converge."""
     if not run.converged or not run.evaluations:
         return None
     last, quality = run.evaluations[-1], benchmark.quality

@@ -1,1 +1,2 @@
-"""Files on disk: result sets, submissions, system descriptions, and what is passed over."""
+"""Find files on disk: result sets, submissions, system descriptions, and files that look like results and are not
+judged."""

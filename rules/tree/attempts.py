@@ -1,4 +1,4 @@
-"""Attempts at the runs of a run set of this harness: extra/run_<i>/attempt_<k>, listed once for all callers."""
+"""List the attempts at the runs of a run set of this harness, extra/run_<i>/attempt_<k>, once for all callers."""
 
 import os
 import re
@@ -15,8 +15,8 @@ _ATTEMPT = re.compile(r"attempt_(\d{1,6})\Z")
 
 
 class AttemptFolder(NamedTuple):
-    """One attempt: its record (None where there is none in the tree), and whether its log is still in its folder.
-    Renaming the log makes it the run's result."""
+    """Folder of one attempt at a run: the path of its run.json (None where there is none in the tree), and whether
+    its log is still in the folder. Renaming the log makes it the run's result."""
 
     number: int
     path: str
@@ -25,7 +25,7 @@ class AttemptFolder(NamedTuple):
 
 
 class RunFolder(NamedTuple):
-    """The attempts at one run, ordered by number."""
+    """Folder of a run's attempts, with the attempts ordered by number."""
 
     number: int
     name: str
@@ -33,15 +33,16 @@ class RunFolder(NamedTuple):
 
     @property
     def made_result(self) -> Path | None:
-        """Return run.json of the attempt whose log became the result: the last one that has no log of its own."""
+        """Return the run.json of the attempt whose log became the run's result: the last attempt that has no log of
+        its own; None where there is none."""
         places = (attempt.record for attempt in reversed(self.attempts) if not attempt.has_log)
         return next((place for place in places if place is not None), None)
 
 
 class RunFolders(NamedTuple):
-    """All attempts of a set by the names of their runs' folders, ordered by number.
+    """All attempts at runs of a run set, by the names of the runs' folders, ordered by number.
 
-    `is_all` states that no folder with such a name was left out.
+    `is_all` states that no folder with the name of a run or an attempt was left out.
     """
 
     by_name: dict[str, RunFolder]
@@ -49,7 +50,8 @@ class RunFolders(NamedTuple):
 
 
 def list_attempts(root: Path) -> RunFolders:
-    """List all attempts below `root`; folders that cannot be read, or lead out of it, are left out."""
+    """List all attempts at runs of the run set in the folder `root`; folders that cannot be read, or lead out of
+    `root`, are left out."""
     extra = root / "extra"
     if leads_out(extra, root):
         return RunFolders(by_name={}, is_all=False)
@@ -81,8 +83,8 @@ def _record(place: str, root: Path) -> Path | None:
 
 
 def _numbered(folder: str, name: re.Pattern[str], root: Path) -> tuple[list[tuple[int, str, str]], bool]:
-    """Return number, path and name of the folders of `folder` whose names match and that are in the tree; and whether
-    none was left out."""
+    """Return number, path and name of the folders in `folder` whose names match `name` and that are inside `root`;
+    and whether no such folder was left out."""
     try:
         with os.scandir(folder) as entries:
             found = [(int(match[1]), entry) for entry in entries if (match := name.match(entry.name))]

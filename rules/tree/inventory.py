@@ -1,4 +1,5 @@
-"""Everything at a path, found in one walk: result sets, run sets, sweeps, measurements, and what is skipped.
+"""List everything at a path in one walk: result sets, run sets, sweeps, measurements, and files that look like
+results and are skipped.
 
 Every verb that reads results begins with an inventory. Links to directories are never followed; directories that hold
 neither results nor measurements (NOT_RESULTS, and hidden ones) are not entered. No file is opened, but for the first
@@ -41,14 +42,15 @@ _MAX_NAMES_SHOWN = 3
 _HEAD_BYTES = 1 << 16
 _MARK = b":::MLLOG"
 _TEXTS = (".txt", ".log", ".out")
-"""File name extensions of logs."""
+"""File name extensions of files that may be logs."""
 _LOADGEN_FILES = ("mlperf_log_detail.txt", "mlperf_log_summary.txt", "mlperf_log_accuracy.json")
 """Files that LoadGen writes beside results of MLPerf Inference."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inventory:
-    """Contents at or below `path`; folders in the order of the walk, which is sorted by name.
+    """Contents found at or below `path`: results, measurements and studies; folders in the order of the walk, which
+    is sorted by name.
 
     `result_sets` are directories with result_*.txt, sorted by folder; where `path` is a file, one set of that single
     log. `others` are result directories of MLPerf's other benchmarks, which are in no other member. `run_sets` are
@@ -72,11 +74,12 @@ class Inventory:
 
     @property
     def holds_measurements(self) -> bool:
-        """Return whether there are results to show that are in no log."""
+        """Return whether there are results to show that are in no MLPerf log: measurements or studies."""
         return bool(self.sweeps or self.studies or any(self.measurements.values()))
 
     def require_result_sets(self) -> tuple[ResultSet, ...]:
-        """Return the result sets. Raises InputError where there are none, or where a directory could not be read."""
+        """Return the result sets that were found. Raises InputError where there are none, or where a directory could
+        not be read."""
         self.require_readable()
         if self.result_sets:
             return self.result_sets
@@ -122,7 +125,7 @@ class Inventory:
         )
 
     def _refuse_unfinished(self) -> None:
-        """Raise InputError where there are run sets below and no run of any has ended."""
+        """Raise InputError where there are run sets below the path and no run of any has ended."""
         if unfinished := [folder for folder in self.run_sets if _measured_kind(folder) is None]:
             first = unfinished[0]
             whole = first.parent if _is_file(first.parent / EXPERIMENT_FILE) else first
@@ -132,8 +135,8 @@ class Inventory:
             )
 
     def why_absent(self) -> str | None:
-        """Return a message that a run set here is of a kind that this installation lacks; None where there is none
-        among the first sets."""
+        """Return a message that a run set found here is of a kind of measurement that this installation lacks; None
+        where there is none among the first sets."""
         for folder in self.run_sets[:MAX_MENTIONED]:
             record = decode(folder / EXTRA / RUN_SET, RunSetRecord)
             if not isinstance(record, Damage) and (why := why_absent(record.kind)) is not None:
@@ -147,7 +150,7 @@ class Inventory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkippedFile:
-    """A file or run set that looks like a result and is not judged, with the reason and the way to have it judged."""
+    """File or run set that looks like a result and is not judged, with the reason and the way to have it judged."""
 
     path: Path
     reason: str
@@ -155,7 +158,7 @@ class SkippedFile:
 
 
 def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -> Inventory:
-    """List the contents at or below `path`; a file is taken as a log. Raises InputError where nothing is there.
+    """List the results at or below `path`; a file is taken as a log. Raises InputError where nothing is there.
 
     Logs of the benchmark that `benchmark_file` defines are judged even where MLPerf has a benchmark of that name.
     Raises DefinitionError where the file cannot be loaded.
@@ -237,7 +240,8 @@ def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -
 
 
 def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
-    """Return all result sets at or below `path`, sorted by folder; a log file is a set of one.
+    """Return all result sets (directories with result_*.txt) at or below `path`, sorted by folder; a log file is a
+    set of one.
 
     Raises InputError when there is nothing to judge, or where a directory cannot be read.
     """
@@ -245,8 +249,8 @@ def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
 
 
 def list_result_sets(inventories: Sequence[Inventory]) -> tuple[ResultSet, ...]:
-    """Return the result sets of all inventories. Raises InputError where one holds nothing; an inventory of MLPerf's
-    other benchmarks alone is passed over if another holds more."""
+    """Return the result sets of all inventories (lists of a path's contents). Raises InputError where one holds no
+    results; an inventory with only MLPerf's other benchmarks is passed over if another holds more."""
     is_any_judged = any(inventory.result_sets for inventory in inventories)
     return tuple(
         result_set
@@ -257,14 +261,16 @@ def list_result_sets(inventories: Sequence[Inventory]) -> tuple[ResultSet, ...]:
 
 
 def find_in_processes(*inventories: Inventory) -> tuple[tuple[Path, str], ...]:
-    """Return each folder that holds a measurement in several fresh processes, with its kind; kind by kind."""
+    """Return each folder that holds a measurement made in several fresh processes, with the kind of measurement; kind
+    by kind."""
     found = (kind for kind in EXTRA_KINDS if any(each.measurements.get(kind) for each in inventories))
     kinds = (kind for kind in found if is_in_processes(kind))
     return tuple((place, kind) for kind in kinds for each in inventories for place in each.measurements.get(kind, ()))
 
 
 def find_skipped(inventory: Inventory) -> tuple[SkippedFile, ...]:
-    """Find logs with other names and run sets without a finished run, at most MAX_SKIPPED.
+    """Return logs with other names than result_*.txt and run sets without a finished run, at most MAX_SKIPPED, which
+    are not judged.
 
     A log is recognised by a record in its first 64 KiB. Files beside result_*.txt are left to rule RS109. Unreadable
     files are left out, and so is a file that was given as such.
@@ -290,7 +296,8 @@ def find_skipped(inventory: Inventory) -> tuple[SkippedFile, ...]:
 
 
 def _is_of_loadgen(path: Path) -> bool:
-    """Return whether a file is an output of LoadGen, by its name or its content."""
+    """Return whether a file is an output of LoadGen (MLPerf Inference's load generator), by its name or its
+    content."""
     return path.name in _LOADGEN_FILES or (path.suffix in _TEXTS and logged_benchmark(path) == LOADGEN)
 
 
@@ -306,7 +313,8 @@ def _why_unfinished(folder: Path) -> tuple[str, str]:
 
 
 def _measured_kind(folder: Path) -> str | None:
-    """Return the kind measured in a run set, where its record exists; None for a set of runs to the target."""
+    """Return the kind of measurement in a run set, where its record exists; None for a set of runs to the quality
+    target."""
     record = decode(folder / EXTRA / RUN_SET, RunSetRecord)
     if isinstance(record, Damage) or is_logged(record.kind):
         return None

@@ -1,4 +1,4 @@
-"""Recognition of MLPerf's other benchmarks, whose logs are named and not judged.
+"""Recognise MLPerf's other benchmarks, whose logs are named and not judged.
 
 A log states its benchmark (`submission_benchmark`); where none in a directory does, the directory's name does. The
 inventory leaves these sets out, so that no verb judges, scores or draws them.
@@ -31,20 +31,21 @@ _FORMS = {
     JSON_LINES: "no MLPerf log: each record is text inside of a JSON object, as Docker and journald keep logs. Judge "
     "what 'docker logs CONTAINER' or 'journalctl -o cat' prints",
 }
-"""Other forms of logs, or containers of logs, by a pseudo benchmark name."""
+"""Other forms of logs (MLPerf Inference's, or records wrapped in JSON), by a name in place of the benchmark's, with a
+description."""
 _OF_LOADGEN = re.compile(rb'"namespace": *"mlperf::logging"')
 _SUMMARY = b"MLPerf Results Summary"
-"""The heading of LoadGen's mlperf_log_summary.txt, between two rules of "="."""
+"""Heading of LoadGen's mlperf_log_summary.txt, between two rules of "="."""
 _ESCAPED = re.compile(re.escape(TOKEN) + rb' *\{ *\\"')
 _KEY = keys.SUBMISSION_BENCHMARK.encode()
 _PREFIX_BYTES = 64
 _MAX_BYTES, _HEADING_BYTES = 64 << 20, 256
-"""Most bytes of a log that are searched for its benchmark's name."""
+"""Most bytes of a log that are searched for its benchmark's name, and for LoadGen's heading."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OtherSet:
-    """A result directory of one of MLPerf's other benchmarks, or one log that was given as a file."""
+    """Result directory of one of MLPerf's other benchmarks, or one such log that was given as a file."""
 
     path: Path
     benchmark: str
@@ -52,7 +53,7 @@ class OtherSet:
 
     @property
     def why(self) -> str:
-        """Return a description that continues "<benchmark> is"."""
+        """Return the reason why the set is not judged, as words that continue "<benchmark> is"."""
         return _FORMS.get(self.benchmark, WHY_NOT_JUDGED)
 
     def __str__(self) -> str:
@@ -60,7 +61,8 @@ class OtherSet:
 
 
 def summarise(others: Sequence[OtherSet]) -> str:
-    """Return one line with the number of sets that are not judged, and their benchmarks."""
+    """Return one line with the number of sets of MLPerf's other benchmarks, which are not judged, and the benchmarks'
+    names."""
     if len(others) == 1:
         return str(others[0])
     numbers = Counter(other.benchmark for other in others)
@@ -69,14 +71,15 @@ def summarise(others: Sequence[OtherSet]) -> str:
 
 
 def count_others(others: Sequence[OtherSet]) -> str:
-    """Return "1 result directory of an MLPerf benchmark" or "2 result directories of MLPerf benchmarks"."""
+    """Return the number of result directories of other benchmarks in words: "1 result directory of an MLPerf
+    benchmark" or "2 result directories of MLPerf benchmarks"."""
     if len(others) == 1:
         return "1 result directory of an MLPerf benchmark"
     return f"{len(others)} result directories of MLPerf benchmarks"
 
 
 def other_benchmark(result_set: ResultSet, own: str | None = None) -> str | None:
-    """Return the other MLPerf benchmark that a set belongs to, None where the set is to be judged.
+    """Return the name of the other MLPerf benchmark that a result set belongs to; None where the set is to be judged.
 
     A set is judged whatever its logs state in a directory of one of this harness's benchmarks, with a definition
     beside it, or where a log names `own` (a benchmark of the user's) or any benchmark that MLPerf does not know.
@@ -113,7 +116,7 @@ def logged_benchmark(path: Path) -> str | None:
 
 
 def _form_of(line: bytes) -> str | None:
-    """Return the form of log that a line with a record shows; None for a training log."""
+    """Return the form (LOADGEN or JSON_LINES) of a log that a line with a record shows; None for a training log."""
     if line.lstrip().startswith(b"{") and _ESCAPED.search(line):
         return JSON_LINES
     return LOADGEN if TOKEN in line[:_PREFIX_BYTES] and _OF_LOADGEN.search(line) else None

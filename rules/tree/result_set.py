@@ -1,4 +1,4 @@
-"""One result set: a directory that holds result_*.txt, in this harness's layout, MLPerf's, or bare."""
+"""Read one result set: a directory that holds result_*.txt, in this harness's layout, MLPerf's, or without one."""
 
 import os
 import re
@@ -12,18 +12,18 @@ _ROUND = re.compile(r"(?:\A|[_-])v(\d{1,2}\.\d)(?:[_-]|\Z)")
 _NUMBERS = re.compile(r"(\d+)")
 POWER_FOLDER = "power"
 PARAMETERS = "package_checker_params"
-"""Name of a file of options for the official package checker, such as rcp-bypass."""
+"""Name of a file of options for the official package checker, such as rcp-bypass, beside results."""
 MAX_STRAY_NAMES = 20
 NOT_RESULTS = ("extra", "systems", "benchmarks", "documentation", "__pycache__")
 
 
 RoundSource = Literal["directory", "file"]
-"""Source of the round: a directory's name, or the name of the log itself."""
+"""Source of a result set's MLPerf round: a directory's name, or the name of the log itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResultSet:
-    """The logs of one benchmark on one system.
+    """Result set: the logs of one benchmark on one system, and what the names of its directories state.
 
     `root` is the run-set directory of this harness (it holds `extra/`), or benchmarks/<benchmark>/<system> of a
     package that this harness made; None for any other tree. `organization`, `system`, `benchmark` and `round` come
@@ -40,39 +40,41 @@ class ResultSet:
     round: str | None
     round_source: RoundSource | None = None
     unread: tuple[tuple[Path, str], ...] = ()
-    """Files named like logs that are not read, with the reason: broken links, links that lead out, no regular
+    """Files named like logs that are not read, each with the reason: broken links, links that lead out, no regular
     files."""
     strays: tuple[str, ...] = ()
-    """Names beside the logs that belong to no log, at most MAX_STRAY_NAMES of them, sorted."""
+    """Names beside the set's logs that belong to no log, at most MAX_STRAY_NAMES of them, sorted."""
 
     @property
     def is_run_set(self) -> bool:
-        """Return whether the set is in this harness's layout and can be resumed; a package is a copy and cannot."""
+        """Return whether the result set is in this harness's layout and can be resumed; a package is a copy and
+        cannot."""
         return self.root is not None and self.organization is None
 
     @property
     def parameter_files(self) -> tuple[Path, ...]:
-        """Return the places of files that ask the official package checker to leave out checks: the root, the
-        system's and the benchmark's directory (training_rules.adoc, "RCP Rules and Guidelines"); outside a tree, the
-        logs' directory."""
+        """Return the possible paths of files that ask the official package checker to leave out checks: in the root,
+        the system's and the benchmark's directory (training_rules.adoc, "RCP Rules and Guidelines"); outside a
+        submission tree, in the logs' directory."""
         top = _top(self.folder)
         places = (self.folder,) if top is None else (top, top / "results" / self.folder.parent.name, self.folder)
         return tuple(place / PARAMETERS for place in places)
 
     @property
     def definition_file(self) -> Path | None:
-        """Return the copy of the benchmark's definition beside the results; None where there is none."""
+        """Return the path of the copy of the benchmark's definition beside the results; None where there is none."""
         return _file(self.root / "extra" / "definition.toml") if self.root is not None else None
 
 
 def set_of_one(log: Path) -> ResultSet:
-    """Return the set of a single log that was given as a file."""
+    """Return the result set of a single log that was given as a file."""
     return _result_set(log.parent, (log,))
 
 
 def read_result_folder(folder: Path, start: Path, entries: Iterable[os.DirEntry[str]] | None = None) -> ResultSet:
-    """Read the set in one directory; `entries` may be its listing. `start` is where the search began: outside a tree,
-    links may not lead out of it. Raises OSError where the directory cannot be read."""
+    """Read the result set in one directory; `entries` may be its listing. `start` is the folder where the search
+    began: outside a submission tree, links may not lead out of it. Raises OSError where the directory cannot be
+    read."""
     if entries is None:
         with os.scandir(folder) as listing:
             entries = list(listing)
@@ -90,19 +92,20 @@ def read_result_folder(folder: Path, start: Path, entries: Iterable[os.DirEntry[
 
 
 def real_path(path: Path) -> Path:
-    """Follow all links. A link that leads to itself is left as it is, where Path.resolve raises RuntimeError."""
+    """Return a path with all links followed. A link that leads to itself is left as it is, where Path.resolve raises
+    RuntimeError."""
     return Path(os.path.realpath(path))
 
 
 def leads_out(path: Path, top: Path) -> bool:
-    """Return whether `path`, all links followed, is outside `top`."""
+    """Return whether `path`, all links followed, is outside the folder `top`."""
     if path.is_relative_to(top) and _is_plain(path, top):
         return False
     return not real_path(path).is_relative_to(real_path(top))
 
 
 def _is_plain(path: Path, top: Path) -> bool:
-    """Return whether no part of `path` below `top` is a link or leads up."""
+    """Return whether no part of `path` below `top` is a link or ".."."""
     place = str(top)
     for part in path.parts[len(top.parts) :]:
         place = f"{place}{os.sep}{part}"
@@ -124,7 +127,7 @@ def _why_not_read(entry: os.DirEntry[str], top: Path) -> str | None:
 
 
 def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Return the sort key that puts result_2 before result_10."""
+    """Return the sort key of a file name that puts result_2 before result_10."""
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _NUMBERS.split(name))
 
 
@@ -133,7 +136,8 @@ def _parts(folder: Path) -> tuple[str, ...]:
 
 
 def _top(folder: Path) -> Path | None:
-    """Return the directory above results/<system>/<benchmark>; None where a directory is not in such a place."""
+    """Return the directory above results/<system>/<benchmark>, for `folder` as the benchmark's directory; None where
+    it is not in such a place."""
     parts = _parts(folder)
     if len(parts) < 4 or parts[-3] != "results":
         return None
@@ -164,12 +168,14 @@ def _result_set(
 
 
 def round_of(names: Sequence[str]) -> str | None:
-    """Return the round in directories' names, such as training_results_v5.1; the innermost wins."""
+    """Return the MLPerf round that directories' names state, such as training_results_v5.1; the innermost wins; None
+    where none states one."""
     return next((match[1] for name in reversed(names) if (match := _ROUND.search(name))), None)
 
 
 def _root_of_attempt(folder: Path) -> Path | None:
-    """Return the run set of a log below its `extra/`: the log of an attempt that is not (yet) a result."""
+    """Return the run set of a log below its `extra/`, as the log of an attempt that is not (yet) a result is; else
+    None."""
     extra = next((parent for parent in folder.absolute().parents if parent.name == "extra"), None)
     return extra.parent if extra is not None and (extra / "definition.toml").is_file() else None
 
@@ -181,5 +187,5 @@ def _packaged_root(top: Path, benchmark: str, system: str) -> Path | None:
 
 
 def _file(path: Path, top: Path | None = None) -> Path | None:
-    """Return `path` where it is a file inside of `top` once links are followed; else None."""
+    """Return `path` where it is a file, inside of `top` once links are followed; else None."""
     return path if path.is_file() and (top is None or not leads_out(path, top)) else None

@@ -1,4 +1,5 @@
-"""Kinds of paths to judge: a log, a result set, an organisation's submission, or a round of submissions.
+"""Recognise the kind of a path to judge: a log, a result set, an organisation's submission, or a round of
+submissions.
 
 The layout is that of submission_rules.adoc, "Directory structure, Training". This module opens no file; links to
 directories are never followed, and links that lead out of a submission are listed and not read.
@@ -22,7 +23,7 @@ EntryKind = Literal["file", "folder", "broken link", "link out", "link", "other"
 
 @dataclass(frozen=True, slots=True)
 class SubmissionEntry:
-    """A name below a submission, as a path relative to it; `size_bytes` is set for files only."""
+    """File or folder below a submission, as a path relative to it; `size_bytes` is set for files only."""
 
     path: str
     kind: EntryKind
@@ -35,9 +36,9 @@ class SubmissionEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Submission:
-    """One organisation's tree. `sets` are the directories results/<system>/<benchmark> to judge; `others` those of
-    MLPerf's other benchmarks. `entries` is every name below `folder`, sorted; `is_cut` states that there were more
-    than MAX_ENTRIES."""
+    """Tree of one organisation's submission. `sets` are the directories results/<system>/<benchmark> to judge;
+    `others` those of MLPerf's other benchmarks. `entries` is every name below `folder`, sorted; `is_cut` states that
+    there were more than MAX_ENTRIES."""
 
     folder: Path
     organization: str
@@ -48,7 +49,7 @@ class Submission:
     is_cut: bool = False
 
     def below(self, *folder: str) -> tuple[SubmissionEntry, ...]:
-        """Return the direct entries of a folder."""
+        """Return the submission's entries directly in a folder, whose path is given by its parts."""
         return tuple(entry for entry in self.entries if entry.parts[:-1] == folder)
 
     def has(self, path: str) -> bool:
@@ -57,7 +58,8 @@ class Submission:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Round:
-    """Several organisations' submissions in one directory. `others` are names in it that are not submissions."""
+    """MLPerf round: several organisations' submissions in one directory. `others` are names in it that are not
+    submissions."""
 
     folder: Path
     round: str | None
@@ -66,12 +68,13 @@ class Round:
 
 
 Target = Path | ResultSet | OtherSet | Submission | Round
-"""A unit that is judged, or passed over, as a whole; a path is one log."""
+"""Unit that is judged, or left out of judging, as a whole: a log (a path), a result set, a submission or a round."""
 
 
 def find_targets(inventory: Inventory) -> tuple[Target, ...]:
-    """Find the units in an inventory; the outermost recognised unit wins. Raises InputError where there is nothing to
-    judge, or where a directory could not be read."""
+    """Return the logs, sets, submissions and rounds to judge in an inventory (list of a path's contents); the
+    outermost recognised unit wins. Raises InputError where there is nothing to judge, or where a directory could not
+    be read."""
     if not inventory.subfolders and inventory.unreadable is None:
         return inventory.others or (inventory.path,)
     inventory.require_readable()
@@ -97,20 +100,20 @@ def find_targets(inventory: Inventory) -> tuple[Target, ...]:
 
 
 def _is_round(inventory: Inventory, folder: Path) -> bool:
-    """Return whether a directory is a round: it holds several submissions, or one and has a round's name."""
+    """Return whether a directory is an MLPerf round: it holds several submissions, or one and has a round's name."""
     inner = sum(_is_submission(inventory.subfolders.get(folder / name, ())) for name in inventory.subfolders[folder])
     return inner > 1 or (inner == 1 and round_of((Path(os.path.abspath(folder)).name,)) is not None)  # noqa: PTH100
 
 
 def _is_submission(names: Collection[str]) -> bool:
-    """Return whether a directory with these subdirectories is a submission: results/ beside systems/ or benchmarks/,
-    and not a run set of this harness."""
+    """Return whether a directory with subdirectories of these names is a submission: results/ beside systems/ or
+    benchmarks/, and not a run set of this harness."""
     return RESULTS in names and EXTRA not in names and (SYSTEMS in names or BENCHMARKS in names)
 
 
 def _read_submission(folder: Path, sets: Mapping[Path, ResultSet | OtherSet]) -> Submission:
-    """List one organisation's tree, whose `sets` are already read. Raises InputError where a directory cannot be
-    read."""
+    """List the files of one organisation's submission, whose `sets` are already read. Raises InputError where a
+    directory cannot be read."""
     name = Path(os.path.abspath(folder))  # noqa: PTH100  (resolve() would follow links)
     entries, is_cut = _list(folder)
     judged: list[ResultSet] = []
@@ -153,7 +156,8 @@ def _read_round(inventory: Inventory, folder: Path, sets: Mapping[Path, ResultSe
 
 
 def _list(top: Path) -> tuple[tuple[SubmissionEntry, ...], bool]:
-    """Return every name below `top`, folders before their contents; and whether there were too many."""
+    """Return every file and folder below `top`, folders before their contents; and whether there were more than
+    MAX_ENTRIES."""
     found: list[SubmissionEntry] = []
     waiting = [""]
     while waiting:

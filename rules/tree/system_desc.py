@@ -1,4 +1,4 @@
-"""Reader of systems/<system>.json: MLPerf's 33 fields, from a file with any content."""
+"""Read a system description, systems/<system>.json: MLPerf's 33 fields, from a file with any content."""
 
 import json
 from collections import Counter
@@ -12,7 +12,7 @@ from rules.logs.text import show
 from rules.records.system import Availability
 
 STATUSES: tuple[str, ...] = get_args(Availability)
-"""Allowed values of `status` from round 4.1 on."""
+"""Allowed values of `status` (availability) in a system description from MLPerf's round 4.1 on."""
 MAX_BYTES = 1 << 20
 COUNTS = (
     "number_of_nodes",
@@ -25,8 +25,8 @@ COUNTS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SystemDesc:
-    """A systems/<system>.json as read: its fields, or the reason why there are none; `oddities` are defects on which
-    stricter readers, the official tools among them, fail."""
+    """System description as read from systems/<system>.json: its fields, or the reason why there are none; `oddities`
+    are defects on which stricter readers, the official tools among them, fail."""
 
     fields: Mapping[str, Any] | None
     error: str | None = None
@@ -34,7 +34,8 @@ class SystemDesc:
 
 
 def as_count(value: object) -> int | None:
-    """Return the whole number in a field's text, of at most nine digits; None for anything else."""
+    """Return the whole number, of at most nine digits, that a field of a system description states as text; None for
+    anything else."""
     text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
@@ -53,7 +54,7 @@ def read_system_desc(path: Path) -> SystemDesc:
 
 @lru_cache(maxsize=32)
 def _parse(data: bytes) -> SystemDesc:
-    """Parse a system description; cached, since many sets of one system hold the same bytes."""
+    """Parse the bytes of a system description; cached, since many sets of one system hold the same bytes."""
     oddities: list[str] = []
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
