@@ -28,8 +28,8 @@ class Verb(NamedTuple):
     heading: str
     """Heading of --help that the command is listed under."""
     is_everyday: bool = False
-    """Whether the command is listed at the top of --help, with its line; other commands are only named below their
-    headings."""
+    """Whether the command is listed at the top of --help, with its line; other commands are named below their
+    headings without one."""
 
 
 class Places(NamedTuple):

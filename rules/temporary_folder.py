@@ -15,10 +15,11 @@ _NAME, _LOCK, _FILES = "dlrmbench-", "lock", "files"
 
 @contextmanager
 def temporary_folder(what: str, parent: Path | None = None) -> Iterator[Path]:
-    """Yield an empty folder in TMPDIR, or a hidden one in `parent`, and remove it afterwards as far as possible.
+    """Yield an empty temporary folder in TMPDIR, or a hidden one in the folder `parent`, and remove it afterwards as
+    far as possible.
 
-    The process holds a lock file beside the folder while it lives: folders whose lock nobody holds were left by a
-    killed process, and are removed first. Raises OSError where no folder can be made.
+    The process holds a lock file beside the temporary folder while it lives: folders whose lock no process holds were
+    left by a killed process, and are removed first. Raises OSError where no folder can be made.
     """
     where = Path(tempfile.gettempdir()) if parent is None else parent
     prefix = _NAME if parent is None else f".{_NAME}"

@@ -122,9 +122,11 @@ class Head:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Benchmark(Head):
-    """A problem with a quality target. `sections` holds the opaque tables as they are in the file.
+    """Benchmark: a training problem with a quality target, from its definition. `sections` holds the TOML tables that
+    other packages parse, as they are in the file.
 
-    A workload states no quality and no score; access to these raises DefinitionError.
+    A workload (a model's shape for measuring throughput) states no quality target and no score; access to these
+    raises DefinitionError.
     """
 
     stated_quality: Quality | None
@@ -233,7 +235,7 @@ def list_workload_names() -> tuple[str, ...]:
 
 
 def load_benchmark(name_or_path: str | Path) -> Benchmark:
-    """Load a shipped benchmark or workload by name, or a user's TOML file by path.
+    """Load the definition of a shipped benchmark or workload by its name, or a user's own TOML file by its path.
 
     NAME@VERSION is a version of a shipped benchmark, NAME its current one. Raises DefinitionError with file, field,
     the value given and the value expected.

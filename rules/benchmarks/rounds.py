@@ -106,7 +106,8 @@ def named_round(asked: str) -> str:
 
 
 def open_round(benchmark: Benchmark, day: date) -> str | None:
-    """Return the first of a benchmark's rounds whose results were not yet published on a day; None where all were."""
+    """Return the first of a benchmark's MLPerf rounds whose results were not yet published on a day; None where all
+    were."""
     return next((name for name in benchmark.rounds if day <= _PUBLISHED.get(name, date.max)), None)
 
 

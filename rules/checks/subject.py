@@ -84,7 +84,7 @@ class LogSubject:
         return self.benchmark.closed if self.is_closed else self.benchmark.open
 
     def is_refused_by_division(self, line: LogLine) -> bool:
-        """Return whether rule HP101 reports that the division does not allow a record's value."""
+        """Return whether rule HP101 reports that the log's division does not allow the value of a log record."""
         general = self.allowed.get(line.key)
         if general is None or (general.free and not self.is_closed):
             return False

@@ -69,7 +69,8 @@ class Omission(Record, frozen=True, kw_only=True):
 
 
 class VerdictDocument(Record, frozen=True, kw_only=True):
-    """Document that `check --format json` prints: every verdict, and what was not judged."""
+    """Document that `check --format json` prints: the verdict on every log, set and submission, and files that were
+    not judged."""
 
     schema_version: Literal[1] = 1
     verdicts: tuple[VerdictMember, ...]

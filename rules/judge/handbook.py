@@ -240,5 +240,6 @@ def _anchor(family: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a rule's text as Markdown in which anything that looks like a tag or a placeholder stays visible."""
+    """Return a rule's text as Markdown in which anything that looks like an HTML tag or a placeholder stays
+    visible."""
     return " ".join(text.split()).replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")

@@ -17,12 +17,14 @@ def with_second_opinion(
     timeout_s: float | None = None,
     on_progress: OnProgress | None = None,
 ) -> tuple[Verdict, ...]:
-    """Return the verdicts with the official checkers' opinions at every level, all asked in one process.
+    """Return the verdicts with the opinions of MLPerf's official checkers at every level (log, set, submission), all
+    asked in one process.
 
     The compliance checker gets a log; the checkers of seeds and reference convergence points a set; that of systems a
     system description; those of packages and repositories a submission as a whole, the package checker without
-    MLPerf's other benchmarks, which ours do not judge. Own and undefined benchmarks are left out, since these
-    checkers do not know them. `on_progress` is called with the number of answered questions and of all questions.
+    MLPerf's other benchmarks, which this harness's rules do not judge. A user's own and undefined benchmarks are left
+    out, since these checkers do not know them. `on_progress` is called with the number of answered questions and of
+    all questions.
     """
     parts = [part for verdict in verdicts for part in verdict.walk()]
     questions = tuple(dict.fromkeys(question for part in parts for question in _questions(part)))

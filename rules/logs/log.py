@@ -1,4 +1,4 @@
-"""Parser of MLPerf logs: any bytes in, records with file and line number out.
+"""Parse MLPerf logs of any bytes into records with file and line number.
 
 A record is announced by `:::MLLOG` anywhere in a line (mllog's own format); other text is output of shells and
 launchers. An announced record that cannot be read becomes `UnparsedText`, never an exception. Memory is bounded

@@ -148,7 +148,8 @@ def num_links(root: Path) -> int:
 
 
 def _files(root: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield regular files below `root` with their paths relative to it; links are neither followed nor yielded."""
+    """Yield the regular files below the folder `root` with their paths relative to it; links are neither followed nor
+    yielded."""
     for folder, subfolders, files in os.walk(root):
         subfolders.sort()
         for name in sorted(files):

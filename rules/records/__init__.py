@@ -1,4 +1,5 @@
-"""One type per JSON file beside the logs. Writer and readers share it, and its JSON Schema is generated from it.
+"""Define one type for each JSON file that the harness writes beside MLPerf logs; writer and readers share the type, and
+the file's JSON Schema is generated from it.
 
     record = decode(path, RunRecord)        # RunRecord | Damage; never raises for what the file holds
     if isinstance(record, Damage): ...      # .path, .member, .found, .expected; str() is one sentence
@@ -19,7 +20,7 @@
 | hooks.json, beside a repetition's   | HooksRecord      | kept.hooks     |
 | a line of --log-to FILE.jsonl       | EventRecord      | kept.event     |
 
-Those of an extension are in its own records.py; `dlrmbench schema` lists all.
+Types of an extension's files are in its own records.py; `dlrmbench schema` lists all.
 
 Versions: files say `schema_version`, and only version 1 is read: any other, such as 2 and 3 of releases before 1.0,
 is damage that names the version. A file has every member, null where nothing was measured, except members for which

@@ -25,7 +25,7 @@ class LoadRecord(Record, frozen=True, kw_only=True):
     cpu_clock_mhz: Amount | None = None
     """Mean clock of all CPUs in MHz while the process measured."""
     max_temperature_c: Annotated[float, Meta(ge=-273.15, le=1000)] | None = None
-    """Highest temperature of a CPU while the process measured, in degrees Celsius."""
+    """Highest temperature of any CPU in degrees Celsius while the measured process ran."""
     beside: Amount | UnsetType = UNSET
     """Mean number of other workers that measured at the same time as the process, on cores of their own; present only
-    where the command measures several configurations at a time."""
+    where the command measures in several processes at a time."""

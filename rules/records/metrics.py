@@ -28,9 +28,9 @@ class Metric:
     meaning: str
     """Explanation of the quality metric for the glossary of reports."""
     not_learning_below: float = 0.0
-    """Quality that an evaluation must have reached for a run to continue after its second evaluation. Any earlier
-    evaluation counts: where evaluations are few steps apart, one may drop sharply and the run still reach its target.
-    With 0 no run is stopped."""
+    """Quality that one of a run's evaluations must have reached for the run to continue after its second evaluation.
+    Any earlier evaluation counts: where evaluations are few steps apart, one may drop sharply and the run still reach
+    its target. With 0 no run is stopped."""
 
     @property
     def capital(self) -> str:

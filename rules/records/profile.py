@@ -147,7 +147,7 @@ class ProfiledEvaluation(Record, frozen=True, kw_only=True):
 
 
 class SquareProduct(Record, frozen=True, kw_only=True):
-    """Measured FLOP per second of `num` matrix products [m, k] x [k, n] in a row."""
+    """Measured FLOP per second of `num` matrix products [m, k] x [k, n], in the fastest memory layout tried."""
 
     num: PositiveCount
     m: PositiveCount

@@ -289,8 +289,8 @@ class CheckpointsRecord(Record, frozen=True, kw_only=True):
     manifest."""
     taken: tuple[CheckpointRecord, ...]
     restore_s: Seconds | None
-    """Seconds that reading the last checkpoint, and those it builds on, took after the run, from files just written;
-    None where there is no checkpoint."""
+    """Seconds that it took, after the run, to read the last checkpoint and those it builds on, from files just
+    written; None where there is no checkpoint."""
     num_restores: Count
     """Number of times that training continued from a restored checkpoint during the run."""
     error: str | None
@@ -303,8 +303,8 @@ class ObservedRecord(Record, frozen=True, kw_only=True):
     """Times of a run's events as its timekeeper saw them: the timekeeper is a separate process that starts the run's
     process and runs none of the user's code.
 
-    An event arrives between two moments at which the timekeeper looked; recorded is the one that makes the run
-    shorter.
+    An event arrives between two reads of the process's output; recorded is the one of these two times that makes the
+    run shorter.
     """
 
     uncertain_s: Amount

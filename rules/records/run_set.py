@@ -208,7 +208,8 @@ class ServiceWayRecord(Record, frozen=True, kw_only=True):
     """Most items in one call of the model, which may combine several queries; None where every query is a call of its
     own."""
     split_items: PositiveCount | None
-    """Number of items from which a query is split over all workers; None where only `batch_items` splits queries."""
+    """Number of items in a query from which the query is split over all workers; None where only `batch_items` splits
+    queries."""
     queries_per_s: PositiveAmount
     """Simulated queries per second, from the times of calls measured on all workers at once: the highest rate within
     the latency limit, or without a limit the highest at all."""
@@ -245,8 +246,8 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
     precision."""
     num_threads: PositiveCount
     spin_count: Count | None
-    """Spin time of OpenMP's threads at a barrier before they sleep: GOMP_SPINCOUNT of the runs' processes. None where
-    their environment already set it."""
+    """Number of spins of OpenMP's threads at a barrier before they sleep: GOMP_SPINCOUNT of the runs' processes. None
+    where their environment already set it."""
     tried: tuple[StepTimeRecord, ...]
     """Settings for computing a training step that were timed; empty where there was only one."""
     matmul: MatmulRecord | None

@@ -70,7 +70,7 @@ class PowerFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunPower:
-    """Power files of one run. `folder` is power/result_<i>, None where there is none."""
+    """Power files of one run, one per node or switch. `folder` is power/result_<i>, None where there is none."""
 
     run: RunResult
     folder: Path | None

@@ -166,7 +166,7 @@ def interpolate(batch_size: int, low: ReferencePoint, high: ReferencePoint, num_
 
 def prune(points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoint, ...]:
     """Return the reference convergence points without those that converge slower than interpolation between their
-    neighbours, and those at batch sizes below the fastest point's.
+    neighbours, and those at smaller batch sizes than the point that converges in the fewest epochs.
 
     Follows the official loop, which steps on after a removal and so does not give the lower convex hull
     (mlcommons/logging#368).
@@ -185,8 +185,8 @@ def prune(points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoi
 
 
 def find_point(batch_size: int, points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoint | None, str]:
-    """Return the point to test a batch size against, and how it was found: "found", "interpolated", "smallest" (below
-    all points, the smallest serves) or "missing" (above all points)."""
+    """Return the reference convergence point to test a batch size against, and how it was found: "found",
+    "interpolated", "smallest" (below all points, the smallest serves) or "missing" (above all points)."""
     exact = next((point for point in points if point.global_batch_size == batch_size), None)
     if exact is not None:
         return exact, "found"

@@ -18,7 +18,7 @@ MOST_LEFT_OUT = 0.01
 _ROUNDING = 1e-3
 """Relative tolerance between epochs and samples, since epoch_num is logged with few digits."""
 _COARSE = 1e-6
-"""Tolerance for taking a quality times a power of ten, or times a number of samples, for a whole number."""
+"""Tolerance within which a quality times 1e6, or times the number of evaluation samples, counts as a whole number."""
 FEWEST_NEAR = 4
 """Fewest evaluations in which two runs' qualities are compared for being nearly equal."""
 Interval = tuple[float, float]
@@ -144,7 +144,7 @@ class BenchmarkResult:
 
     @property
     def final_quality(self) -> float | None:
-        """Return the geometric mean of the final quality of the scored runs, which an Open result must report
+        """Return the geometric mean over the scored runs of their final quality, which an Open result must report
         (training_rules.adoc, "Quality measure"); None where a run has no final quality, or none above 0."""
         found = [run.final_quality for run in self.runs[: self.num_runs_scored]]
         known = [quality for quality in found if quality is not None and quality > 0]
@@ -196,9 +196,9 @@ def binding_target(log: RunLog, benchmark: Benchmark) -> float | None:
 
 
 def read_run_result(log: RunLog, benchmark: Benchmark | None = None, round_name: str | None = None) -> RunResult:
-    """Return the result of the run in `log`; `benchmark` supplies what the log leaves out (target, first epoch). In
-    an Open division without a target a run has converged when it states success. `round_name` is the round by whose
-    rules the log is judged, None where there is none.
+    """Return the result of the run in `log`: times, counts and quality; `benchmark` supplies what the log leaves out
+    (target, first epoch). In an Open division without a target a run has converged when it states success.
+    `round_name` is the round by whose rules the log is judged, None where there is none.
 
     Without `benchmark`, the shipped benchmark that the log names is used. Never raises: values that cannot be read
     are None.

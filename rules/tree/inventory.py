@@ -44,7 +44,7 @@ _MARK = b":::MLLOG"
 _TEXTS = (".txt", ".log", ".out")
 """File name extensions of files that may be logs."""
 _LOADGEN_FILES = ("mlperf_log_detail.txt", "mlperf_log_summary.txt", "mlperf_log_accuracy.json")
-"""Files that LoadGen writes beside results of MLPerf Inference."""
+"""Names of files that LoadGen, MLPerf Inference's load generator, writes beside results."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

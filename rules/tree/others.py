@@ -23,7 +23,8 @@ OTHER_BENCHMARKS = frozenset(
         "gpt_oss_20b", "deepseekv3_671b", "qwen35_397b_grpo", "cosmoflow", "deepcam", "oc20", "openfold",
     }
 )  # fmt: skip
-"""Benchmarks of MLPerf Training and HPC outside of this harness's (mlperf_logging.benchmark_meta)."""
+"""Names of benchmarks of MLPerf Training and HPC that this harness does not define (mlperf_logging.benchmark_meta),
+and so does not judge."""
 WHY_NOT_JUDGED = "an MLPerf benchmark that dlrmbench does not judge"
 LOADGEN, JSON_LINES = "a LoadGen log", "a log of JSON lines"
 _FORMS = {

@@ -181,7 +181,8 @@ def _root_of_attempt(folder: Path) -> Path | None:
 
 
 def _packaged_root(top: Path, benchmark: str, system: str) -> Path | None:
-    """Return the folder in which a package of this harness keeps a set's records and its copy of the definition."""
+    """Return the folder in which a package that this harness made of a set for submission holds the set's records and
+    its copy of the definition; None where there is none."""
     root = top / "benchmarks" / benchmark / system
     return root if _file(root / "extra" / "run_set.json", top) is not None else None
 

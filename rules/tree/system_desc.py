@@ -41,7 +41,7 @@ def as_count(value: object) -> int | None:
 
 
 def read_system_desc(path: Path) -> SystemDesc:
-    """Read a system description from a file with any content."""
+    """Read a system description, systems/<system>.json, from a file with any content."""
     try:
         if not path.is_file():
             return SystemDesc(fields=None, error="not a regular file")

@@ -101,8 +101,8 @@ def _outside(subject: LogSubject, target: float) -> str:
 
 
 def _count_others(evaluations: Sequence[tuple[LogLine, float]]) -> int:
-    """Return the number of evaluations after the first: each epoch_num counts once, and the first evaluation's
-    epoch_num does not count."""
+    """Return the number of a run's evaluations after the first: each epoch_num counts once, and the first
+    evaluation's epoch_num does not count."""
     epochs = [line.metadata.get(keys.EPOCH_NUM) for line, _ in evaluations]
     said = {as_number(epoch) for epoch in epochs} - {None, as_number(epochs[0])}
     return len(said) + sum(as_number(epoch) is None for epoch in epochs[1:])

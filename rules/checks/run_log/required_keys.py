@@ -71,7 +71,8 @@ PRECISIONS = (
     "fp64", "fp32", "tf32", "fp16", "fp8", "mxfp6", "nvfp4", "mxfp4", "bfloat16", "Graphcore FLOAT 16.16", "int8",
     "uint8", "int4", "uint4",
 )  # fmt: skip
-"""Allowed values of lowest_numerical_precision_in_* (common.yaml of 6.0 and 6.1; mxfp6 from 6.1 on)."""
+"""Numerical formats that a log may state as lowest_numerical_precision_in_* (common.yaml of 6.0 and 6.1; mxfp6 from
+6.1 on)."""
 PRECISION_6_0 = ValueKind("a known precision", lambda value: value in PRECISIONS and value != "mxfp6")
 PRECISION_6_1 = ValueKind(f"one of {', '.join(PRECISIONS)}", lambda value: value in PRECISIONS)
 
@@ -134,7 +135,8 @@ TENSORS_OF_DLRM = (
     *(f"bottom_mlp_dense{i}" for i in range(1, 4)),
     *(f"top_mlp_dense{i}" for i in range(1, 6)),
 )
-"""Tensors whose initialisation a `dlrm` log names exactly once from round 1.1 on (closed_dlrm.yaml)."""
+"""Weight tensors whose initialisation a log of the benchmark `dlrm` names exactly once from round 1.1 on
+(closed_dlrm.yaml)."""
 
 
 class RequiredKey(NamedTuple):
@@ -202,7 +204,8 @@ _LOGGED_LATE = (keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.CACHE_CLEAR)
 
 
 def lost_in_crash(subject: LogSubject) -> tuple[str, ...]:
-    """Return the keys, run_stop among them, that a log lacks because its run crashed; none where it did not crash.
+    """Return the mllog keys, run_stop among them, that a log lacks because its run crashed; none where it did not
+    crash.
 
     A run crashed where its log has init_start, no run_stop and no evaluation that met the target. Settings, and keys
     of earlier phases than the last one logged, count as missing, not as lost. No log of this harness is lost in part:

@@ -220,7 +220,8 @@ def _second_run(log: RunLog) -> LogLine | None:
 
 
 def _says(line: LogLine) -> str:
-    """Return, as text, the part of a run_start or run_stop that bears on the result: its time and status."""
+    """Return the time stamp of a run_start or run_stop, and its status where it has one, as text: the part that bears
+    on the result."""
     status = line.metadata.get(keys.STATUS)
     return show(line.time_ms) if status is None else f"{show(line.time_ms)} {show(status)}"
 

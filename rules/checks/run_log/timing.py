@@ -63,7 +63,8 @@ def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _timed(log: RunLog, lines: Sequence[LogLine]) -> Sequence[LogLine]:
-    """Return a log's records from run_start to run_stop, in the order of the file, without tracked_stats."""
+    """Return the log records in `lines` from run_start to run_stop by their place in the file, without tracked_stats;
+    all of them where the log lacks either."""
     start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     if start is None or stop is None:
         return lines

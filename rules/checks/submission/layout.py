@@ -20,7 +20,7 @@ _LAYOUT = 'submission_rules.adoc, "Directory structure, Training"'
 _REPOSITORY = "mlperf_logging repo_checker"
 MAX_FILE_BYTES = 50 << 20
 _SOURCES = frozenset({".py", ".cc", ".cpp", ".cxx", ".c", ".h", ".hh", ".hpp", ".hxx", ".sh", ".sub", ".cu", ".cuh"})
-"""File name extensions that the official seed checker takes for source files."""
+"""File name extensions that MLPerf's official seed checker takes for source files."""
 _TOP_FILES = re.compile(r"(README|LICENSE|NOTICE)", re.IGNORECASE)
 _SYSTEM_FILES = (PARAMETERS, "privateid.json")
 _SCRIPTS = ("README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh")

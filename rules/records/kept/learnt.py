@@ -23,7 +23,7 @@ class LearntManifest(Document, frozen=True, kw_only=True):
     seed: Count
     accuracy: dict[str, float]
     """Accuracy of the network. For a cost network, on sets of tables outside of its training data: Kendall's rank
-    correlation with the measured costs (`tau`) and the mean absolute percentage error (`error`); both also for a
-    prediction that adds up single tables' costs (`additive_tau`, `additive_error`); and the noise of the measurement
-    (`repeat_error`). For a policy: its final mean reward (`reward`)."""
+    correlation with the true costs (`tau`) and the mean absolute percentage error (`error`); both also for a
+    prediction that adds up single tables' costs (`additive_tau`, `additive_error`); and the error of repeating the
+    measurement (`repeat_error`). For a policy: its final mean reward (`reward`)."""
     arrays: Arrays

@@ -47,7 +47,7 @@ class PlanRecord(Document, frozen=True, kw_only=True):
     seed: Count
     task: str
     task_sha256: Sha256
-    """Digest of the five members that define the placement task: devices, their memory, batch size, tables and
+    """Digest of the placement task: the number of devices, their memory, the batch size and the tables, without the
     shards."""
     num_devices: Annotated[int, Meta(ge=1, le=4096)]
     memory_bytes: PositiveCount

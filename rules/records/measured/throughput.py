@@ -83,7 +83,8 @@ class ThroughputRecord(ProcessMeasurement, frozen=True, kw_only=True):
 
     warm_up_steps: Count
     data_kind: str | None
-    """"made_up" for batches held in memory, without input in the time; else the kind of the dataset that was read."""
+    """Kind of the dataset that training read, or "made_up" for batches held in memory, so that the measured time
+    includes no reading of input."""
     computed: ModelCosts | None
     processes: Annotated[tuple[ProcessRecord, ...], Meta(min_length=1)]
     """Measurements of the single processes: at least five for a whole throughput measurement; one in the file that
