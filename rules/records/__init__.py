@@ -1,5 +1,5 @@
-"""Define one type for each JSON file that the harness writes beside MLPerf logs; writer and readers share the type, and
-the file's JSON Schema is generated from it.
+"""Define one type for each JSON file that the harness writes beside MLPerf logs; writer and readers share the type,
+and the file's JSON Schema is generated from it.
 
     record = decode(path, RunRecord)        # RunRecord | Damage; never raises for what the file holds
     if isinstance(record, Damage): ...      # .path, .member, .found, .expected; str() is one sentence
