@@ -5,7 +5,7 @@ An extension is a folder of harness/extensions with a capability that the core c
 measurement, files. Deleting its folder, its tests and its line here removes it; no file of the core names it. The
 core's registries combine their own names, first, with those of extensions.
 
-This module imports the standard library alone, and `extension.py` of a folder imports this module alone.
+This module imports only the standard library, and `extension.py` of an extension's folder imports only this module.
 """
 
 from collections.abc import Mapping

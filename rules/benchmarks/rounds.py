@@ -36,7 +36,7 @@ _PUBLISHED = {
 }
 """Publication date of each MLPerf round's results, with sources: a run made later does not belong to the round.
 
-For 1.0, 2.0, 3.0 and 4.1 no source was found that names the day: it is known as closely as the comment beside it
+For 1.0, 2.0, 3.0 and 4.1 no source was found that names the day: it is known as closely as the comment on its line
 states. A round takes no logs in the month before (2.1: until 14 October; 6.0: until 15 May), so that a few days
 decide nothing.
 """
@@ -117,8 +117,8 @@ def infer_round(
     """Return the MLPerf round whose rules apply to runs: the one that the user asked for, else the one that
     directories name, else the one that was open on the day of the runs, else the benchmark's last.
 
-    None for own benchmarks, which have a version instead of rounds, and where nothing is known. Raises
-    DefinitionError when the round asked for does not exist or had no such benchmark.
+    None for a user's own benchmarks, which have a version instead of rounds, and where nothing is known. Raises
+    DefinitionError when the round that the user asked for does not exist or had no such benchmark.
     """
     if asked is not None:
         wanted = named_round(asked)

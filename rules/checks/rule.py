@@ -145,8 +145,8 @@ def rule(
     applies: Callable[[S], str | None] = lambda subject: None,
     place: Callable[[S], Path | None] = lambda subject: None,
 ) -> Callable[[Callable[[S], Iterable[Problem]]], Rule[S]]:
-    """Turn a function that yields the problems of a subject into a Rule; the function's docstring becomes the rule's
-    explanation."""
+    """Turn a function that yields the problems of a subject (such as a log) into a Rule; the function's docstring
+    becomes the rule's explanation."""
     return lambda check: Rule(
         code=code, title=title, source=source, remedy=remedy, severity=severity, requires=frozenset(requires),
         check=check, applies=applies, place=place, reads=None if reads is None else frozenset(reads),

@@ -113,7 +113,7 @@ class SetFiles:
 
     @property
     def run_set(self) -> RunSetRecord | Damage | None:
-        """Return the set's record in extra/run_set.json, or its damage; None where there is no such file."""
+        """Return the run set's record in extra/run_set.json, or its damage; None where there is no such file."""
         place = self.root / "extra" / "run_set.json" if self.root is not None else None
         if place is None or not place.exists():
             return None
@@ -142,8 +142,8 @@ class SetFiles:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetSubject:
-    """Result set (the logs of one benchmark on one system) that rules judge, with all that is beside its logs. `logs`
-    and `runs` are in the order of the files; `result` is the set's score."""
+    """Result set (the logs of one benchmark on one system) that rules judge, with the other files in its folders.
+    `logs` and `runs` are in the order of the files; `result` is the set's score."""
 
     result_set: ResultSet
     logs: tuple[RunLog, ...]
@@ -180,7 +180,7 @@ class SetSubject:
         return self.benchmark is None or self.benchmark.status == "own"
 
     def is_at_least(self, round_name: str) -> bool:
-        """Return whether the set is judged by the rules of the MLPerf round `round_name` or of a later one."""
+        """Return whether the result set is judged by the rules of the MLPerf round `round_name` or of a later one."""
         return self.round is not None and not is_before(self.round, round_name)
 
 

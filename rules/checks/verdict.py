@@ -18,14 +18,14 @@ T = TypeVar("T")
 class Verdict:
     """Verdict of the rules on one log, one result set, one submission or one round.
 
-    `findings` and `outcomes` are those of this level and of the levels below; findings come worst first. `parts`
-    holds the verdicts of the level below: the logs of a set, the sets of a submission, the submissions of a round. A
-    level's verdict overrules those of its parts: a set may be valid although one of its logs is not (a run that did
-    not converge or crashed is only a warning in the set's findings), and a submission invalid although a set in it is
-    only incomplete. "not judged" is a directory of MLPerf's other benchmarks alone. `ruleset` names the rules and
-    `ruleset_source` how they were chosen; `round` is the official round, None for own benchmarks and where the parts
-    are of several. `official` holds the opinions of the official checkers on this level; their opinions on the parts
-    are in the parts.
+    `findings` and `outcomes` (results of single rules) are those of this level and of the levels below; findings come
+    worst first. `parts` holds the verdicts of the level below: the logs of a set, the sets of a submission, the
+    submissions of a round. A level's verdict overrules those of its parts: a set may be valid although one of its
+    logs is not (a run that did not converge or crashed is only a warning in the set's findings), and a submission
+    invalid although a set in it is only incomplete. "not judged" is a directory that holds only MLPerf's other
+    benchmarks. `ruleset` names the rules and `ruleset_source` how they were chosen; `round` is the MLPerf round, None
+    for a user's own benchmarks and where the parts are of several rounds. `official` holds the opinions of the
+    official checkers on this level; their opinions on the parts are in the parts.
     """
 
     subject: str
@@ -54,7 +54,7 @@ class Verdict:
 
     @property
     def own_findings(self) -> tuple[Finding, ...]:
-        """Return the findings on the judged set, submission or round itself, without those on its parts."""
+        """Return the findings on the judged result set, submission or round itself, without those on its parts."""
         below = {finding for part in self.parts for finding in part.findings}
         return tuple(finding for finding in self.findings if finding not in below)
 

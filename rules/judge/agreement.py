@@ -17,8 +17,8 @@ ADDED = "asked with "
 """Beginning of an official checker's message that names something which this harness added to the checker's own
 tables."""
 _FORGIVABLE = frozenset({"QU103", "ST116"})
-"""Rules whose errors a set may forgive in one log (a run that did not converge, or crashed), although the official
-checker rejects such a log."""
+"""Rules whose errors a result set may forgive in one log (a run that did not converge, or crashed), although the
+official checker rejects the log."""
 _TOLERATED = 1
 """Number of rejected logs that the official package checker tolerates in a set, since Olympic scoring drops one."""
 _QUOTED_KEY = re.compile(r"'([a-z0-9_]+)'|Failed checks for ([a-z0-9_]+) ")

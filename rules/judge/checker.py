@@ -191,7 +191,8 @@ def _common(values: Iterable[str | None]) -> str | None:
 
 
 def _require_all_runs(outcome: Outcome) -> Outcome:
-    """Return the result of a rule on a set with incompleteness as an error, since a submission must be complete."""
+    """Return the result of a rule on a result set with incompleteness as an error, since a submission must be
+    complete."""
     if outcome.code != INCOMPLETE:
         return outcome
     findings = tuple(replace(finding, severity="error") for finding in outcome.findings)

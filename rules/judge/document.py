@@ -25,7 +25,8 @@ class JudgedRule(Record, frozen=True, kw_only=True):
 
 
 class LogVerdict(Record, frozen=True, kw_only=True):
-    """Verdict on one log of a set, judged without regard to the other logs, with the official checkers' opinions."""
+    """Verdict on one log of a result set, judged without regard to the set's other logs, with the official checkers'
+    opinions."""
 
     subject: str
     outcome: Literal["valid", "invalid"]

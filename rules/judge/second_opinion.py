@@ -64,8 +64,8 @@ def _questions(verdict: Verdict) -> Iterator[CheckerQuery]:
 
 
 def _system_of(folder: Path) -> Path | None:
-    """Return the path of the system description for the set in results/<system>/<benchmark>; None where there is
-    none."""
+    """Return the path of the system description for the result set in results/<system>/<benchmark>; None where there
+    is none."""
     if len(folder.parents) < 3 or folder.parents[1].name != "results":
         return None
     path = folder.parents[2] / "systems" / f"{folder.parents[0].name}.json"

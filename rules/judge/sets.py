@@ -49,7 +49,7 @@ class _Ruleset:
     source: str
     foreign_round: str | None = None
     known: dict[Hashable, object] = field(default_factory=dict)
-    """Cache of results that these rules share between all logs that are judged by them."""
+    """Cache of results that rules of one benchmark and round share between all logs judged by them."""
 
     def __str__(self) -> str:
         if self.round is not None:
@@ -157,8 +157,8 @@ def _choose_ruleset(
     is_one_of_many: bool,
     logs: Sequence[RunLog],
 ) -> _Ruleset:
-    """Return the rules to judge a set by: those of the round that the user asked for where it has the benchmark, else
-    (for one of many sets) those of the round inferred from the set. Raises DefinitionError."""
+    """Return the rules to judge a result set by: those of the round that the user asked for where it has the
+    benchmark, else (for one of many sets) those of the round inferred from the set. Raises DefinitionError."""
     foreign_round = None
     if asked is not None and benchmark is not None and is_one_of_many:
         wanted = named_round(asked)
@@ -230,8 +230,8 @@ def _reach(
 
 
 def _forgive(outcome: Outcome, of_set: Sequence[Outcome]) -> Outcome:
-    """Return a rule's result for a log in which a run that did not converge or crashed is only a warning, for a set
-    that may hold such a run."""
+    """Return a rule's result for a log in which a run that did not converge or crashed is only a warning, where the
+    log's result set may hold one."""
     if outcome.code not in _FORGIVABLE or not outcome.findings:
         return outcome
     allowed = next((other for other in of_set if other.code == NOT_CONVERGED), None)

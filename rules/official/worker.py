@@ -68,8 +68,8 @@ class NotAskedError(Exception):
 
 
 def limit(memory_bytes: int, cpu_s: int, file_bytes: int) -> None:
-    """Set limits on memory, processor time and file size that the kernel enforces; on systems without one of the
-    limits, that one is left out."""
+    """Set limits on memory, processor time and file size that the kernel enforces; a limit that the system lacks is
+    left out."""
     for kind, value in (
         (resource.RLIMIT_AS, memory_bytes),
         (resource.RLIMIT_CPU, cpu_s),
@@ -144,7 +144,8 @@ class Listener(logging.Handler):
             self.records.append((record.levelno, record.getMessage()[:MESSAGE_CHARS].strip()))
 
     def messages(self, *levels: int) -> list[str]:
-        """Return the checker's log messages of these levels, those of the first level first."""
+        """Return the log messages of an official checker at the given logging levels, those of the first level
+        first."""
         return [text for level in levels for logged, text in self.records if logged == level and text]
 
     def said(self, words: str) -> bool:
@@ -199,7 +200,7 @@ def ask_seed(job: Job, heard: Listener) -> Said:
 
 
 def ask_rcp(job: Job, heard: Listener) -> Said:
-    """Ask the official checker of reference convergence points (RCPs) about a set. With set_scaling it writes
+    """Ask the official checker of reference convergence points (RCPs) about a result set. With set_scaling it writes
     scaling.json into the copy; without, it would look for one in the root folder and delete it."""
     from mlperf_logging.rcp_checker import rcp_checker
 

@@ -149,8 +149,8 @@ class CalibrationRecord(Document, frozen=True, kw_only=True):
         return next(s for s in self.batch_sizes if s.global_batch_size == self.default_batch_size)
 
     def is_met(self, precision: str, global_batch_size: int, opt_base_learning_rate: float) -> bool:
-        """Return whether the calibration has reference runs at this precision, batch size and learning rate, and all
-        of these runs met the target."""
+        """Return whether the calibration has reference runs at a precision, batch size and learning rate, and all of
+        them met the target."""
         asked = (global_batch_size, opt_base_learning_rate)
         found = [s for s in self.batch_sizes if (s.global_batch_size, s.opt_base_learning_rate) == asked]
         are_met = bool(found) and all(len(s.converged) == len(s.seeds) for s in found)

@@ -352,8 +352,8 @@ def _descend(member: str, value: Any, annotation: Any, step: re.Match[str]) -> t
 
 
 def _parts(annotation: Any, kind: Any) -> list[Any]:
-    """Return the alternatives of a type annotation that are of one kind: a struct, tuple[...], dict[...],
-    Literal[...]."""
+    """Return the alternatives of a type annotation that are of the given kind of type: a struct, tuple[...],
+    dict[...], Literal[...]."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _parts(get_args(annotation)[0], kind)

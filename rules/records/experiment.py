@@ -20,7 +20,7 @@ SIDES: Final = (BASE, NEW)
 
 Word = Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
 ReadsAs = Literal["alone", "pair", "pairs", "table", "trials"]
-"""Way in which reports read an experiment's configurations: "alone" (a single set; never written to a file); a
+"""Way in which reports read an experiment's configurations: "alone" (a single run set; never written to a file); a
 "pair", the second compared with the first; several "pairs", each compared within itself; the points of a "table",
 each compared with the first and with the best; or "trials" of a search, one process each, which are no results by
 themselves."""

@@ -1,5 +1,5 @@
-"""Record the load that other processes put on a system while one process measured, beside the measurement. Units (SI)
-are in the members' names."""
+"""Record the load that other processes put on a system while one process measured, as a part of the measurement's
+record. Units (SI) are in the members' names."""
 
 from typing import Annotated
 

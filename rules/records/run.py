@@ -244,8 +244,8 @@ Seconds = Annotated[float, Meta(ge=0, le=1e12)]
 
 
 class CheckpointRecord(Record, frozen=True, kw_only=True):
-    """Checkpoint of a run as it was written: its kind, and the bytes and seconds it cost; bytes are sizes of files,
-    the manifest included."""
+    """Checkpoint of a run as it was written: its samples, and the bytes and seconds it cost; bytes are sizes of
+    files, the manifest included."""
 
     index: Index
     samples_count: Count
@@ -308,11 +308,11 @@ class ObservedRecord(Record, frozen=True, kw_only=True):
     """
 
     uncertain_s: Amount
-    """Sum of the uncertainties, in seconds, of the times at which run_start and run_stop arrived at the timekeeper:
-    mostly delays of the timekeeper itself."""
+    """Sum of the uncertainties, in seconds, of the times at which run_start and run_stop arrived at the timekeeper
+    (the process that times the run): mostly delays of the timekeeper itself."""
     run_start_ms: Int64 | None
-    """Time, in milliseconds since 1970, before which run_start had not arrived at the timekeeper; None where it never
-    arrived."""
+    """Time, in milliseconds since 1970, before which run_start had not arrived at the timekeeper (the process that
+    times the run); None where it never arrived."""
     run_stop_ms: Int64 | None
     process_s: Amount | None
     """Seconds from the start of the run's process to its end; None where the timekeeper ended before the process."""

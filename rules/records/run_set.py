@@ -118,8 +118,8 @@ class UntilRecord(Record, frozen=True, kw_only=True):
     train."""
 
     width: Annotated[float, Meta(gt=0, le=1)]
-    """Largest half-width of the confidence interval, as a fraction of the mean time to train, at which the set stops
-    growing."""
+    """Largest half-width of the confidence interval, as a fraction of the mean time to train, at which a run set gets
+    no more runs."""
     min_runs: PositiveCount
     """Number of runs made before the confidence interval of the mean time to train is first computed."""
     max_runs: PositiveCount
@@ -203,7 +203,7 @@ class ServiceWayRecord(Record, frozen=True, kw_only=True):
 
     num_workers: PositiveCount
     num_threads: PositiveCount
-    """Number of threads of all workers together."""
+    """Number of threads of all workers that answer queries, together."""
     batch_items: PositiveCount | None
     """Most items in one call of the model, which may combine several queries; None where every query is a call of its
     own."""
@@ -257,13 +257,13 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
     """Source of the library calls chosen for the matrix products: "measured", or the file that the user gave."""
     chosen_utc: str
     service: ServiceChoice | None = None
-    """Setting in which the set's processes answer inference queries; None for a set that trains."""
+    """Setting in which the run set's processes answer inference queries; None for a run set that trains."""
     in_fp32: StepTimeRecord | None = None
-    """Fastest setting for computing training steps in fp32, timed in the same manner; only for a set in bf16 on a
+    """Fastest setting for computing training steps in fp32, timed in the same manner; only for a run set in bf16 on a
     CPU, to compare the two precisions."""
     was_busy: bool = False
-    """Whether other processes took processor time while the settings were timed; a set that begins on a quiet system
-    has them timed again."""
+    """Whether other processes took processor time while the settings were timed; a run set that begins on a quiet
+    system has them timed again."""
 
     @property
     def bf16_is(self) -> Literal["slower than", "about as fast as", "faster than"] | None:

@@ -8,8 +8,8 @@ problem_of = attrgetter(
     "benchmark", "benchmark_version", "quality_target", "definition_sha256", "dataset_sha256", "train_samples",
     "eval_samples", "global_batch_size", "division",
 )  # fmt: skip
-"""Function that returns the fields of a run that `why_not_comparable` compares: runs equal in these are
-interchangeable there."""
+"""Function that returns the fields of a run's result that decide whether it may be compared: runs equal in these
+fields are interchangeable for `why_not_comparable`."""
 
 
 def why_not_comparable(a: RunResult, b: RunResult) -> str | None:

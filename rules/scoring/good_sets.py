@@ -39,20 +39,20 @@ def failing_share(epochs: tuple[float, ...], num_runs: int, least: float) -> flo
 
 
 def _num_counted(first: int, end: int, num_runs: int) -> int:
-    """Return the number of places from `first` to `end` - 1 in a set ordered by epochs to converge that count towards
-    its Olympic mean."""
+    """Return the number of places from `first` to `end` - 1, in a set of `num_runs` runs ordered by epochs to
+    converge, that count towards the Olympic mean."""
     return max(min(end, num_runs - _DROPPED) - max(first, _DROPPED), 0)
 
 
 def failing_words(share: float) -> str:
-    """Return the share of good sets that fail in words: 'chance of a false alarm 1.2 %'. A positive share is not
-    rounded to 0."""
+    """Return in words the share of good sets (of reference runs) that the convergence test fails: 'chance of a false
+    alarm 1.2 %'. A positive share is not rounded to 0."""
     return f"chance of a false alarm {failing_percent(share)}" if share else "no chance of a false alarm"
 
 
 def failing_percent(share: float) -> str:
-    """Return the share of good sets that fail as a percentage, for a table's cell: '1.2 %'. A positive share is not
-    rounded to 0."""
+    """Return as a percentage, for a table's cell, the share of good sets (of reference runs) that the convergence
+    test fails: '1.2 %'. A positive share is not rounded to 0."""
     if share == 0:
         return "0 %"
     return f"{'<0.1' if share < 5e-4 else f'{share * 100:.1f}'} %"

@@ -62,8 +62,8 @@ class ReferencePoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Convergence:
-    """Result of testing a set against reference convergence points. `factor` multiplies the time (1 unless the set
-    converged faster than the reference); `mean_epochs` is the set's Olympic mean in `unit`. "none": there are no
+    """Result of testing a result set against reference convergence points. `factor` multiplies the time (1 unless the
+    set converged faster than the reference); `mean_epochs` is the set's Olympic mean in `unit`. "none": there are no
     points to test against."""
 
     status: RcpStatus
@@ -76,7 +76,7 @@ class Convergence:
     """Chance of a false alarm of the convergence test: the share of sets drawn from the reference's own runs at this
     batch size that fail. None except for a user's own benchmarks."""
     chance: float | None = None
-    """Probability of a set's mean epochs to converge this low or lower by luck; None except for a user's own
+    """Probability, by luck, of a result set's mean epochs to converge this low or lower; None except for a user's own
     benchmarks."""
     factor_at_upload: float | None = None
     """Factor on the time without the reference points that were added after the round's results, where it differs;
@@ -251,8 +251,8 @@ def judge_convergence(
     """Test the convergence of one complete result set against its benchmark's reference points; `epochs` as logged
     (dlrm v1 counts from 1), or samples.
 
-    Own benchmarks are tested at the batch sizes of their own points only and never normalised. Official ones are
-    tested in Closed alone, as package_checker does: Open is free in its training method.
+    A user's own benchmarks are tested only at the batch sizes of their own reference points and never normalised.
+    Official ones are tested only in Closed, as package_checker does: Open is free in its training method.
     """
     if division == keys.OPEN and benchmark.status == "official":
         return _untested("none", "the Open division is not held against reference convergence points")

@@ -22,7 +22,7 @@ _COARSE = 1e-6
 FEWEST_NEAR = 4
 """Fewest evaluations in which two runs' qualities are compared for being nearly equal."""
 Interval = tuple[float, float]
-"""Start and stop of an interval in milliseconds."""
+"""Start and stop of an interval of a run, in milliseconds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

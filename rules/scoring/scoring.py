@@ -35,8 +35,8 @@ def score_runs(
     """Return the score of a set's runs, or the reason why it has none; `benchmark` is None for an undefined
     benchmark.
 
-    The score comes from the logs alone, never from scaling.json; energy from `power`, where it was measured. Official
-    runs of several batch sizes have an Olympic mean and no score.
+    The score comes only from the logs, never from scaling.json; energy comes from `power`, where it was measured.
+    Official runs of several batch sizes have an Olympic mean and no score.
     """
     scored = scored_runs(runs, benchmark)
     drop = benchmark.score.drop if benchmark is not None else 1
@@ -129,8 +129,8 @@ def _why_not_first(scored: Sequence[RunResult]) -> str | None:
 
 
 def _convergence(run: RunResult, benchmark: Benchmark) -> float | None:
-    """Return the point at which a run converged, in the benchmark's unit (epochs or samples) and as logged; None for
-    a run that did not converge."""
+    """Return the epochs or samples (the benchmark's unit) after which a run converged, as logged; None for a run that
+    did not converge."""
     if not run.converged or not run.evaluations:
         return None
     last, quality = run.evaluations[-1], benchmark.quality

@@ -269,8 +269,8 @@ def find_in_processes(*inventories: Inventory) -> tuple[tuple[Path, str], ...]:
 
 
 def find_skipped(inventory: Inventory) -> tuple[SkippedFile, ...]:
-    """Return logs with other names than result_*.txt and run sets without a finished run, at most MAX_SKIPPED, which
-    are not judged.
+    """Return logs with other names than result_*.txt and run sets without a finished run, at most MAX_SKIPPED, to
+    tell the user that they are not judged.
 
     A log is recognised by a record in its first 64 KiB. Files beside result_*.txt are left to rule RS109. Unreadable
     files are left out, and so is a file that was given as such.

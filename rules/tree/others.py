@@ -54,7 +54,8 @@ class OtherSet:
 
     @property
     def why(self) -> str:
-        """Return the reason why the set is not judged, as words that continue "<benchmark> is"."""
+        """Return the reason why a result set of another MLPerf benchmark is not judged, as words that continue
+        "<benchmark> is"."""
         return _FORMS.get(self.benchmark, WHY_NOT_JUDGED)
 
     def __str__(self) -> str:
@@ -62,8 +63,8 @@ class OtherSet:
 
 
 def summarise(others: Sequence[OtherSet]) -> str:
-    """Return one line with the number of sets of MLPerf's other benchmarks, which are not judged, and the benchmarks'
-    names."""
+    """Return one line with the number of result sets of MLPerf's other benchmarks, which are not judged, and the
+    benchmarks' names."""
     if len(others) == 1:
         return str(others[0])
     numbers = Counter(other.benchmark for other in others)

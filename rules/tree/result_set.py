@@ -43,7 +43,7 @@ class ResultSet:
     """Files named like logs that are not read, each with the reason: broken links, links that lead out, no regular
     files."""
     strays: tuple[str, ...] = ()
-    """Names beside the set's logs that belong to no log, at most MAX_STRAY_NAMES of them, sorted."""
+    """Names in the folder of the set's logs that belong to no log, at most MAX_STRAY_NAMES of them, sorted."""
 
     @property
     def is_run_set(self) -> bool:
@@ -181,8 +181,8 @@ def _root_of_attempt(folder: Path) -> Path | None:
 
 
 def _packaged_root(top: Path, benchmark: str, system: str) -> Path | None:
-    """Return the folder in which a package that this harness made of a set for submission holds the set's records and
-    its copy of the definition; None where there is none."""
+    """Return the folder in which a package (a set in MLPerf's layout that this harness made for submission) holds the
+    run set's records and its copy of the definition; None where there is none."""
     root = top / "benchmarks" / benchmark / system
     return root if _file(root / "extra" / "run_set.json", top) is not None else None
 

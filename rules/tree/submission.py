@@ -36,7 +36,7 @@ class SubmissionEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Submission:
-    """Tree of one organisation's submission. `sets` are the directories results/<system>/<benchmark> to judge;
+    """Tree of one organisation's submission. `sets` are the result directories results/<system>/<benchmark> to judge;
     `others` those of MLPerf's other benchmarks. `entries` is every name below `folder`, sorted; `is_cut` states that
     there were more than MAX_ENTRIES."""
 
@@ -112,8 +112,8 @@ def _is_submission(names: Collection[str]) -> bool:
 
 
 def _read_submission(folder: Path, sets: Mapping[Path, ResultSet | OtherSet]) -> Submission:
-    """List the files of one organisation's submission, whose `sets` are already read. Raises InputError where a
-    directory cannot be read."""
+    """List the files of one organisation's submission, whose result sets `sets` are already read. Raises InputError
+    where a directory cannot be read."""
     name = Path(os.path.abspath(folder))  # noqa: PTH100  (resolve() would follow links)
     entries, is_cut = _list(folder)
     judged: list[ResultSet] = []

@@ -54,7 +54,7 @@ def read_system_desc(path: Path) -> SystemDesc:
 
 @lru_cache(maxsize=32)
 def _parse(data: bytes) -> SystemDesc:
-    """Parse the bytes of a system description; cached, since many sets of one system hold the same bytes."""
+    """Parse the bytes of a system description; cached, since many result sets of one system hold the same bytes."""
     oddities: list[str] = []
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -106,7 +106,8 @@ def _named_digest(subject: SetSubject, log: RunLog) -> tuple[str, str] | None:
 
 
 def _how_to_mend(subject: SetSubject) -> str:
-    """Return the advice on how to restore the dataset in the folder that the set's record names."""
+    """Return the advice on how to restore the dataset in the folder that the run set's record (extra/run_set.json)
+    names."""
     record = subject.files.run_set
     folder = record.dataset.dir if isinstance(record, RunSetRecord) else ""
     return _AGAIN.format(folder=printable(shlex.quote(folder)) if 0 < len(folder) <= _MAX_FOLDER else "DIR")

@@ -17,14 +17,14 @@ from rules.tree.result_set import leads_out
 
 _RESULT = re.compile(r"result_(\d{1,6})\.txt\Z")
 _MAX_RUNS = 1000
-"""Most runs that are read of the other set of an A/B pair: more than anybody makes."""
+"""Most runs that are read of the other set of an A/B pair: more than anybody makes in one set."""
 Span = tuple[float, float, str, int]
 """Begin and end of a run in milliseconds since 1970, the folder of its set in the A/B pair, and its number."""
 
 
 def _side(subject: SetSubject) -> tuple[Path, Group] | None:
-    """Return the folder of the set in its A/B pair, and the pair, whose record may be damaged; None for a set that
-    belongs to no pair."""
+    """Return the folder of the result set in its A/B pair, and the pair, whose experiment.json may be damaged; None
+    for a result set that belongs to no pair."""
     if subject.result_set.root is None:
         return None
     root = subject.result_set.root.absolute()
@@ -95,7 +95,8 @@ def _spans(logs: tuple[RunLog, ...], side: str) -> Iterator[Span]:
 
 
 def _logs_of(folder: Path) -> tuple[RunLog, ...]:
-    """Return the logs of the other set of an A/B pair; links that lead out of its folder are not followed."""
+    """Return the logs in the folder of the other set of an A/B pair; links that lead out of the folder are not
+    followed."""
     try:
         paths = sorted(folder.glob("results/*/*/result_*.txt"))[:_MAX_RUNS]
         return tuple(read_log(path) for path in paths if path.is_file() and not leads_out(path, folder))

@@ -1,6 +1,7 @@
-"""Judge the times of a set's runs: overlaps, and gaps with room for a run that is not shown.
+"""Judge the times at which a result set's runs began and ended: overlaps, and gaps with room for a run that is not
+shown.
 
-The official rules allow both, and forbid choosing runs by their results; so these rules only show what a reviewer may
+MLPerf's rules allow both, and forbid choosing runs by their results; so the rules here only show what a reviewer may
 ask about.
 """
 

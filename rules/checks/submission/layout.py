@@ -1,4 +1,5 @@
-"""Judge the tree of a submission: names, layout, links, sizes, and code beside the results.
+"""Judge the tree of an organisation's submission: names, layout, links, sizes, and whether it holds code for the
+results.
 
 Published rounds hold trees that differ from the text in benchmarks/, which may hold anything, and were accepted. So a
 defect below systems/ and results/, which the official tools read, is an error; elsewhere a warning.

@@ -45,7 +45,7 @@ class _Twin(NamedTuple):
     other_set: JudgedSet
     alike: str = ""
     is_whole: bool = True
-    """Whether all qualities in the run's log equal those of the run in the other set."""
+    """Whether all qualities in the run's log equal those of the run in the other result set."""
 
 
 def _twins(sets: Iterable[JudgedSet]) -> Iterator[_Twin]:
@@ -96,7 +96,8 @@ def _alike(place: _Place, by_quality: dict[float, _Place], by_first: dict[int, l
 
 
 def _problem(twin: _Twin, top: Path, severity: Severity | None = None) -> Problem:
-    """Return the problem of a run that is in two sets; the other run's path is shown relative to `top`, the tree."""
+    """Return the problem of a run that is in two result sets; the other run's path is shown relative to `top`, the
+    tree."""
     where = Path(twin.other.path).relative_to(top)
     started = None if twin.run.started_ms is None else f"run_start {show(twin.run.started_ms)}"
     return Problem(

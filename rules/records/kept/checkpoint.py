@@ -9,8 +9,8 @@ from rules.records.codec import Count, Document, Int64, PositiveCount, Sha256
 from rules.records.kept.arrays import Arrays
 
 CHECKPOINTS_FOLDER = "checkpoints"
-"""Name of the folder with a run's checkpoints, beside the folders of the run's attempts; checkpoint N is the
-subfolder N."""
+"""Name of the folder of a run's checkpoints, in the same folder as the run's attempts; checkpoint N is the subfolder
+N."""
 
 
 class CheckpointManifest(Document, frozen=True, kw_only=True):

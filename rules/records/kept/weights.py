@@ -7,7 +7,7 @@ from rules.records.codec import Count, Document, Int64, PositiveCount, Sha256
 from rules.records.kept.arrays import Arrays
 
 WEIGHTS_FOLDER = "weights"
-"""Name of the folder with the model's weights at the end of a run, beside the folders of the run's attempts."""
+"""Name of the folder of the model's weights at the end of a run, in the same folder as the run's attempts."""
 
 
 class WeightsManifest(Document, frozen=True, kw_only=True):
@@ -27,7 +27,8 @@ class WeightsManifest(Document, frozen=True, kw_only=True):
     samples_count: Count
     """Number of samples that the run trained on in total."""
     quality: float | None
-    """Quality of exactly these weights at the run's last evaluation; None where they were not evaluated."""
+    """Quality of the stored weights, unchanged since, at the run's last evaluation; None where they were not
+    evaluated."""
     log_sha256: Sha256
     """SHA-256 of the run's MLPerf log, which ties the weights to the run."""
     id_map_sha256: Sha256 | None = None
