@@ -20,7 +20,8 @@ _FORGIVABLE = frozenset({"QU103", "ST116"})
 """Rules whose errors a result set may forgive in one log (a run that did not converge, or crashed), although the
 official checker rejects the log."""
 _TOLERATED = 1
-"""Number of rejected logs that the official package checker tolerates in a set, since Olympic scoring drops one."""
+"""Number of rejected logs that the official package checker tolerates in a result set, since Olympic scoring drops
+one."""
 _QUOTED_KEY = re.compile(r"'([a-z0-9_]+)'|Failed checks for ([a-z0-9_]+) ")
 _EXECUTED = re.compile(r'Failed executing CHECK code: (?P<test>.*?) triggered by line: .*?"key": *"(?P<key>\w+)"')
 _KEY_FAMILIES = (
@@ -112,7 +113,7 @@ def accepted_by_round(verdict: Verdict) -> tuple[str, ...]:
 
 def is_accepted_by_round(verdict: Verdict) -> bool:
     """Return whether the MLPerf round's own compliance checker accepts each log in which this harness's rules find
-    errors, in a set without errors of its own."""
+    errors, in a result set without other errors than those of its logs."""
     logs = verdict.logs or (verdict,)
     rejected = [log for log in logs if _broken(log) - _FORGIVABLE]
     answers = [_asked_of_round(log) for log in rejected]

@@ -169,8 +169,8 @@ def _join(
 
 
 def _not_judged(other: OtherSet) -> Verdict:
-    """Return the verdict "not judged" on a set of one of MLPerf's other benchmarks: no rule was applied, and no log
-    was read."""
+    """Return the verdict "not judged" on a result set of one of MLPerf's other benchmarks: no rule was applied, and
+    no log was read."""
     return Verdict(
         subject=printable(str(other.path)),
         level="log" if other.is_log else "set",

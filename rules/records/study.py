@@ -15,7 +15,7 @@ from rules.records.run_set import PreflightCheck
 
 STUDY_FILE = "study.json"
 TIMELINE = "Timeline of the first second"
-"""Beginning of the title of the table with a first second of simulated requests in a usage study (several models that
+"""Beginning of the title of the table of simulated requests in the first second of a usage study (several models that
 one application requests by a schedule): reports draw this table and do not print it."""
 Origin = Literal["measured", "computed", "modelled", "simulated", "fitted", "given", "published"]
 """Source of the numbers in a column of a study's table, stated in the column's head."""

@@ -84,7 +84,8 @@ class RunPower:
     @property
     def energy_j(self) -> float | None:
         """Return the energy of the run's timed part in joules: mean power of every file, added up, times the time to
-        train, as the official summarizer computes it (which prints the unit kJ). None where a power is not known."""
+        train, as the official summarizer computes it (which prints the unit kJ, although the number is in joules).
+        None where a power or the time is not known."""
         powers = [file.power_w for file in self.files]
         if self.run.time_to_train_s is None or not self.count("node"):
             return None

@@ -49,8 +49,8 @@ _LOADGEN_FILES = ("mlperf_log_detail.txt", "mlperf_log_summary.txt", "mlperf_log
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inventory:
-    """Contents found at or below `path`: results, measurements and studies; folders in the order of the walk, which
-    is sorted by name.
+    """Results, measurements and studies found at or below `path`; folders are in the order of the walk, which is
+    sorted by name.
 
     `result_sets` are directories with result_*.txt, sorted by folder; where `path` is a file, one set of that single
     log. `others` are result directories of MLPerf's other benchmarks, which are in no other member. `run_sets` are

@@ -80,8 +80,8 @@ def runs_alternate(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _follow(spans: list[Span], number: int) -> bool:
-    """Return whether the runs of that number in the two sets of an A/B pair are neighbours in time, and do not
-    overlap."""
+    """Return whether the two runs numbered `number`, one in each set of an A/B pair, are neighbours in time, and do
+    not overlap."""
     first, second, *more = [position for position, span in enumerate(spans) if span[3] == number]
     return not more and second == first + 1 and spans[first][1] <= spans[second][0]
 

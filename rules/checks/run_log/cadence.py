@@ -22,8 +22,8 @@ _OFF_BY_STEPS = 2
 """Number of training steps by which an interval between evaluations may differ from the rule's: implementations count
 the step at its start or its end."""
 _MATERIAL = 0.02
-"""Deviation of an interval between evaluations from the rule's, as a fraction, up to which the difference is only a
-warning."""
+"""Deviation of an interval between evaluations from the interval that the rule demands, as a fraction, up to which
+the difference is only a warning."""
 _CYCLE = (keys.BLOCK_START, keys.BLOCK_STOP, keys.TRACKED_STATS, keys.EVAL_START, keys.EVAL_ACCURACY, keys.EVAL_STOP)
 _IN_CYCLE = frozenset(_CYCLE)
 _SCHEDULED = _IN_CYCLE | {keys.RUN_STOP}

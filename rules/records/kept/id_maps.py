@@ -15,7 +15,7 @@ class IdMapManifest(Document, frozen=True, kw_only=True):
     """Map from categorical ids to rows of smaller embedding tables: an int32 array [ids, k] for each table with fewer
     rows than ids.
 
-    The manifest is in the folder of the arrays, and is written last.
+    The manifest is in the folder of the arrays, and is written last, so that a folder without it is incomplete.
     """
 
     id_map_kind: str

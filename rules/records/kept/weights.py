@@ -13,7 +13,7 @@ WEIGHTS_FOLDER = "weights"
 class WeightsManifest(Document, frozen=True, kw_only=True):
     """Manifest of the model's weights at the end of a training run: the run that they belong to, and all their files.
 
-    The manifest is in the folder of the arrays, and is written last.
+    The manifest is in the folder of the weights, and is written last, so that a folder without it is incomplete.
     """
 
     benchmark: str
