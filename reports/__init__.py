@@ -1,1 +1,1 @@
-"""Reports: statistics, comparison, tables and rendering of results."""
+"""Reports on benchmark results: statistics, comparison, tables, and rendering as HTML, text or files."""

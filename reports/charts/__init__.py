@@ -1,1 +1,2 @@
-"""Charts of the page, a module each; marks and scales come from `reports.charts.svg`."""
+"""Charts of the report's HTML page, one module per kind of chart; `reports.charts.svg` draws their marks and
+scales."""

@@ -1,4 +1,4 @@
-"""Charts of stacked horizontal bars from zero: the time of each run, and of one training step, by its parts.
+"""Draw charts of stacked horizontal bars: the time of each run, and the time of one training step, split into parts.
 
 A run's parts are those that its log separates; a phase's are what it would take at its ceiling, and what it takes
 beyond.
@@ -23,7 +23,7 @@ _PHASE_PARTS = (("train", "what it would take at its ceiling"), ("other", "what 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One row: its parts, which add up to its length, and words at its end."""
+    """Row of a bar chart: lengths of the bar's segments (they add up to its length), and words printed at its end."""
 
     label: str
     parts: tuple[float, ...]
@@ -31,7 +31,7 @@ class Bar:
 
 
 def time_figure(bars: Sequence[Bar], unit: TimeUnit, **caption: Unpack[Caption]) -> Figure:
-    """Draw the time of each run as a bar, with its seconds in the order of PARTS."""
+    """Draw the time to train of each run as a stacked bar, its seconds split in the order of PARTS."""
     used = [any(bar.parts[number] > 0 for bar in bars) for number in range(len(PARTS))]
     keys = [key for key, is_used in zip(_keys(PARTS), used, strict=True) if is_used]
     return draw_both(
@@ -40,7 +40,8 @@ def time_figure(bars: Sequence[Bar], unit: TimeUnit, **caption: Unpack[Caption])
 
 
 def phases_figure(bars: Sequence[Bar], **caption: Unpack[Caption]) -> Figure:
-    """Draw each phase of one step as a bar of its share of the step, in the order of _PHASE_PARTS."""
+    """Draw each phase of a training step as a bar of its share of the step's time, split in the order of
+    _PHASE_PARTS."""
     keys = _keys(_PHASE_PARTS)
     return draw_both(lambda width, _: _draw(bars, 100.0, "% of the step's time", width, 190.0), keys, **caption)
 
@@ -48,7 +49,8 @@ def phases_figure(bars: Sequence[Bar], **caption: Unpack[Caption]) -> Figure:
 def cost_figure(
     bars: Sequence[Bar], axis: str, scale: float, bound: tuple[float, str] | None, **caption: Unpack[Caption]
 ) -> Figure:
-    """Draw each cost as a bar, on an axis of `scale` times the bars' lengths; `bound` adds a vertical line."""
+    """Draw each cost as a bar, on an axis that shows bar lengths times `scale`; `bound` adds a labelled vertical
+    line."""
     keys = [] if bound is None else [LegendKey(mark="limit", words=bound[1])]
     at = None if bound is None else bound[0]
     return draw_both(lambda width, _: _draw(bars, scale, axis, width, 130.0, at), keys, **caption)
@@ -61,8 +63,8 @@ def _keys(parts: Sequence[tuple[str, str]]) -> list[LegendKey]:
 def _draw(
     rows: Sequence[Bar], scale: float, axis: str, width: float, note: float, bound: float | None = None
 ) -> Plot:
-    """Draw the rows; the axis shows `scale` times their parts. On a wide page `note` px at the end of the bars are
-    kept for words; `bound` is the place of a vertical line."""
+    """Draw bars as rows; the axis shows bar lengths times `scale`. On a drawing wider than 600 px, `note` px at the
+    right end of the bars are kept free for words; `bound` is the axis value of a vertical line."""
     note = note if width > 600 else 0.0
     longest_name = max((svg.text_width(row.label) for row in rows), default=0.0)
     left = max(_LEAST_LEFT, min(longest_name * svg.BOLD + 12, width / 3))

@@ -1,6 +1,7 @@
-"""Chart of quality over the epoch: one line per run, and the target as a labelled line.
+"""Draw the chart of model quality over epochs: one line per run, and the target as a labelled horizontal line.
 
-The axis leaves out the first steep part, which no run ends in, so that what happens near the target can be seen.
+The y axis leaves out the steep first part of training, in which no run ends, so that differences near the target are
+visible.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,12 +25,12 @@ def convergence_figure(
     same_as: str | None = None,
     **caption: Unpack[figure.Caption],
 ) -> figure.Figure:
-    """Draw one line per run of a `metric`, such as 'ROC AUC'.
+    """Draw one line per run: a quality `metric`, such as 'ROC AUC', over epochs or samples.
 
-    `names` are those of the configurations by their hue, where several are drawn.
+    `names` are the names of the configurations by their colour number, where several are drawn.
 
-    `same_as` is the id of another figure on the page whose curves, in px, are these: over the samples instead of
-    the epoch only the axis differs.
+    `same_as` is the id of another figure on the page with the same curves at the same pixels, which are then reused:
+    between epochs and samples only the axis differs.
     """
     fates = {line.fate for line in lines}
     keys = figure.curve_keys(names)
@@ -43,8 +44,8 @@ def convergence_figure(
 def small_convergence(
     lines: Sequence[Curve], target: float | None, every: Sequence[Curve], **caption: Unpack[figure.Caption]
 ) -> Markup:
-    """Draw the runs of one configuration, on scales that hold the lines of all configurations (`every`); the title
-    names it."""
+    """Draw the quality curves of one configuration's runs, titled with its name, on axes that fit the curves of all
+    configurations (`every`)."""
     panel = replace(_panel(lines, target, every, ("", "")), name=caption["title"], height=190.0, left=44.0)
     return small_drawing(panel, **caption)
 
@@ -57,7 +58,8 @@ def _panel(lines: Sequence[Curve], target: float | None, every: Sequence[Curve],
 
 
 def visible_quality(lines: Sequence[Curve], target: float | None) -> tuple[float, float]:
-    """Choose the y domain: from the lowest quality after each run's first third of evaluations to just above all."""
+    """Choose the range of the quality axis: from the lowest quality after the first third of each run's evaluations
+    to just above the highest quality."""
     late = [y for line in lines for _, y in line.points[min(len(line.points) // 3, len(line.points) - 1) :]]
     late += [line.points[-1][1] for line in lines if line.points]
     late += [target] if target is not None else []

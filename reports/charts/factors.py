@@ -1,4 +1,4 @@
-"""Chart of the reasons for a difference in time: diverging bars of the factors of the time, on a log2 axis."""
+"""Draw the chart of why one configuration is slower than another: bars on a log2 axis, one per factor of the time."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +23,8 @@ _TICKS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactorBar:
-    """Effect of one factor on the time (above 1 is slower) with its interval; None where unknown."""
+    """Effect of one factor, such as throughput, on the time as a ratio (above 1 is slower) with its interval; None
+    where unknown."""
 
     name: str
     time_ratio: float | None
@@ -36,7 +37,7 @@ class FactorBar:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactorPanel:
-    """Bars of one configuration's factors against the baseline."""
+    """Bars of the factors by which one configuration's time to train differs from the baseline's."""
 
     label: str
     bars: tuple[FactorBar, ...]
@@ -45,7 +46,7 @@ class FactorPanel:
 def factors_figure(
     panels: Sequence[FactorPanel], *, interval_name: str = "95 % interval", **caption: Unpack[Caption]
 ) -> Figure:
-    """Draw the panels from the first down."""
+    """Draw one panel per compared configuration, the first at the top."""
     bars = [bar for panel in panels for bar in panel.bars if bar.time_ratio is not None]
     kinds = {_kind(bar) for bar in bars}
     rejected = ", or an INVALID side" if any(bar.is_rejected for bar in bars) else ""
@@ -63,7 +64,8 @@ def _kind(bar: FactorBar) -> str:
 
 
 def log2_domain(panels: Sequence[FactorPanel]) -> tuple[float, float]:
-    """Return the domain of the log2 axis: 0 (no change), all ratios, and the parts of intervals within 64 times."""
+    """Return the (low, high) of the log2 axis: it holds 0 (ratio 1, no change), all ratios, and intervals up to 64
+    times."""
     bars = [bar for panel in panels for bar in panel.bars]
     ends = [_log2(end) for bar in bars for end in (bar.low, bar.high) if end is not None]
     found = [0.0, *(math.log2(bar.time_ratio) for bar in bars if bar.time_ratio is not None)]
@@ -74,7 +76,8 @@ def log2_domain(panels: Sequence[FactorPanel]) -> tuple[float, float]:
 
 
 def _ticks(scale: svg.Scale) -> list[float]:
-    """Choose the ratios to label: 1 and, either side, round ones far enough apart."""
+    """Choose the time ratios to label on the log2 axis: 1 and, to its left and right, round ratios far enough
+    apart."""
     chosen = [1.0]
     for value in _TICKS:
         if not scale.low <= math.log2(value) <= scale.high:
@@ -126,7 +129,8 @@ def _draw(panels: Sequence[FactorPanel], width: float) -> Plot:
 def _beside_heads(
     at: float, top: float, bottom: float, heads: Sequence[tuple[float, float]]
 ) -> list[tuple[float, float]]:
-    """Return the parts of a vertical line at `at` px that strike through no panel's name; `heads`: (width, top)."""
+    """Return the pieces of a vertical grid line at x = `at` px that do not strike through a panel's name; `heads` are
+    the (width, top) in px of the names."""
     starts, stops = [top], []
     for width, head in heads:
         if width > at - 4:
@@ -157,7 +161,7 @@ def _bar(bar: FactorBar, words: str, x: svg.Scale, top: float, width: float, *, 
 
 
 def _whisker(bar: FactorBar, x: svg.Scale, middle: float) -> Markup:
-    """Draw the interval, cut off where the axis ends."""
+    """Draw the interval of a factor's ratio as a line, cut off at the ends of the axis."""
     if bar.low is None or bar.high is None:
         return Markup()
     a, b = (min(max(x(_log2(end)), x.start), x.stop) for end in (bar.low, bar.high))

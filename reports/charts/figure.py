@@ -1,4 +1,5 @@
-"""Figures, which every chart of a page is: two drawings of the same facts, and the words around them."""
+"""Figures, the common form of every chart on a page: a wide and a narrow drawing of the same data, title and
+legend."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +12,11 @@ from reports.charts import svg
 WIDE_PX = 960.0
 NARROW_PX = 380.0
 FOOT_PX = 44.0
-"""Room below a plot for the x axis' labels and name."""
+"""Height, in px, below a plot for the labels and the name of the x axis."""
 
 
 class Caption(TypedDict):
-    """Id, title and description of a figure, the latter for those who do not see the drawing."""
+    """Id, title and description of a figure; screen readers read the description in place of the drawing."""
 
     id_: str
     title: str
@@ -24,7 +25,7 @@ class Caption(TypedDict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LegendKey:
-    """Entry of a legend: a mark's class, its colour and its meaning."""
+    """Entry of a chart's legend: CSS class of the mark, its colour, and the words that explain it."""
 
     mark: str
     words: str
@@ -33,7 +34,8 @@ class LegendKey:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figure:
-    """Chart drawn for wide and for narrow pages; text keeps its size instead of shrinking with the drawing."""
+    """Chart drawn twice, for wide and for narrow pages, so that text keeps its size instead of shrinking with the
+    drawing."""
 
     id: str
     title: str
@@ -45,7 +47,8 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Marks of one drawing from back to front, its height, and the scales from which values can be read back."""
+    """Marks of one chart drawing, from back to front, its height in px, and the scales that map pixels back to
+    values."""
 
     marks: Sequence[str]
     height: float
@@ -53,14 +56,14 @@ class Plot:
     y: svg.Scale | None = None
 
     def drawn(self, width: float, **caption: Unpack[Caption]) -> Markup:
-        """Draw the marks as one image of `width` px."""
+        """Draw the plot's marks as one SVG image of `width` px."""
         return svg.drawing(*self.marks, width=width, height=self.height, x=self.x, y=self.y, **caption)
 
 
 def draw_both(
     draw: Callable[[float, str], Plot], keys: Sequence[LegendKey] = (), **caption: Unpack[Caption]
 ) -> Figure:
-    """Call `draw(width, id)` for both widths."""
+    """Make a figure of two drawings of a chart: call `draw(width in px, id)` for the wide and for the narrow page."""
     id_, title, description = caption["id_"], caption["title"], caption["description"]
     wide, narrow = (
         draw(width, drawn_id).drawn(width, id_=drawn_id, title=title, description=description)
@@ -76,19 +79,21 @@ def hue(index: int) -> str:
 
 
 def curve_keys(names: Mapping[int, str]) -> list[LegendKey]:
-    """Return the legend of curves: by configuration (`names` by hue) where several are drawn, else of runs."""
+    """Return the legend of a chart of curves: an entry per configuration (`names` by colour number), or 'one run'
+    without names."""
     return [LegendKey(mark="curve", words=name, hue=hue(index)) for index, name in names.items()] or [
         LegendKey(mark="curve", words="one run")
     ]
 
 
 def num_ticks(width: float) -> int:
-    """Return the most labels that an x axis of a drawing of `width` px may have."""
+    """Return the largest number of tick labels on the x axis of a drawing of `width` px."""
     return 8 if width > 600 else 4
 
 
 def reused_curves(id_: str, x: svg.Scale, wide_x: svg.Scale) -> Markup:
-    """Draw the wide drawing's curves in narrow form: curves are most of a chart's size, and differ only in width."""
+    """Draw the narrow drawing's curves as a squeezed reference to the wide drawing's: curves are most of a chart's
+    bytes."""
     squeeze = (x.stop - x.start) / (wide_x.stop - wide_x.start)
     return svg.tag(
         "use",

@@ -1,4 +1,4 @@
-"""Chart of the times at which runs were made: one bar per run or attempt on the clock, in order of their starts.
+"""Draw the chart of when runs were made: one horizontal bar per run or attempt over clock time, in order of start.
 
 Gaps, overlaps and attempts that left no result are what a reader looks for who asks whether runs were chosen.
 """
@@ -32,7 +32,7 @@ KEYS = (
 
 
 def order_figure(spans: Sequence[RunSpan], unit: TimeUnit, **caption: Unpack[figure.Caption]) -> figure.Figure:
-    """Draw a bar per run in the order of `spans`, of which the first starts first."""
+    """Draw a bar over clock time for each run of `spans`, which are sorted by start time."""
     kinds = {span.kind for span in spans}
     keys = [key for key in KEYS if key.mark.removeprefix("span-") in kinds]
     return figure.draw_both(lambda width, id_: _draw(spans, unit, width, id_), keys, **caption)

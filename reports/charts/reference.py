@@ -1,6 +1,6 @@
-"""Chart of reference convergence points: epochs to converge over batch size, of the reference and of results.
+"""Draw the chart of epochs to converge over batch size: reference convergence points (RCPs) and measured results.
 
-Several results carry numbers that the legend names; those that would hide each other are side by side.
+Several results are marked with numbers that the legend names; results whose marks would overlap stand side by side.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,14 @@ from reports.text.formatting import converged
 
 _STUB = 2**0.1
 MOST_NUMBERED, MOST_MARKS = 12, 100
-"""Most results that get a number and a mark each; with more, results at one place share a mark."""
+"""Largest numbers of results with a numbered mark each, and with a mark each; with more, results at one point share a
+mark."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReferenceLevel:
-    """Reference at one batch size: mean and deviation of epochs or samples, and the fewest that are accepted."""
+    """Reference convergence point at one batch size: mean and standard deviation of the epochs (or samples) to
+    converge, and the fewest that the rules accept."""
 
     batch_size: float
     mean: float
@@ -32,7 +34,7 @@ class ReferenceLevel:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResultMark:
-    """Mean epochs to converge of one result, and whether the convergence rules accept it."""
+    """Mean epochs (or samples) to converge of one result, and whether the convergence rules accept it."""
 
     name: str
     hue: int
@@ -48,7 +50,8 @@ def reference_figure(
     unit: str = "epochs",
     **caption: Unpack[Caption],
 ) -> Figure:
-    """Draw the reference, its limit and the results over the batch size; convergence is in `unit`."""
+    """Draw the reference convergence points, the least accepted epochs and the results over batch size; `unit` is
+    'epochs' or 'samples'."""
     keys = [
         LegendKey(mark="reference", words="reference mean"),
         LegendKey(mark="reference-band", words="± 1 standard deviation"),
@@ -95,7 +98,7 @@ def _panel(points: Sequence[ReferenceLevel], results: Sequence[ResultMark], unit
 
 
 def _results(results: Sequence[ResultMark], x: svg.Scale, y: svg.Scale, unit: str) -> list[Markup]:
-    """Draw all results; those of one batch size stand side by side where their epochs are too close to tell apart."""
+    """Draw the marks of all results; results of one batch size stand side by side where their marks would overlap."""
     is_lone, is_numbered = len(results) == 1, 1 < len(results) <= MOST_NUMBERED
     radius = 8.5 if is_numbered else 6.0 if is_lone else 5.0
     by_size: dict[int, list[int]] = {}

@@ -1,4 +1,5 @@
-"""Roofline chart: FLOP/s over FLOP per byte, both logarithmic, under ceilings measured on the same system."""
+"""Draw the roofline chart: FLOP/s over FLOP per byte, both logarithmic, under ceilings measured on the same
+system."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ _MOST_DECADES = 12
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RooflineDot:
-    """One phase or operator: its FLOP per byte, and the FLOP/s that it reached."""
+    """Dot of a roofline chart, one training phase or operator: its FLOP per byte, and the FLOP/s that it reached."""
 
     label: str
     flop_per_byte: float
@@ -37,14 +38,15 @@ _MARKS = {
 def roofline_figure(
     dots: Sequence[RooflineDot], *, peak: float, memory: float, cache: float | None, **caption: Unpack[Caption]
 ) -> Figure:
-    """Draw the dots under the roof that they share: `peak` FLOP/s of matrix multiplication at the best shape, and B/s
-    of copying between buffers beyond the caches (`memory`) and inside them (`cache`)."""
+    """Draw the dots of a roofline chart below its ceilings: `peak` FLOP/s of matrix multiplication at the best shape,
+    and bytes/s of copying between buffers in memory (`memory`) and in the caches (`cache`)."""
     ridge = peak / memory
     low_x, high_x = _decades([*(dot.flop_per_byte for dot in dots), ridge, ridge * 4])
     low_y, high_y = _decades([*(dot.flop_per_s for dot in dots), peak])
 
     def roof(bytes_per_s: float) -> list[tuple[float, float]]:
-        """Return the roof's points: the slanted line up to the ridge, then the flat one, cut off at the edges."""
+        """Return the corners (FLOP per byte, FLOP/s) of the roofline: the slope of `bytes_per_s` up to the ridge,
+        then the flat peak, cut off at the chart's edges."""
         start = max(low_x, low_y / bytes_per_s)
         points = [(start, start * bytes_per_s)] if start < peak / bytes_per_s else []
         return [*points, (max(peak / bytes_per_s, low_x), peak), (high_x, peak)]
@@ -81,14 +83,15 @@ def roofline_figure(
 
 
 def _decades(values: Sequence[float]) -> tuple[float, float]:
-    """Choose whole decades around the values, at most _MOST_DECADES below the largest."""
+    """Choose an axis from one power of ten to another that holds the values, at most _MOST_DECADES decades below the
+    largest."""
     high = math.ceil(math.log10(max(values)) + 0.05)
     low = math.floor(math.log10(min(values)) - 0.05)
     return 10.0 ** max(low, high - _MOST_DECADES), 10.0**high
 
 
 def _labels(dots: Sequence[RooflineDot], x: svg.Scale, y: svg.Scale, *, below: float) -> Markup:
-    """Write names beside the dots, under the roof's line and moved down until none covers another."""
+    """Write the name of each dot next to it, below the roofline, moved down until no name covers another."""
     placed: list[tuple[float, float, float]] = []
     made = []
     for dot in sorted(dots, key=lambda dot: -dot.flop_per_s):
@@ -107,6 +110,6 @@ def _labels(dots: Sequence[RooflineDot], x: svg.Scale, y: svg.Scale, *, below: f
 
 
 def _prefixed(value: float) -> str:
-    """Return a number with its SI prefix: '100 G' of 1e11."""
+    """Format a number with its SI prefix: '100 G' for 1e11."""
     number, _, prefix = si(value).partition(" ")
     return f"{number.removesuffix('.00').removesuffix('.0')} {prefix}".rstrip()

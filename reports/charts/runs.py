@@ -1,8 +1,9 @@
-"""Dot strips: the repetitions of any quantity as dots, one strip per configuration, over the quantity.
+"""Draw dot strips: any measured quantity, one dot per repetition and one strip per configuration.
 
-Filled dots count, open ones were dropped as fastest or slowest, crosses have no value; the thick tick is the mean and
-the band behind it its interval. Values tie, as evaluations are quantised, so dots swarm.
-One strip numbers its dots; a few have their name above; many have it at their left, in less height.
+Filled dots count for the score, open dots were dropped as the fastest or slowest run, crosses have no value; the
+thick tick is the mean and the band behind it the mean's interval. Evaluations come at fixed steps, so values tie, and
+tied dots are spread out vertically. A lone strip numbers its dots; a few strips have their names above; many have
+their names at the left, in less height.
 """
 
 import math
@@ -21,7 +22,8 @@ MOST_TALL = 6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StripDot:
-    """One repetition; `value` is None or infinite where it has none, such as a run that did not converge."""
+    """One repetition (run or process) of a dot strip; `value` is None or infinite without a value, as for a run that
+    did not converge."""
 
     label: str
     value: float | None
@@ -31,7 +33,8 @@ class StripDot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Strip:
-    """Repetitions of one configuration, their mean with the words above it, and the ends of its interval."""
+    """Dot strip of one configuration: its repetitions, their mean with the words above it, and the ends of the mean's
+    interval."""
 
     name: str
     hue: int
@@ -43,7 +46,7 @@ class Strip:
 
     @property
     def known(self) -> list[tuple[StripDot, float]]:
-        """Return the repetitions that have a value, as (repetition, value)."""
+        """Return the repetitions of a strip that have a value, as (repetition, value)."""
         return [(dot, dot.value) for dot in self.dots if dot.value is not None and math.isfinite(dot.value)]
 
     @property
@@ -53,10 +56,10 @@ class Strip:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quantity:
-    """Quantity of a strip's values: the axis' name with the unit, and the format of its ticks, else plain numbers.
+    """Quantity that dot strips show: its axis name with the unit, and the function that formats tick labels.
 
-    `is_ratio`: factors between values mean something, so that the axis may be logarithmic. `missing` is written above
-    what has no value.
+    `is_ratio`: ratios of values are meaningful, so the axis may be logarithmic. `missing` are the words above the
+    repetitions without a value.
     """
 
     name: str
@@ -68,7 +71,7 @@ class Quantity:
 def strips_figure(
     strips: Sequence[Strip], quantity: Quantity, words: Mapping[str, str], **caption: Unpack[figure.Caption]
 ) -> figure.Figure:
-    """Draw the strips from the first down; the legend explains, by `words`, the marks that are drawn."""
+    """Draw one dot strip per configuration, the first at the top; `words` explain each kind of mark in the legend."""
     shown = {f"dot-{dot.fate}" for strip in strips for dot in strip.dots}
     shown |= {"dot-failed"} if any(strip.missing for strip in strips) else set()
     shown |= {"mean"} if any(strip.mean is not None for strip in strips) else set()
@@ -79,7 +82,8 @@ def strips_figure(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ChartLayout:
-    """Layout shared by all strips of a drawing: scale, size of dots, and room for names, means and missing values."""
+    """Layout that all dot strips of a drawing share: x scale, radius of dots, and room for names, means and missing
+    values."""
 
     x: svg.Scale
     width: float
@@ -127,7 +131,7 @@ def _draw(strips: Sequence[Strip], quantity: Quantity, width: float) -> figure.P
 
 
 def _strip(strip: Strip, name: str, layout: _ChartLayout, top: float) -> tuple[Markup, float]:
-    """Draw one strip with its name as it fits; return the marks and the strip's height in px."""
+    """Draw one dot strip at `top` px with its configuration's name; return its marks and its height in px."""
     radius, positions = layout.radius, [layout.x(value) for _, value in strip.known]
     swarm = svg.swarm(positions, layout.spacing)
     extent = max(math.ceil((math.ceil(len(strip.missing) / 3) - 1) / 2), *map(abs, swarm), 0)
@@ -176,7 +180,7 @@ def _numbered(dot: StripDot, x: float, y: float, *, hinted: bool) -> Markup:
 
 
 def _plain(placed: Sequence[tuple[StripDot, float, float]], radius: float) -> list[Markup]:
-    """Draw dots without numbers: those of one kind are one path of round caps; rings have smaller caps on top."""
+    """Draw unnumbered dots at (dot, x, y): all dots of one kind are one SVG path of round caps, for a small file."""
     size = "small" if radius == _SMALL else "tiny"
     marks = []
     for fate in ("counted", "dropped"):

@@ -1,4 +1,5 @@
-"""Chart of one quantity over ranks, a link's speed or a rate: a line per series, a dot per configuration."""
+"""Draw charts of a quantity over the number of ranks, a link's speed or a rate: one line per series, one dot per
+configuration."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,10 +22,11 @@ def scaling_panel(
     target_words: str = "",
     height: float = 260.0,
 ) -> Panel:
-    """Return a panel of the series; each axis has a name and a format of its ticks, `target` is a horizontal line.
+    """Return a chart panel of the series; each axis has a name and a tick format, `target` is a horizontal line.
 
-    `places` are x values to label, where round numbers would mean nothing. Twice the ranks, or twice the speed, is
-    one step; y values start at 0, so that lengths compare, where they do not differ by a factor of 8 or more.
+    `places` are x values to label in place of round numbers. The x axis is logarithmic: twice the ranks, or twice the
+    speed, is one step. The y axis starts at 0, so that heights compare, unless y values differ by a factor of 8 or
+    more.
     """
     dots = [dot for line in series for dot in line.dots]
     levels = [value for value in (*(dot.y for dot in dots), target) if value is not None]
@@ -45,7 +47,7 @@ def scaling_panel(
 
 
 def scaling_legend(series: Sequence[Series], *, id_: str) -> Markup:
-    """Draw the legend of the lines as one more drawing beside the panels."""
+    """Draw the legend of the series as a drawing of its own beside the panels."""
     marks: list[Markup] = [svg.text(0, 12, "Lines", class_="axis")]
     names = svg.fit_names([line.name for line in series], SMALL_PX - 38)
     for number, (name, line) in enumerate(zip(names, series, strict=True)):

@@ -1,7 +1,7 @@
-"""A small SVG writer: escaped elements, scales, ticks and the marks that the charts share.
+"""SVG writer of the charts: escaped elements, scales, ticks and the marks that charts share.
 
-Charts carry classes, never colours: the style sheet owns the palette, so one drawing serves light, dark,
-forced colours and print. No `style` attribute is written, because the page's policy forbids it.
+Charts carry CSS classes and no colours: the style sheet has the palette, so one drawing serves light and dark themes,
+forced colours and print. No `style` attribute is written, because the page's content security policy forbids it.
 """
 
 import math
@@ -17,14 +17,14 @@ FONT_PX = 13.0
 BOLD = 1.12
 _FAR = 1e5
 _BESIDE_PX = 12.0
-"""Room, px, that every chart leaves beside the end of its x axis."""
+"""Width, in px, that every chart leaves free to the right of its x axis."""
 _HEAD_SHARES = (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.0, 1.0)
 _NICE_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 def tag(name: str, *children: str, **attributes: str | float | None) -> Markup:
-    """Return one element. `class_` and other trailing underscores are dropped, inner ones become hyphens, None is
-    left out.
+    """Return one SVG element. `class_` and other trailing underscores are dropped from attribute names, inner
+    underscores become hyphens, attributes of None are left out.
 
     Children and values are escaped unless they are Markup already.
     """
@@ -38,12 +38,12 @@ def tag(name: str, *children: str, **attributes: str | float | None) -> Markup:
 
 
 def group(*children: str, class_: str | None = None, hint: str = "") -> Markup:
-    """Return a group of marks; `hint` is shown on hover."""
+    """Return an SVG group of marks; `hint` is the text that browsers show on hover."""
     return tag("g", *hints(hint), *children, class_=class_)
 
 
 def text(x: float, y: float, content: str, *, class_: str = "label", anchor: str = "start") -> Markup:
-    """Return text with its baseline at y; `anchor` is start, middle or end."""
+    """Return an SVG text with its baseline at y; `anchor` is start, middle or end."""
     return tag("text", content, x=x, y=y, class_=class_, text_anchor=None if anchor == "start" else anchor)
 
 
@@ -56,7 +56,8 @@ def polyline(points: Sequence[tuple[float, float]], class_: str | None) -> Marku
 
 
 def path_data(points: Sequence[tuple[float, float]]) -> str:
-    """Return path data of line segments as relative moves, which are shorter; rounding does not add up."""
+    """Return SVG path data of a polyline through points in px, as relative moves for brevity; rounding errors do not
+    add up."""
     points = [(_within(x), _within(y)) for x, y in points]
     at_x, at_y = round(points[0][0], 1), round(points[0][1], 1)
     written = [f"M{_number(at_x)} {_number(at_y)}{'l' if len(points) > 1 else ''}"]
@@ -69,12 +70,12 @@ def path_data(points: Sequence[tuple[float, float]]) -> str:
 
 
 def spots(places: Sequence[tuple[float, float]]) -> str:
-    """Return path data of points without extent; a round line cap makes each a dot."""
+    """Return SVG path data of zero-length lines at the given (x, y) in px; round line caps show them as dots."""
     return "".join(f"M{_number(x)} {_number(y)}h0" for x, y in places)
 
 
 def boxes(corners: Sequence[tuple[float, float, float, float]], class_: str) -> Markup:
-    """Draw rectangles (x, y, width, height) of one class as a single path."""
+    """Draw rectangles (x, y, width, height), in px, of one CSS class as a single SVG path."""
     return tag(
         "path",
         d="".join(f"M{_number(x)} {_number(y)}h{_number(w)}v{_number(h)}h{_number(-w)}z" for x, y, w, h in corners),
@@ -91,7 +92,7 @@ def circle(x: float, y: float, radius: float, class_: str | None) -> Markup:
 
 
 def cross(x: float, y: float, radius: float) -> Markup:
-    """Return a cross, the mark of a failure."""
+    """Return an SVG cross at (x, y), which marks a failed run."""
     a, b, extent = _number(x - radius), _number(y - radius), _number(2 * radius)
     return tag("path", d=f"M{a} {b}l{extent} {extent}m0-{extent}l-{extent} {extent}", class_="dot-failed")
 
@@ -106,9 +107,9 @@ def drawing(
     x: "Scale | None" = None,
     y: "Scale | None" = None,
 ) -> Markup:
-    """Return the svg element: an image with a name and a description for those who do not see it.
+    """Return the svg element of a chart: an image with a title and a description for screen readers.
 
-    The scales are written down, so that the values of the marks can be read back from where they are.
+    The x and y scales are written into attributes, so that programs can compute the values from the marks' positions.
     """
     return tag(
         "svg",
@@ -139,9 +140,9 @@ def fit(content: str, width: float) -> str:
 
 
 def fit_names(names: Sequence[str], width: float) -> list[str]:
-    """Cut names in the middle where they would exceed `width` px, so that different ones stay different.
+    """Shorten names to `width` px by an ellipsis in the middle, so that different names stay different.
 
-    Those that no cut keeps apart, as names that differ in their middle alone, are numbered.
+    Names that are equal however they are shortened get numbers.
     """
     cut = {name: _fit_middle(name, width, _HEAD_SHARES[0]) for name in names}
     for share in _HEAD_SHARES[1:]:
@@ -153,19 +154,20 @@ def fit_names(names: Sequence[str], width: float) -> list[str]:
 
 
 def _alike(cut: Mapping[str, str]) -> list[str]:
-    """Return the names that become equal to another name when they are cut."""
+    """Return the names whose shortened forms (the values of `cut`) equal that of another name."""
     texts = Counter(cut.values())
     return [name for name, text in cut.items() if texts[text] > 1]
 
 
 def fit_bold_names(names: Sequence[str], width: float) -> list[str]:
-    """Cut names in bold, which is wider, where they would exceed `width` px, so that different ones stay
+    """Shorten names, printed in bold (wider than regular), to `width` px by an ellipsis, so that different names stay
     different."""
     return fit_names(names, width / BOLD)
 
 
 def _fit_middle(content: str, width: float, head_share: float) -> str:
-    """Cut a text to `width` px: `head_share` of the characters that fit stand at the start, the others at the end."""
+    """Shorten a text to `width` px by an ellipsis; `head_share` of the characters kept are from its start, the others
+    from its end."""
     if text_width(content) <= width:
         return content
     for num_kept in range(len(content) - 1, 0, -1):
@@ -177,13 +179,14 @@ def _fit_middle(content: str, width: float, head_share: float) -> str:
 
 
 def hints(hint: str) -> tuple[Markup, ...]:
-    """Return the title child that browsers show on hover; nothing for an empty hint."""
+    """Return the SVG title element, whose text browsers show on hover; empty for an empty hint."""
     return (tag("title", hint),) if hint else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Linear map from values in [low, high] to [start, stop] px; a domain without extent maps to the middle."""
+    """Linear map from values in [low, high] to [start, stop] px; where low equals high, every value is mapped to the
+    middle."""
 
     low: float
     high: float
@@ -196,22 +199,23 @@ class Scale:
         return self.start + share * (self.stop - self.start)
 
     def share(self, value: float) -> float:
-        """Return the position of a value between `low` (0) and `high` (1)."""
+        """Return the position of a value on a scale as a fraction: 0 at `low`, 1 at `high`."""
         return (value - self.low) / (self.high - self.low)
 
     @property
     def written(self) -> str:
-        """Return the scale as text: the values at both ends, then their pixels."""
+        """Return a scale as text for the chart's attributes: the values at both ends, then the pixels at both
+        ends."""
         return f"{self.low:.9g} {self.high:.9g} {_number(self.start)} {_number(self.stop)}{self.kind}"
 
     def ticks(self, most: int) -> tuple[float, ...]:
-        """Return round values inside the domain, at most `most` of them."""
+        """Return at most `most` round values inside the scale's range, for tick labels."""
         return nice_ticks(self.low, self.high, most)
 
 
 @dataclass(frozen=True, slots=True)
 class LogScale(Scale):
-    """Logarithmic map from [low, high], both positive."""
+    """Logarithmic map from values in [low, high], both positive, to [start, stop] px."""
 
     kind: ClassVar[str] = " log"
 
@@ -219,7 +223,8 @@ class LogScale(Scale):
         return math.log(max(value, self.low * 1e-6) / self.low) / math.log(self.high / self.low)
 
     def ticks(self, most: int) -> tuple[float, ...]:
-        """Choose 1, 2 and 5 times powers of ten inside the domain; only the powers where those are too many."""
+        """Return tick values inside a logarithmic scale: 1, 2 and 5 times powers of ten, or the powers alone if those
+        exceed `most`."""
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         for leads in ((1, 2, 5), (1,)):
             found = [lead * 10.0**power for power in powers for lead in leads]
@@ -230,8 +235,8 @@ class LogScale(Scale):
 
 
 def value_scale(values: Sequence[float], start: float, stop: float, *, is_ratio: bool = True) -> Scale:
-    """Return a scale from below the least to above the greatest value; logarithmic where they differ by a factor of 8
-    or more.
+    """Return a scale of px that holds all values with some room; logarithmic where values differ by a factor of 8 or
+    more.
 
     Never logarithmic without `is_ratio`: for some quantities only differences have a meaning.
     """
@@ -248,12 +253,13 @@ def value_scale(values: Sequence[float], start: float, stop: float, *, is_ratio:
 
 
 def are_far_apart(values: Sequence[float]) -> bool:
-    """Return True if a logarithmic scale serves values better: all positive, by a factor of 8 or more apart."""
+    """Return True if values suit a logarithmic axis: all are positive, and the largest is at least 8 times the
+    smallest."""
     return min(values) > 0 and max(values) / min(values) >= 8.0
 
 
 def nice_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
-    """Choose multiples of 1, 2, 2.5 or 5 times a power of ten within [low, high], at most `most`."""
+    """Return at most `most` tick values within [low, high]: multiples of 1, 2, 2.5 or 5 times a power of ten."""
     if not (math.isfinite(low) and math.isfinite(high)) or high <= low or most < 1:
         return (low,) if math.isfinite(low) else ()
     magnitude = 10.0 ** math.floor(math.log10((high - low) / most))
@@ -267,14 +273,15 @@ def nice_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
 
 
 def padded(values: Sequence[float], share: float = 0.06) -> tuple[float, float]:
-    """Return a domain around finite values with `share` of their extent on each side; never without extent."""
+    """Return (low, high) of an axis that holds the finite values, with `share` of their range added at each end; low
+    < high always."""
     low, high = min(values), max(values)
     extent = high - low or abs(high) * 0.1 or 1.0
     return low - share * extent, high + share * extent
 
 
 def tick_texts(ticks: Sequence[float]) -> tuple[str, ...]:
-    """Return labels of ticks, with as many decimals as they need to differ, and no more."""
+    """Return the labels of axis ticks, with as few decimals as make all labels different."""
     if any(0 < abs(tick) < 1e-6 or abs(tick) >= 1e9 for tick in ticks):
         return tuple(f"{tick:.3g}".replace("-", "−") for tick in ticks)
     for digits in range(7):
@@ -286,12 +293,14 @@ def tick_texts(ticks: Sequence[float]) -> tuple[str, ...]:
 def x_axis(
     scale: Scale, top: float, bottom: float, name: str, *, most: int, words: Callable[[float], str] | None = None
 ) -> Markup:
-    """Draw vertical hairlines, tick labels below `bottom` and the axis' name at its right end."""
+    """Draw an x axis from its scale: vertical grid lines, tick labels below `bottom` px and the axis' name at its
+    right end."""
     return x_axis_at(placed_ticks(scale, most, words), top, bottom, scale.stop, name)
 
 
 def x_axis_at(places: Sequence[tuple[float, str]], top: float, bottom: float, right: float, name: str) -> Markup:
-    """Draw an x axis whose labels are known: `places` are (px, label). One at an end stays in the drawing."""
+    """Draw an x axis with the given labels, (px, label) each; a label at an end of the axis is kept inside the
+    drawing."""
     halves = [(x, label, text_width(label) / 2 + 2) for x, label in places]
     placed = [(label, max(half, min(x, right + _BESIDE_PX - half)), bottom + 18) for x, label, half in halves]
     return group(
@@ -304,7 +313,7 @@ def x_axis_at(places: Sequence[tuple[float, str]], top: float, bottom: float, ri
 def y_axis(
     scale: Scale, left: float, right: float, *, most: int, words: Callable[[float], str] | None = None
 ) -> Markup:
-    """Draw horizontal hairlines with their labels left of `left`."""
+    """Draw a y axis from its scale: horizontal grid lines with their tick labels to the left of `left` px."""
     places = placed_ticks(scale, most, words)
     return group(
         tag("path", d="".join(f"M{_number(left)} {_number(y)}H{_number(right)}" for y, _ in places), class_="grid"),
@@ -313,19 +322,21 @@ def y_axis(
 
 
 def labels(places: Iterable[tuple[str, float, float]], anchor: str | None = None) -> Markup:
-    """Write small labels, each (words, x, y), as one group."""
+    """Draw small text labels, each (words, x, y) in px, as one SVG group."""
     return tag("g", *(tag("text", words, x=x, y=y) for words, x, y in places), class_="tick", text_anchor=anchor)
 
 
 def placed_ticks(scale: Scale, most: int, words: Callable[[float], str] | None) -> list[tuple[float, str]]:
-    """Return at most `most` ticks, each (px, label); where `words` would write two alike, they are plain numbers."""
+    """Return at most `most` ticks of a scale as (px, label); where the format `words` would make two labels equal,
+    plain numbers."""
     ticks = scale.ticks(most)
     texts = tick_texts(ticks) if words is None else tuple(map(words, ticks))
     return list(zip(map(scale, ticks), texts if len({*texts}) == len(texts) else tick_texts(ticks), strict=True))
 
 
 def swarm(positions: Sequence[float], spacing: float) -> tuple[int, ...]:
-    """Choose a row per mark (0, then −1, 1, −2, 2 …) so that marks closer than `spacing` px do not overlap."""
+    """Choose a row for each mark (0, then −1, 1, −2, 2 …) so that marks whose positions are closer than `spacing` px
+    do not overlap."""
     rows: list[int] = []
     taken: dict[int, list[float]] = {}
     last: dict[float, int] = {}  # a row that is taken near a position stays so
@@ -340,17 +351,19 @@ def swarm(positions: Sequence[float], spacing: float) -> tuple[int, ...]:
 
 
 def _is_near(taken: Sequence[float], position: float, distance: float) -> bool:
-    """Return True if one of the positions, which are sorted, is less than `distance` from another."""
+    """Return True if one of the sorted positions `taken` is less than `distance` px from `position`."""
     place = bisect_left(taken, position)
     return any(abs(other - position) < distance for other in taken[max(place - 1, 0) : place + 1])
 
 
 def _number(value: float) -> str:
-    """Return a coordinate with at most two decimals and no trailing zeros: a tenth of a pixel is nothing to see."""
+    """Format an SVG coordinate with at most two decimals and no trailing zeros: finer detail than 0.01 px is
+    invisible."""
     shown = f"{_within(value):.1f}"
     return shown[:-2] if shown.endswith(".0") else shown
 
 
 def _within(value: float) -> float:
-    """Return a coordinate as text; those far outside any picture become 100,000 px, where arithmetic still works."""
+    """Format an SVG coordinate, limited to ±100,000 px, which lies far outside any drawing but keeps arithmetic
+    exact."""
     return max(-_FAR, min(value, _FAR)) if value == value else _FAR

@@ -1,7 +1,8 @@
-"""Charts of a sweep: one quantity over one axis, a panel per value of the others; and fitted scaling laws.
+"""Draw charts of a sweep (one run set per configuration): a quantity over one swept setting, a panel per value of the
+others; and fitted scaling laws.
 
-Numbers on the x axis are on a logarithmic scale, other values side by side. Bars are intervals; a cross at
-the foot marks a configuration without a value.
+Numeric values of the setting are on a logarithmic x axis, other values side by side. Vertical bars are intervals; a
+cross at the bottom marks a configuration without a value.
 """
 
 import math
@@ -24,10 +25,11 @@ def sweep_figure(
     is_ratio: bool = True,
     **caption: Unpack[Caption],
 ) -> Figure:
-    """Draw the panels, each a name and dots over the `axis` (its name, and its values as written) at their `places`.
+    """Draw a panel of dots per (name, dots) over the swept setting `axis` (its name, its values as text) at x =
+    `places`.
 
-    The `quantity` is a name and the words for its ticks; where it `is_ratio` its lengths compare, else only
-    differences mean anything.
+    `quantity` is the name of the y axis and the function that formats its ticks; with `is_ratio`, ratios of values
+    are meaningful and the axis starts at 0 or is logarithmic, else only differences are.
     """
     shown = [dot for _, dots in panels for dot in dots]
     keys = [LegendKey(mark="dot-counted", words="configuration")]
@@ -48,8 +50,8 @@ def sweep_figure(
 
 
 def _domain(dots: Sequence[Dot]) -> list[float]:
-    """Return the values and their intervals' ends, the latter at most a factor of 3 beyond all values: two runs have
-    intervals so wide that nothing else could be seen."""
+    """Return the y values that the axis must hold: the dots' values and their intervals' ends, limited to a factor of
+    3 beyond all values (intervals from two runs would fill the chart)."""
     values = [dot.y for dot in dots if dot.y is not None and math.isfinite(dot.y)]
     if not values:
         return []
@@ -58,14 +60,16 @@ def _domain(dots: Sequence[Dot]) -> list[float]:
 
 
 def places(positions: Sequence[str]) -> tuple[float, ...]:
-    """Return the place of each value on the axis: itself where all are positive numbers, else its number."""
+    """Return the x position of each value of a swept setting: the value itself where all are positive numbers, else
+    0, 1, 2 …."""
     numbers = [_number(text) for text in positions]
     known = [number for number in numbers if number is not None and 0 < number < math.inf]
     return tuple(known if len(known) == len(positions) else map(float, range(len(positions))))
 
 
 def position_scale(positions: Sequence[str]) -> Callable[[float, float], svg.Scale]:
-    """Return the scale of the `places`: logarithmic where they are numbers, else linear."""
+    """Return the function that makes the x scale of a swept setting: logarithmic where its values are numbers, else
+    linear."""
     xs = places(positions)
     return partial(svg.Scale if 0.0 in xs else svg.LogScale, min(xs), max(xs))
 
@@ -78,9 +82,9 @@ def _number(text: str) -> float | None:
 
 
 def law_figure(series: Sequence[Series], **caption: Unpack[Caption]) -> Figure:
-    """Draw normalised entropy over training FLOP: a dot per size of a model, the law fitted to them as a curve.
+    """Draw scaling laws: normalised entropy over training FLOP, a dot per model size and the fitted law as a curve.
 
-    All models share one pair of axes, FLOP logarithmic; a curve ends where its sizes end.
+    All models share the axes, and training FLOP is logarithmic; each curve spans the sizes that it was fitted to.
     """
     dots = [dot for line in series for dot in line.dots]
     values = [value for dot in dots for value in (dot.y, *dot.seeds) if value is not None]

@@ -1,4 +1,4 @@
-"""Strip chart for a terminal: values on one logarithmic line of text, one of them marked."""
+"""Draw a strip chart for a terminal: values on one logarithmic line of text, with one value marked."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,9 +7,10 @@ WIDTH = 41
 
 
 def draw_strip(value: float, others: Sequence[float], words: Callable[[float], str]) -> str:
-    """Draw `value` as 'o' among `others` as '|', from the least of all to the most, as '0.8---|--o---|71.6'.
+    """Draw `value` as 'o' among `others` as '|' on a line of text from the smallest to the largest value:
+    '0.8---|--o---|71.6'.
 
-    All values are above 0. The text has no blank, so that no terminal breaks it.
+    All values must be above 0. The text has no space, so that no terminal breaks the line.
     """
     low, high = min(value, *others, value), max(value, *others, value)
     cells = ["-"] * WIDTH
@@ -20,7 +21,8 @@ def draw_strip(value: float, others: Sequence[float], words: Callable[[float], s
 
 
 def _place_of(value: float, low: float, high: float) -> int:
-    """Return the cell of a value from `low` to `high`; the middle cell where both are equal."""
+    """Return the character position of a value on a logarithmic line of text from `low` to `high`; the middle where
+    these are equal."""
     if not low < high:
         return WIDTH // 2
     return round((WIDTH - 1) * math.log(value / low) / math.log(high / low))

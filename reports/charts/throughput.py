@@ -1,4 +1,5 @@
-"""Chart of samples per second in each block between two evaluations: drift, throttling and other noise show there."""
+"""Draw the chart of training speed in samples/s between successive evaluations, which reveals drift, throttling and
+noise."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -14,9 +15,10 @@ _LEAST_EXTENT = 0.05
 def throughput_figure(
     lines: Sequence[Curve], *, names: Mapping[int, str], **caption: Unpack[figure.Caption]
 ) -> figure.Figure:
-    """Draw one line per run, of points (samples trained at a block's end, samples per second inside the block).
+    """Draw one line per run through points (samples trained at the end of a block, samples/s inside the block).
 
-    `names` are those of the configurations by their hue, where several are drawn.
+    A block lies between two evaluations. `names` are the configurations' names by colour number, where several are
+    drawn.
     """
     samples, rates = zip(*(point for line in lines for point in line.points), strict=True)
     middle = sorted(rates)[len(rates) // 2]

@@ -1,4 +1,5 @@
-"""X-y charts: dots, curves, bands and horizontal lines on two scales, alone, in panels of one drawing, or small."""
+"""Draw x-y charts: dots, curves, bands and horizontal lines on two scales, in a single plot, in panels side by side,
+or small."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -19,12 +20,13 @@ _LAW_POINTS = 48
 
 Place = tuple[float, float]
 MakeScale = Callable[[float, float], svg.Scale]
-"""Function that makes a scale between two px."""
+"""Function that makes an axis scale between two positions in px."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dot:
-    """One value, or a cross at the foot (`y` None); `ends` are its interval, `seeds` the values that it averages."""
+    """Dot of an x-y chart, or a cross at the bottom where `y` is None; `ends` are its interval, `seeds` the values of
+    the single seeds that it averages."""
 
     x: float
     y: float | None
@@ -35,7 +37,8 @@ class Dot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """Dots of one colour, joined by a line in the order of x, or by the curve of a fitted `law`."""
+    """Series of an x-y chart: dots of one colour, joined by a line in the order of x, or by the curve of a fitted
+    `law`."""
 
     name: str = ""
     hue: int = 0
@@ -48,7 +51,8 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """Course of one run: its points in order, and how it ended ('failed' ends in a cross, any other in a dot)."""
+    """Curve of one run in an x-y chart: its points in order, and how the run ended ('failed' ends in a cross, all
+    else in a dot)."""
 
     hue: int
     points: tuple[Place, ...]
@@ -58,7 +62,8 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChartAxis:
-    """Axis: name, scale between two px, format of its ticks; `places` are values to label in place of round ones."""
+    """Axis of an x-y chart: name, scale between two px, format of tick labels; `places` are values to label in place
+    of round ones."""
 
     name: str
     scale: MakeScale
@@ -68,9 +73,9 @@ class ChartAxis:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Panel:
-    """One pair of axes and its marks, from back to front: `lines` and bands, each with the class of its path, the
-    line of a target, `curves`, which only a panel alone has, `series`, and the marks that `over` draws on the
-    scales."""
+    """Panel of an x-y chart, one pair of axes with marks from back to front: `lines` and bands, each with the CSS
+    class of its path, the line of a target, `curves` (only in a chart of one panel), `series`, and the marks that
+    `over` draws on the scales."""
 
     x: ChartAxis
     y: ChartAxis
@@ -83,16 +88,16 @@ class Panel:
     over: Callable[[svg.Scale, svg.Scale], Sequence[Markup]] | None = None
     height: float = 260.0
     left: float = 62.0
-    """Room for the labels of the y axis, px."""
+    """Width, in px, left of the plot for the labels of the y axis."""
 
 
 def xy_figure(
     *panels: Panel, keys: Sequence[LegendKey] = (), same_as: str | None = None, **caption: Unpack[Caption]
 ) -> Figure:
-    """Draw panels of one height side by side, as many as the page is wide enough for.
+    """Draw x-y panels of equal height side by side, as many in a row as the page is wide enough for.
 
-    Without `keys` the legend names the series. `same_as` is the id of another figure on the page whose curves, in px,
-    are these.
+    Without `keys` the legend names the series. `same_as` is the id of another figure on the page with the same curves
+    at the same pixels, which are then reused.
     """
     height = panels[0].height
     keys = keys or [
@@ -114,24 +119,26 @@ def xy_figure(
 
 
 def small_drawing(panel: Panel, **caption: Unpack[Caption]) -> Markup:
-    """Draw a panel SMALL_PX wide, one of many side by side."""
+    """Draw an x-y panel SMALL_PX wide, for a row of small charts side by side."""
     return _plot(panel, SMALL_PX, caption["id_"], None).drawn(SMALL_PX, **caption)
 
 
 def up_to(last: float) -> MakeScale:
-    """Return a linear scale from 0 to a little more than `last`."""
+    """Return the function that makes a linear axis from 0 to slightly more than `last`."""
     return partial(svg.Scale, 0.0, last * 1.02 or 1.0)
 
 
 def from_zero(values: Sequence[float]) -> MakeScale:
-    """Return a scale from 0, on which lengths are comparable; logarithmic where values differ by 8 times or more."""
+    """Return the function that makes an axis from 0, so that heights compare; logarithmic where values differ by 8
+    times or more."""
     if values and svg.are_far_apart(values):
         return partial(svg.value_scale, values)
     return partial(svg.Scale, 0.0, max(values, default=1.0) * 1.1)
 
 
 def factor_around(values: Sequence[float], factor: float) -> MakeScale:
-    """Return a logarithmic scale from `factor` below the least value, which is positive, to as far above the most."""
+    """Return the function that makes a logarithmic axis, from the smallest (positive) value / `factor` to the largest
+    × `factor`."""
     return partial(svg.LogScale, min(values) / factor, max(values) * factor)
 
 
@@ -163,7 +170,7 @@ def _plot(panel: Panel, width: float, id_: str, same_as: str | None) -> Plot:
 
 
 def _axes(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, top: float) -> list[Markup]:
-    """Draw both axes; names are above the y axis and at the right end of the x axis."""
+    """Draw the x and y axes of a panel; names stand above the y axis and at the right end of the x axis."""
     places = [(x(value), svg.fit(words, 90.0)) for value, words in panel.x.places]
     places = sorted(places) or svg.placed_ticks(x, 11 if width > 600 else 5, panel.x.words)
     free_from, labelled, stop = -math.inf, [], width - _RIGHT_PX
@@ -183,7 +190,8 @@ def _axes(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, top: float) ->
 
 
 def _curves(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, id_: str, same_as: str | None) -> Markup:
-    """Draw curves once: the narrow drawing shows those of the wide one, squeezed."""
+    """Draw the curves of a panel; the narrow drawing refers to those of the wide one, squeezed, so that they are
+    stored once."""
     if width == SMALL_PX:
         return Markup().join(_runs(panel.curves, x, y))
     if width == WIDE_PX:
@@ -197,8 +205,8 @@ def _curves(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, id_: str, sa
 
 
 def _runs(curves: Sequence[Curve], x: svg.Scale, y: svg.Scale) -> Iterator[Markup]:
-    """Draw curves and their ends by colour; the ends of one colour are a single path of round caps, which stay round
-    where the narrow drawing squeezes the curves."""
+    """Draw the curves of runs and their end marks by colour; all ends of one colour are a single SVG path of round
+    caps, which stay round where the narrow drawing squeezes the curves."""
     by_hue: dict[int, list[Curve]] = {}
     for curve in curves:
         if curve.points:
@@ -220,7 +228,8 @@ def _run(curve: Curve, x: svg.Scale, y: svg.Scale) -> Markup:
 
 
 def _series(series: Series, x: svg.Scale, y: svg.Scale) -> Iterator[Markup]:
-    """Draw the line or law that joins the dots, then the dots; values beyond the scale are drawn at its end."""
+    """Draw one series: the line or fitted law through its dots, then the dots; values outside the y scale are drawn
+    at its end."""
 
     def at(value: float) -> float:
         return y(min(max(value, y.low), y.high))
