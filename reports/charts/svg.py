@@ -364,6 +364,6 @@ def _number(value: float) -> str:
 
 
 def _within(value: float) -> float:
-    """Format an SVG coordinate, limited to ±100,000 px, which lies far outside any drawing but keeps arithmetic
-    exact."""
+    """Format an SVG coordinate, limited to ±100,000 px, far outside any drawing, where arithmetic still
+    works."""
     return max(-_FAR, min(value, _FAR)) if value == value else _FAR

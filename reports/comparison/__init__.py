@@ -1,1 +1,2 @@
-"""Comparison of configurations: pairing of runs, comparability, factors of the time to train, differences."""
+"""Comparison of two configurations' results: pairs runs by seed, checks comparability, tests the factors of time to
+train."""

@@ -1,4 +1,4 @@
-"""Rank of a result among published results of MLPerf's rounds: by minutes, and by accelerator-minutes.
+"""Ranks a result among the published results of MLPerf's rounds: by minutes to train, and by accelerator-minutes.
 
 MLPerf results may be compared with MLPerf results alone (MLCommons' Results Messaging Guidelines), so only results
 of official benchmarks are ranked. Minutes are scores: normalised by reference convergence points. Accelerator-minutes
@@ -18,20 +18,21 @@ from rules.records.kept.published import PublishedResult, PublishedTable
 
 
 class Place(NamedTuple):
-    """Value of a result, and the published values among which it is ranked."""
+    """Value of one result in a ranking, and the published values among which it is ranked."""
 
     value: float
     others: tuple[float, ...]
 
     @property
     def number(self) -> int:
-        """Rank of the value, 1 for the smallest."""
+        """Rank of the result's value among the published values, 1 for the smallest."""
         return 1 + sum(other < self.value for other in self.others)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResultPlace:
-    """One result's rank among the published results of its benchmark and division, except those of its own logs.
+    """Rank of one result among the published MLPerf results of its benchmark and division; results of its own logs
+    are left out.
 
     `minutes` is None without a score, `accelerator_minutes` also without accelerators; `problem` is the reason why
     there is no rank.
@@ -46,7 +47,8 @@ class ResultPlace:
 
     @property
     def words(self) -> str:
-        """Return the result's ranks in a sentence, with the words that the guidelines ask for beside a score."""
+        """Return a result's ranks among published results in a sentence, with the words that MLCommons' guidelines
+        ask for beside a score."""
         label, of = printable(self.result.label, 80), self.result.benchmark_name
         if self.minutes is None:
             return f"{label}: {self.problem}."
@@ -66,7 +68,7 @@ class ResultPlace:
 
 
 def refuse_own(results: Sequence[Result]) -> None:
-    """Raise ReferenceSystemError for a result that is not of an official benchmark, or has no logs."""
+    """Raise ReferenceSystemError for a result that has no MLPerf logs, or is of no official MLPerf benchmark."""
     for result in results:
         if result.status != "official" or not result.is_logged:
             official = [name for name in shipped_names() if load_benchmark(name).status == "official"]

@@ -1,4 +1,4 @@
-"""Checks whether two results may be compared, and lists of the settings, hardware and software that differ."""
+"""Checks whether two results may be compared, and lists the settings, hardware and software in which they differ."""
 
 import json
 import shlex
@@ -18,7 +18,7 @@ from rules.scoring.comparable import why_not_comparable
 
 MAX_CHANGES = 60
 _MODEL = "runtime.model"
-"""Key of a configuration that names the file of a model that is not dlrmbench's own, with the file's digest."""
+"""Configuration key of the file of a user's own model, not dlrmbench's, with the file's digest."""
 SAME_SET = "BASE and NEW are the same set"
 ONE_SYSTEM = "An interval holds inside one system only: it says nothing of other systems like these."
 SAME_CONFIGURATION = "same configuration"
@@ -56,7 +56,8 @@ def why_refused(base: Result, new: Result) -> str | None:
 
 
 def refused_words(comparisons: Sequence[Comparison]) -> str | None:
-    """Return the error message for refused comparisons, with its remedy; None where no comparison was refused."""
+    """Return the error message that names the refused comparisons and the remedy; None where no comparison was
+    refused."""
     refused = [comparison for comparison in comparisons if comparison.refusal is not None]
     if not refused:
         return None
@@ -67,7 +68,7 @@ def refused_words(comparisons: Sequence[Comparison]) -> str | None:
 
 
 def _why_other_measurement(base: Result, new: Result) -> str | None:
-    """Return the reason why two measurements may not be compared; None where they may.
+    """Return the reason why two measurements (not runs to a target) may not be compared; None where they may.
 
     Measurements may differ in the settings that are varied, but not in the quantity that is measured.
     """
@@ -84,11 +85,12 @@ def _why_other_measurement(base: Result, new: Result) -> str | None:
 
 
 PROCESSOR = "processor"
-"""Name of the listed difference between the processors of both sides."""
+"""Name of the entry for different processors in the list of hardware differences between two compared results."""
 
 
 def systems_differ(base: Result, new: Result) -> bool:
-    """Return whether two results were measured on different systems, by their descriptions where both have one.
+    """Return whether two results were measured on different systems, by their MLPerf system descriptions where both
+    have one.
 
     A result of a reference system differs from all others, as do processors with other family and model numbers:
     names of processors may be hidden.
@@ -104,13 +106,13 @@ def systems_differ(base: Result, new: Result) -> bool:
 
 
 def _said(text: str) -> str:
-    """Return the value of a field of a system description; empty for N/A, which means that the field does not
+    """Return a field's value in an MLPerf system description; empty for 'N/A', which means that the field does not
     apply."""
     return "" if text.strip().upper() == "N/A" else text.strip()
 
 
 def list_hardware_changes(base: Result, new: Result) -> tuple[Change, ...]:
-    """Return the hardware fields in which the descriptions of two systems differ."""
+    """Return the hardware fields, with both values, in which the MLPerf system descriptions of two results differ."""
     of_base, of_new = dict(base.hardware), dict(new.hardware)
     changes = (
         Change(name=name, base=of_base.get(name), new=of_new.get(name)) for name in dict.fromkeys((*of_base, *of_new))
@@ -119,7 +121,8 @@ def list_hardware_changes(base: Result, new: Result) -> tuple[Change, ...]:
 
 
 def list_processor_change(base: Result, new: Result) -> tuple[Change, ...]:
-    """Return the processors of two results where they differ by name, or by family and model where both are known."""
+    """Return the processors of two results as a difference if their names, or their known family and model numbers,
+    differ."""
     numbers = [side.asked.environment.get("processor") if side.asked else None for side in (base, new)]
     known = numbers if all(numbers) else [None, None]
     of_base, of_new = (_processor(side, number) for side, number in zip((base, new), known, strict=True))
@@ -127,7 +130,8 @@ def list_processor_change(base: Result, new: Result) -> tuple[Change, ...]:
 
 
 def _processor(side: Result, number: object) -> str | None:
-    """Return '1 x AMD EPYC, 2 cores (AuthenticAMD family 25 model 1)', as far as known; None where nothing is."""
+    """Return a result's processor as text, '1 x AMD EPYC, 2 cores (AuthenticAMD family 25 model 1)', as far as known;
+    None if unknown."""
     hardware = dict(side.hardware)
     count, name = hardware.get("host_processors_per_node"), hardware.get("host_processor_model_name")
     cores = hardware.get("host_processor_core_count")
@@ -137,8 +141,8 @@ def _processor(side: Result, number: object) -> str | None:
 
 
 def list_changes(base: Result, new: Result) -> tuple[Change, ...]:
-    """Return the settings that differ between two results, at most MAX_CHANGES; a value is None where its side
-    lacks it."""
+    """Return the settings that differ between two results, at most MAX_CHANGES; a value is None for a result that
+    lacks the setting."""
     of_base, of_new = ({**dict(side.settings), **_asked_texts(side, base, new)} for side in (base, new))
     if of_base.get(THREADS) == of_new.get(THREADS):
         for settings in (of_base, of_new):
@@ -162,7 +166,7 @@ def _asked_texts(side: Result, base: Result, new: Result) -> dict[str, str]:
 
 
 def beside_command(base: Result, new: Result) -> str | None:
-    """Return the command that measures the configurations of two results alternately (A/B).
+    """Return the `dlrmbench` command that measures the configurations of two results alternately (A/B).
 
     None where there is no such command: the base is not a set of this harness, a side ran code that is not
     dlrmbench's own, or the benchmarks or the systems differ.
@@ -184,7 +188,7 @@ def beside_command(base: Result, new: Result) -> str | None:
 
 
 def notes_of(base: Result, new: Result, pairing: Pairing) -> tuple[str, ...]:
-    """Return the remarks to read beside the comparison of two results, a sentence each."""
+    """Return the remarks to read with the comparison of two results, such as differing systems, one sentence each."""
     notes = []
     if base.asked and new.asked and not list_changes(base, new) and not list_hardware_changes(base, new):
         notes.append(f"{SAME_CONFIGURATION}: no setting, software or hardware on record differs")

@@ -49,7 +49,8 @@ _SHOWN_SMALL = ("no difference shown", "below the smallest effect")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Draft:
-    """One comparison before multiple testing: all but the verdicts, and a difference for each factor."""
+    """Comparison of two results before the correction for multiple testing: for each factor of the time a difference,
+    no verdict yet."""
 
     base: Result
     new: Result
@@ -62,7 +63,7 @@ class _Draft:
 
     @property
     def tested(self) -> list[int]:
-        """Indices of the factors with enough runs on both sides for a test."""
+        """Indices of the factors of the time that have enough runs in both results for a test."""
         return [
             index
             for index, (factor, difference) in enumerate(zip(self.comparison.factors, self.differences, strict=True))
@@ -70,21 +71,23 @@ class _Draft:
         ]
 
     def margin(self, name: str) -> float:
-        """Return the smallest effect of interest, on the scale of a factor's differences."""
+        """Return the smallest effect of interest on the scale of a factor's differences: log(1 + effect) for ratios,
+        else the effect."""
         min_effect = self.comparison.min_effect
         return math.log1p(min_effect) if factor_of(name).is_ratio else min_effect
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupContext:
-    """Repeated sets and computed values that all comparisons of one group of results share."""
+    """Repeated sets (which show drift) and cached values that all comparisons in one group of comparable results
+    share."""
 
     repeats: Repeats = NO_REPEATS
     known: KnownValues = field(default_factory=KnownValues, compare=False, repr=False)
 
 
 def context_of(group: Sequence[Result]) -> GroupContext:
-    """Find the sets that repeat those of a group, once for all comparisons of a page."""
+    """Find the sets that repeat the configurations of comparable results, once for all comparisons of a page."""
     return GroupContext(repeats=find_repeats(group))
 
 
@@ -98,7 +101,7 @@ def compare_results(
     explained: Collection[int] | None = None,
     is_described: bool = True,
 ) -> tuple[Comparison, ...]:
-    """Compare each of `news` with `base`; arguments are those of `compare_pairs`."""
+    """Compare each result in `news` with the baseline `base`; the options are those of `compare_pairs`."""
     return compare_pairs(
         [(base, new) for new in news],
         min_effect=min_effect,
@@ -118,7 +121,8 @@ def compare_pairs(
     explained: Collection[int] | None = None,
     is_described: bool = True,
 ) -> tuple[Comparison, ...]:
-    """Compare the second of each pair with its first; all factors of all pairs are one family of tests."""
+    """Compare the second result of each pair with the first; all factors of all pairs are one family of tests (Holm's
+    method)."""
     context = GroupContext() if context is None else context
     drafts = []
     find_tolerance = partial(DriftTolerances().of, repeats=context.repeats)
@@ -150,7 +154,8 @@ def compare_pairs(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Settings:
-    """Settings that all comparisons with one baseline share."""
+    """Settings that all comparisons with one baseline share: smallest effect, confidence, drift tolerance, cached
+    values."""
 
     min_effect: float
     confidence: float
@@ -211,8 +216,8 @@ def _draft(base: Result, new: Result, settings: _Settings) -> _Draft:
 def _factor(
     name: str, pairing: Pairing, settings: _Settings, tolerance: DriftTolerance | None
 ) -> tuple[FactorComparison, Difference | None]:
-    """Return one factor's values, and the difference of its effect on log time; the difference is None where
-    unknown."""
+    """Return one factor of the time with its values, and the difference of its effect on log time between two
+    results; the difference is None where unknown."""
     base, new = pairing.compared(name)
     kind = factor_of(name)
     factor = FactorComparison(name=name, unit=kind.unit, num_base=len(pairing.base), num_new=len(pairing.new))
@@ -249,7 +254,7 @@ def _factor(
 
 
 def _interval(factor: FactorComparison, difference: Difference, level: float, pairing: Pairing) -> Interval:
-    """Return the interval of a factor's ratio or difference, new against base."""
+    """Return the confidence interval of a factor's ratio (or difference), new result against baseline."""
     reach, middle = float(difference.reach(level)), factor_of(factor.name).sign * float(difference.mean)
     low, high = middle - reach, middle + reach
     if factor.difference is None:
@@ -258,7 +263,8 @@ def _interval(factor: FactorComparison, difference: Difference, level: float, pa
 
 
 def _finish(draft: _Draft, tests: Mapping[int, TestResult], share_level: float | None) -> Comparison:
-    """Return the comparison with its verdicts; `tests` has the test of each tested factor by its index."""
+    """Return the comparison with a verdict for each factor; `tests` holds the test result of each tested factor by
+    its index."""
     if draft.comparison.refusal is not None:
         return draft.comparison
     factors = []
@@ -284,9 +290,10 @@ def _finish(draft: _Draft, tests: Mapping[int, TestResult], share_level: float |
 
 
 def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> bool:
-    """Return whether new is a regression: slower as a whole; or, where the whole is inconclusive, slower in a factor
-    while neither convergence nor throughput is faster. The share of overhead follows the steps: less of it excuses
-    nothing, since it falls when they get slower; more of it counts only where they were not faster by as much."""
+    """Return whether the new result is a regression: slower in time to train; or, where that is inconclusive, slower
+    in one factor while neither convergence nor throughput is faster. The share of overhead depends on the steps'
+    speed: a smaller share excuses nothing, since it falls when steps get slower; a larger one counts only where steps
+    did not get faster by as much."""
     if verdict != "inconclusive":
         return verdict in ("slower", "worse")
     slower = {factor.name for factor in factors if factor.verdict == "slower"}
@@ -297,7 +304,8 @@ def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> boo
 
 
 def _excludes_regression(draft: _Draft) -> bool:
-    """Return whether new is shown to be slower, or worse, by less than the smallest effect (non-inferiority test).
+    """Return whether the new result is shown to be slower, or worse, by less than the smallest effect
+    (non-inferiority test).
 
     The end of a one-sided interval decides, at the confidence asked for and without adjustment: all of several
     comparisons have to pass. Drift widens the interval; where drift is assumed and not measured, or too many runs
@@ -312,9 +320,10 @@ def _excludes_regression(draft: _Draft) -> bool:
 
 
 def _pairs_to_tell(draft: _Draft, factors: Sequence[FactorComparison]) -> tuple[int | None, ...]:
-    """Return how many pairs of alternate runs should exclude a regression; None where more than 1,000 are needed.
+    """Return how many pairs of alternate runs should suffice to exclude a regression; None where more than 1,000 are
+    needed.
 
-    The true difference is taken to be as measured; where the measured one includes drift, to be zero.
+    The true difference is assumed to equal the measured one; where the measured one includes drift, to be zero.
     """
     if not draft.comparison.is_one_after_the_other:
         return (factors[0].runs_needed,)
@@ -327,7 +336,7 @@ def _pairs_to_tell(draft: _Draft, factors: Sequence[FactorComparison]) -> tuple[
 
 
 def _judge(factor: FactorComparison, difference: Difference, test: TestResult, draft: _Draft) -> FactorComparison:
-    """Return the factor with its verdict at Holm's levels."""
+    """Return a factor of the time with its verdict, by interval and test at the level of Holm's method."""
     kind, pairing, margin, found = factor_of(factor.name), draft.pairing, draft.margin(factor.name), test.found
     # Slower is a difference above zero.
     verdict: Verdict = kind.more if found == "slower" else kind.less if found == "faster" else found  # type: ignore[assignment]
@@ -355,7 +364,8 @@ def _judge(factor: FactorComparison, difference: Difference, test: TestResult, d
 
 
 def _drift_reason(name: str, difference: Difference, test: TestResult, draft: _Draft) -> str | None:
-    """Return the reason why drift prevents a verdict; None where drift does not."""
+    """Return the reason why possible drift of the system prevents a verdict on a factor; None where drift does
+    not."""
     size, margin, tolerance = abs(float(difference.mean)), draft.margin(name), float(difference.tolerance)
     if draft.tolerance is None or not tolerance:
         return None
@@ -364,7 +374,8 @@ def _drift_reason(name: str, difference: Difference, test: TestResult, draft: _D
 
 
 def _share_verdict(draft: _Draft, level: float | None) -> Verdict | None:
-    """Return 'slower' where significantly fewer runs of new reach the target, 'faster' where more do, else None."""
+    """Return 'slower' where significantly fewer runs of the new result than of the baseline reach the target,
+    'faster' where more do, else None."""
     share_p = draft.comparison.converged_p
     if level is None or share_p is None or share_p > level:
         return None
@@ -373,8 +384,8 @@ def _share_verdict(draft: _Draft, level: float | None) -> Verdict | None:
 
 
 def _distrust(factor: FactorComparison, draft: _Draft) -> FactorComparison:
-    """Return the factor; with the verdict inconclusive where it favours a side with more failed runs than scoring
-    may drop."""
+    """Return a factor of the time; its verdict becomes inconclusive where it favours the result with more failed runs
+    than scoring may drop."""
     favoured = {"faster": draft.new, "slower": draft.base}.get(factor.verdict)
     if factor.name not in ("time_to_train", "samples_to_converge") or favoured is None:
         return factor

@@ -1,4 +1,4 @@
-"""Differences between the settings of two configurations: configuration, software, system, logged values."""
+"""Finds the settings in which two configurations differ: configuration values, software, system, values in logs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from rules.tree.inventory import find_in_processes, take_inventory
 
 SECTIONS: tuple[SettingSection, ...] = ("configuration", "software", "system", "logged")
 _RULES: SettingSection = "rules"
-"""Name of the section with a ruleset's verdicts on both sides, which exists only where the user names a ruleset."""
+"""Name of the section for a ruleset's verdicts on both configurations, present only if the user names a ruleset."""
 MAX_VALUES = 4
 # Fields of the system description that name software.
 _SOFTWARE_FIELDS = frozenset({"framework", "other_software_stack", "operating_system", "sw_notes"})
@@ -37,7 +37,8 @@ _COURSE = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DescribedConfiguration:
-    """One configuration: its settings by section and name; `missing` are the sections without settings."""
+    """One configuration of a comparison of settings: its settings by section and name; `missing` lists sections
+    without settings."""
 
     label: str
     settings: Mapping[str, Mapping[str, Setting]]
@@ -48,7 +49,7 @@ class DescribedConfiguration:
 
 
 def find_difference(a: DescribedConfiguration, b: DescribedConfiguration) -> DifferenceDocument:
-    """Compare the settings of two configurations, section by section; a section missing on one side is left out."""
+    """Compare the settings of two configurations by section; a section that one of the two lacks is left out."""
     missing = (
         *(UnknownSection(side="a", section=section) for section in a.missing),
         *(UnknownSection(side="b", section=section) for section in b.missing),
@@ -72,8 +73,8 @@ def find_difference(a: DescribedConfiguration, b: DescribedConfiguration) -> Dif
 
 
 def describe(path: Path, ruleset: str | None = None) -> DescribedConfiguration:
-    """Read the only configuration at `path`: a run set, a result directory, a log, a measurement or an exported
-    file."""
+    """Read the settings of the only configuration at `path`: a run set, a result directory, a log, a measurement or
+    an exported file."""
     if is_document(path):
         return _of_document(path)
     inventory = take_inventory(path)
@@ -96,7 +97,8 @@ def describe(path: Path, ruleset: str | None = None) -> DescribedConfiguration:
 def _of_records(
     record: RunSetRecord | None, system: Iterable[tuple[str, str]], system_file: str
 ) -> dict[str, dict[str, Setting]]:
-    """Return the settings, by section, in a run set's record (if it has one) and in the system description."""
+    """Return a configuration's settings by section, from its run set's record (if there is one) and the system
+    description."""
     settings: dict[str, dict[str, Setting]] = {section: {} for section in SECTIONS}
     provenance = record.system.provenance if record is not None else {}
     for name, value in system:
@@ -124,7 +126,7 @@ def _of_records(
 
 
 def _logged(logs: Sequence[RunLog]) -> dict[str, Setting]:
-    """Return the settings in the logs of a set: one value per key, or all values where the runs disagree."""
+    """Return the settings in the logs of a result set: one value per key, or all values where the runs disagree."""
     found: dict[str, dict[str, str]] = {}
     for log in logs:
         for key, lines in log.by_key.items():
@@ -136,7 +138,7 @@ def _logged(logs: Sequence[RunLog]) -> dict[str, Setting]:
 
 
 def _judged(verdict: Verdict) -> dict[str, Setting]:
-    """Return the verdict of a ruleset on a set, with its numbers of errors and warnings."""
+    """Return a ruleset's verdict on a result set as settings, with the numbers of errors and warnings."""
     errors = sorted({finding.code for finding in verdict.findings if finding.severity == "error"})
     said = {
         "verdict": verdict.outcome.upper(),
@@ -155,7 +157,8 @@ def _joined(values: Mapping[str, str], num_logs: int) -> Setting:
 
 
 def _of_measurement(measured: Result) -> DescribedConfiguration:
-    """Return the settings of a measurement: its record, and the hyperparameters that its first process read back."""
+    """Return the settings of a measurement: those in its record, and the hyperparameters that its first process
+    reported."""
     run_set = measured.asked
     settings = _of_records(run_set, run_set.system.fields.items() if run_set else (), "")
     named = {name: getattr(measured.measured, name, None) for name in ("data_kind", "warm_up_steps", "eval_samples")}
@@ -188,7 +191,7 @@ def _of_document(path: Path) -> DescribedConfiguration:
 
 
 def _shown(value: object) -> str:
-    """Return a value as text; a whole float as the whole number that other writers log."""
+    """Format a setting's value; a float without fraction becomes the whole number that other programs log."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
     return printable(value if value is not None else "null", 200)

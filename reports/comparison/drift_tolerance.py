@@ -1,4 +1,5 @@
-"""Drift tolerance: largest difference that drift alone may cause between two sets measured one after the other."""
+"""Drift tolerance: the largest difference that slow drift of a system may cause between two sets measured one after
+the other."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,33 +18,38 @@ from reports.text.formatting import epoch_ms, names, percent, plural, rough_dura
 
 MIN_SETS = 3
 CONFIDENCE = 0.98
-"""Confidence of the prediction interval: two further sets differ by more in one of fifty cases."""
+"""Confidence of drift's prediction interval: by drift alone, two further sets differ by more in one of fifty
+cases."""
 LEAST_DRIFT = 0.05
-"""Smallest measured drift tolerance, as a fraction: a few sets that happen to agree do not show a steady system."""
+"""Smallest drift tolerance that measurement can give, as a fraction: a few sets that happen to agree do not prove a
+steady system."""
 SET_OFFSET = 0.08
-"""Standard deviation of the offsets of whole sets from their machine's mean, as a fraction: the most seen so far."""
+"""Standard deviation, as a fraction, by which whole sets deviate from their machine's mean speed: the most seen so
+far."""
 REFERENCE_DRIFT = 0.3
-"""Drift tolerance between a reference system and another, as a fraction: the reference system was measured on another
-machine, months before. As with repeated sets, two offsets of SET_OFFSET lie further apart in one of fifty cases: 2.33
-times the square root of 2 times 8 % is 26 % of the logarithm."""
+"""Drift tolerance between a reference system and another system, as a fraction: the reference system was measured on
+another machine, months before. As with repeated sets, two deviations of SET_OFFSET lie further apart in one of fifty
+cases: 2.33 times the square root of 2 times 8 % is 26 % of the logarithm."""
 _OF_REFERENCE = "assumed: a reference system was measured elsewhere and before, and sets are off by up to 8 % each"
 _ASSUMED = f"assumed: no {MIN_SETS} sets are known here that repeat one configuration and code"
 DRIFT_REACH = 2.0
-"""Offset that a whole set may have, in standard deviations of its single runs' speed: where the noise of the machine
-shows inside a set, its runs are not independent."""
+"""Deviation that a whole set's mean speed may have, in standard deviations of its single runs' speed: where a noisy
+machine shows inside a set, the set's runs are not independent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repeats:
-    """Repeated sets, in groups of one configuration each; `is_given` is True if the user named them."""
+    """Repeated result sets, grouped by configuration, from which drift is measured; `is_given` is True if the user
+    named them."""
 
     groups: tuple[tuple[Result, ...], ...] = ()
     is_given: bool = False
 
     def of(self, base: Result, new: Result) -> "Repeats":
-        """Return the groups that repeat one of two results' configurations, or all groups that the user named.
+        """Return the groups of repeated sets that have the configuration of one of two results, or all groups that
+        the user named.
 
-        None between a reference system and another.
+        None for two results on different systems, one of which is a reference system.
         """
         if system_of(base) != system_of(new):
             return NO_REPEATS
@@ -53,7 +59,8 @@ class Repeats:
         return Repeats(groups=large, is_given=self.is_given)
 
     def around(self, base: Result, new: Result) -> "Repeats":
-        """Return the groups whose first set began no later than both results, and whose last set no earlier."""
+        """Return the groups of repeated sets that span two results in time: first set begun no later, last set no
+        earlier than both."""
         sides, found = spans_ms((base, new)), []
         for group in self.groups if sides else ():
             spans = spans_ms(group)
@@ -62,7 +69,8 @@ class Repeats:
         return Repeats(groups=tuple(found), is_given=self.is_given)
 
     def when(self, new: Result) -> str:
-        """Return '4 sets made within 12 min, 3.0 h before new'; empty without sets, or where a time is unknown."""
+        """Return the number and time of the repeated sets, '4 sets made within 12 min, 3.0 h before new'; empty
+        without sets, or where a time is unknown."""
         spans, ours = spans_ms([each for group in self.groups for each in group]), spans_ms((new,))
         if not spans or not ours:
             return ""
@@ -75,9 +83,10 @@ class Repeats:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DriftTolerance:
-    """Drift tolerance of each factor, as a difference of logarithms, and the repeated `sets` that it is from.
+    """Drift tolerance of each factor of the time, as a difference of logarithms, and names of the repeated `sets`
+    that show it.
 
-    Without sets nothing is measured, and ASSUMED_DRIFT holds for every factor. `words` name the source in short.
+    Without sets nothing is measured, and ASSUMED_DRIFT holds for every factor. `words` briefly names the source.
     """
 
     widths: Mapping[str, float] = field(default_factory=dict)
@@ -85,7 +94,8 @@ class DriftTolerance:
     words: str = _ASSUMED
 
     def width(self, name: str) -> float:
-        """Return the tolerance of a factor, or of the quantity of a kind of measurement."""
+        """Return the drift tolerance (a difference of logarithms) of a factor of the time, or of a measured
+        quantity."""
         return self.widths.get(name, math.log1p(ASSUMED_DRIFT))
 
 
@@ -93,17 +103,18 @@ NO_REPEATS = Repeats()
 
 
 def drifts(name: str) -> bool:
-    """Return whether system drift changes a factor: true for all speeds and times, false for convergence and
-    quality."""
+    """Return whether drift of the system changes a factor of the time: True for speeds and times, False for
+    convergence and quality."""
     return name != "samples_to_converge" and factor_of(name).is_ratio
 
 
 def measure_drift_tolerance(repeats: Repeats, names: Sequence[str]) -> DriftTolerance:
-    """Measure the drift tolerance of each factor: two further sets differ by less in 98 of 100 cases.
+    """Measure the drift tolerance of each factor of the time: two further sets differ by less in 98 of 100 cases.
 
-    The spread of the sets' means is pooled over groups of at least MIN_SETS; with k sets of one group the tolerance
-    is t(0.99, k - 1) times the square root of 2 times their standard deviation. It is no narrower than LEAST_DRIFT,
-    nor than the largest difference of two of the sets: the one set after a step counts as much as the many before.
+    The spread of the sets' means is pooled over groups (of equal configuration) of at least MIN_SETS; with k sets of
+    one group the tolerance is t(0.99, k - 1) times the square root of 2 times their standard deviation. It is no
+    narrower than LEAST_DRIFT, nor than the largest difference of two of the sets: one set after a sudden change of
+    speed counts as much as many before.
     """
     groups = [group for group in repeats.groups if len(group) >= MIN_SETS]
     widths = {}
@@ -129,9 +140,10 @@ class DriftTolerances:
     _known: dict[tuple[object, ...], DriftTolerance] = field(default_factory=dict)
 
     def of(self, base: Result, new: Result, repeats: Repeats) -> DriftTolerance:
-        """Return the tolerance between two results of one kind, by the sets around both that repeat one of them.
+        """Return the drift tolerance between two results of one kind, from sets that repeat one of them, measured
+        before and after.
 
-        It is assumed, and wider, where one is a result of a reference system.
+        The tolerance is assumed, and wider, where one of the two is a result of a reference system.
         """
         if system_of(base) != system_of(new):
             width = math.log1p(REFERENCE_DRIFT)
@@ -148,7 +160,7 @@ class DriftTolerances:
 
 
 def spans_ms(sides: Sequence[Result]) -> list[tuple[float, float]]:
-    """Return start and end of each result, in ms since 1970; empty where a time is missing."""
+    """Return start and end of each result's measurement, in ms since 1970; empty where a time is missing."""
     found = []
     for side in sides:
         known = [moment for sample in side.samples for moment in (sample.started_ms, sample.stopped_ms)]
@@ -161,7 +173,7 @@ def spans_ms(sides: Sequence[Result]) -> list[tuple[float, float]]:
 
 
 def _mean_speed(samples: Sequence[Repetition], name: str) -> float | None:
-    """Return the mean logarithm of a factor's part that drifts; for the time to train, that is the time per
+    """Return the mean logarithm of what drift changes in a factor's values; for the time to train, of the time per
     sample."""
     if name != "time_to_train":
         values = compared_values(samples, name)
@@ -171,7 +183,8 @@ def _mean_speed(samples: Sequence[Repetition], name: str) -> float | None:
 
 
 def width_for(name: str, tolerance: DriftTolerance, pairing: Pairing) -> float:
-    """Return the drift tolerance of a factor between two sides: wider where their own runs vary much in speed."""
+    """Return a factor's drift tolerance between two compared results (difference of logarithms): wider where speed
+    varies much between runs of one result."""
     return max(tolerance.width(name), DRIFT_REACH * (_own_spread(name, pairing) or 0.0))
 
 
@@ -180,7 +193,7 @@ def _own_spread(name: str, pairing: Pairing) -> float | None:
 
 
 def drift_words(name: str, tolerance: DriftTolerance, pairing: Pairing) -> str:
-    """Return the drift tolerance and its source in words: 'drift tolerance 20 % (assumed)'."""
+    """Return a factor's drift tolerance and its source in words: 'drift tolerance 20 % (assumed)'."""
     width, spread = width_for(name, tolerance, pairing), _own_spread(name, pairing)
     if width > tolerance.width(name) and spread is not None:
         return (
@@ -196,9 +209,11 @@ def far_words(tolerance: float) -> str:
 
 
 def drift_source(sets: Sequence[str], words: str = "") -> str:
-    """Return the source of a drift tolerance: '98 % prediction interval, at least 5 %, from 3 sets: a, b, c'.
+    """Return the source of a drift tolerance in words: '98 % prediction interval, at least 5 %, from 3 sets: a, b,
+    c'.
 
-    `words` are those of the DriftTolerance; `sets` are the repeated sets, none where it is assumed.
+    `words` are those of the DriftTolerance; `sets` are the names of the repeated sets, none where the drift is
+    assumed.
     """
     if not sets:
         return words or _ASSUMED

@@ -1,4 +1,4 @@
-"""Comparisons as plain values: JSON, one CSV row per factor, Markdown."""
+"""Exports comparisons of results: JSON, CSV with one row per factor of the time, Markdown."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ COMPARISON_COLUMNS = (*columns_of(ComparedSides), *columns_of(FactorRow))
 
 
 def comparison_document(comparisons: Sequence[Comparison]) -> ComparisonDocument:
-    """Return the document that `compare --format json` prints for comparisons."""
+    """Return the document that `compare --format json` prints for comparisons of results."""
     return ComparisonDocument(
         comparisons=tuple(
             ComparisonMember(
@@ -51,8 +51,8 @@ def _factor_row(factor: FactorComparison) -> FactorRow:
 
 
 def comparison_rows(document: ComparisonDocument) -> Iterator[list[Any]]:
-    """Yield a row per factor of each comparison, by COMPARISON_COLUMNS; a refused comparison has one row without a
-    factor."""
+    """Yield a row per factor of the time of each comparison, by COMPARISON_COLUMNS; a refused comparison has one row
+    without a factor."""
     for comparison in document.comparisons:
         for factor in comparison.factors or (None,):
             members = msgspec.to_builtins(comparison) | ({} if factor is None else msgspec.to_builtins(factor))
@@ -63,8 +63,8 @@ FACTOR_COLUMNS = ("factor", "base", "new", "new / base (interval)", "verdict")
 
 
 def mean_words(comparison: Comparison) -> str:
-    """Return a sentence on the kind of mean in a comparison; for runs to a target also why scores differ from
-    these means."""
+    """Return a sentence that names the kind of mean (geometric or arithmetic) in a comparison; for runs to a target
+    also why scores differ from it."""
     whole = comparison.whole
     if whole is None:
         return ""
@@ -75,8 +75,8 @@ def mean_words(comparison: Comparison) -> str:
 
 
 def factor_cells(factor: FactorComparison) -> list[str | None]:
-    """Return a factor's cells for FACTOR_COLUMNS, None where unknown; the interval is the one that decides the
-    verdict."""
+    """Return a compared factor's table cells for FACTOR_COLUMNS, None where unknown; the interval is the one that
+    decides the verdict."""
     interval, kind = factor.shown_interval, factor_of(factor.name)
     is_difference = factor.difference is not None
     words = difference_text if is_difference else ratio_text
@@ -92,12 +92,13 @@ def factor_cells(factor: FactorComparison) -> list[str | None]:
 
 
 def p_text(p: float) -> str:
-    """Format a p-value: '0.012', and '<0.001' for all below."""
+    """Format a p-value: '0.012', or '<0.001' below that."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def remarks(comparison: Comparison) -> tuple[str, ...]:
-    """Return the remarks below a comparison's table, a sentence each: status, systems, pairs, scores, reasons."""
+    """Return the remarks below the table of a comparison, one sentence each: status, systems, pairs, scores,
+    reasons."""
     status = comparison.status
     standings: tuple[Standing, ...] = ("unverified", "published") if status == "official" else (status,)
     told = circumstances(comparison)
@@ -113,7 +114,8 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
 
 
 def circumstances(comparison: Comparison) -> tuple[str, ...]:
-    """Return how the sides were measured, a sentence each: systems, pairs, order, runs without a time."""
+    """Return the conditions under which two compared results were measured, one sentence each: systems, pairs of
+    seeds, order in time, runs without a time."""
     texts = []
     if comparison.is_cross_system:
         texts.append(f"cross-system: the sides' systems differ, by what is recorded of them. {ONE_SYSTEM}")
@@ -125,7 +127,8 @@ def circumstances(comparison: Comparison) -> tuple[str, ...]:
 
 
 def _drift_words(comparison: Comparison) -> str:
-    """Return 'measured one after the other: differences of up to 20 % may be drift (assumed: ...).'"""
+    """Return the caveat on drift: 'measured one after the other: differences of up to 20 % may be drift (assumed:
+    ...).'"""
     widths = {
         factor_of(factor.name).title: far_words(factor.drift_tolerance)
         for factor in comparison.factors
@@ -139,8 +142,8 @@ def _drift_words(comparison: Comparison) -> str:
 
 
 def olympic_words(comparison: Comparison) -> str:
-    """Return a sentence with the ratio of the Olympic means, and of the normalised scores if different; '' without
-    both."""
+    """Return a sentence with the ratio of two results' Olympic means (of their RCP-normalised scores, too, if
+    different); '' unless both have one."""
     if comparison.olympic_ratio is None:
         return ""
     scores = f"Olympic means, new / base: {ratio_text(comparison.olympic_ratio)}"
@@ -150,7 +153,8 @@ def olympic_words(comparison: Comparison) -> str:
 
 
 def method_line(comparisons: Sequence[Comparison]) -> str:
-    """Return a sentence on the method of intervals and verdicts; '' where no comparison has an interval."""
+    """Return a sentence on the statistical method behind intervals and verdicts; '' where no comparison has an
+    interval."""
     factors = [factor for comparison in comparisons for factor in comparison.factors if factor.interval]
     if not factors or factors[0].interval is None:
         return ""
@@ -180,7 +184,7 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
 
 
 def permutation_note(comparisons: Sequence[Comparison]) -> str:
-    """Return the note on the permutation test's p and on Cliff's delta, for pages that show them."""
+    """Return the note that explains the permutation test's p-value and Cliff's delta, for pages that show these."""
     pairs = [comparison.num_shared_seeds for comparison in comparisons if comparison.is_paired and comparison.factors]
     least_p = 2.0 / 2 ** min(pairs, default=1000)
     too_few = comparisons and least_p > 1.0 - comparisons[0].confidence

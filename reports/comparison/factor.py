@@ -1,4 +1,4 @@
-"""Compared quantities: the factors of the time to train, and the quantity of each kind of measurement."""
+"""Defines the compared quantities: the factors of the time to train, and the quantity of each kind of measurement."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ from rules.records.kinds import find_record_type
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Factor:
-    """One compared quantity; `cause` names it as the cause of a difference, `show` prints a value with its unit.
+    """Quantity in which two results are compared; `cause` is its name as the cause of a difference, `show` formats a
+    value with its unit.
 
     `sign` is -1 where a larger value means less time. `more` and `less` are the verdicts on a larger and a smaller
     difference, after multiplication by the sign.
@@ -23,16 +24,17 @@ class Factor:
     cause: str = ""
     sign: float = 1.0
     is_ratio: bool = True
-    """True if logarithms are compared, False if the values themselves are."""
+    """True if results are compared by the ratio of a quantity (by logarithms), False if by its difference."""
     is_of_time: bool = True
     more: Verdict = "slower"
     less: Verdict = "faster"
     min_effect: float = 0.03
-    """The smallest effect of interest: a fraction, or a difference in the unit."""
+    """Smallest effect of interest in a compared quantity: a fraction for ratios, else a difference in the quantity's
+    unit."""
 
 
 def ratio_text(value: float) -> str:
-    """Format a ratio: '1.004', and with four significant digits far from 1."""
+    """Format a ratio of two results' values: '1.004', and with four significant digits far from 1."""
     return f"{value:.3f}" if 0.1 <= value < 1_000 else f"{value:.4g}"
 
 
@@ -54,14 +56,15 @@ FACTORS: Mapping[str, Factor] = {
         cause="evaluation and overhead",
     ),
 }
-"""Factors of the time to train by name, in the order of a comparison; the first is the product of the others."""
+"""Factors of the time to train by name, in display order; the first, the time itself, is the product of the
+others."""
 
 
 def factor_of(name: str) -> Factor:
-    """Return the factor of a name, or the quantity that the kind of measurement of that name compares.
+    """Return the compared factor of that name, or the quantity that a kind of measurement of that name compares.
 
-    'quality.accuracy' is the quantity of those files of a kind that measure another one, 'quality.train_s' another
-    column of the kind's table.
+    'quality.accuracy' is the quantity of those files of the kind 'quality' that measure accuracy instead,
+    'quality.train_s' another column of the kind's table.
     """
     if name in FACTORS:
         return FACTORS[name]

@@ -1,4 +1,4 @@
-"""Past run sets and measurements below a directory: time, benchmark, system, and outcome of each."""
+"""Lists past run sets and measurements in a directory: time, benchmark, system, and outcome of each."""
 
 import math
 import re
@@ -52,7 +52,8 @@ def _record(path: Path) -> RunSetRecord | str:
 
 
 def _moment(record: RunSetRecord | str) -> float:
-    """Return the sort key of a record: its time in ms since 1970, or minus infinity where it has none."""
+    """Return the time at which a run set was made, in ms since 1970, for sorting; minus infinity where it is
+    unknown."""
     moment = None if isinstance(record, str) else epoch_ms(record.created_utc)
     return -math.inf if moment is None else moment
 
@@ -82,7 +83,8 @@ def _past(path: Path, record: RunSetRecord | str, sets: Sequence[ResultSet]) -> 
 
 
 def _measured_once(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
-    """Return the row of a set with one auxiliary process, such as a profile's, which counts as complete."""
+    """Return the history row of a set measured by one auxiliary process, such as a profile; the set counts as
+    complete."""
     is_done = (path / "extra" / f"{kind}.json").is_file()
     return PastSet(**known, kind=kind, num_done=int(is_done), problem=None if is_done else "not finished")
 
@@ -133,7 +135,7 @@ def _runs(sets: Sequence[ResultSet], known: Mapping[str, Any]) -> PastSet:
 
 
 def _digest(record: RunSetRecord) -> str | None:
-    """Return the digest of the resolved configuration, as in the names of folders."""
+    """Return the digest of a run set's resolved configuration, as used in names of folders."""
     try:
         return canonical_sha256({key: entry.value for key, entry in record.config.items()})[:8]
     except ValueError:  # text that is no UTF-8
@@ -141,6 +143,7 @@ def _digest(record: RunSetRecord) -> str | None:
 
 
 def _given_name(folder: str, benchmark: str, digest: str | None) -> str | None:
-    """Return the part of a set's name between benchmark and time, unless that part is the configuration's digest."""
+    """Return the name that a user gave a set (between benchmark and time in its folder's name); None if that part is
+    the configuration's digest."""
     found = _MOMENT.fullmatch(folder.removeprefix(f"{benchmark}-"))
     return None if found is None or found[1] == digest else printable(found[1])

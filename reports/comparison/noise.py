@@ -1,4 +1,5 @@
-"""Detectable differences of sets and measurements, drift between sets included: for tables, pages and scores."""
+"""Computes the detectable differences of sets and measurements, with drift between sets, for tables, pages and
+scores."""
 
 import math
 from collections.abc import Sequence
@@ -22,14 +23,15 @@ MIN_EFFECT = FACTORS["time_to_train"].min_effect
 
 
 def find_tolerances(sides: Sequence[Result], repeats: Repeats | None = None) -> tuple[DriftTolerance, ...]:
-    """Return the drift tolerance between each of `sides` and a set measured at another time, from repeated sets:
-    `repeats` if given, else those found in the folders of `sides`."""
+    """Return the drift tolerance between each result in `sides` and a set measured at another time, from repeated
+    sets: `repeats` if given, else those found in the results' folders."""
     known, tolerances = find_repeats(sides) if repeats is None else repeats, DriftTolerances()
     return tuple(tolerances.of(side, side, known) for side in sides)
 
 
 def noise_of_runs(result: Result, tolerance: DriftTolerance) -> Noise:
-    """Return the noise of a result's runs to the target: parts of the spread, and detectable differences.
+    """Return the noise of a result's runs to the target: each factor's share of the spread in time, and detectable
+    differences.
 
     A set whose speed varies between runs may as a whole be off by more than `tolerance`.
     """
@@ -43,7 +45,8 @@ def _own_reach(logs: NDArray[np.float64] | None) -> float:
 
 
 def noise_of_processes(result: Result, tolerance: DriftTolerance) -> Smallest | None:
-    """Return the detectable difference between two measurements like this one; quality does not drift."""
+    """Return the detectable difference (80 % power) between two measurements like `result`; a measurement of quality
+    does not drift."""
     (name,) = result.quantities
     min_effect, values = factor_of(name).min_effect, [sample.values[name] for sample in result.samples]
     if result.measure.scale != "ratio":
@@ -54,7 +57,7 @@ def noise_of_processes(result: Result, tolerance: DriftTolerance) -> Smallest | 
 
 
 def describe_sets(sets: Sequence[Result]) -> ReportDocument:
-    """Return the rows of all tables, per configuration, with the detectable differences of its runs."""
+    """Return the rows of all tables for each result set, with the detectable differences of its runs."""
     document = document_of(sets)
     noises = [noise_of_runs(result, tolerance) for result, tolerance in zip(sets, find_tolerances(sets), strict=True)]
     members = zip(document.configurations, noises, strict=True)
@@ -62,7 +65,8 @@ def describe_sets(sets: Sequence[Result]) -> ReportDocument:
 
 
 def _columns(noise: Noise) -> dict[str, float | None]:
-    """Return the members of SetRow that describe noise; an infinite detectable difference is None."""
+    """Return the members of a SetRow (table row of a result set) on noise; an infinite detectable difference becomes
+    None."""
     shares = noise.shares
     found: dict[str, float | None] = {
         "convergence_share": shares.convergence if shares else None,

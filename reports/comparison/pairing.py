@@ -1,4 +1,4 @@
-"""Pairing of the runs of two sides: runs with equal seeds form pairs; without equal seeds the sides are
+"""Pairs the runs of two compared results: runs with equal seeds form pairs; without equal seeds the results are
 independent groups."""
 
 import math
@@ -22,11 +22,13 @@ from reports.statistics.ratios import (
 )
 
 _MIN_SHARE = 0.8
-"""Share of the larger side's runs that must have a partner; pairs would leave out too many runs otherwise."""
+"""Share of the larger result's runs that must have a partner of equal seed; otherwise pairing would leave out too
+many runs."""
 
 
 class SideValues(NamedTuple):
-    """Compared values of some runs, None where a run lacks the value; `moments` is None for fewer than two runs."""
+    """Values of one result's runs in a compared factor, None where a run lacks the value; `moments` is None for fewer
+    than two runs."""
 
     values: Floats | None
     mean: float
@@ -37,12 +39,13 @@ class SideValues(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KnownValues:
-    """Cache of compared values by runs and factor, shared by all comparisons of a side."""
+    """Cache of values of runs by factor, shared by all comparisons that a result takes part in."""
 
     _known: dict[tuple[int, str], tuple[tuple[Repetition, ...], SideValues]] = field(default_factory=dict)
 
     def of(self, samples: tuple[Repetition, ...], factor: str) -> SideValues:
-        """Return the compared values of runs; the cache identifies runs by object identity."""
+        """Return the values of runs in a compared factor; the cache identifies the tuple of runs by object
+        identity."""
         key = id(samples), factor  # no other's while they are kept here
         if key not in self._known:
             values = compared_values(samples, factor)
@@ -55,7 +58,7 @@ class KnownValues:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pairing:
-    """Compared runs of two sides; where they are paired, base[i] and new[i] share a seed.
+    """Runs of two compared results (base and new); where they are paired, base[i] and new[i] share a seed.
 
     `share_turns` is True if a record says that both sides' measurements were made alternately; `is_cross_system` is
     True if they were made on two systems.
@@ -71,7 +74,7 @@ class Pairing:
 
     @property
     def is_interleaved(self) -> bool:
-        """Whether the sides' runs were made alternately, so that drift of the system affects both alike.
+        """Whether two results' runs were made alternately (A/B), so that drift of the system affects both alike.
 
         Start times decide; without them, the record of the sweep or pair in which the measurements were made. Two
         systems drift independently, also at the same time.
@@ -86,7 +89,8 @@ class Pairing:
         return turns >= min(len(self.base), len(self.new))
 
     def spread(self, factor: str) -> float | None:
-        """Return the spread of single runs in `factor`: standard deviation of the logs, both sides pooled."""
+        """Return the spread of single runs in a `factor`: standard deviation of the logarithms, pooled over both
+        results."""
         base, new = self._of_sides(factor)
         if base.moments is None or new.moments is None:
             return None
@@ -99,12 +103,14 @@ class Pairing:
         return f"Welch's t{on}"
 
     def compared(self, factor: str) -> tuple[Floats | None, Floats | None]:
-        """Return the compared values of both sides: logarithms, or plain values on a "difference" scale."""
+        """Return the values of both results in a factor: logarithms, or plain values where differences are
+        compared."""
         base, new = self._of_sides(factor)
         return base.values, new.values
 
     def means(self, factor: str) -> tuple[float, float]:
-        """Return the mean compared value of each side; both must be known."""
+        """Return each result's mean value in a factor (of logarithms, where ratios are compared); both must be
+        known."""
         base, new = self._of_sides(factor)
         assert base.values is not None and new.values is not None
         return base.mean, new.mean
@@ -113,22 +119,24 @@ class Pairing:
         return self.known.of(self.base, factor), self.known.of(self.new, factor)
 
     def is_identical(self, factor: str) -> bool:
-        """Return whether all pairs have equal values of a factor, such as samples to converge where the update is
-        unchanged."""
+        """Return whether both runs of every pair have equal values of a factor, as samples to converge have where
+        only speed changed."""
         base, new = self.compared(factor)
         return self.is_paired and base is not None and new is not None and bool(np.array_equal(base, new))
 
     @property
     def is_identical_convergence(self) -> bool:
-        """Whether the qualities of every pair agree bit for bit at every evaluation."""
+        """Whether both runs of every pair of equal seed have bit-identical quality at every evaluation."""
         return self.is_paired and all(
             base.curve and base.curve == new.curve for base, new in zip(self.base, self.new, strict=True)
         )
 
     def step(self, factor: str) -> float:
-        """Return the resolution (grid) of a factor's logarithms, the coarser of both sides: the least spread assumed.
+        """Return the resolution (grid) of a factor's logarithms, the coarser of two results': the least spread
+        assumed.
 
-        Identical convergence is known to the last sample, so that only the clock's resolution is left in the time.
+        Where the runs of every pair converge identically, their samples are exact, so the time has the clock's
+        resolution.
         """
         if self.is_identical_convergence and factor in ("time_to_train", "samples_to_converge"):
             return 0.0 if factor == "samples_to_converge" else self.step("throughput")
@@ -136,7 +144,8 @@ class Pairing:
         return max(base.step, new.step)
 
     def difference(self, factor: str, *, sign: float = 1.0, tolerance: float = 0.0) -> Difference | None:
-        """Return new minus base of the compared values, times `sign`; None if unknown or of fewer than two runs."""
+        """Return the new result's mean minus the baseline's in a factor, times `sign`; None if unknown or of fewer
+        than two runs."""
         base, new = self._of_sides(factor)
         if base.values is None or new.values is None or base.moments is None or new.moments is None:
             return None
@@ -154,7 +163,8 @@ def pair_runs(
     is_cross_system: bool = False,
     known: KnownValues | None = None,
 ) -> Pairing:
-    """Pair runs by seed if at least two, and four in five of the larger side's runs, have a partner."""
+    """Pair two results' runs by seed if at least two runs, and four in five of the larger result's, have a
+    partner."""
     by_seed, others = _by_seed(base), _by_seed(new)
     shared = [seed for seed in by_seed if seed in others]
     is_paired = len(shared) >= max(2, _MIN_SHARE * max(len(base), len(new)))
@@ -170,14 +180,14 @@ def pair_runs(
 
 
 def _by_seed(samples: Sequence[Repetition]) -> dict[int, Repetition]:
-    """Return samples by seed; empty where two samples share a seed, since their partners are then unknown."""
+    """Return runs by seed; empty where two runs share a seed, since it is then unknown which of them to pair."""
     found = {sample.seed: sample for sample in samples if sample.seed is not None}
     return found if len(found) == len(samples) else {}
 
 
 def compared_values(samples: Sequence[Repetition], factor: str) -> Floats | None:
-    """Return the compared values of one side's runs: logarithms, or plain values on a "difference" scale; None if
-    unknown."""
+    """Return the values of one result's runs in a factor: logarithms, or plain values where differences are compared;
+    None if unknown."""
     known = np.asarray([sample.values[factor] for sample in samples if factor in sample.values], dtype=np.float64)
     if not len(known) or len(known) != len(samples):
         return None

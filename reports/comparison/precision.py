@@ -1,4 +1,5 @@
-"""Power of a comparison: its detectable difference, and the number of runs that a verdict needs."""
+"""Computes the statistical power of a comparison: its detectable difference, and the number of runs that a verdict
+needs."""
 
 import math
 from dataclasses import dataclass
@@ -18,12 +19,14 @@ from reports.statistics.ratios import Difference
 
 MAX_RUNS = 1_000
 _TAIL = 0.1
-"""Probability at either end of the range of runs needed, since few runs know their spread badly: 80 % between."""
+"""Probability at either end of the printed range of runs needed, an 80 % range: few runs estimate their spread
+badly."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampleSize:
-    """Runs per side (or pairs) that reach a verdict with 80 % power, if the difference is as measured.
+    """Number of runs per configuration (or of pairs) that reach a verdict with 80 % power, if the true difference is
+    as measured.
 
     `number` is for the spread as measured, `low` and `high` for the smallest and the largest spread that the runs
     allow for; `high` is None where more than MAX_RUNS may be needed.
@@ -37,9 +40,10 @@ class SampleSize:
 def runs_needed(
     difference: Difference, level: float, margin: float, pairing: Pairing, within_level: float | None = None
 ) -> SampleSize | None:
-    """Return how many runs a verdict needs; None where it needs more than 1,000, or no number is enough.
+    """Return how many runs a verdict on a difference needs; None where it needs more than 1,000, or no number is
+    enough.
 
-    `margin` is the smallest effect on the scale of the differences. A difference of that size or more needs an
+    `margin` is the smallest effect on the scale of the differences. A true difference of that size or more needs an
     interval that excludes zero, and a measured difference of at least `margin`; a smaller one needs an interval that
     lies within the margin. More runs do not narrow the drift tolerance of the difference.
     """
@@ -66,7 +70,8 @@ def runs_needed(
 
 
 def smallest_shown(difference: Difference, level: float, margin: float, pairing: Pairing) -> float:
-    """Return the detectable difference (80 % power) for as many runs with the same spread, on the factor's scale."""
+    """Return the detectable difference (80 % power) of a comparison with as many runs of the same spread, on the
+    factor's scale."""
     design = Design(
         spread=_spread(difference, pairing),
         num_base=len(pairing.base),
@@ -77,6 +82,7 @@ def smallest_shown(difference: Difference, level: float, margin: float, pairing:
 
 
 def _spread(difference: Difference, pairing: Pairing) -> float:
-    """Return the standard deviation of single runs, taken as equal on both sides; of pairs, of their differences."""
+    """Return the standard deviation of single runs, assumed equal for both results; for paired runs, of the pairs'
+    differences."""
     shares = 1 / len(pairing.base) + (0.0 if pairing.is_paired else 1 / len(pairing.new))
     return float(difference.standard_error) / math.sqrt(shares)

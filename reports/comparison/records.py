@@ -1,4 +1,4 @@
-"""Members of the documents of `compare`, `diff` and `versus` (JSON and CSV), and of past sets."""
+"""Fields of the documents of `compare`, `diff` and `versus` (JSON and CSV), and of the list of past run sets."""
 
 from dataclasses import replace
 from typing import Annotated, Literal
@@ -19,9 +19,10 @@ RunsNeeded = Annotated[int, Meta(ge=5, le=2**63 - 1)] | None
 
 
 class FactorValues(Row, kw_only=True, frozen=True):
-    """One factor of new against base. Values are geometric means in `unit`; means where differences are compared.
+    """Comparison of a new result with the baseline in one factor of the time. Values are geometric means in `unit`;
+    arithmetic means where differences are compared.
 
-    `p_value`, `permutation_p` and `cliffs_delta` are shown, but verdicts do not use them. None is not known.
+    `p_value`, `permutation_p` and `cliffs_delta` are shown, but verdicts do not use them. None means unknown.
     """
 
     name: FactorName = field(name="factor")
@@ -70,20 +71,22 @@ class FactorValues(Row, kw_only=True, frozen=True):
 
 
 class FactorComparison(FactorValues, kw_only=True, frozen=True):
-    """A factor with its intervals: of the ratio, or of the difference."""
+    """Comparison in one factor of the time with the confidence intervals of the ratio, or of the difference."""
 
     interval: Interval | None = None
     adjusted_interval: Interval | None = None
-    """Interval at Holm's level within the family of tests; it decides the verdict, with the drift tolerance."""
+    """Interval of the ratio (or difference) at the level of Holm's method; with the drift tolerance, it decides the
+    verdict."""
 
     @property
     def shown_interval(self) -> Interval | None:
-        """Interval that is shown: the adjusted one, which decides the verdict, else the unadjusted one."""
+        """Interval of the ratio (or difference) to print: the adjusted one, which decides the verdict, else the
+        unadjusted one."""
         return self.adjusted_interval or self.interval
 
     @property
     def time_interval(self) -> Interval | None:
-        """Interval that is shown, of the ratio of times; for a throughput the inverse of its own interval."""
+        """Printed interval as a ratio of times; for a throughput, the inverse of the throughput's own interval."""
         shown = self.shown_interval
         if shown is None or self.name != "throughput":
             return shown
@@ -91,7 +94,7 @@ class FactorComparison(FactorValues, kw_only=True, frozen=True):
 
 
 class FactorRow(FactorValues, kw_only=True, frozen=True):
-    """A factor in JSON, CSV and frames, with the ends of its intervals."""
+    """Comparison in one factor of the time as a row of JSON, CSV and data frames, with the ends of its intervals."""
 
     interval_low: Annotated[
         Number, meaning("lower end of the interval of the ratio or difference, at the confidence asked for")
@@ -115,7 +118,7 @@ class FactorRow(FactorValues, kw_only=True, frozen=True):
 
 
 class Change(Row, kw_only=True, frozen=True):
-    """A setting or a piece of software that differs; null for a side that lacks it."""
+    """Setting or piece of software that differs between two results; null for a result that lacks it."""
 
     name: str
     base: Text
@@ -123,9 +126,10 @@ class Change(Row, kw_only=True, frozen=True):
 
 
 class ComparedSides(Row, kw_only=True, frozen=True):
-    """New against base, as a whole. `refusal` is the reason why they may not be compared; there are no factors then.
+    """Comparison of a new result with the baseline as a whole. `refusal` is the reason why the two may not be
+    compared; there are no factors then.
 
-    `status` is that of base; `num_shared_seeds` counts runs with a partner of equal seed.
+    `status` is that of the baseline; `num_shared_seeds` counts runs with a partner of equal seed.
     """
 
     base: str
@@ -193,22 +197,25 @@ class ComparedSides(Row, kw_only=True, frozen=True):
 
 
 class Comparison(ComparedSides, kw_only=True, frozen=True):
-    """New against base, with the factors of the difference; none where the comparison is refused."""
+    """Comparison of a new result with the baseline, with the factors of the difference in time; none if the
+    comparison is refused."""
 
     factors: tuple[FactorComparison, ...] = ()
     drift_source: str = ""
-    """Source of the drift tolerance, and time of the sets that show it; empty where runs were made alternately."""
+    """Source of the drift tolerance, and time of the repeated sets that show drift; empty where runs were made
+    alternately."""
     drift: str = ""
-    """Drift tolerance of the time to train (or of the measured quantity) with its source, in words; empty where
-    there is none."""
+    """Drift tolerance of the time to train (or of the measured quantity) with its source, in words; empty where none
+    applies."""
     disturbed_sides: tuple[Literal["base", "new"], ...] = ()
-    """Sides that were measured on a noisy machine, by their records."""
+    """Results (base, new) that were measured on a noisy machine, as their records show."""
     is_regression_excluded: bool = False
-    """Whether the whole is shown not to be slower, or worse, by the smallest effect or more (non-inferiority)."""
+    """Whether the new result is shown not to be slower, or worse, by the smallest effect or more (non-inferiority
+    test)."""
     pairs_to_tell: tuple[int | None, ...] = ()
-    """Numbers of alternate pairs that should exclude a regression, where it is not excluded; None where more than
-    1,000 are needed. Where the time drifts, the second number is for the throughput, which is enough where equal
-    seeds converge alike."""
+    """Numbers of alternate pairs of runs that should suffice to exclude a regression, where it is not excluded; None
+    where more than 1,000 are needed. Where the time drifts, the second number is for the throughput, which is enough
+    where runs of equal seed converge alike."""
 
     def factor(self, name: str) -> FactorComparison | None:
         return next((factor for factor in self.factors if factor.name == name), None)
@@ -220,14 +227,15 @@ class Comparison(ComparedSides, kw_only=True, frozen=True):
 
 
 class ComparisonMember(ComparedSides, kw_only=True, frozen=True):
-    """A comparison in the JSON export, with its sentence."""
+    """Comparison of two results in the JSON export, with the sentence that sums it up."""
 
     factors: tuple[FactorRow, ...]
     sentence: str
 
 
 class ComparisonDocument(Row, kw_only=True, frozen=True):
-    """Document that `compare --format json` prints: every comparison. Ratios are finite; null is not known."""
+    """Document that `compare --format json` prints: every comparison of two results. Ratios are finite; null means
+    unknown."""
 
     schema_version: Literal[1] = 1
     comparisons: tuple[ComparisonMember, ...]
@@ -245,7 +253,7 @@ class Setting(Row, kw_only=True, frozen=True):
 
 
 class SettingRow(Row, kw_only=True, frozen=True):
-    """One setting on both sides; null for a side that lacks it."""
+    """Setting of a configuration in both of two compared results; null for a result that lacks it."""
 
     section: SettingSection
     name: str
@@ -258,14 +266,15 @@ class SettingRow(Row, kw_only=True, frozen=True):
 
 
 class UnknownSection(Row, kw_only=True, frozen=True):
-    """A section of settings that a side lacks, and that is therefore not compared."""
+    """Section of settings that one of two compared results lacks, so that it is not compared."""
 
     side: Side
     section: SettingSection
 
 
 class DifferenceDocument(Row, kw_only=True, frozen=True):
-    """Document that `diff --format json` prints: settings, software and system of two configurations, compared."""
+    """Document that `diff --format json` prints: the settings, software and system in which two configurations
+    differ."""
 
     schema_version: Literal[1] = 1
     a: str
@@ -276,7 +285,8 @@ class DifferenceDocument(Row, kw_only=True, frozen=True):
 
 
 class PastSet(Row, kw_only=True, frozen=True):
-    """One past run set. Null is not known; `problem` is what is wrong with a broken set, or why it has no score."""
+    """Run set made in the past. Null means unknown; `problem` says what is wrong with a broken set, or why it has no
+    score."""
 
     folder: str
     kind: Annotated[str, meaning("training, broken, or the kind of measurement, such as throughput")]
@@ -308,7 +318,8 @@ class PastSet(Row, kw_only=True, frozen=True):
 
 
 class PairDocument(Row, kw_only=True, frozen=True):
-    """Document that `versus --format json` prints: base and new, each by itself, and new against base."""
+    """Document that `versus --format json` prints: the baseline and the new result, each by itself, and their
+    comparison."""
 
     schema_version: Literal[1] = 1
     kind: Literal["pair"] = "pair"

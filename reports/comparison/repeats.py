@@ -1,4 +1,4 @@
-"""Repeated sets of compared configurations, found in the same folders or given by the user: they show the system's
+"""Finds repeated sets of compared configurations, in the same folders or given by the user: they show the system's
 drift."""
 
 import os
@@ -23,13 +23,14 @@ from rules.tree.result_set import real_path
 
 _MAX_FOLDERS = 1_000
 _MAX_REPEATS = 30
-"""Most repeated sets read per configuration, the newest first, since further sets add little."""
+"""Most repeated sets that are read per configuration, newest first; further sets would add little to the measured
+drift."""
 
 
 def find_repeats(results: Sequence[Result]) -> Repeats:
-    """Find the sets in the folders of `results` that repeat one of them, the set itself included.
+    """Find the sets in the folders of `results` that repeat the configuration of one of them, that result included.
 
-    Sets that were made alternately with others show no drift and repeat nothing; nor do sets of reference systems.
+    Sets measured alternately with others show no drift and are left out, as are sets of reference systems.
     """
     results = [result for result in results if not system_of(result)]
     known = {real_path(result.place): result for result in results if result.place is not None}
@@ -52,7 +53,8 @@ def find_repeats(results: Sequence[Result]) -> Repeats:
 
 
 def given_repeats(sides: Sequence[Result]) -> Repeats:
-    """Group the sets that the user named as repetitions. Raises InputError where no group is large enough."""
+    """Group the sets that the user named by configuration, to measure drift. Raises InputError where no group is
+    large enough."""
     by_key: dict[tuple[str, str | None], list[Result]] = {}
     for side in sides:
         by_key.setdefault((side.quantities[0], side.repetition), []).append(side)
@@ -79,7 +81,8 @@ def _subfolders(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _read(folder: Path, record: RunSetRecord, known: Result | None) -> Result | None:
-    """Read a set's speed alone, without judging its logs; None where that fails. Runs of `known` are used again."""
+    """Read the speed of a set's runs without judging its logs; None where that fails. Runs that `known` has are not
+    read again."""
     if is_in_processes(record.kind):
         return find_measured(folder, record.kind, [])
     try:
@@ -105,7 +108,8 @@ def _read(folder: Path, record: RunSetRecord, known: Result | None) -> Result | 
 
 
 def _has_read(result: Result, logs: Sequence[Path]) -> bool:
-    """Return whether a result's runs are these logs, each judged by the shipped definition that it names."""
+    """Return whether a result's runs come from these logs, each judged by the shipped benchmark definition that it
+    names."""
     named = {(run.log.benchmark, run.log.benchmark_version) for run in result.runs}
     benchmark, version = named.pop() if len(named) == 1 else (None, None)
     if benchmark not in shipped_names() or version is None or len(logs) != len(result.runs):
@@ -114,7 +118,7 @@ def _has_read(result: Result, logs: Sequence[Path]) -> bool:
 
 
 def _in_sequence(sides: Iterable[Result]) -> tuple[Result, ...]:
-    """Return the sets measured one after the other, without copies and without sets measured alternately."""
+    """Return the sets that were measured one after the other: no copies, and no sets measured alternately."""
     taken: list[Result] = []
     for side in sides:
         if side.samples and side.turns is None and not any(_is_same_time(side, other) for other in taken):
@@ -123,7 +127,7 @@ def _in_sequence(sides: Iterable[Result]) -> tuple[Result, ...]:
 
 
 def _is_same_time(side: Result, other: Result) -> bool:
-    """Return whether two results are one measurement, or were made at the same time."""
+    """Return whether two results are the same measurement, or were measured at the same time."""
     if side.samples == other.samples:
         return True
     spans = spans_ms((side, other))

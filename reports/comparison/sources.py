@@ -1,4 +1,4 @@
-"""Reading of results at a path: result sets, measurements, or an exported JSON file of results."""
+"""Reads the results at a path: result sets, measurements, or an exported JSON file of results."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -25,8 +25,9 @@ T = TypeVar("T")
 
 
 def read_results(path: Path, ruleset: str | None = None) -> tuple[Result, ...]:
-    """Read every result at or below `path`, those with logs first; `ruleset` is the official round to judge them by.
-    Raises InputError where there is none, DefinitionError where the round is not known or had no such benchmark."""
+    """Read every result at or below `path`, those with logs first; `ruleset` is the official MLPerf round to judge
+    them by. Raises InputError where there is no result, DefinitionError where the round is not known or had no such
+    benchmark."""
     if is_document(path):
         return tuple(results_of(read_document(path)))
     inventory = take_inventory(path)
@@ -37,7 +38,7 @@ def read_results(path: Path, ruleset: str | None = None) -> tuple[Result, ...]:
 
 
 def results_of(document: ReportDocument) -> list[Result]:
-    """Make the results of exported configurations: the values of their logs, without the files beside the logs."""
+    """Make results from a JSON export's configurations: values of the logs, without the files beside the logs."""
     return [_result(member) for member in document.configurations]
 
 
@@ -70,7 +71,7 @@ def _result(member: SetMember) -> Result:
 
 
 def _run_result(member: SetMember, run: RunMember) -> RunResult:
-    """Return the run of a log, as far as the export holds it."""
+    """Return the result of one run as its log had it, as far as the JSON export holds its values."""
     known: dict[str, Any] = dict.fromkeys(RunResult.__dataclass_fields__)
     known |= {name: value for name, value in asdict(run).items() if name in known}
     lists = run.evaluations
@@ -93,7 +94,7 @@ def _run_result(member: SetMember, run: RunMember) -> RunResult:
 
 
 def one_result(path: Path, ruleset: str | None = None) -> Result:
-    """Read the only result at `path`. Raises InputError, which lists the results where there are several."""
+    """Read the only result at `path`. Raises InputError where there is none, or several, which it lists."""
     return only(path, read_results(path, ruleset), lambda result: result.label)
 
 
@@ -104,8 +105,8 @@ def refuse_none(path: Path, found: Sequence[object]) -> None:
 
 
 def only(path: Path, found: Sequence[T], name_of: Callable[[T], str]) -> T:
-    """Return the only configuration that was found at `path`. Raises InputError where there is none; where there are
-    several, its message lists them."""
+    """Return the only configuration that was found at `path`. Raises InputError where there is none, or several,
+    which it lists."""
     refuse_none(path, found)
     if len(found) > 1:
         if (said := not_one_set(path)) is not None:
@@ -118,7 +119,7 @@ def only(path: Path, found: Sequence[T], name_of: Callable[[T], str]) -> T:
 
 
 def _count_unlike(one: Result, other: Result) -> int:
-    """Count the values in which the configurations of two results differ."""
+    """Count the configuration values in which two results differ."""
     of_one, of_other = ({} if side.asked is None else dict(side.asked.config) for side in (one, other))
     keys = of_one.keys() | of_other.keys()
     values = [(of_one.get(key), of_other.get(key)) for key in keys]
@@ -128,10 +129,10 @@ def _count_unlike(one: Result, other: Result) -> int:
 def results_to_compare(
     base: Path, news: Sequence[Path], reference: str | None = None, ruleset: str | None = None
 ) -> tuple[Result, tuple[Result, ...]]:
-    """Read the result at `base` and the results at `news`; `base` itself is left out of several at one path.
+    """Read the result at `base` and the results at `news`; `base` itself is left out of several results at one path.
 
-    Results of the reference system named `reference` follow where they measure the same, the most similar
-    configurations first. Labels are distinct. Raises InputError where a path holds nothing, or `base` several sets,
+    Results of the reference system named `reference` follow where they measure the same quantity, the most similar
+    configurations first. Labels are distinct. Raises InputError where a path holds no result, or `base` several sets,
     ReferenceSystemError as `with_alike` does.
     """
     first = one_result(base, ruleset)
@@ -164,6 +165,6 @@ def results_to_compare(
 
 
 def distinct(results: Sequence[Result]) -> tuple[Result, ...]:
-    """Return the results with labels that differ from each other."""
+    """Return the results with labels made distinct from each other."""
     labels = labels_of([(result.label, result.place) for result in results])
     return tuple(dataclasses.replace(result, label=label) for result, label in zip(results, labels, strict=True))

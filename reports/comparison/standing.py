@@ -1,9 +1,9 @@
-"""Standing of a machine: a set compared with reference systems that measured the same configuration, if any.
+"""Compares the speed of a machine with that of reference systems on which the same configuration was measured.
 
-Definition, kind, implementation, precision and every other setting have to be equal but the threads, which are shown.
-Speeds are compared, in samples/s, since seeds move the time to train itself by several percent. A whole set may be
-off: sets of one machine, an hour apart, were off by up to 8 %, each by its own offset. A ratio is therefore shown
-only beyond TOLERANCE, which two such offsets exceed in one of fifty cases.
+Definition, kind, implementation, precision and every other setting have to be equal except the number of threads,
+which is shown. Speeds are compared, in samples/s, since seeds move the time to train itself by several percent. The
+mean of a whole set may deviate: sets of one machine, an hour apart, deviated by up to 8 %, each by its own offset. A
+ratio is therefore shown only beyond TOLERANCE, which two such offsets exceed in one of fifty cases.
 """
 
 import math
@@ -29,9 +29,10 @@ from rules.records.codec import Damage, decode
 from rules.records.run_set import RunSetRecord
 
 TOLERANCE = REFERENCE_DRIFT
-"""Drift tolerance between two sets of different machines and times, as a fraction of the ratio, as in `compare`."""
+"""Drift tolerance between sets measured on different machines at different times, as a fraction of the ratio, as in
+`compare`."""
 MAX_SYSTEMS = 20
-"""Most bundles of reference systems that are looked at after a run."""
+"""Most reference bundles (.zip archives of other systems' results) that a set is compared with after a run."""
 _SPEED = "throughput"
 _THREADS = "runtime.threads"
 
@@ -40,7 +41,7 @@ Told = Literal["faster", "slower", "about as fast", "not told"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """Comparison of a set with a reference system: `ratio` of samples/s, set to system; None within the drift
+    """Comparison of a set with a reference system: `ratio` of samples/s, set to reference; None within the drift
     tolerance."""
 
     system: str
@@ -51,7 +52,8 @@ class Standing:
 
     @property
     def words(self) -> str:
-        """Return '0.60 times the samples/s of box (…): slower, beyond the drift tolerance of 30 % …', in one line."""
+        """Return a set's speed relative to a reference system in one line: '0.60 times the samples/s of box (…):
+        slower, beyond the drift tolerance of 30 % …'."""
         of = f"{self.system} ({self.machine})"
         within = f"the drift tolerance of {percent(TOLERANCE, 0)} between machines and hours"
         notes = "".join(f"; {note}" for note in self.notes)
@@ -63,8 +65,8 @@ class Standing:
 
 
 def find_standings(result: Result, folder: Path | None = None) -> tuple[Standing, ...]:
-    """Compare a set of this harness with every known bundle that measured the same configuration; `folder` has
-    more bundles."""
+    """Compare a set of this harness with every known reference bundle (.zip of another system's results) of the same
+    configuration; `folder` holds more bundles."""
     if result.asked is None or result.place is None or system_of(result) is not None:
         return ()
     found = list[Standing]()
@@ -80,7 +82,7 @@ def find_standings(result: Result, folder: Path | None = None) -> tuple[Standing
 
 
 def _read_alike(result: Result, path: Path) -> list[Result]:
-    """Read the sets in a bundle whose requested configuration equals that of `result`; the other sets are not
+    """Read the sets in a reference bundle whose requested configuration equals that of `result`; other sets are not
     judged."""
     assert result.asked is not None
     records = sorted(open_system(path).folder.glob("*/extra/run_set.json"))
@@ -139,7 +141,8 @@ def _notes(mine: Result, theirs: Result) -> tuple[str, ...]:
 
 
 def strip_text(standings: Sequence[Standing]) -> str:
-    """Draw the ratios on one line of text, from a quarter to four times; '#' marks the drift tolerance."""
+    """Draw the ratios of a set's speed to reference systems' on one line of text, from 1/4 to 4; '#' marks the drift
+    tolerance."""
     cells = ["-"] * 41
     for place in range(41):
         if abs(_ratio_at(place)) <= math.log1p(TOLERANCE):

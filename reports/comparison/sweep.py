@@ -1,4 +1,4 @@
-"""Facts of a sweep: every configuration with the results of its runs or processes.
+"""Reads a sweep: every configuration (combination of the varied settings) with the results of its runs or processes.
 
 Folders of configurations are names inside the sweep's folder; a configuration without results is shown as such.
 """
@@ -34,15 +34,15 @@ from rules.records.run import EnergyRecord
 from rules.tree.result_set import real_path
 
 BEST_CONFIDENCE = 0.98
-"""Confidence that the list "not shown to differ" misses no configuration as fast, or as good, as the best."""
+"""Confidence that the list "not shown to differ" misses no configuration that equals the best in speed or quality."""
 
 _BETTER_OF_TWO = {"faster": 1, "better": 1, "slower": 0, "worse": 0}
-"""Index of the better side of a pair for each verdict on its second side."""
+"""Index (0 base, 1 new) of the better of two compared configurations, by the verdict on the new one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepRow:
-    """One configuration of a sweep; `result` is None where nothing was measured.
+    """Configuration of a sweep with its outcome; `result` is None where nothing was measured.
 
     `num_runs` counts finished runs, or processes of a measurement; `num_planned` the ones asked for.
     """
@@ -68,7 +68,7 @@ class SweepRow:
 
     @property
     def per_sample(self) -> tuple[float | None, float | None]:
-        """FLOP of training and bytes of embedding rows per sample, computed; None where not known."""
+        """Training FLOP and bytes of embedding rows per sample, computed from the model; None where unknown."""
         costs: ModelCosts | None = getattr(self.result.measured, "computed", None) if self.result else None
         if costs is None:
             return None, None
@@ -84,8 +84,8 @@ class SweepRow:
 
     @property
     def _records(self) -> list[Any]:
-        """Records of the runs or processes, in order; None for a run without a record. Kinds record different
-        members."""
+        """Records of a configuration's runs or processes, in order; None for a run without a record. Records of
+        different kinds of measurement have different fields."""
         return [repetition.record for repetition in self.result.repetitions] if self.result else []
 
     @property
@@ -94,7 +94,7 @@ class SweepRow:
 
     @property
     def time_to_train(self) -> LogSummary | None:
-        """Summary of the times to train of the runs that converged; None where there is none."""
+        """Summary of the times to train of a configuration's runs that converged; None where no run did."""
         return self.result.summary("time_to_train_s") if self.result else None
 
     @property
@@ -109,7 +109,8 @@ class SweepRow:
 
     @property
     def peak_bytes(self) -> float | None:
-        """Largest memory of any process: the accelerator's where there is one, else the process's own."""
+        """Largest memory, in bytes, of any of a configuration's processes: of the accelerator where there is one,
+        else of the host."""
         peaks = (
             getattr(record, "peak_device_bytes", None) or getattr(record, "peak_rss_bytes", None)
             for record in self._records
@@ -118,12 +119,13 @@ class SweepRow:
 
     @property
     def energies(self) -> tuple[EnergyRecord | None, ...]:
-        """Energy records of the runs or processes, in their order."""
+        """Energy records of a configuration's runs or processes, in their order."""
         return tuple(getattr(record, "energy", None) for record in self._records)
 
     @property
     def energy_per_sample_j(self) -> float | None:
-        """Measured energy over samples of all runs, in joules; None unless every run has both."""
+        """Measured energy per trained sample over a configuration's runs, in joules; None unless every run has
+        both."""
         energies = [measured_j(energy) for energy in self.energies]
         repetitions = self.result.repetitions if self.result else ()
         samples = [
@@ -138,7 +140,7 @@ class SweepRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BestSide:
-    """Fastest (or best) configuration of several, with the configurations not shown to differ from it."""
+    """Fastest (or best) of a sweep's configurations, with the configurations not shown to differ from it."""
 
     label: str
     value: str
@@ -146,23 +148,25 @@ class BestSide:
     num_compared: int
     is_of_time: bool
     refused: Sequence[str]
-    """Labels of INVALID configurations, which are not compared."""
+    """Labels of the sweep's INVALID configurations, which are not compared."""
     controls: Sequence[str] = ()
-    """Labels of controls, configurations no user can have: others are compared with controls, and no control is
-    named best."""
+    """Labels of controls, configurations that no user can have (they use the true classes of generated data):
+    compared, but never named best."""
     verdict: str = ""
-    """Verdict of the comparison, where only two configurations are compared; else empty."""
+    """Verdict of the comparison where a sweep has only two configurations to compare; else empty."""
     so_far: str = ""
-    """Word in place of 'best' where too few runs for a verdict leave others undistinguished: 'lowest so far' or
+    """Word in place of 'best' where too few runs leave other configurations undistinguished: 'lowest so far' or
     'highest so far'; else empty."""
 
     @property
     def word(self) -> str:
-        """Word for the label: 'fastest' or 'best'; with too few runs 'lowest so far' or 'highest so far'."""
+        """Word for the leading configuration: 'fastest' or 'best'; with too few runs 'lowest so far' or 'highest so
+        far'."""
         return self.so_far or ("fastest" if self.is_of_time else "best")
 
     def __str__(self) -> str:
-        """Return 'Fastest: threads=2 (21.4 k samples/s). Not distinguished: threads=4 (98 % over all pairs).'"""
+        """Return a sentence on a sweep's best configuration: 'Fastest: threads=2 (21.4 k samples/s). Not
+        distinguished: threads=4 (98 % over all pairs).'"""
         worse = "slower" if self.is_of_time else "worse"
         rest = f"Not distinguished from it: {', '.join(self.alike)}" if self.alike else f"All others are {worse}"
         rest += f" ({percent(BEST_CONFIDENCE, 0)} over all pairs)."
@@ -176,12 +180,14 @@ class BestSide:
 
 
 _CONTROLS = {"id_map.kind": "classes"}
-"""Values that make a configuration a control, by key: the latent classes that a click log was generated from."""
+"""Setting values that make a configuration a control, by key: the latent classes that its click log was generated
+from, which no user has."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepFacts:
-    """One sweep. `axes` are keys with their values as written; `rows` are in the order of the sweep."""
+    """Sweep with all its configurations. `axes` are the varied settings with their values as written; `rows` are the
+    configurations in order."""
 
     name: str
     kind: str
@@ -190,26 +196,27 @@ class SweepFacts:
     rows: tuple[SweepRow, ...]
     problems: tuple[str, ...]
     best: BestSide | None = None
-    """The best configuration; None without two to compare."""
+    """Best configuration of the sweep; None without two configurations to compare."""
     benchmark: str | None = None
-    """Benchmark of all configurations; None where they have several, or none is known."""
+    """Benchmark that all the sweep's configurations share; None where they have several, or none is known."""
     law: ScalingLaw | None = None
-    """Scaling law of quality over training FLOP, where a fit was asked for."""
+    """Scaling law fitted to the sweep's quality over training FLOP; None where no fit was asked for."""
 
     @property
     def closing(self) -> str:
-        """Sentence that names the fastest, or the best, configuration; empty without two to compare."""
+        """Sentence that names the sweep's fastest, or best, configuration; empty without two to compare."""
         return "" if self.best is None else str(self.best)
 
     @property
     def pair(self) -> tuple[Result, Result, Comparison] | None:
-        """The two configurations with results and their comparison; None where the number is another, or the
-        comparison is refused."""
+        """The only two configurations with results and their comparison; None for another number of results, or a
+        refused comparison."""
         return _find_pair(self.rows)
 
     @property
     def is_of_runs(self) -> bool:
-        """True if configurations were trained in runs, False if processes measured something else."""
+        """True if the sweep's configurations were trained to a target, False if processes measured another
+        quantity."""
         return not is_in_processes(self.kind)
 
     def at(self, values: Sequence[str]) -> SweepRow | None:
@@ -217,7 +224,8 @@ class SweepFacts:
 
 
 def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFacts:
-    """Read the facts of the sweep in `folder`. Raises InputError where there is none, or its record is damaged.
+    """Read the configurations and results of the sweep in `folder`. Raises InputError where there is no sweep, or its
+    record is damaged.
 
     Raises AbsentKindError where its sets are of a kind that this copy of dlrmbench does not have. Results in `known`
     are not judged again.
@@ -251,7 +259,8 @@ def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFact
 def read_rows(
     folder: Path, sweep: ExperimentRecord, problems: list[str], *, known: Sequence[Result] = ()
 ) -> list[SweepRow]:
-    """Read the results of each configuration of a group, with its values of the axes; not compared yet."""
+    """Read the results of each configuration of a sweep, with its values of the varied settings, before any
+    comparison."""
     folders = [_inside(folder, name) for name in sweep.folders]
     facts = _gather_sets(folders, known) if is_logged(sweep.kind) else {}
     rows = []
@@ -278,7 +287,7 @@ def _common_benchmark(rows: Sequence[SweepRow]) -> str | None:
 
 
 def _inside(folder: Path, name: str | None) -> Path | None:
-    """Return the folder of that name inside `folder`; None where there is none, or it is a link."""
+    """Return the subfolder `name` of `folder`; None where there is none, or it is a link."""
     path = None if name is None else folder / name
     return path if path is not None and path.is_dir() and not path.is_symlink() else None
 
@@ -299,7 +308,8 @@ def _gather_sets(folders: Sequence[Path | None], known: Sequence[Result]) -> dic
 
 
 def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
-    """Compare each row with the first row that has results; all comparisons are one family of tests."""
+    """Compare each configuration of a sweep with the first that has results; all comparisons are one family of
+    tests."""
     sides = {row.index: side for row in rows if (side := _side(row)) is not None}
     if len(sides) < 2:
         return tuple(rows)
@@ -318,7 +328,8 @@ def _find_pair(rows: Sequence[SweepRow]) -> tuple[Result, Result, Comparison] | 
 
 
 def find_best(sides: Sequence[Result], pair: Comparison | None = None) -> BestSide | None:
-    """Return the best VALID result that is no control; None for fewer than two, or where benchmarks differ."""
+    """Return the best VALID result that is no control (a configuration no user can have); None for fewer than two
+    results, or where benchmarks differ."""
     refused = [side.label for side in sides if side.outcome == "invalid"]
     sides = [side for side in sides if side.outcome != "invalid"]
     if len({side.benchmark_name for side in sides}) != 1:
@@ -359,7 +370,8 @@ def find_best(sides: Sequence[Result], pair: Comparison | None = None) -> BestSi
 
 
 def _value_text(name: str, value: float) -> str:
-    """Format a mean with its unit or, for a quality, with the metric's name: '21.4 k samples/s', 'AUC 0.72153'."""
+    """Format a mean of a measured quantity with its unit or, for quality, the metric's name: '21.4 k samples/s', 'AUC
+    0.72153'."""
     factor = factor_of(name)
     if name == "throughput":
         return throughput_text(value)
@@ -367,16 +379,18 @@ def _value_text(name: str, value: float) -> str:
 
 
 def _is_control(side: Result) -> bool:
-    """Return whether a set used a value that only the generator of its data knows, so that no user can have it."""
+    """Return whether a result is a control: it used values that only the generator of its data knows, so no user can
+    have it."""
     config = {} if side.asked is None else side.asked.config
     return any(key in config and config[key].value == value for key, value in _CONTROLS.items())
 
 
 def find_alike(best: Result, others: Sequence[Result], context: GroupContext | None = None) -> list[str]:
-    """Return the labels of `others` that are not shown to be slower, or worse, than `best`, which the data chose.
+    """Return the labels of results in `others` that are not shown to be slower, or worse, than `best`, which was
+    chosen by the same data.
 
-    The confidence is BEST_CONFIDENCE over all pairs: the spread of the two decides and, where all were measured
-    alternately, also the spread of all.
+    The confidence is BEST_CONFIDENCE over all pairs: the spread of the two results decides and, where all were
+    measured alternately, also the spread of all.
     """
     name, confidence = best.quantities[0], confidence_with_best(len(others) + 1, BEST_CONFIDENCE)
     compared = compare_results(best, others, confidence=confidence, context=context, is_described=False)
@@ -395,7 +409,7 @@ def _side(row: SweepRow) -> Result | None:
 
 
 def _trained(run: Run) -> float | None:
-    """Return the samples trained in the timed part of a run, converged or not; None where unknown."""
+    """Return the samples that a run trained in its timed part, converged or not; None where unknown."""
     evaluations = run.log.evaluations
     last = evaluations[-1].samples_count if evaluations else None
     return float(last) if last else run.log.samples_to_converge

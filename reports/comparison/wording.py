@@ -1,4 +1,4 @@
-"""Words for comparisons: one sentence for the whole, and texts for verdicts, ratios and intervals."""
+"""Words comparisons of results: one sentence for a whole comparison, and texts for verdicts, ratios and intervals."""
 
 import math
 import re
@@ -12,13 +12,14 @@ from reports.text.formatting import capital, percent, plural, printable
 
 _FACTOR = re.compile(r"(?<=[\d∞])x\b")
 _WIDE = 1.1
-"""Factor between a ratio and the end of its interval, above which a title shows the interval, too."""
+"""Factor between a ratio and an end of its interval, above which a page's title shows the interval, too."""
 
 
 def sentence(comparison: Comparison) -> str:
-    """Return a comparison in a sentence: '1.60x slower: 1.56x from throughput; convergence: not shown.'
+    """Return a comparison of two results in a sentence: '1.60x slower: 1.56x from throughput; convergence: not
+    shown.'
 
-    Labels of the sides are not in it. A side that the rules reject is named first, a noisy machine last.
+    The results' labels are not in it. A result that the rules reject is named first, a noisy machine last.
     """
     text = plain_sentence(comparison)
     if comparison.disturbed_sides:
@@ -28,14 +29,16 @@ def sentence(comparison: Comparison) -> str:
 
 
 def rejected_words(comparison: Comparison) -> str:
-    """Return ' (INVALID)' or ' (baseline INVALID)', to follow a verdict; empty where the rules accept both sides."""
+    """Return ' (INVALID)' or ' (baseline INVALID)', to follow a verdict; empty where the rules accept both compared
+    results."""
     if not comparison.invalid_sides:
         return ""
     return " (INVALID)" if "new" in comparison.invalid_sides else " (baseline INVALID)"
 
 
 def plain_sentence(comparison: Comparison, base: str = "base") -> str:
-    """Return a comparison in a sentence without the rules' verdicts and noise; `base` is the name of the base."""
+    """Return a comparison in a sentence without the rules' verdicts and noise; `base` is the name to print for the
+    baseline."""
     whole = comparison.whole
     if comparison.refusal is not None or whole is None:
         return f"Not compared: {comparison.refusal or 'nothing is known'}."
@@ -68,7 +71,8 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
 
 
 def _when(comparison: Comparison) -> str:
-    """Return ', measured one after the other; drift tolerance 20 % (...)'; empty where runs were made alternately.
+    """Return the caveat ', measured one after the other; drift tolerance 20 % (...)'; empty where runs were made
+    alternately.
 
     The drift is left out where the reason for no verdict is given elsewhere.
     """
@@ -78,8 +82,8 @@ def _when(comparison: Comparison) -> str:
 
 
 def _small(comparison: Comparison, whole: FactorComparison, is_more: bool) -> str:
-    """Return 'No difference of 3 % or more in time to train (equivalence margin)'; 'Slower by less than 3 % in time
-    to train' where a smaller difference is shown."""
+    """Return a verdict of equivalence: 'No difference of 3 % or more in time to train (equivalence margin)', or
+    'Slower by less than 3 % in time to train' where a smaller difference is shown."""
     kind, least = factor_of(whole.name), effect_text(comparison.min_effect, whole)
     if comparison.verdict == "no difference shown":
         return f"No difference of {least} or more in {kind.title} (equivalence margin)"
@@ -88,7 +92,8 @@ def _small(comparison: Comparison, whole: FactorComparison, is_more: bool) -> st
 
 
 def _measured_sentence(comparison: Comparison, whole: FactorComparison) -> str:
-    """Return 'Better: AUC +0.00120, +0.00100 to +0.00140 (95 % interval, Holm-adjusted).'"""
+    """Return a compared measurement in a sentence: 'Better: AUC +0.00120, +0.00100 to +0.00140 (95 % interval,
+    Holm-adjusted).'"""
     name, interval, change = factor_of(whole.name).title, whole.adjusted_interval, change_text(whole)
     if change is None or interval is None:
         return f"Not decided: {whole.reason or 'not measured'}."
@@ -106,8 +111,8 @@ def _measured_sentence(comparison: Comparison, whole: FactorComparison) -> str:
 
 
 def threads_words(comparison: Comparison, given: Collection[str] = ()) -> str:
-    """Return 'with 2 threads against 1' where numbers of threads differ that a timing may have chosen on each side;
-    empty where they do not, or the threads are among the keys that were `given`."""
+    """Return 'with 2 threads against 1' where two results differ in the number of threads, which timing may have
+    chosen; empty where they do not, or the threads are among the keys that were `given`."""
     found = next((change for change in comparison.changes if change.name == THREADS), None)
     if found is None or THREADS in given:
         return ""
@@ -116,19 +121,19 @@ def threads_words(comparison: Comparison, given: Collection[str] = ()) -> str:
 
 
 def change_text(factor: FactorComparison) -> str | None:
-    """Format the difference or ratio of a factor, new against base: '+0.00123', '1.20x'; None where not known."""
+    """Format a factor's difference or ratio, new result against baseline: '+0.00123', '1.20x'; None where unknown."""
     if factor.difference is not None:
         return difference_text(factor.difference)
     return None if factor.ratio is None else times(factor.ratio)
 
 
 def effect_text(min_effect: float, factor: FactorComparison) -> str:
-    """Format the smallest effect of interest in a factor: '3 %', '0.001'."""
+    """Format the smallest effect of interest in a compared factor: '3 %', '0.001'."""
     return percent(min_effect, 0) if factor_of(factor.name).is_ratio else f"{min_effect:g}"
 
 
 def difference_text(value: float) -> str:
-    """Format a difference of qualities: '+0.00123', with five decimals."""
+    """Format a difference in quality (such as AUC) with five decimals: '+0.00123'."""
     return f"{value:+.5f}".replace("-", "−")
 
 
@@ -138,13 +143,14 @@ def _decided(factor: FactorComparison) -> str:
 
 
 def _overhead(ratio: float) -> str:
-    """Return the effect of overhead in words; it is relative to the training time, so it grows with faster steps."""
+    """Return the ratio of two results' overhead in words; overhead is relative to the training time, so it grows with
+    faster steps."""
     weight = f"{times(max(ratio, 1 / ratio))} {'more' if ratio > 1 else 'less'}"
     return f"{FACTORS['overhead'].cause} weigh {weight} beside the training"
 
 
 def speed(time_ratio: float) -> str:
-    """Format a ratio of times as speed: '1.60x slower', '1.25x faster', '1.004x slower'."""
+    """Format a ratio of times in words: '1.60x slower', '1.25x faster', '1.004x slower'."""
     factor = time_ratio if time_ratio >= 1 else 1 / time_ratio
     text = times(factor)
     if float(text[:-1].replace(",", "")) == 1:
@@ -153,8 +159,8 @@ def speed(time_ratio: float) -> str:
 
 
 def wide_range(whole: FactorComparison) -> str:
-    """Return the interval of a title's ratio, to follow it: ' (2.4x to 21x)'; empty where it reaches no further than
-    a tenth to either side."""
+    """Return the interval of the ratio in a page's title, to follow the ratio: ' (2.4x to 21x)'; empty where both
+    ends lie within 10 % of the ratio."""
     is_of_time = factor_of(whole.name).is_of_time
     interval = whole.time_interval if is_of_time else whole.shown_interval
     middle = whole.time_ratio if is_of_time else whole.ratio
@@ -169,7 +175,7 @@ def wide_range(whole: FactorComparison) -> str:
 
 
 def _coarse(factor: float) -> str:
-    """Format an end of a wide interval with two digits, three near 1: '2.4x', '21x'."""
+    """Format an end of a wide interval of a ratio with two digits, three near 1: '2.4x', '21x'."""
     if factor >= 1e6:
         return times(factor)
     if factor >= 9.95:
@@ -183,7 +189,7 @@ def with_sign(text: str) -> str:
 
 
 def times(factor: float) -> str:
-    """Format a factor: '1.56x', and '1.004x' where two decimals would hide the difference from 1."""
+    """Format a ratio: '1.56x', and '1.004x' where two decimals would hide its difference from 1."""
     if not math.isfinite(factor):
         return "∞x"
     digits = 3 if abs(factor - 1) < 0.0995 else 2
@@ -191,7 +197,8 @@ def times(factor: float) -> str:
 
 
 def needs(factor: FactorComparison) -> str:
-    """Return in words how many runs an inconclusive factor needs for a verdict, if the difference is as measured."""
+    """Return in words how many runs an inconclusive factor needs for a verdict, if the true difference is as
+    measured."""
     if factor.runs_needed is None:
         return f"more than {MAX_RUNS:,} runs per side would be needed to decide"
     low, high = factor.runs_needed_low or factor.runs_needed, factor.runs_needed_high
@@ -202,7 +209,8 @@ def needs(factor: FactorComparison) -> str:
 
 
 def could_show(factor: FactorComparison) -> str:
-    """Return 'the detectable difference of such runs is 12 % (80 % power)'; empty where it is not known."""
+    """Return 'the detectable difference of such runs is 12 % (80 % power)' for a compared factor; empty where it is
+    unknown."""
     if factor.smallest_shown is None:
         return ""
     least = percent(factor.smallest_shown) if factor_of(factor.name).is_ratio else f"{factor.smallest_shown:.2g}"
@@ -210,7 +218,7 @@ def could_show(factor: FactorComparison) -> str:
 
 
 def _what_it_takes(comparison: Comparison, whole: FactorComparison, ends: tuple[str, str] | None) -> str:
-    """Return in words why a comparison has no verdict, its detectable difference, and how to get a verdict."""
+    """Return in words why a comparison has no verdict, its detectable difference, and the way to get a verdict."""
     if whole.adjusted_interval is None or ends is None:
         return whole.reason or "no interval"
     if whole.runs_needed is None and whole.reason is not None and whole.smallest_shown is None:
@@ -225,14 +233,15 @@ def _what_it_takes(comparison: Comparison, whole: FactorComparison, ends: tuple[
 
 
 def verdict_text(factor: FactorComparison) -> str:
-    """Return a factor's verdict; of identical values also the number of pairs: 'identical in all 5 pairs'."""
+    """Return the verdict on a compared factor in words; for equal values with the number of pairs: 'identical in all
+    5 pairs'."""
     if factor.verdict != "identical":
         return factor.verdict
     return f"identical{' convergence' if factor.is_identical else ''} in all {factor.num_base} pairs"
 
 
 def _range(whole: FactorComparison) -> str:
-    """Return the interval that decides the verdict, as speeds: '1.01x slower to 1.12x slower (95 % …)'."""
+    """Return the interval that decides a verdict, as speeds: '1.01x slower to 1.12x slower (95 % …)'."""
     interval = whole.time_interval
     if interval is None or whole.adjusted_interval is None:
         return "no interval"
@@ -240,11 +249,12 @@ def _range(whole: FactorComparison) -> str:
 
 
 def _parts(comparison: Comparison) -> str:
-    """Return the factors with a verdict in words, largest effect first, then others of half a percent or more.
+    """Return the factors of the time that have a verdict, in words, largest effect first, then others of half a
+    percent or more.
 
-    A factor that works against the whole is given by its own size: 'convergence took back 1.18x' divides. A factor
-    without a verdict is named without its size; empty where no factor has one, unless the whole has: then the cause
-    is not shown.
+    A factor that works against the whole difference is given by its own size: 'convergence took back 1.18x' means
+    divided by 1.18. A factor without a verdict is named without its size. Empty where no factor has a verdict, unless
+    the whole has: then the words are that the cause is not shown.
     """
     whole = comparison.whole
     is_faster = whole is not None and whole.time_ratio is not None and whole.time_ratio < 1
