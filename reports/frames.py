@@ -1,4 +1,5 @@
-"""Results as typed pandas frames, for notebooks: `frames.read("results")`. reports/README.md has every column."""
+"""Reads results as typed pandas data frames, for notebooks: `frames.read("results")`. reports/README.md lists every
+column."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,13 +37,14 @@ from rules.tree.result_set import real_path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Frames:
-    """Results found at some paths. Units are in the names of columns or in `unit`, missing is missing, never 0.
+    """Data frames of the results found at some paths. Units are in column names or in `unit`; missing values are
+    missing, never 0.
 
     `sets` has a row per result set, `runs` per run or unfinished attempt, `evaluations` per evaluation, `findings`
     per broken rule at a place, `measurements` per process of a measurement such as throughput. `details` are the
-    tables that kinds of measurement have of their own, each an attribute by its name, too. Dtypes are the same
-    whatever is there, also without rows. `problems` are sentences about files that could not be used, and about
-    result directories of MLPerf's other benchmarks, which have no row.
+    tables of single kinds of measurement, each also an attribute by its name. Dtypes never depend on the data, also
+    without rows. `problems` are sentences about files that could not be used, and about result directories of
+    MLPerf's other benchmarks, which have no row.
     """
 
     sets: pd.DataFrame
@@ -54,7 +56,7 @@ class Frames:
     problems: tuple[str, ...]
 
     def __getattr__(self, name: str) -> pd.DataFrame:
-        """Return the table of a kind of measurement."""
+        """Return the data frame of a single kind of measurement, by the table's name."""
         details: Mapping[str, pd.DataFrame] = {} if name == "details" else self.details
         if name not in details:
             raise AttributeError(f"{name!r} is no table here; those of kinds of measurement are {', '.join(details)}")
@@ -62,11 +64,11 @@ class Frames:
 
 
 def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_opinion: bool = False) -> Frames:
-    """Read everything at or below `paths`: run sets, anyone's result directories and logs, measurements, exports.
+    """Read all results at or below `paths`: run sets, anyone's result directories and logs, measurements, exports.
 
-    Every set is read, judged and scored once. `benchmark_file` defines a benchmark of one's own; with
-    `second_opinion` the official checker is asked too. An export (`report --format json`) has no findings.
-    Raises InputError where a path holds nothing of the kind, or an export is damaged.
+    Every set is read, judged and scored once. `benchmark_file` defines a user's own benchmark; with `second_opinion`
+    the official MLPerf checker is run too. An export (`report --format json`) has no findings. Raises InputError
+    where a path holds no results, or an export is damaged.
     """
     given = [Path(path) for path in paths]
     exports = [read_document(path) for path in given if is_document(path)]
@@ -92,7 +94,8 @@ def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_op
 
 
 def _read_measured(inventories: Sequence[Inventory], problems: list[str]) -> list[Result]:
-    """Read every measurement that can be read, kind by kind, once where several paths lead to it."""
+    """Read every measurement (not a run to a target) that can be read, kind by kind, once where several paths lead to
+    it."""
     places: dict[tuple[Path, str], Path] = {}
     for found in inventories:
         for kind, folders in found.measurements.items():
@@ -105,11 +108,12 @@ def _read_measured(inventories: Sequence[Inventory], problems: list[str]) -> lis
 def compare(
     base: str | Path, *news: str | Path, min_effect: float | None = None, confidence: float = CONFIDENCE
 ) -> pd.DataFrame:
-    """Compare each of `news` with `base`: a row per factor, with ratio or difference, interval and verdict.
+    """Compare each result of `news` with the baseline `base`: a data frame with a row per factor of the time, with
+    ratio or difference, interval and verdict.
 
-    `min_effect` is the smallest difference of interest, by default 0.03 of times and 0.001 of AUC. Raises InputError
-    where a path holds nothing, `base` several sets, or one of `news` is of another benchmark, target, dataset or
-    division.
+    `min_effect` is the smallest difference of interest, by default 0.03 for times and 0.001 for AUC. Raises
+    InputError where a path holds no results, `base` several sets, or one of `news` is of another benchmark, target,
+    dataset or division.
     """
     first, others = results_to_compare(Path(base), [Path(path) for path in news])
     context = context_of([first, *others])
@@ -120,7 +124,7 @@ def compare(
 
 
 def read_scores(*files: str | Path) -> pd.DataFrame:
-    """Read files of `score --format json`: a row per set, with the columns of `--format csv`.
+    """Read files of `score --format json` into a data frame: a row per set, with the columns of `--format csv`.
 
     Raises InputError where a file cannot be read, or is not what `score` wrote.
     """
@@ -129,7 +133,7 @@ def read_scores(*files: str | Path) -> pd.DataFrame:
 
 
 def read_comparisons(*files: str | Path) -> pd.DataFrame:
-    """Read files of `compare --format json` as the frame that `compare` returns.
+    """Read files of `compare --format json` into the data frame that `frames.compare` returns.
 
     Raises InputError where a file cannot be read, or is not what `compare` wrote.
     """

@@ -1,1 +1,1 @@
-"""Documents: blocks in which every string is ready to print."""
+"""Documents for output: blocks (tables, charts, paragraphs) in which every string is ready to print."""

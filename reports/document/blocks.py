@@ -1,8 +1,9 @@
-"""Blocks of documents (the page, and the output of commands), every string ready to print.
+"""Defines the blocks that the page and commands' outputs consist of (tables, charts, paragraphs), every string ready
+to print.
 
-`reports.render` writes the same blocks as HTML, for a terminal and as Markdown; renderers escape and place, but do
-not format, choose or compute. Figures are drawn in HTML only. A page has groups of comparable results, a group has
-sections, a section has blocks; the macro that places a block is chosen by its class.
+`reports.render` writes the same blocks as HTML, terminal text and Markdown; renderers escape and place blocks, but do
+not format, choose or compute values. Figures are drawn in HTML only. A page has groups of comparable results, a group
+has sections, a section has blocks; the class of a block decides which template macro places it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -20,10 +21,10 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
-    """One table cell. `sort` is the sort key (empty sorts last); `kind` is a style class.
+    """Cell of a table. `sort` is the sort key (empty sorts last); `kind` is a CSS class.
 
-    `sub` is a second, quieter line. `anchor` is the id of the part of the page that the text links to; `id` is the
-    cell's own id for such links.
+    `sub` is a second line in quieter type. `anchor` is the id of the part of the page that the text links to; `id` is
+    the cell's own id as the target of such links.
     """
 
     text: str
@@ -36,16 +37,16 @@ class Cell:
 
     @property
     def line(self) -> str:
-        """Both lines of the cell as one, for output that has no second line."""
+        """Both lines of a table cell as one, for output formats without second lines."""
         return f"{self.text} ({self.sub})" if self.sub else self.text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableColumn:
-    """A column of a table. `is_below`: on a terminal its cells, too long for the row, stand on a line below it.
+    """Column of a table. `is_below`: on a terminal, cells too long for the row stand on a line below the row.
 
-    `names_row`: the column is needed to tell rows apart, so a terminal repeats it where a table is too wide for one
-    line, as it does with the first column of each table.
+    `names_row`: the column is needed to tell rows apart, so a terminal repeats it in each part of a table that is too
+    wide for one line, as it does with every table's first column.
     """
 
     name: str
@@ -57,9 +58,10 @@ class TableColumn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """A table whose first column names its rows. Numeric columns sort by the number that their text begins with.
+    """Table whose first column names its rows. Numeric columns sort by the number at the start of their text.
 
-    `layout` "records": too wide for a terminal, which shows each row as a heading with one line per column there.
+    With `layout` "records" the table is too wide for a terminal, which shows each row as a heading with a line per
+    column.
     """
 
     id: str
@@ -72,22 +74,22 @@ class Table:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether all columns but the first hold numbers, so that one style class is enough for all cells."""
+        """Whether all columns of a table but the first hold numbers, so that one CSS class suffices for all cells."""
         return len(self.columns) > 1 and all(column.is_number for column in self.columns[1:])
 
     @property
     def is_long(self) -> bool:
-        """Whether the table scrolls in a box of its own, under a fixed head; verdicts never do."""
+        """Whether a table scrolls in a box of its own, under a fixed head; tables of verdicts never do."""
         return len(self.rows) > 30 and self.style != "verdicts"
 
     @property
     def heading(self) -> str:
-        """Caption; for a table that scrolls also the number of rows."""
+        """Caption of a table; where the table scrolls, with the number of rows."""
         return f"{self.caption}; {len(self.rows)} rows" if self.is_long else self.caption
 
 
 def numeric(name: str, help_: str = "") -> TableColumn:
-    """Return a column of numbers."""
+    """Return a right-aligned table column of numbers, with its name and a help text."""
     return TableColumn(name=name, is_number=True, help=help_)
 
 
@@ -101,7 +103,7 @@ def text_table(
     is_sortable: bool = False,
     style: str = "",
 ) -> Table:
-    """Return a table of cells and plain values, None for not known; `numbers` names columns that are right-aligned.
+    """Return a table of cells and plain values, None meaning unknown; `numbers` names the right-aligned columns.
 
     Raises ValueError when a row has another number of cells than there are columns.
     """
@@ -129,8 +131,8 @@ Shown = (
     tuple[str | TableColumn | None, str | Callable[[_Item], object]]
     | tuple[str | TableColumn | None, str | Callable[[_Item], Any], Callable[[Any], object]]
 )
-"""A column, the value of an item that it shows (a member's name, 'run.log.seed' for a nested one, or a function), and
-the function that formats the value. None in place of the column makes no column."""
+"""Specification of a table column: the column, the value of an item that it shows (a field's name, 'run.log.seed' for
+a nested one, or a function), and the function that formats the value. None in place of the column makes no column."""
 
 
 def table_of(
@@ -142,7 +144,7 @@ def table_of(
     is_sortable: bool = False,
     style: str = "",
 ) -> Table:
-    """Return a table with one row per item. A value of None is shown as not known, without its formatting."""
+    """Return a table with one row per item. A value of None is shown as unknown, without calling its formatter."""
     shown = [(column, _shows(*how)) for column, *how in columns if column is not None]
     rows = [[show(item) for _, show in shown] for item in items]
     return text_table(
@@ -151,7 +153,7 @@ def table_of(
 
 
 def _shows(value: Any, form: Callable[[Any], object] | None = None) -> Callable[[Any], object]:
-    """Return the function that makes a column's cell from an item."""
+    """Return the function that makes a table column's cell from an item: it reads a field and formats it."""
     read = partial(_member, value.split(".")) if isinstance(value, str) else value
     if form is None:
         return cast(Callable[[Any], object], read)
@@ -159,7 +161,7 @@ def _shows(value: Any, form: Callable[[Any], object] | None = None) -> Callable[
 
 
 def _member(names: Sequence[str], item: object) -> object:
-    """Return the value of a nested member; None where a member on the way to it is None."""
+    """Return the value of an item's nested field, given the path of names; None where a field on the way is None."""
     for name in names:
         item = None if item is None else getattr(item, name)
     return item
@@ -167,11 +169,12 @@ def _member(names: Sequence[str], item: object) -> object:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
-    """A figure with the sentence that it supports and the table of the same facts, or a note where the table is.
+    """Figure with the sentence that it supports and the table of the same values, or a note that says where the table
+    is.
 
-    The heading is empty where that of the section is enough. `views` are further drawings of the same facts, by the
-    name that a reader chooses; the first is `figure`. `series` are the hues of the figure that a reader may hide,
-    with the names of the series.
+    The heading is empty where that of the page's section is enough. `views` are further drawings of the same values,
+    by the name that a reader chooses; the first is `figure`. `series` are the colours of the figure's lines that a
+    reader may hide, with their names.
     """
 
     figure: Figure
@@ -185,14 +188,14 @@ class Chart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Multiples:
-    """Small drawings side by side, one per configuration, all on the same scales."""
+    """Small charts side by side, one per configuration, all on the same scales."""
 
     drawings: tuple[Markup, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fact:
-    """One named value; `note` adds an explanation or an uncertainty."""
+    """Named value on a page; `note` adds an explanation or an uncertainty."""
 
     name: str
     value: str
@@ -200,18 +203,19 @@ class Fact:
     note: str = ""
     is_code: bool = False
     brief: str = ""
-    """Short form of the value, shown while the value is folded."""
+    """Short form of a named value, shown while the block with the value is folded."""
 
     @property
     def line(self) -> str:
-        """Value, unit and note."""
+        """Named value with its unit and note, as one line of text."""
         text = f"{self.value} {self.unit}".rstrip()
         return f"{text} ({self.note})" if self.note else text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """Facts by name. Styles: "numbers" are large, "rules" are codes with their rules, "codes" are in one line."""
+    """List of named values. Styles: "numbers" are large, "rules" are codes with their rules, "codes" are set in one
+    line."""
 
     facts: tuple[Fact, ...]
     style: Literal["", "numbers", "rules", "codes"] = ""
@@ -219,7 +223,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prose:
-    """One paragraph: a lead under a heading, a sentence about something absent, or a note."""
+    """Paragraph of a page: a lead below a heading, a sentence about something absent, or a note."""
 
     text: str
     kind: Literal["lead", "note", "absent", "status"] = "lead"
@@ -227,7 +231,7 @@ class Prose:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bullets:
-    """A list; `warnings` have a frame."""
+    """Bulleted list of sentences; a list of `warnings` has a frame."""
 
     items: tuple[str, ...]
     kind: Literal["warnings", "missing", "list"] = "missing"
@@ -235,7 +239,8 @@ class Bullets:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heading:
-    """A heading. `word` is a verdict before the text, in style class `kind`; `note` follows the text, quieter."""
+    """Heading on a page. `word` is a verdict before the text, in CSS class `kind`; `note` follows the text in quieter
+    type."""
 
     text: str
     word: str = ""
@@ -245,14 +250,14 @@ class Heading:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Command:
-    """Text to copy."""
+    """Command line, or other text, that a reader can copy from the page."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FindingEntry:
-    """Finding of a rule at one place, or at several places alike; empty texts are left out."""
+    """Finding of a rule check at one place in a log or file, or alike at several places; empty texts are left out."""
 
     where: str
     what: str
@@ -263,14 +268,16 @@ class FindingEntry:
 
     @property
     def sentence(self) -> str:
-        """Texts in one line: 'opt_adagrad_epsilon is not what Closed allows; found 1e-07; expected 1e-08'."""
+        """Texts of a finding as one line: 'opt_adagrad_epsilon is not what Closed allows; found 1e-07; expected
+        1e-08'."""
         said = (("", self.what), ("found ", self.found), ("expected ", self.expected))
         return "; ".join(f"{word}{text}" for word, text in said if text)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FindingGroup:
-    """All findings of one rule; `title` is the demand that is not met, `more` counts findings without a row."""
+    """All findings of one rule; `title` is the rule's demand, which is not met, `more` counts findings without a
+    row."""
 
     id: str
     code: str
@@ -285,7 +292,7 @@ class FindingGroup:
 
     @property
     def table(self) -> Table:
-        """Table of the rows; an empty column is left out."""
+        """Table of a rule's findings, a row each; a column that is empty in all rows is left out."""
         heads = ("Where", "What", "Found", "Expected", "How to fix")
         cells = [(row.where, row.what, row.found, row.expected, row.remedy) for row in self.rows]
         used = [index for index in range(5) if index < 2 or any(row[index] for row in cells)]
@@ -308,17 +315,18 @@ class FindingGroup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FindingList:
-    """Findings by rule, worst first, with a choice of severities where there are several."""
+    """Findings grouped by rule, errors first, with buttons to filter by severity where there are several
+    severities."""
 
     id: str
     groups: tuple[FindingGroup, ...]
     choices: tuple[tuple[str, str], ...] = ()
-    """Choices as (severity or "all", label)."""
+    """Filters that a reader can choose, as (severity or "all", label)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fold:
-    """Blocks folded behind one line, their summary."""
+    """Blocks of a page folded behind one line, their summary, which opens them."""
 
     summary: str
     blocks: "tuple[Block, ...]"
@@ -328,14 +336,14 @@ class Fold:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """A heading with the blocks that belong to it."""
+    """Heading of a page with the blocks that belong to it."""
 
     heading: Heading
     blocks: "tuple[Block, ...]"
 
 
 def facts_part(title: str, facts: Iterable[tuple[str, str]]) -> Part:
-    """Return a part with a heading and facts by name; facts without a value are left out."""
+    """Return a heading with named values below it; names with an empty value are left out."""
     said = tuple(Fact(name=name, value=value) for name, value in facts if value)
     return Part(heading=Heading(text=title), blocks=(Facts(facts=said),))
 
@@ -347,7 +355,7 @@ MOST_FOLDS = 24
 
 
 def in_portions(folds: Sequence[Fold]) -> tuple[Fold, ...]:
-    """Return up to MOST_FOLDS folds unchanged; of a longer list, MOST_FOLDS at a time are folded once again."""
+    """Return up to MOST_FOLDS folded blocks unchanged; more are put into further folds of MOST_FOLDS each."""
     if len(folds) <= MOST_FOLDS:
         return tuple(folds)
     return tuple(
@@ -356,6 +364,6 @@ def in_portions(folds: Sequence[Fold]) -> tuple[Fold, ...]:
 
 
 def portions(items: Sequence[_Item], most: int) -> list[tuple[str, Sequence[_Item]]]:
-    """Split items into parts of at most `most`, each with its numbers: '25 to 48'."""
+    """Split items into parts of at most `most`, each with the numbers of its first and last item: '25 to 48'."""
     parts = ((start, items[start : start + most]) for start in range(0, len(items), most))
     return [(f"{start + 1} to {start + len(part)}", part) for start, part in parts]

@@ -1,4 +1,4 @@
-"""Findings of rules as blocks: by rule, worst first, equal findings of several places in one row."""
+"""Makes blocks of findings of rule checks: by rule, errors first, equal findings of several places in one row."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,13 @@ from rules.logs.text import printable
 _ICONS = {"error": "✕", "warning": "▲", "info": "ℹ"}
 MAX_OPEN = 8
 NOT_MET = "not met: "
-"""Prefix of a rule's demand in findings; without it, the demand would read as met."""
+"""Prefix of a rule's title, which is a demand, in findings; without it, the demand would read as met."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlacedFinding:
-    """A finding with the name of its place; `label` is the configuration that it concerns."""
+    """Finding of a rule check with the name of its place (file, line); `label` is the configuration that it
+    concerns."""
 
     finding: Finding
     where: str
@@ -35,11 +36,12 @@ def group_findings(
     name_labels: Callable[[Sequence[str]], str] = ", ".join,
     count_rest: Callable[[Sequence[PlacedFinding]], str] | None = None,
 ) -> tuple[FindingGroup, ...]:
-    """One group per severity and rule, errors first, rules in the order in which they were judged.
+    """Return findings in groups, one per severity and rule: errors first, rules in the order in which they were
+    judged.
 
     A group has at most `max_rows` rows, None for all; `name_places` and `name_labels` join the places and labels of
-    equal findings, `count_rest` describes findings without a row. There are `num_labels` labels, each of a
-    `label_noun`.
+    equal findings, `count_rest` describes findings without a row. The findings concern `num_labels` configurations or
+    other things, named by `label_noun`.
     """
     by_rule: dict[tuple[str, str], list[PlacedFinding]] = {}
     for entry in sorted(placed, key=lambda entry: SEVERITIES.index(entry.finding.severity)):
@@ -71,7 +73,8 @@ def group_findings(
 
 
 def broken_rules(findings: Sequence[Finding], severity: Severity) -> str:
-    """Return the rules of findings of one severity, the first of many; empty where there are none.
+    """Return in words the rules that findings of one severity break, the first few of many; empty where no rule is
+    broken.
 
     An example is 'demanded but not met: CA101 (evaluations come as often as the benchmark says)'.
     """
@@ -85,7 +88,7 @@ def _number(entries: Sequence[PlacedFinding]) -> int:
 
 
 def _alike(entries: Sequence[PlacedFinding]) -> list[list[PlacedFinding]]:
-    """Group findings of one rule that are equal but for their places."""
+    """Group findings of one rule that are equal except for their places (files and lines)."""
     alike: dict[tuple[str | None, ...], list[PlacedFinding]] = {}
     for entry in entries:
         finding = entry.finding

@@ -1,4 +1,4 @@
-"""Texts of the page that do not depend on results: glossary, footnotes, explanations."""
+"""Fixed texts of the page, which do not depend on results: glossary, footnotes, explanations."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -35,13 +35,14 @@ _COMMON = {
     "Noisy machine": "Other work, drift or throttling changed the speed while something was measured.",
     "Baseline": "The configuration that the others are compared with: the first, or the one asked for.",
 }
-"""Terms of measurements as well as of training."""
+"""Glossary entries that pages of measurements need as well as pages of training runs."""
 
 
 def page_glossary(
     terms: Mapping[str, str], *, is_trained: bool, metrics: Collection[Metric] = ()
 ) -> tuple[Fact, ...]:
-    """Return the glossary of a page: terms of training if `is_trained`, and `terms` of other kinds.
+    """Return the glossary of a page: terms of training if `is_trained`, and the entries `terms` of other kinds of
+    measurement.
 
     Quality is explained by the `metrics` on the page.
     """
@@ -56,7 +57,7 @@ UNVERIFIED = "Unverified: result not verified by MLCommons Association."
 PUBLISHED = "Verification by MLCommons is not known here."
 OF_BOTH = "Own results are unverified; of published ones, verification by MLCommons is not known here."
 MARKS: Mapping[str, str] = {"unverified": "unverified", "published": "verification not known here"}
-"""Words beside a score under an official name, by its standing."""
+"""Words next to a score of an official MLPerf benchmark, by its verification status (unverified or published)."""
 UNDEFINED = "No definition of this benchmark is known here, so there is no target, number of runs or score."
 UNVERIFIED_COMPARED = (
     "Unverified results have not been through an MLPerf® review and may use measurement methodologies and/or "
@@ -75,7 +76,8 @@ TRADEMARK = (
 
 
 def footnotes(standings: Sequence[Standing]) -> tuple[str, ...]:
-    """Return the footnotes that MLCommons' messaging guidelines ask for under results with its benchmarks' names.
+    """Return the footnotes that MLCommons' messaging guidelines ask for below results under the names of its
+    benchmarks.
 
     `standings` are those of all results, each as often as it occurs.
     """
@@ -87,7 +89,7 @@ def footnotes(standings: Sequence[Standing]) -> tuple[str, ...]:
 
 
 def standing_line(standings: Collection[Standing]) -> str:
-    """Return the status of results, all of one kind, in one sentence."""
+    """Return in one sentence the verification status of a page's results; empty where they differ."""
     if {"unverified", "published"} <= set(standings):
         return OF_BOTH
     lines = {"own": NOT_MLPERF, "unknown": UNDEFINED, "unverified": UNVERIFIED, "published": PUBLISHED}
@@ -95,5 +97,5 @@ def standing_line(standings: Collection[Standing]) -> str:
 
 
 def registered(text: str) -> str:
-    """Return `text` with the mark ® at every use of the name MLPerf, as the messaging guidelines ask."""
+    """Return `text` with the mark ® after every use of the name MLPerf, as MLCommons' messaging guidelines ask."""
     return re.sub(r"MLPerf(?!®)", "MLPerf®", text)

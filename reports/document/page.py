@@ -1,4 +1,4 @@
-"""Parts of the page: groups of comparable results, sections, head and foot."""
+"""Defines the parts of the HTML page: groups of comparable results, their sections, head and foot."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from rules.checks.verdict import VerdictOutcome
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Badge:
-    """A verdict as icon and word, so that it never depends on colour alone."""
+    """Verdict as an icon and a word, so that it never depends on colour alone."""
 
     kind: VerdictOutcome
     icon: str
@@ -20,7 +20,7 @@ class Badge:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PageSection:
-    """One part of a group: `name` is its entry in the list of parts."""
+    """Section of a group of results on the page; `name` is its entry in the list of sections."""
 
     id: str
     heading: str
@@ -30,7 +30,8 @@ class PageSection:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupView:
-    """Configurations of one problem, which may share a table; different problems are in different tables."""
+    """Group of comparable configurations (same benchmark, target, division), which share tables; others are in other
+    groups."""
 
     id: str
     heading: str
@@ -42,14 +43,14 @@ class GroupView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PageView:
-    """The whole page."""
+    """Contents of the whole HTML page, every string ready to print."""
 
     title: str
     dek: str
     badges: tuple[Badge, ...]
     tags: tuple[str, ...]
     eyebrow: str
-    """Kind of page, above the title."""
+    """Kind of page ('run set', 'sweep' …), printed above the title."""
     groups: tuple[GroupView, ...]
     glossary: tuple[Fact, ...]
     rules: tuple[Fact, ...]
@@ -57,9 +58,10 @@ class PageView:
     colophon: str
     data: Markup
     head: tuple[Fact, ...] = ()
-    """Machine, date, command, code, what differs, noise and the next command, in this order."""
+    """Rows of the page's head: machine, date, command, code, differences, noise and the next command, in this
+    order."""
     is_brief: bool = False
-    """Whether the page is a summary for a decision, on one sheet."""
+    """Whether the page is a one-sheet summary for a decision (`report --summary`)."""
     sweeps: tuple[PageSection, ...] = ()
     others: tuple[PageSection, ...] = ()
-    """Sections of profiles and studies."""
+    """Sections on profiles and studies, which belong to no group of results."""

@@ -1,1 +1,1 @@
-"""Examples to begin with: a notebook from results to figures and a table."""
+"""Examples of use: a notebook that makes figures and a table from results."""

@@ -1,1 +1,2 @@
-"""Facts about results: energy, noise, traffic, profiles, checkpoints, ranks, scaling laws, reference points."""
+"""Computed facts about results: energy, noise, traffic, profiles, checkpoints, ranks, scaling laws, reference
+convergence points."""

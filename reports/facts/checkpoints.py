@@ -1,4 +1,5 @@
-"""Checkpoints of runs and measurements as a study: bytes, times, and the best interval between checkpoints."""
+"""Makes a study of the checkpoints that runs and measurements wrote: bytes, times, and the best interval between
+them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,13 +12,14 @@ from rules.records.run import CheckpointsRecord
 from rules.records.study import Origin, Parameter, StudyColumn, StudyRecord, StudyTable
 
 Row = Mapping[str, Any]
-"""Values of one configuration, by the names of the study's columns."""
+"""Values of one configuration in the checkpoint study, by the names of the study's columns."""
 _PUBLISHED = "6 to 17 × fewer bytes written, 2.5 to 8 × less capacity"
 _PUBLISHED_OF = "of models of its own, whose tables are more than 99 % of all bytes"
 _WRITTEN, _LEAST_CAPACITY = 6.0, 2.5
-"""Smallest published factors by which checkpoints reduce the bytes written and the capacity needed."""
+"""Smallest published factors by which Check-N-Run reduces the bytes written and the storage capacity of
+checkpoints."""
 _MOST_SIZES = 2
-"""Most configurations for which a sentence gives sizes and times; beyond, the table alone has them."""
+"""Most configurations whose checkpoint sizes and times a sentence gives; with more, only the table has them."""
 _COLUMNS: Mapping[str, tuple[str | None, Origin]] = {
     "Configuration": (None, "given"), "Bits": (None, "given"), "Policy": (None, "given"),
     "Rounding": (None, "given"), "Kept": (None, "given"), "Checkpoints": (None, "measured"),
@@ -35,7 +37,8 @@ _MODELLED: Mapping[str, tuple[str | None, Origin]] = {
 
 
 def read_checkpoints(results: Sequence[Result]) -> list[Row]:
-    """Return a row for each result with recorded checkpoints, the most bits first."""
+    """Return a row of checkpoint values for each result that recorded checkpoints, those with the most bits per value
+    first."""
     rows = []
     for result in results:
         records = (getattr(each.record, "checkpoints", None) for each in result.repetitions)
@@ -57,8 +60,8 @@ def read_checkpoints(results: Sequence[Result]) -> list[Row]:
 
 
 def _describe(processes: Sequence[CheckpointsRecord]) -> Row:
-    """Return sums of bytes and medians of times of all checkpoints; for the waiting time, which is mostly zero, the
-    mean."""
+    """Return the sums of bytes and medians of times over all checkpoints of a configuration's processes; the mean for
+    the waiting time, which is mostly zero."""
     taken = [each for process in processes for each in process.taken]
     embeddings, written = sum(each.embedding_bytes for each in taken), sum(each.num_bytes for each in taken)
     full_embeddings = sum(process.full_embedding_bytes * len(process.taken) for process in processes)
@@ -89,10 +92,11 @@ def _describe(processes: Sequence[CheckpointsRecord]) -> Row:
 
 
 def checkpoint_words(rows: Sequence[Row]) -> str:
-    """Return in words how many checkpoints were written, their size and how long each holds training up; how many
-    times fewer bytes are written and kept than with all rows in 32 bits, why not fewer, and the published factors.
+    """Return in words how many checkpoints were written, their size and how long each stalls training; how many times
+    fewer bytes are written and stored than with all rows in 32 bits, the reason for no more, and the published
+    factors.
 
-    Capacity is the most bytes that had to be kept so that the newest checkpoint could be restored. Empty without
+    Capacity is the most bytes that had to be stored so that the newest checkpoint could be restored. Empty without
     checkpoints.
     """
     if not rows:
@@ -120,7 +124,8 @@ def checkpoint_words(rows: Sequence[Row]) -> str:
 
 
 def _size_words(row: Row) -> str:
-    """Return '20 checkpoints of 1.2 MiB on average, each of which holds training up for 23.7 ms; '."""
+    """Return the number, size and cost of checkpoints: '20 checkpoints of 1.2 MiB on average, each of which holds
+    training up for 23.7 ms; '."""
     size = num_bytes(row["All written"] / row["Checkpoints"])
     which = "each of which" if row["Checkpoints"] > 1 else "which"
     told = plural(row["Checkpoints"], "checkpoint")
@@ -128,7 +133,8 @@ def _size_words(row: Row) -> str:
 
 
 def _bytes(times_fewer: float) -> str:
-    """Format a factor of bytes: '12.3 × fewer bytes', or '1.2 times as many bytes' for a factor below 1."""
+    """Format the factor by which checkpoints save bytes: '12.3 × fewer bytes', or '1.2 times as many bytes' for a
+    factor below 1."""
     return _times(times_fewer, "fewer bytes", "as many bytes")
 
 
@@ -137,8 +143,8 @@ def _alone(row: Row) -> str:
 
 
 def _capacity(times_less: float) -> str:
-    """Format a factor of capacity: '4.3 × less capacity', or '2.0 times as much capacity' for a factor below 1: a
-    base of all rows in 32 bits and an increment take more than all rows."""
+    """Format the factor by which checkpoints save storage: '4.3 × less capacity', or '2.0 times as much capacity' for
+    a factor below 1: a base checkpoint of all rows in 32 bits and an increment take more than all rows."""
     return _times(times_less, "less capacity", "as much capacity")
 
 
@@ -149,7 +155,8 @@ def _times(ratio: float, less: str, more: str) -> str:
 
 
 def row_words(row: Row) -> str:
-    """Return a sentence on one configuration: bytes written and kept, and times of writing and restoring."""
+    """Return a sentence on one configuration's checkpoints: bytes written and stored, and times to write and restore
+    them."""
     return (
         f"{printable(row['Configuration'], 80)}: {_bytes(row['All, × fewer'])} written, against checkpoints of all "
         f"rows in 32 bits ({_alone(row)}), "
@@ -160,7 +167,8 @@ def row_words(row: Row) -> str:
 
 
 def hold_against_published(rows: Sequence[Row]) -> str:
-    """Return a sentence that compares the checkpoints with what Check-N-Run published, and says what limits them."""
+    """Return a sentence that compares the savings of checkpoints with those published for Check-N-Run, and says what
+    limits them."""
     best = max(rows, key=lambda row: row["All, × fewer"])
     is_shown = best["All, × fewer"] >= _WRITTEN and best["To restore, × less"] >= _LEAST_CAPACITY
     rest = 1 - best["Embeddings written"] / max(best["All written"], 1)
@@ -174,7 +182,8 @@ def hold_against_published(rows: Sequence[Row]) -> str:
 
 
 def best_interval(row: Row, mtbf_s: float) -> tuple[float, float]:
-    """Return the seconds between checkpoints that lose least time to checkpoints and failures, and the share lost.
+    """Return the interval in seconds between checkpoints that loses least time to checkpoints and failures, and the
+    fraction of time lost.
 
     Daly's higher-order estimate (Future Generation Computer Systems 22, 2006) of Young's sqrt(2 d M): d is how long a
     checkpoint holds training up, M the mean time between failures, which come at random. A failure costs half an
@@ -189,7 +198,8 @@ def best_interval(row: Row, mtbf_s: float) -> tuple[float, float]:
 
 
 def checkpoint_study(results: Sequence[Result], mtbf_s: float | None = None) -> StudyRecord | None:
-    """Make the study of all recorded checkpoints of results; None where there are none."""
+    """Make the study of all checkpoints that results recorded; None where none was recorded. `mtbf_s`: mean time
+    between failures."""
     rows = read_checkpoints(results)
     if not rows:
         return None

@@ -1,4 +1,5 @@
-"""Energy as run.json and throughput.json record it: measured by a counter or command, else the reason why not."""
+"""Reads energy from run.json and throughput.json: measured by a hardware counter or a command, else the reason why
+not."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,23 +9,25 @@ from reports.text.formatting import MISSING, printable
 from rules.records.run import EnergyRecord, RunRecord
 
 STEADY = 0.97
-"""Share of a clock's highest sample below which its lowest sample shows that the clock moved."""
+"""Ratio of a GPU clock's lowest to its highest sample below which the clock is said to have moved during
+measurement."""
 
 
 def measured_j(energy: EnergyRecord | None) -> float | None:
-    """Return the measured energy in joules; None where nothing was measured."""
+    """Return the measured energy of a run or process in joules; None where it was not measured."""
     return (energy.energy_j or None) if energy is not None and energy.parts else None
 
 
 def mean_energy_j(result: Result) -> float | None:
-    """Return the mean measured energy of converged runs, or of processes, in joules; None unless all have it."""
+    """Return the mean measured energy of a result's converged runs, or of its processes, in joules; None unless all
+    have it."""
     measured = [measured_j(getattr(each.record, "energy", None)) for each in result.samples]
     known = [energy_j for energy_j in measured if energy_j is not None]
     return sum(known) / len(known) if known and len(known) == len(measured) else None
 
 
 def energy_per_sample_j(result: Result) -> float | None:
-    """Return the mean energy of converged runs, or of processes, over their mean samples, in joules.
+    """Return joules per sample: mean energy over mean samples of a result's converged runs, or of its processes.
 
     Energy of evaluations is included. None unless all have energy and samples.
     """
@@ -44,7 +47,8 @@ def energy_text(energy_j: float | None) -> str:
 
 
 def compare_energy(base: Result, new: Result) -> str:
-    """Return 'energy, measured, means: base 12 kJ and 85 samples/J, new 10 kJ …'; empty unless both sides have it."""
+    """Return two results' energy in words, 'energy, measured, means: base 12 kJ and 85 samples/J, new 10 kJ …'; empty
+    unless both have it."""
     words = [
         f"{name} {energy_text(mean_energy_j(side))} and {1 / per_sample_j:.3g} samples/J"
         for name, side in (("base", base), ("new", new))
@@ -54,7 +58,8 @@ def compare_energy(base: Result, new: Result) -> str:
 
 
 def source_words(energy: EnergyRecord) -> str:
-    """Return the sources of an energy record: 'RAPL (powercap): package-0, package-0 dram, read every 1 s'."""
+    """Return in words what measured the energy, and how often: 'RAPL (powercap): package-0, package-0 dram, read
+    every 1 s'."""
     by_source: dict[str, Counter[str]] = {}
     for part in energy.parts:
         by_source.setdefault(part.source, Counter())[part.name] += 1
@@ -67,7 +72,8 @@ def source_words(energy: EnergyRecord) -> str:
 
 
 def explain_ranks(records: Iterable[RunRecord | None]) -> str:
-    """Return the remark that only rank 0's energy was measured, by an earlier version; empty where all ranks' was."""
+    """Return the remark that only rank 0's energy was measured, as earlier versions did; empty where that of all
+    ranks was."""
     alone = any(
         record is not None
         and len(record.ranks) > 1
@@ -80,7 +86,7 @@ def explain_ranks(records: Iterable[RunRecord | None]) -> str:
 
 
 def explain_clocks(records: Iterable[EnergyRecord | None]) -> str:
-    """Return the remark that a GPU's clock moved during measurement, with its remedy; empty where none moved."""
+    """Return the remark that a GPU's clock moved during measurement, with its remedy; empty where no clock moved."""
     gpus = [gpu for energy in records if energy is not None for gpu in energy.gpus]
     clocks = [(gpu.sm_clock_mhz, gpu.max_sm_clock_mhz) for gpu in gpus if gpu.sm_clock_mhz is not None]
     moved = [clock for clock, _ in clocks if clock.lowest < STEADY * clock.highest]
@@ -96,7 +102,7 @@ def explain_clocks(records: Iterable[EnergyRecord | None]) -> str:
 
 
 def explain_missing(records: Iterable[EnergyRecord | None]) -> str:
-    """Return the reason why energy is missing, in a sentence; empty where all of it was measured."""
+    """Return in a sentence the reason why energy was not measured; empty where all processes measured it."""
     known = [energy for energy in records if energy is not None]
     if not known:
         return "Energy: not measured (the results hold no record of it)."

@@ -1,4 +1,4 @@
-"""Noise of a set: the factors that the spread of its times comes from, and its detectable difference.
+"""Computes the noise of a result set: each factor's share of the spread of its times, and its detectable difference.
 
 The page, `score` and `run` show it before anybody compares. Floors are those of verdicts: a spread is at least the
 resolution of the evaluations, and a detectable difference at least the smallest effect of interest.
@@ -19,11 +19,13 @@ from reports.statistics.power import FIRST_LEVEL, Design, smallest_apart, smalle
 from reports.statistics.ratios import sample_variance
 
 STEADY_SPEED = 0.05
-"""Coefficient of variation above which speed is called unsteady; quiet systems show 0.001 to 0.005."""
+"""Coefficient of variation of runs' speed above which the speed is called unsteady; quiet systems show 0.001 to
+0.005."""
 ASSUMED_DRIFT = 0.2
-"""Assumed drift between two sets that were measured one after the other, as a fraction; used if none is measured."""
+"""Assumed drift of speed between sets measured one after the other, as a fraction; used where no drift was
+measured."""
 _Turns = tuple[float | None, float | None, float | None]
-"""Detectable difference of sets measured alternately, and the lower and upper end of its 95 % range."""
+"""Detectable difference of sets measured alternately (A/B), and the ends of its 95 % range; None where unknown."""
 _NO_TURNS: _Turns = (None, None, None)
 _LEVEL = 0.05
 """Significance level of a single test, such as that of a measurement of one quantity."""
@@ -31,7 +33,8 @@ _LEVEL = 0.05
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shares:
-    """Shares of the variance of log time to train, which add up to 1; one that offsets others is below 0."""
+    """Shares of the factors in the variance of log time to train, which add up to 1; a factor that offsets others is
+    below 0."""
 
     convergence: float
     speed: float
@@ -40,8 +43,8 @@ class Shares:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Smallest:
-    """Detectable difference: the smallest true difference that is found with 80 % power, as a fraction; for a
-    quality, in the quality's unit.
+    """Detectable difference: the smallest true difference between two sets that is found with 80 % power, as a
+    fraction; for a quality, in the quality's unit.
 
     `apart` is for two sets measured one after the other; `in_turns` for pairs measured alternately with shared seeds,
     which need equal samples to converge; None where equal seeds are not known to share anything. It lies between
@@ -56,7 +59,7 @@ class Smallest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Noise:
-    """Noise of `num_runs` converged runs; members are None where runs are too few, or logs lack a value."""
+    """Noise of a set with `num_runs` converged runs; a value is None where runs are too few, or logs lack a value."""
 
     num_runs: int
     shares: Shares | None
@@ -65,8 +68,8 @@ class Noise:
 
 
 def noise_of(samples: Sequence[Repetition], *, min_effect: float, tolerances: Mapping[str, float]) -> Noise:
-    """Return the noise of converged runs: shares of the spread, and detectable differences between sets of as many
-    runs."""
+    """Return the noise of converged runs: each factor's share of the spread of their times, and the detectable
+    difference between sets of as many runs."""
     time, speed, num_samples = (
         _logs(samples, name) for name in ("time_to_train", "throughput", "samples_to_converge")
     )
@@ -87,15 +90,15 @@ def noise_of(samples: Sequence[Repetition], *, min_effect: float, tolerances: Ma
 def noise_of_rates(
     rates: Sequence[float], *, min_effect: float, tolerance: float, step: float = 0.0
 ) -> Smallest | None:
-    """Return the detectable difference of a rate measured in several processes; None for too few, or for a rate of
-    0 or less."""
+    """Return the detectable difference between sets of a rate measured in several processes; None for too few
+    processes, or for a rate of 0 or less."""
     logs = _logarithms(rates)
     return None if logs is None else _of_rates(logs, step, min_effect, tolerance, level=_LEVEL)
 
 
 def noise_of_values(values: Sequence[float], *, min_effect: float) -> Smallest | None:
-    """Return the detectable difference of a quantity that is compared by differences and does not drift; None for too
-    few values, or where a value is not finite."""
+    """Return the detectable difference of a quantity that is compared by differences and does not drift, such as
+    quality; None for too few values, or where one is not finite."""
     if len(values) < MIN_RUNS or not all(map(math.isfinite, values)):
         return None
     design = Design(spread=float(np.std(values, ddof=1)), num_base=len(values), num_new=len(values))
@@ -103,7 +106,8 @@ def noise_of_values(values: Sequence[float], *, min_effect: float) -> Smallest |
 
 
 def spread_reach(num_runs: int, degrees: float | None = None) -> tuple[float, float]:
-    """Return the 95 % range of the true spread, as factors of the spread of `num_runs` runs, at least 2.
+    """Return the 95 % range of the true standard deviation, as factors of that measured from `num_runs` runs, at
+    least 2.
 
     `degrees` of freedom are one fewer than runs, unless given.
     """
@@ -114,13 +118,14 @@ def spread_reach(num_runs: int, degrees: float | None = None) -> tuple[float, fl
 
 
 def is_speed_unsteady(speed_cv: float, num_runs: int) -> bool:
-    """Return whether speed varied between runs by more than STEADY_SPEED, at 95 % confidence for so few runs."""
+    """Return whether the coefficient of variation of runs' speed exceeds STEADY_SPEED, at 95 % confidence for so few
+    runs."""
     return num_runs > 1 and spread_reach(num_runs)[0] * speed_cv > STEADY_SPEED
 
 
 def is_disturbed(result: Result) -> bool:
-    """Return whether a result was measured on a noisy machine: a check before it warned of load, a run is an outlier
-    in speed, or the speed of its runs or processes was unsteady."""
+    """Return whether a result was measured on a noisy machine: a check beforehand warned of load, a run is an outlier
+    in speed, or the speed varied between its runs or processes."""
     checks = () if result.asked is None else result.asked.preflight
     if any(check.name == "load" and check.status == "warning" for check in checks):
         return True
@@ -155,10 +160,11 @@ def _apart(
 
 
 def _in_turns(logs: NDArray[np.float64], step: float, min_effect: float, level: float = FIRST_LEVEL) -> _Turns:
-    """Return the detectable difference of pairs whose two runs follow each other, with its 95 % range.
+    """Return the detectable difference (80 % power) of pairs whose two runs follow each other in time, with its 95 %
+    range.
 
-    The spread of such pairs is that of neighbours in time among a set's own runs: noise that lasts longer than a run
-    affects both runs of a pair alike.
+    The spread of such pairs is estimated from successive runs of the set: noise that lasts longer than a run affects
+    both runs of a pair alike.
     """
     if (number := len(logs)) < MIN_RUNS:
         return _NO_TURNS

@@ -1,4 +1,5 @@
-"""Profiles beside the logs, extra/profile.json, with labels and values for tables and charts."""
+"""Reads profiles of training steps (extra/profile.json in a run set), and words their values for tables and
+charts."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -15,7 +16,7 @@ _AUTOGRAD = "autograd::engine::evaluate_function: "
 
 
 def read_profiles(folders: Iterable[Path]) -> tuple[ProfileRecord, ...]:
-    """Return the different profiles in folders, at most _MAX_PROFILES."""
+    """Return the different profiles of training steps recorded in folders, at most _MAX_PROFILES."""
     found: list[ProfileRecord] = []
     for folder in islice(folders, _MAX_PROFILES):
         record = read_record(folder / PROFILE_FILE, ProfileRecord, [])
@@ -25,27 +26,28 @@ def read_profiles(folders: Iterable[Path]) -> tuple[ProfileRecord, ...]:
 
 
 def bound_shares(record: ProfileRecord) -> tuple[tuple[Bound, float], ...]:
-    """Return the share of a step's time that each bound (memory, compute …) limits, in the order of Bound."""
+    """Return (limit, share of the step's time that is bound by it) for each limit (memory, compute …), in the order
+    of Bound."""
     shares = record.step.computed.bound_shares
     return tuple((name, share) for name in get_args(Bound) if (share := amount(shares.get(name))) is not None)
 
 
 def phase_label(phase: PhaseRecord) -> str:
-    """Return the label of a phase; where the file has none, 'top mlp fwd' for top_mlp_forward."""
+    """Return the printed name of a step's phase; where the file has none, 'top mlp fwd' for top_mlp_forward."""
     readable = phase.phase.replace("_forward", " fwd").replace("_backward", " bwd").replace("_", " ")
     return printable(phase.label or readable, 40)
 
 
 def operator_name(operator: OperatorRecord) -> str:
-    """Return the name of an operator without autograd's prefix."""
+    """Return the name of a profiled operator without autograd's prefix."""
     return printable(operator.name, 60).removeprefix(_AUTOGRAD)
 
 
 def operator_shapes(operator: OperatorRecord) -> str:
-    """Return the shapes of an operator's inputs: '2×3, 3×4'."""
+    """Return the shapes of a profiled operator's inputs: '2×3, 3×4'."""
     return printable(", ".join("×".join(map(str, shape[:6])) for shape in operator.shapes[:8]), 80)
 
 
 def amount(value: float | None) -> float | None:
-    """Return a positive value that can be drawn and divided by, between 1e-15 and 1e25; else None."""
+    """Return a value between 1e-15 and 1e25, which charts can draw and divide by; None for any other."""
     return value if value is not None and 1e-15 < value < 1e25 else None

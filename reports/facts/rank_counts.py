@@ -1,4 +1,4 @@
-"""Ranks of a result set and how they shared the work, from its records."""
+"""Reads a result set's number of ranks (processes of distributed training), and their traffic, from its records."""
 
 from dataclasses import dataclass
 
@@ -14,8 +14,8 @@ _MAX_RANKS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankedSet:
-    """Row of a table of rank counts: a configuration's ranks and exchange, with geometric means over its converged
-    runs."""
+    """Row of the table on scaling: a configuration's number of ranks (distributed processes), their exchange, and
+    geometric means over converged runs."""
 
     result: Result
     num_ranks: int
@@ -26,8 +26,8 @@ class RankedSet:
     num_threads: int | None
     """CPU threads of each rank; None where they are unknown, or where an accelerator computes."""
     others: tuple[tuple[str, str], ...]
-    """Hardware and every other value of the configuration, which must be equal where ranks, their threads or exchange
-    are compared."""
+    """Hardware and all other settings of the configuration, which must be equal where ranks, threads or their
+    exchange are compared."""
 
     @property
     def local_batch_size(self) -> float | None:
@@ -35,12 +35,12 @@ class RankedSet:
 
     @property
     def scheme(self) -> str:
-        """Exchange between ranks in words: 'comm fp16, grad-comm dense'."""
+        """Formats of the data exchanged between ranks in words: 'comm fp16, grad-comm dense'."""
         return f"comm {self.comm}, grad-comm {self.grad_comm}"
 
     @property
     def traffic(self) -> tuple[TrafficRecord, ...]:
-        """Traffic of the committed runs that recorded it."""
+        """Records of bytes and times of exchange between ranks, from the committed runs that have them."""
         return tuple(run.record.traffic for run in self.result.runs if run.record and run.record.traffic)
 
     @property
@@ -65,7 +65,8 @@ class RankedSet:
 
 
 def ranked_set(result: Result) -> RankedSet | None:
-    """Return a result with its ranks; None where the set's record does not say how many ranks it had."""
+    """Return a result as a row of the scaling table; None where the set's record does not say how many ranks it
+    had."""
     record = result.asked
     config = {key: value for key, (value, _) in config_texts(record).items()}
     ranks = config.get("runtime.ranks", "")
@@ -90,8 +91,9 @@ def ranked_set(result: Result) -> RankedSet | None:
 
 
 def runtime_words(result: Result) -> str:
-    """Return the runtime of a set of this harness: 'optimized, 2 threads', or 'torchrec, 2 ranks × 256 samples,
-    sharding row_wise, comm fp16, grad-comm dense, 1 thread per rank'; empty where its number of ranks is unknown."""
+    """Return the runtime of a set of this harness in words: 'optimized, 2 threads', or 'torchrec, 2 ranks × 256
+    samples, sharding row_wise, comm fp16, grad-comm dense, 1 thread per rank'; empty where its number of ranks is
+    unknown."""
     world = ranked_set(result)
     if world is None:
         return ""

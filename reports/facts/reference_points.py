@@ -1,4 +1,5 @@
-"""Definition that a result set is judged by, and reference convergence points that it is tested against."""
+"""Finds the benchmark definition that a result set is judged by, and the reference convergence points (RCPs) of its
+test."""
 
 from pathlib import Path
 
@@ -14,7 +15,8 @@ MAX_DEFINITION_BYTES = 64 << 10
 
 
 def find_points(result: Result) -> tuple[Benchmark | None, tuple[ReferencePoint, ...]]:
-    """Return a set's definition, None where there is none, and the reference convergence points of its round."""
+    """Return a set's benchmark definition, None if there is none, and the reference convergence points of its
+    round."""
     try:
         benchmark = find_definition(_named(result), None, _definition_file(result))
     except DefinitionError:
@@ -30,7 +32,7 @@ def find_points(result: Result) -> tuple[Benchmark | None, tuple[ReferencePoint,
 
 
 def own_definition(result: Result) -> str | None:
-    """Return the printable text of the definition of a benchmark that is not shipped, from the copy in the set.
+    """Return the printable text of a user's own benchmark definition (not shipped), from the copy in the result set.
 
     None where there is no copy, where it is a link out of the set or larger than MAX_DEFINITION_BYTES, or where it
     defines another benchmark than the logs name.
@@ -48,7 +50,7 @@ def own_definition(result: Result) -> str | None:
 
 
 def _definition_file(result: Result) -> Path | None:
-    """Return the copy of the definition in the set; None where there is none."""
+    """Return the copy of the benchmark definition in the result set; None where there is none."""
     return result.judged.result_set.definition_file if result.judged else None
 
 
@@ -59,7 +61,8 @@ def _named(result: Result) -> NamedBenchmark:
 
 
 def outcome_words(result: Result) -> str:
-    """Return the outcome of the convergence test in words: 'not tested' without one, 'no RCP' without points."""
+    """Return the outcome of the RCP (reference convergence point) test in words: 'not tested' without a test, 'no
+    RCP' without points."""
     outcome = result.score.rcp_outcome
     if outcome not in (None, "none"):
         return str(outcome)

@@ -1,4 +1,4 @@
-"""Scaling law: normalised entropy over the training FLOP of several sizes of a model."""
+"""Fits scaling laws: normalised entropy over the training FLOP of several sizes of a model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,20 +29,21 @@ class Size:
 
     @property
     def entropy(self) -> float:
-        """Mean normalised entropy over seeds."""
+        """Mean normalised entropy of one model size over its seeds."""
         return sum(self.entropies) / len(self.entropies)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LawData:
-    """Properties that laws must share to be compared: data, training samples, and evaluation samples."""
+    """Properties that scaling laws must share to be compared: data, training samples, and evaluation samples."""
 
     dataset_sha256: str | None
     num_samples: int
     eval_samples: int
 
     def why_unlike(self, other: "LawData") -> str:
-        """Return the difference that prevents a comparison, this law's value first; empty where there is none."""
+        """Return in words how the data of two scaling laws differ, which prevents comparing them, this law's value
+        first; empty if equal."""
         if self.dataset_sha256 is None or other.dataset_sha256 is None:
             return "its dataset is not on record"
         if self.dataset_sha256 != other.dataset_sha256:
@@ -56,11 +57,11 @@ class LawData:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScalingLaw:
-    """A law fitted to sizes of a model; `why_not` is the reason where none was fitted.
+    """Scaling law fitted to several sizes of a model; `why_not` is the reason where none was fitted.
 
     Laws with equal `data` are on one chart; it is None where nothing was measured. `seed` is that of the bootstrap.
-    `num_beaten` counts configurations that are worse than another one of equal training FLOP, as with another
-    learning rate.
+    `num_beaten` counts configurations left out because another of equal training FLOP, such as one with another
+    learning rate, was better.
     """
 
     sizes: tuple[Size, ...]
@@ -71,7 +72,8 @@ class ScalingLaw:
     num_beaten: int = 0
 
     def resampled_at(self, compute: float) -> Floats | None:
-        """Return the law's values at `compute` FLOP, one per resample of its seeds; None with one seed."""
+        """Return the law's normalised entropy at `compute` FLOP, one value per bootstrap resample of seeds; None with
+        one seed."""
         flop, entropies = [size.training_flop for size in self.sizes], [size.entropies for size in self.sizes]
         return values_at(compute, flop, entropies, self.seed)
 

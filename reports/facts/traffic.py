@@ -1,4 +1,4 @@
-"""Traffic between ranks, as run.json records it: bytes by kind, and the part of a step that is not waiting."""
+"""Reads the traffic between ranks from run.json: bytes by kind, and the part of a training step not spent waiting."""
 
 from collections.abc import Sequence
 
@@ -14,27 +14,28 @@ KINDS = {
     "dense_reduce": "gradients of the weights that every rank holds",
     "evaluation_gather": "scores and labels, to rank 0",
 }
-"""Descriptions of the kinds of bytes that ranks exchange, in the order of a step."""
+"""Descriptions of the kinds of data that ranks exchange, in the order in which a training step sends them."""
 
 
 def bytes_of(sent: TrafficBytes | None, kind: str) -> int | None:
-    """Return the bytes of one of KINDS; None where they were not counted."""
+    """Return the bytes that ranks sent of one kind of data in KINDS; None where they were not counted."""
     return None if sent is None else int(getattr(sent, kind))
 
 
 def total_bytes(sent: TrafficBytes) -> int:
-    """Return the bytes of all kinds together."""
+    """Return the bytes that ranks sent, over all kinds of data."""
     return sum(getattr(sent, kind) for kind in KINDS)
 
 
 def traffic_words(traffic: TrafficRecord) -> str:
-    """Return in words the bytes that the ranks of one measured process exchange in a step."""
+    """Return in words the bytes that the ranks of one measured process group exchange in a training step."""
     num_bytes = count(total_bytes(traffic.bytes_per_step))
     return f"{num_bytes} bytes per step between {traffic.num_ranks} ranks, counted"
 
 
 def computing_s(step_s: float | None, *waited_s: float | None) -> float | None:
-    """Return a step's time minus the time spent waiting for other ranks, in seconds; None if unknown or negative."""
+    """Return the seconds of a training step in which a rank did not wait for others: step minus waiting; None if
+    unknown or negative."""
     known = [value for value in waited_s if value is not None]
     if step_s is None or len(known) < len(waited_s):
         return None
@@ -43,12 +44,12 @@ def computing_s(step_s: float | None, *waited_s: float | None) -> float | None:
 
 
 def traffic_of(result: Result) -> tuple[TrafficRecord, ...]:
-    """Return the traffic of the repetitions that ran on several ranks and recorded it."""
+    """Return the traffic records of the runs or processes that ran on several ranks and recorded their traffic."""
     found = (getattr(repetition.record, "traffic", None) for repetition in result.repetitions)
     return tuple(traffic for traffic in found if traffic is not None)
 
 
 def bandwidth_bytes_per_s(runs: Sequence[TrafficRecord]) -> float | None:
-    """Return the geometric mean of the measured bandwidth between ranks, in bytes/s; None where none was measured."""
+    """Return the geometric mean of the bandwidth measured between ranks, in bytes/s; None where none was measured."""
     summary = log_summary(run.bandwidth_bytes_per_s for run in runs)
     return summary.geometric_mean if summary else None

@@ -1,1 +1,1 @@
-"""Details of single kinds of measurement and study for terminal and page; each module has the name of its kind."""
+"""Presentation of single kinds of measurement and study on terminal and page; each module is named after its kind."""

@@ -1,7 +1,9 @@
-"""Details of a kind of measurement or study, which are shown in addition to the common parts; all are optional.
+"""Defines what a kind of measurement or study may show in addition to the common parts of output; all of it is
+optional.
 
 The record of a kind of measurement and its `Measure` are enough for a table, a chart of every process, comparisons, a
-page and files. Further details are the DETAILS of a module of this package with the kind's name, or of an extension.
+page and files. Further presentation is the DETAILS of a module in this package that is named after the kind, or of an
+extension.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,17 +23,17 @@ Lines = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Details:
-    """Details of one kind of measurement or study.
+    """Additional presentation of one kind of measurement or study.
 
-    `lines` are facts of one result for a terminal. `columns` follow the compared quantity in a page's table of
+    `lines` are a result's named values for a terminal. `columns` follow the compared quantity in a page's table of
     several results, in place of means of the other recorded quantities. `blocks` are shown below the table, with ids
-    that begin with the given one; `hidden` are the members that the table leaves out then. `answer` is the title of a
-    page of this kind alone. `terms` are entries of the glossary. `chart` draws a table of a study, with the given id.
-    `modelled` names the devices that a study models where they are not the host's; empty where the study does not
-    name them. The first `num_leading` findings of a study stand before its first chart and table, the others below;
-    None: all before. `following` are options for `versus`, with the purpose, that make the next comparison of one
-    result; None where there is none. With `is_answer`, the results beside a study were measured for it: its title is
-    that of their page, and its sections come first.
+    that begin with the given one; `hidden` are the recorded values that the table then leaves out. `answer` is the
+    title of a page of this kind alone. `terms` are entries of the glossary. `chart` draws a table of a study, with
+    the given id. `modelled` names the devices that a study models where they are not the host's; empty where the
+    study does not name them. The first `num_leading` findings of a study stand before its first chart and table, the
+    others below; None: all before. `following` are options for `versus`, with the purpose, for the next comparison to
+    make after one result; None where there is none. With `is_answer`, the results on the study's page were measured
+    for the study: its title is that of their page, and its sections come first.
     """
 
     lines: Callable[[Result], Lines] | None = None
@@ -52,7 +54,7 @@ NO_DETAILS = Details()
 
 @cache
 def details_of(kind: str) -> Details:
-    """Return the details of a kind of measurement or study; NO_DETAILS where it has none."""
+    """Return the additional presentation of a kind of measurement or study; NO_DETAILS where it has none."""
     if kind in (places := find_places("shown")):
         found = load_place(places[kind])
     elif kind in {module.name for module in iter_modules(reports.kinds.__path__)}:
@@ -64,7 +66,7 @@ def details_of(kind: str) -> Details:
 
 
 def own_blocks(results: Sequence[Result], id_: str) -> list[Block]:
-    """Return the blocks of details for the kinds of some results."""
+    """Return the additional blocks of a page for each kind of measurement among some results."""
     made: list[Block] = []
     for kind in dict.fromkeys(result.kind for result in results):
         if (blocks := details_of(kind).blocks) is not None:

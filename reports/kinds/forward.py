@@ -1,4 +1,4 @@
-"""Details of forward studies (inference): the parts of a batch in a roofline chart."""
+"""Presents studies of inference (forward passes): draws the parts of a batch in a roofline chart."""
 
 from collections.abc import Mapping
 
@@ -10,13 +10,15 @@ from reports.text.formatting import count, printable, si
 from rules.records.study import Cell, StudyRecord, StudyTable
 
 CEILINGS = ("matrix products", "memory", "cache")
-"""Parameters of a forward study that are the ceilings of the roofline."""
+"""Names of the study's parameters that are the roofline's ceilings: FLOP/s of matrix products, bytes/s of memory and
+cache."""
 WHOLE = "whole batch"
-"""Part of a forward study that stands for the whole batch, which is not drawn."""
+"""Name of the row of an inference study that sums up a whole batch; the roofline chart leaves it out."""
 
 
 def draw_roofline(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw every part of every batch size in a roofline chart; None without ceilings or parts."""
+    """Draw every part of every batch size of an inference study in a roofline chart; None without ceilings or
+    parts."""
     best, memory, cache = (find_parameter(study, name) for name in CEILINGS)
     dots = [dot for row in rows_of(table) if row.get("Part") != WHOLE and (dot := _roofline_dot(row)) is not None]
     if not dots or best is None or memory is None:

@@ -1,4 +1,4 @@
-"""Details of measurements of throughput: mean, interval, variation and traffic."""
+"""Presents measurements of throughput: mean over processes, interval, variation, and traffic between ranks."""
 
 from reports.document.blocks import numeric
 from reports.facts.traffic import traffic_of, traffic_words
@@ -11,7 +11,8 @@ from reports.text.formatting import count, percent, printable, throughput, throu
 
 
 def throughput_facts(measured: Result) -> Lines:
-    """Return the geometric mean over the processes with interval and CV, and the first one's traffic, as facts."""
+    """Return named values of a throughput measurement: geometric mean over processes with interval and CV, and the
+    first process's traffic between ranks."""
     facts = []
     if (summary := rate_summary(measured)) is not None:
         options = measured.asked.options if measured.asked else {}
