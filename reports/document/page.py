@@ -50,7 +50,7 @@ class PageView:
     badges: tuple[Badge, ...]
     tags: tuple[str, ...]
     eyebrow: str
-    """Kind of page ('run set', 'sweep' …), printed above the title."""
+    """Kind of page, such as 'training to a quality target' or 'a profile', printed above the title."""
     groups: tuple[GroupView, ...]
     glossary: tuple[Fact, ...]
     rules: tuple[Fact, ...]

@@ -1,1 +1,1 @@
-"""The report's page: its contents, sections and figures, and the function that writes it."""
+"""HTML page of a report: its contents, sections and figures, and the function that writes it."""

@@ -1,4 +1,5 @@
-"""Answers that open a page or a group of configurations: which is fastest, by what factor, and of how many."""
+"""Words the answers at the top of a page or of a group of configurations: the fastest one, by what factor, out of how
+many."""
 
 import math
 from collections.abc import Sequence
@@ -25,13 +26,14 @@ from rules.records.kinds import find_record_type
 
 BATCH_SIZE = "train.global_batch_size"
 _OUTCOMES: tuple[VerdictOutcome, ...] = ("valid", "incomplete", "not judged", "invalid")
-"""Outcomes of verdicts, in the order in which a title counts them."""
+"""Outcomes of the rules' verdicts, in the order in which a page's title counts them."""
 BATCH_COST = "; another batch may take more samples"
-"""Words that a title adds to a speed measured without a target, where configurations differ in batch size."""
+"""Caveat that a title adds to a speed measured without a target, where configurations differ in batch size."""
 
 
 def answer(group: Sequence[Result], comparisons: Sequence[Comparison], context: GroupContext) -> str:
-    """Return the answer of a comparison of configurations; '' where there is only one configuration."""
+    """Return the answer, in a sentence, of a comparison of configurations: the fastest; '' where there is only one
+    configuration."""
     if len(group) < 2:
         return ""
     is_own = group[0].status == "own"
@@ -42,8 +44,8 @@ def answer(group: Sequence[Result], comparisons: Sequence[Comparison], context: 
 
 
 def _cheapest_words(group: Sequence[Result]) -> str:
-    """Return the configuration that is cheapest to train, with its cost: '; cheapest to train: a, 0.12 USD'; '' where
-    a price or a score of those that the rules accept is not known."""
+    """Return the configuration that is cheapest to train, with its cost: '; cheapest to train: a, 0.12 USD'; ''
+    unless prices and scores of all configurations that the rules accept are known."""
     accepted = [result for result in group if result.outcome != "invalid"]
     costs = [cost_to_train(result.score.olympic_mean_s, result.price_per_hour) for result in accepted]
     known = [(cost, result) for cost, result in zip(costs, accepted, strict=True) if cost is not None]
@@ -54,9 +56,9 @@ def _cheapest_words(group: Sequence[Result]) -> str:
 
 
 def _scores_words(group: Sequence[Result]) -> str:
-    """Return the scores of two results under an official name in their order, or the least and the largest of more,
-    with the mark that the guidelines demand: ', in 5.050 min (a) and 3.330 min (b), verification not known here'; ''
-    where one has none."""
+    """Return the scores of two results under an official MLPerf name in their order, or the least and the largest of
+    more, with the mark that MLCommons' guidelines demand: ', in 5.050 min (a) and 3.330 min (b), verification not
+    known here'; '' where a result has no score."""
     accepted = [result for result in group if result.outcome != "invalid"]
     times = [time_s for each in accepted if (time_s := each.score.score_s) is not None and time_s < math.inf]
     if len(times) < max(2, len(accepted)):
@@ -70,8 +72,8 @@ def _scores_words(group: Sequence[Result]) -> str:
 
 
 def judged_words(sets: Sequence[Result]) -> str:
-    """Return the rules' verdicts as a title's end: '; INVALID: a, b' where some results are of own benchmarks or not
-    judged, else ': both VALID by the rules', ': 1 VALID, 1 INVALID here by CA101'."""
+    """Return the rules' verdicts on result sets to end a title: '; INVALID: a, b' where some results are of own
+    benchmarks or not judged, else ': both VALID by the rules', ': 1 VALID, 1 INVALID here by CA101'."""
     by_outcome: dict[VerdictOutcome | None, list[Result]] = {}
     for result in sets:
         by_outcome.setdefault(result.outcome, []).append(result)
@@ -90,7 +92,8 @@ def judged_words(sets: Sequence[Result]) -> str:
 
 
 def _label_names(labels: Sequence[str]) -> str:
-    """Return labels joined; those of one key name it once: 'batch_size=256, 512'."""
+    """Return configurations' labels joined; labels 'key=value' of one key name the key once: 'batch_size=256,
+    512'."""
     key, equals, _ = labels[0].partition("=")
     values = [label.removeprefix(f"{key}=") for label in labels]
     is_one_key = bool(equals) and len(labels) > 1 and not any("=" in value for value in values)
@@ -98,8 +101,8 @@ def _label_names(labels: Sequence[str]) -> str:
 
 
 def what_there_is(sets: Sequence[Result]) -> str:
-    """Return '3 configurations of dlrm_tiny', with ', unverified' if all results under official names are
-    unverified."""
+    """Return the number of configurations and their benchmark, '3 configurations of dlrm_tiny', with ', unverified'
+    if all results under official MLPerf names are unverified."""
     benchmarks = sorted({result.benchmark_name for result in sets})
     unverified = ", unverified" if all(result.standing == "unverified" for result in sets) else ""
     return f"{plural(len(sets), 'configuration')} of {names(benchmarks)}{unverified}"
@@ -107,7 +110,7 @@ def what_there_is(sets: Sequence[Result]) -> str:
 
 def _fastest(group: Sequence[Result], context: GroupContext) -> str:
     """Return the fastest VALID configuration with its time, and the configurations not shown to differ from it; where
-    all differ, the factor by which the next one is slower."""
+    all differ, the factor by which the next fastest is slower."""
     accepted = [result for result in group if result.outcome != "invalid"]
     timed = [(time_s, result) for result in accepted if (time_s := _time_s(result, accepted)) is not None]
     if len(timed) < 2:
@@ -128,7 +131,8 @@ def _fastest(group: Sequence[Result], context: GroupContext) -> str:
 
 
 def _time_s(result: Result, accepted: Sequence[Result]) -> float | None:
-    """Return the score; where no configuration has one, the geometric mean of the runs that reached the target."""
+    """Return a result's score in seconds; where no configuration has a score, the geometric mean time of the runs
+    that reached the target."""
     if any(other.score.score_s is not None for other in accepted):
         return result.score.score_s
     summary = result.summary("time_to_train_s")
@@ -136,8 +140,8 @@ def _time_s(result: Result, accepted: Sequence[Result]) -> float | None:
 
 
 def answer_measured(group: Sequence[Result]) -> str:
-    """Return the answer of measurements of one quantity: the value of a single one, the ratio of two, the best of
-    more."""
+    """Return the answer of measurements of one quantity, in a sentence: the value of a single one, the ratio of two,
+    the best of more."""
     first, num = group[0], group[0].num_runs
     what = f"{first.measure.title.lower()} of {plural(num, 'process', 'processes')}"
     if len(group) == 1:
@@ -152,7 +156,7 @@ def answer_measured(group: Sequence[Result]) -> str:
 
 
 def answer_sweep(sweep: SweepFacts) -> str:
-    """Return the fastest, or the best, configuration of a sweep as an answer; '' without two to compare."""
+    """Return a sentence that names the fastest, or the best, configuration of a sweep; '' without two to compare."""
     if sweep.pair is not None:
         base, new, comparison = sweep.pair
         if found := _of_two((base, new), comparison, "trains" if sweep.is_of_runs else "is"):
@@ -168,7 +172,8 @@ def answer_sweep(sweep: SweepFacts) -> str:
 
 
 def _threads_of(sweep: SweepFacts) -> str:
-    """Return '; with 1 to 2 threads' where numbers of threads differ although threads are no axis; else ''."""
+    """Return '; with 1 to 2 threads' where a sweep's configurations differ in threads although it does not vary them;
+    else ''."""
     asked = [row.result.asked for row in sweep.rows if row.result is not None]
     threads = sorted({each.num_threads for each in asked if each is not None})
     if len(threads) < 2 or THREADS in dict(sweep.axes):
@@ -177,8 +182,8 @@ def _threads_of(sweep: SweepFacts) -> str:
 
 
 def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = False) -> str:
-    """Return the answer that names the best of many results; `is_of_batches`: batch sizes differ, and no target
-    was set."""
+    """Return a sentence that names the best of many results; `is_of_batches`: batch sizes differ, and no target was
+    set."""
     refused = f"; INVALID: {_label_names(found.refused)}" if found.refused else ""
     refused = (f"; {names(found.controls)} is a control, which no user can have" if found.controls else "") + refused
     if len(found.alike) == found.num_compared - 1:
@@ -189,13 +194,15 @@ def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = F
 
 
 def _none_apart(of_all: str, num: int, word: str, best: str) -> str:
-    """Return the answer where no other configuration is shown to differ from the best; `num` counts all of them."""
+    """Return the sentence that no other configuration is shown to differ from the best; `num` counts all
+    configurations."""
     others = f"The other of {of_all} is not" if num == 2 else f"No other of {of_all} is"
     return f"{others} shown to differ from the {word}, {best}"
 
 
 def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
-    """Return the comparison of two configurations as an answer that marks INVALID ones; '' where it has no result."""
+    """Return a comparison of two configurations in a sentence that marks INVALID ones; '' where the comparison was
+    refused or is without result."""
     whole = comparison.whole
     if whole is None or comparison.refusal is not None:
         return ""
@@ -231,8 +238,8 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
 
 
 def _also_words(group: Sequence[Result], comparison: Comparison) -> str:
-    """Return the other differences of the faster side in words: threads (possibly chosen by timing) and batch
-    size."""
+    """Return in words what else differs in the faster of two configurations: threads (possibly chosen by timing) and
+    batch size."""
     changed = {change.name for change in comparison.changes}
     threads = threads_words(comparison) if changed - {THREADS, THREADS_TIMED} else ""
     also = f"; {threads}" if threads else ""
@@ -240,7 +247,7 @@ def _also_words(group: Sequence[Result], comparison: Comparison) -> str:
 
 
 def _how_often(comparison: Comparison, verb: str) -> str:
-    """Return the number of runs compared: '5 pairs, measured alternately (A/B)', '5 and 7 runs'."""
+    """Return the number of runs compared, in words: '5 pairs, measured alternately (A/B)', '5 and 7 runs'."""
     turns = ", measured alternately (A/B)" if comparison.is_interleaved else ""
     if comparison.is_paired:
         return f"{plural(comparison.num_shared_seeds, 'pair')}{turns}"
@@ -251,7 +258,8 @@ def _how_often(comparison: Comparison, verb: str) -> str:
 
 
 def _count_wins(group: Sequence[Result], name: str) -> int:
-    """Return the number of pairs of equal seeds whose difference has the same direction as that of the means."""
+    """Return the number of pairs of runs with equal seeds whose difference has the same sign as that of the two
+    means."""
     base, new = ({each.seed: each.values.get(name) for each in result.repetitions} for result in group)
     both = [(base[seed], new[seed]) for seed in base.keys() & new.keys()]
     signs = [(of_new > of_base) - (of_new < of_base) for of_base, of_new in both if of_base and of_new]
@@ -259,10 +267,10 @@ def _count_wins(group: Sequence[Result], name: str) -> int:
 
 
 def side_names(base: Result, new: Result, comparison: Comparison) -> tuple[str, str]:
-    """Return the names of two sides: the value of the one setting that differs, where a side's only name is its place
-    in a pair.
+    """Return the names of two compared results: the value of the one setting that differs, where a result's only name
+    is its place in a pair ('base', 'new').
 
-    A side that the rules reject is marked with the rules that it breaks: 'batch=512 (INVALID: RC101)'.
+    A result that the rules reject is marked with the rules that it breaks: 'batch=512 (INVALID: RC101)'.
     """
     keys = {key for side in (base, new) if side.asked is not None for key in side.asked.config} - {THREADS}
     given = [change for change in comparison.changes if change.name in keys]
@@ -280,8 +288,8 @@ def side_names(base: Result, new: Result, comparison: Comparison) -> tuple[str, 
 
 
 def _with_refusal(name: str, side: Result) -> str:
-    """Return a side's name; where the rules reject the side, 'a (INVALID: RC101)' with the rules that its logs
-    break."""
+    """Return a compared result's name; where the rules reject the result, with the rules that it breaks: 'a (INVALID:
+    RC101)'."""
     if side.outcome != "invalid":
         return name
     broken = names(broken_codes(side))

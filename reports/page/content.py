@@ -1,4 +1,5 @@
-"""Contents of a report: everything at or below some paths, read and judged once."""
+"""Gathers the contents of a report: all results, sweeps, profiles and studies at or below some paths, read and judged
+once."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -27,32 +28,33 @@ from rules.tree.result_set import real_path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReportContent:
-    """Contents of a report: results, sweeps, profiles, studies. Measurements of a sweep are in the sweep."""
+    """Contents of a report: results, sweeps, profiles, studies. A sweep's measurements are in the sweep."""
 
     results: Sequence[Result] = ()
     sweeps: Sequence[SweepFacts] = ()
     profiles: Sequence[ProfileRecord] = ()
     profile_sets: Sequence[RunSetRecord] = ()
-    """Records of the profiles' run sets, as far as they exist."""
+    """Records of the run sets that the profiles are in, as far as they exist."""
     studies: Sequence[StudyRecord] = ()
     others: Sequence[OtherSet] = ()
     """Result sets of MLPerf benchmarks that dlrmbench does not judge; the page counts and does not show them."""
     published: PublishedTable | None = None
-    """Published results among which the results of logs are placed; None where that was not asked for."""
+    """Table of published MLPerf results among which the report's results are ranked; None where no ranking was asked
+    for."""
 
     @property
     def sets(self) -> tuple[Result, ...]:
-        """Results of logs."""
+        """Results that were read from training logs."""
         return tuple(result for result in self.results if result.is_logged)
 
     @property
     def measured(self) -> tuple[Result, ...]:
-        """Measurements outside sweeps."""
+        """Measurements (other than runs to a target) that are in no sweep."""
         return tuple(result for result in self.results if not result.is_logged)
 
     @property
     def all_measured(self) -> tuple[Result, ...]:
-        """Measurements, those of sweeps' configurations included."""
+        """Measurements (other than runs to a target), those of sweeps' configurations included."""
         swept = (row.result for sweep in self.sweeps for row in sweep.rows if not sweep.is_of_runs)
         return (*self.measured, *(found for found in swept if found is not None))
 
@@ -67,10 +69,10 @@ def gather_everything(
     reference: str | None = None,
     ruleset: str | None = None,
 ) -> ReportContent:
-    """Read and judge, once, what is at or below `paths`; arguments as those of `gather`. Recorded checkpoints make a
-    study, which with `mtbf_s` recommends an interval between checkpoints. Comparable results of the reference system
-    named `reference` come last. Raises InputError where there is nothing to read, ReferenceSystemError as
-    `with_alike` does."""
+    """Read and judge, once, all results at or below `paths`; the arguments are those of `gather`. Recorded
+    checkpoints make a study, which with `mtbf_s` (mean time between failures) recommends an interval between
+    checkpoints. Comparable results of the reference system named `reference` come last. Raises InputError where there
+    is nothing to read, ReferenceSystemError as `with_alike` does."""
     table = asked_table(reference)
     reference = None if table is not None else reference
     places = (*paths, *(() if reference is None else (find_system(reference),)))
@@ -128,6 +130,7 @@ def gather_everything(
 
 
 def _outside(sweeps: set[Path], found: Iterable[tuple[Path, str]]) -> list[tuple[Path, str]]:
-    """Return the folders of each kind, each once, that are not in a sweep, whose table shows their results."""
+    """Return the (folder, kind) of each measurement, once, that is in no sweep; a sweep's own table shows its
+    results."""
     distinct = {(real_path(folder), kind): (folder, kind) for folder, kind in found}
     return [entry for (place, _), entry in distinct.items() if sweeps.isdisjoint(place.parents)]

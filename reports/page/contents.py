@@ -1,4 +1,4 @@
-"""Parts of the page in a reviewer's order, each with the kinds of results that it is shown for."""
+"""Lists the sections of the page in a reviewer's order, each with the kinds of results that it is shown for."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -54,7 +54,8 @@ _SCORE_WORDS = {
 
 
 class ResultGroup(NamedTuple):
-    """Comparable results, which share tables, with their baseline and the comparisons with the baseline."""
+    """Group of comparable results, which share tables, with their baseline and each other result's comparison with
+    it."""
 
     results: Sequence[Result]
     baseline: Result
@@ -63,19 +64,21 @@ class ResultGroup(NamedTuple):
     id: str
     order: Order
     published: PublishedTable | None = None
-    """Published results among which the group's results are placed; None where that was not asked for."""
+    """Table of published MLPerf results among which the group's results are ranked; None where no ranking was asked
+    for."""
 
 
 class PagePart(NamedTuple):
-    """Part of the page: the kinds of results that it is shown for, and the function that makes its section of a
-    group."""
+    """Section of the page by specification: the kinds of results that it is shown for, and the function that makes it
+    for a group."""
 
     kinds: Collection[str]
     make: Callable[[ResultGroup], PageSection | None]
     is_of_sweeps: bool = False
-    """Whether the part is also shown of a sweep of such a kind, beside the sweep's own table and charts."""
+    """Whether the section is also shown for the measurements of a sweep, in addition to the sweep's own table and
+    charts."""
     is_brief: bool = False
-    """Whether the part is on a page for a decision (`report --summary`)."""
+    """Whether the section is also on a one-sheet page for a decision (`report --summary`)."""
 
 
 TRAINED = ("training",)
@@ -111,11 +114,12 @@ PARTS = (
     PagePart(ALL, lambda group: system_section(group.results, group.id), is_of_sweeps=True),
     PagePart(ALL, lambda group: reproduce_section(group.results, group.id), is_of_sweeps=True),
 )
-"""Parts of a group in the order in which a reviewer asks."""
+"""Sections of a group of results, in the order in which a reviewer asks for them."""
 
 
 def group_sections(group: ResultGroup, *, is_brief: bool = False) -> tuple[PageSection, ...]:
-    """Return the sections of a group, or those that a decision needs; empty ones are left out."""
+    """Return the sections for a group of results, or only those that a decision needs (`is_brief`); empty ones are
+    left out."""
     made = _made(group, [section for section in PARTS if section.is_brief or not is_brief])
     is_free = group.results[0].status == "own"  # of others the guidelines say what stands beside
     shown = (section for section in made if not _is_in_head(section))
@@ -123,7 +127,7 @@ def group_sections(group: ResultGroup, *, is_brief: bool = False) -> tuple[PageS
 
 
 def brief_section(section: PageSection, *, has_notes: bool = False) -> PageSection:
-    """Return a section shortened for a decision: one chart without its numbers, and no notes unless it
+    """Return a section shortened for a one-sheet page: one chart without its table of values, and no notes unless it
     `has_notes`."""
     first = next((block for block in section.blocks if isinstance(block, Chart)), None)
     return replace(
@@ -138,13 +142,14 @@ def brief_section(section: PageSection, *, has_notes: bool = False) -> PageSecti
 
 
 def _is_in_head(section: PageSection) -> bool:
-    """Return whether a part only lists differences that the page's head lists as well."""
+    """Return whether a section only lists differences between configurations that the page's head lists as well."""
     tables = [block for block in section.blocks if isinstance(block, Table)]
     return section.name == DIFFERENCES and sum(len(table.rows) for table in tables) <= MOST_DIFFERING
 
 
 def swept_sections(results: Sequence[Result], id_: str) -> tuple[PageSection, ...]:
-    """Return the sections of a sweep's measurements, beside its own table and charts; none without a result."""
+    """Return the sections on a sweep's measurements, in addition to the sweep's own table and charts; none without a
+    result."""
     if not results or results[0].is_logged:
         return ()  # sets of runs have groups of their own
     group = ResultGroup(results, results[0], (), GroupContext(), id_, "files")
@@ -157,7 +162,8 @@ def _made(group: ResultGroup, sections: Sequence[PagePart]) -> tuple[PageSection
 
 
 def _strips_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Return the section of all runs as dots; of published scores also the intervals, raw and normalised."""
+    """Return the section that shows all runs as dots; for published scores also their intervals, raw and
+    RCP-normalised."""
     (_, first), *others = detailed_parts(group)
     chart = runs_chart(first, f"{id_}-strips")
     if chart is None:
@@ -175,7 +181,8 @@ def _strips_section(group: Sequence[Result], id_: str) -> PageSection | None:
 
 
 def _spread_section(group: Sequence[Result], context: GroupContext, id_: str) -> PageSection | None:
-    """Return the section of the spread of times and the detectable difference of such sets; None without a run."""
+    """Return the section on the spread of times, and on the detectable difference between sets like these; None
+    without a run."""
     if not any(result.runs for result in group):
         return None
     blocks = spread_blocks(group, context, f"{id_}-spread-table")
@@ -183,7 +190,8 @@ def _spread_section(group: Sequence[Result], context: GroupContext, id_: str) ->
 
 
 def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """Return the chart of scores with their intervals, led by the number of pairs whose intervals overlap."""
+    """Return the chart of scores with their intervals, below the number of pairs of scores whose intervals
+    overlap."""
     unit = column_unit(scored)
     positions = {result.index: position for position, result in enumerate(group)}
     drawn = [

@@ -1,4 +1,4 @@
-"""Exports of a report as JSON, CSV and blocks: for programs, spreadsheets and job summaries."""
+"""Exports a report as JSON and CSV, for programs and spreadsheets, and as blocks for job summaries."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -24,17 +24,17 @@ from reports.tables.rows import document_of
 
 
 def export_json(sets: Sequence[Result], measured: Sequence[Result] = ()) -> str:
-    """Return all tables as JSON, per configuration, with the measurements; null is not known."""
+    """Return all tables as JSON: per configuration its rows, and the measurements; null means unknown."""
     return json_text(with_measured(describe_sets(sets), measured, sets))
 
 
 def read_documents(
     paths: Sequence[Path], *, second_opinion: bool = False, ruleset: str | None = None
 ) -> ReportDocument:
-    """Read everything at or below `paths`: run sets, measurements, anyone's result directories, logs, exported JSON.
+    """Read all results at or below `paths`: run sets, measurements, anyone's result directories, logs, exported JSON.
 
-    Logs are judged by the official round `ruleset`, where one is given. Raises InputError where a path holds nothing
-    of the kind.
+    Logs are judged by the official MLPerf round `ruleset`, where one is given. Raises InputError where a path holds
+    no results.
     """
     documents = [read_document(path) for path in paths if is_document(path)]
     folders = [path for path in paths if not is_document(path)]
@@ -54,8 +54,8 @@ def export_csv(sets: Sequence[Result], measured: Sequence[Result] = ()) -> str:
 
 
 def result_blocks(sets: Sequence[Result], order: Order, sections: Iterable[PageSection]) -> list[Block]:
-    """Return the verdict tables, one per group of comparable configurations, and the detectable differences of such
-    runs; then the `sections` of sweeps, measurements, profiles and studies, without their figures."""
+    """Return the verdict tables, one per group of comparable configurations, and the detectable differences between
+    sets of such runs; then the `sections` of sweeps, measurements, profiles and studies, without their figures."""
     blocks: list[Block] = []
     groups = comparable_groups(briefly_named(sets))
     for index, of_files in enumerate(groups):

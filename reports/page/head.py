@@ -1,4 +1,5 @@
-"""Head of a page, below its title, equal in form for all kinds: machine, date, command, code, differences, noise."""
+"""Makes the head of a page, below the title, alike for all kinds of page: machine, date, command, code, differences,
+noise."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,19 +25,21 @@ from rules.records.study import StudyRecord
 
 NOT_RECORDED = "Not on record"
 _FIRST_MS = 1_514_764_800_000
-"""Start of 2018, before MLPerf's first round: some logs have stamps of another clock, which tell no date."""
+"""Start of 2018 in ms since 1970, before MLPerf's first round: earlier time stamps in logs are of another clock and
+give no date."""
 _MAX_COMMAND, _MAX_VALUE, _MOST = 400, 60, MOST_DIFFERING
 _MOST_VALUES = 4
-"""Most values of an axis that are named; more are counted."""
+"""Most values of a swept setting that the page's head names; of more values, it gives the number."""
 _VERSIONS = {"python": "Python", "packages.torch": "torch", "packages.torchrec": "torchrec"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Provenance:
-    """Origin of one result, sweep or study; a member is empty where no record says it.
+    """Provenance of one result, sweep or study: machine, command, code, date; a member is empty where no record has
+    it.
 
-    `moments_ms` are the times at which it was begun, in ms since 1970, UTC. `origins` say of a study that timed
-    nothing where its numbers come from.
+    `moments_ms` are the times at which it was begun, in ms since 1970, UTC. `origins` say, of a study that timed
+    nothing, where its numbers come from.
     """
 
     machine: str = ""
@@ -49,7 +52,8 @@ class Provenance:
 
 
 def provenance_of_result(result: Result) -> Provenance:
-    """Return the provenance of a result, from its run set's record and its repetitions; of logs, from the logs."""
+    """Return the provenance of a result (machine, command, code, date), from its run set's record and its runs; for
+    bare logs, from the logs."""
     record = result.asked
     moments = tuple(each.started_ms for each in result.repetitions if each.started_ms is not None)
     return Provenance(
@@ -65,7 +69,8 @@ def provenance_of_result(result: Result) -> Provenance:
 
 
 def provenance_of_profile(record: RunSetRecord, profiles: Sequence[ProfileRecord]) -> Provenance:
-    """Return the provenance of a profile from its run set's record; `profiles` are all of the page."""
+    """Return the provenance of a profile (machine, command, code, date) from its run set's record; `profiles` are all
+    on the page."""
     moment = epoch_ms(record.created_utc)
     return Provenance(
         machine=_with_numbers(processor_words(record.system.fields) or printable(record.system.name, 60), record),
@@ -78,7 +83,7 @@ def provenance_of_profile(record: RunSetRecord, profiles: Sequence[ProfileRecord
 
 
 def provenance_of_study(study: StudyRecord) -> Provenance:
-    """Return the provenance of a study from its own record."""
+    """Return the provenance of a study (machine, command, code, date) from the study's own record."""
     made = study.made
     origins = dict.fromkeys(column.origin for table in study.tables for column in table.columns)
     shown = [origin for origin in origins if origin not in ("given", "published", "measured")]
@@ -101,13 +106,14 @@ def provenance_of_study(study: StudyRecord) -> Provenance:
 
 
 def _with_numbers(machine: str, record: RunSetRecord | None) -> str:
-    """Return a machine's name, with its processor's numbers if they are on record and the name is the processor's."""
+    """Return a machine's name; if that is the name of its processor, with the processor's family, model and cores,
+    where recorded."""
     host = "" if record is None else record.system.fields.get("host_processor_model_name", "")
     return f"{machine}{_numbers(record.environment)}" if record is not None and host and host in machine else machine
 
 
 def _numbers(environment: Mapping[str, Any]) -> str:
-    """Return numbers that tell processors of one name apart, ' (family 25 model 17, 2 cores)'; '' where they are
+    """Return numbers that distinguish processors of one name, ' (family 25 model 17, 2 cores)'; '' where they are
     unknown."""
     _, _, numbers = str(environment.get("processor") or "").partition(" ")
     cores = environment.get("num_cores")
@@ -117,8 +123,8 @@ def _numbers(environment: Mapping[str, Any]) -> str:
 
 
 def _machine_words(study: StudyRecord, host: str) -> str:
-    """Return the machine that a study models, followed by the host that computed the study; the host alone without
-    a model."""
+    """Return the machine that a study models, followed by the host that computed the study; the host only, where none
+    is modelled."""
     find_modelled = details_of(study.kind).modelled
     if find_modelled is None or not (modelled := find_modelled(study)):
         return host
@@ -127,7 +133,7 @@ def _machine_words(study: StudyRecord, host: str) -> str:
 
 
 def command_of_study(study: StudyRecord) -> str:
-    """Return the command that makes a study again: the typed command, with the seed where that was drawn at
+    """Return the command that reproduces a study: the command as typed, with the seed added where it was drawn at
     random."""
     if study.made is None:
         return ""
@@ -135,7 +141,8 @@ def command_of_study(study: StudyRecord) -> str:
 
 
 def page_head(content: ReportContent) -> tuple[Fact, ...]:
-    """Return the head of a page: the same rows, in one order, whatever the page shows."""
+    """Return the rows of a page's head (machine, date, command, code, noise): the same rows, in one order, on every
+    page."""
     results = [*content.sets, *content.all_measured]
     # The records of a suite's or a search's study are those of its results.
     studies = [] if results else [provenance_of_study(study) for study in content.studies]
@@ -144,7 +151,8 @@ def page_head(content: ReportContent) -> tuple[Fact, ...]:
 
 
 def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[Fact, ...]:
-    """Return machines, dates, commands, code and noise, each once, and the configurations' differences."""
+    """Return the rows of a page's head from provenances: machines, dates, commands, code and noise, each once, and
+    the configurations' differences (`differing`)."""
     made = list(provenances)
     moments = [moment for each in made for moment in each.moments_ms if moment >= _FIRST_MS]
     days = dict.fromkeys(utc(moment)[:10] for moment in (min(moments), max(moments))) if moments else ()
@@ -166,8 +174,8 @@ def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[
 
 
 def differing_words(content: ReportContent) -> str:
-    """Return the differences of configurations: settings of two configurations, axes of sweeps, else the differing
-    keys; of a lone configuration that there is none."""
+    """Return in words how a page's configurations differ: settings of two configurations, varied settings of sweeps,
+    else the differing keys; for a lone configuration, that there is none to differ from."""
     if content.sweeps:
         return "; ".join(
             " × ".join(f"{printable(key, _MAX_VALUE)} ({_values_words(values)})" for key, values in sweep.axes)
@@ -198,12 +206,12 @@ def differing_words(content: ReportContent) -> str:
 
 
 def _values_words(values: Sequence[str]) -> str:
-    """Return the values of an axis, '0.03, 0.06'; where there are many values, their number."""
+    """Return the values of a swept setting, '0.03, 0.06'; of many values, the number."""
     return ", ".join(values) if len(values) <= _MOST_VALUES else str(len(values))
 
 
 def _changes_words(changes: Sequence[Change], most: int) -> str:
-    """Return at most a given number of changes, 'runtime.threads: 1 → 2'; unfilled placeholders count as no value."""
+    """Return at most `most` changed settings, 'runtime.threads: 1 → 2'; unfilled placeholders count as no value."""
     told = (
         f"{printable(change.name, _MAX_VALUE)}: {printable(change.base, _MAX_VALUE)} → "
         f"{printable(change.new, _MAX_VALUE)}"
@@ -214,10 +222,11 @@ def _changes_words(changes: Sequence[Change], most: int) -> str:
 
 
 def _code_words(version: str, environment: Mapping[str, Any], several: str = "") -> str:
-    """Return the code's versions, 'dlrmbench 1.0.0, commit b147b09e1234+, Python 3.13.5, torch 2.13.0'; a + is added
-    where files differed from the commit.
+    """Return the versions of the code that ran, 'dlrmbench 1.0.0, commit b147b09e1234+, Python 3.13.5, torch 2.13.0';
+    a + is added where files differed from the commit.
 
-    `several` names the commits of a set that more than one made, with how many runs each.
+    `several` names the commits of a set whose runs were made by more than one commit, with the number of runs of
+    each.
     """
     brief = brief_commit(environment.get("commit"), environment.get("commit_is_dirty"))
     packages = environment.get("packages")
@@ -233,8 +242,8 @@ def _code_words(version: str, environment: Mapping[str, Any], several: str = "")
 
 
 def _noise_words(made: Sequence[Provenance]) -> str:
-    """Return the causes of noise; '' where they are unknown; where nothing was timed, that the command gives the
-    same again."""
+    """Return in words what may have disturbed the page's measurements; '' where unknown; where nothing was timed,
+    that the command reproduces the same numbers."""
     checks = [check for each in made for check in each.preflight]
     loads = [load for each in made for load in each.loads]
     warned = list({check.name: check for check in checks if check.status == "warning"}.values())
@@ -247,7 +256,8 @@ def _noise_words(made: Sequence[Provenance]) -> str:
 
 
 def _warning_words(made: Sequence[Provenance]) -> str:
-    """Return the warnings of the environment checks, '⚠ load, cpu governor'; '' where there was no warning."""
+    """Return the warnings of the checks of the environment before measuring, '⚠ load, cpu governor'; '' without
+    warnings."""
     warned = dict.fromkeys(check.name for each in made for check in each.preflight if check.status == "warning")
     return f"⚠ {names([printable(name, 40) for name in warned], most=4)}" if warned else ""
 

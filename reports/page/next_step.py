@@ -1,4 +1,4 @@
-"""Next command to run after reading a page: more runs, a comparison, a training, or a page for a decision."""
+"""Chooses the command to run after reading a page: more runs, a comparison, a training, or a page for a decision."""
 
 import shlex
 from collections.abc import Sequence
@@ -25,20 +25,20 @@ from rules.tree.result_set import real_path
 
 _OTHERS = {"reference": "optimized", "optimized": "reference"}
 _KINDS = ("training", "throughput", "quality")
-"""Kinds of measurement that every implementation of a model supports."""
+"""Kinds of measurement that every implementation of a model (reference, optimized) supports."""
 _MAX_COMMAND = 400
 _MOST_RUNS = 20
-"""Number of runs beyond which a sweep is not doubled once more."""
+"""Number of runs per configuration beyond which the page no longer suggests to double a sweep's runs."""
 _MEASURING = ("--throughput", "--quality", "-n", "--runs", "--name", "--seed", "--format")
-"""Options of a sweep that its training to the target does not take over."""
+"""Options of a sweep's command that are dropped when the same sweep is to be trained to the target."""
 _TO_QUIET = "names what makes this machine noisy; then measure again"
 _TO_REPAIR = "lists the broken rules with their remedies"
 _TO_DECIDE = "makes one page to decide by"
 
 
 def next_step(content: ReportContent, *, is_brief: bool = False) -> Fact | None:
-    """Return the next command, with its purpose, for a page of one study, sweep or profile, or of one or two results
-    of this harness; None for other pages."""
+    """Return the suggested next command, with its purpose, for a page of one study, sweep or profile, or of one or
+    two results of this harness; None for other pages."""
     asked = [study for study in content.studies if study.made is not None]
     if len(content.studies) == 1 and asked:
         return next(filter(None, (split_step(finding)[1] for finding in asked[0].findings)), None)
@@ -52,7 +52,8 @@ def next_step(content: ReportContent, *, is_brief: bool = False) -> Fact | None:
 
 
 def _after(content: ReportContent) -> tuple[str, str] | None:
-    """Return the next command after what was measured, with its purpose."""
+    """Return the suggested next command, with its purpose, after the sweep, profile or results on the page; None
+    without one."""
     results = [*content.sets, *content.measured]
     if len(content.sweeps) == 1 and not content.profiles and len(results) <= len(content.sweeps[0].rows):
         return None if content.measured else _after_sweep(content.sweeps[0])
@@ -67,8 +68,8 @@ def _after(content: ReportContent) -> tuple[str, str] | None:
 
 
 def _after_sweep(sweep: SweepFacts) -> tuple[str, str] | None:
-    """Return the next command after a sweep, with its purpose: more runs where verdicts lack them, training to the
-    target after throughput, or one page."""
+    """Return the suggested next command after a sweep, with its purpose: more runs where verdicts lack them, training
+    to the target after throughput, or one page."""
     sides = [row.result for row in sweep.rows if row.result is not None and row.result.place is not None]
     group = group_of(sides[0].place) if len(sides) > 1 else None
     if group is None or not isinstance(group.record, ExperimentRecord):
@@ -94,7 +95,7 @@ def _after_sweep(sweep: SweepFacts) -> tuple[str, str] | None:
 
 def _train_all(record: ExperimentRecord, sweep: SweepFacts) -> str:
     """Return the command that trains a sweep over batch sizes to the target; '' where there is no target, where other
-    keys of the problem vary or are set, and for a sweep that the command line did not make."""
+    keys of the problem are varied or set, and for a sweep that was not made from the command line."""
     try:
         words = shlex.split(record.command)
     except ValueError:
@@ -108,7 +109,8 @@ def _train_all(record: ExperimentRecord, sweep: SweepFacts) -> str:
 
 
 def _after_profile(profile: ProfileRecord, record: RunSetRecord) -> tuple[str, str] | None:
-    """Return the command that profiles the other implementation, with its purpose."""
+    """Return the command that profiles the other implementation of the model, with its purpose; None where there is
+    none."""
     try:
         words = shlex.split(record.command)
     except ValueError:
@@ -121,7 +123,7 @@ def _after_profile(profile: ProfileRecord, record: RunSetRecord) -> tuple[str, s
 
 
 def _after_one(result: Result) -> tuple[str, str] | None:
-    """Return the next command after one result, with its purpose: list broken rules, make missing runs, or
+    """Return the suggested next command after one result, with its purpose: list broken rules, make missing runs, or
     compare."""
     assert result.place is not None and result.asked is not None
     place, record = _from_here(result.place), result.asked
@@ -147,7 +149,8 @@ def _after_one(result: Result) -> tuple[str, str] | None:
 
 
 def _after_many(results: Sequence[Result]) -> tuple[str, str]:
-    """Return the next command after several results, with its purpose: list broken rules, or show one page."""
+    """Return the suggested next command after several results, with its purpose: list broken rules, or show one
+    page."""
     places = [str(_from_here(each.place)) for each in results if each.place is not None]
     refused = [place for each, place in zip(results, places, strict=True) if each.outcome == "invalid"]
     if refused:
@@ -158,8 +161,8 @@ def _after_many(results: Sequence[Result]) -> tuple[str, str]:
 
 
 def _after_two(results: Sequence[Result]) -> tuple[str, str] | None:
-    """Return the next command after a comparison, with its purpose: measure alternately, add runs, or show one
-    page."""
+    """Return the suggested next command after a comparison of two results, with its purpose: measure alternately
+    (A/B), add runs, or show one page."""
     base, new = sorted(results, key=lambda result: order_in_pair(result.place))
     context = context_of([base, new]) if base.is_logged and new.is_logged else GroupContext()
     if base.quantities != new.quantities:
@@ -197,7 +200,7 @@ def _after_two(results: Sequence[Result]) -> tuple[str, str] | None:
 
 
 def _from_here(folder: Path) -> Path:
-    """Return a folder's path relative to the working directory if the folder is below it, else the full path; of a
-    link, which may lead elsewhere later, where it leads now."""
+    """Return a folder's path for a command: relative to the working directory if the folder is below it, else the
+    full path; a link, which may change later, is resolved."""
     folder = real_path(folder) if folder.is_symlink() else folder
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder

@@ -1,4 +1,4 @@
-"""View of the whole page, made of all results: groups of comparable results, each with all its parts."""
+"""Builds the HTML page's contents from all results: groups of comparable results, each with all its sections."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -52,11 +52,12 @@ def build_page(
     order: Order = "files",
     is_brief: bool = False,
 ) -> PageView:
-    """Return the view of the whole page; `data` is the JSON for programs, already safe to embed.
+    """Return the contents of the whole HTML page; `data` is the page's data as JSON for programs, already safe to
+    embed.
 
-    The others of a group are compared with `baseline`; in other groups with the first one of the files. `order` is
-    that of a group's configurations. A page that `is_brief` has what a decision needs. A page may consist of sweeps,
-    profiles, measurements or studies alone.
+    In its group, every other result is compared with `baseline`; in other groups with the first result as read.
+    `order` is the order of configurations in a group. A page that `is_brief` has only what a decision needs. A page
+    may consist of sweeps, profiles, measurements or studies only.
     """
     sets = briefly_named(gathered.sets)
     groups = tuple(map(with_repeats, comparable_groups((*sets, *gathered.measured))))
@@ -106,9 +107,9 @@ def build_page(
 def other_sections(
     gathered: ReportContent, *, has_step: bool = True
 ) -> tuple[tuple[PageSection, ...], tuple[PageSection, ...], tuple[tuple[str, PageSection], ...]]:
-    """Return the sections of sweeps with their scaling laws, of profiles, and of studies with their kinds.
+    """Return the page's sections on sweeps with their scaling laws, on profiles, and on studies.
 
-    Without `has_step` the studies do not name the next command.
+    Without `has_step` the studies do not suggest a next command.
     """
     sweeps = tuple(sweep_section(sweep, index) for index, sweep in enumerate(gathered.sweeps))
     profiles = tuple(profile_section(found, f"profile{index + 1}") for index, found in enumerate(gathered.profiles))
@@ -121,7 +122,7 @@ def other_sections(
 
 
 def _with_parts(sweeps: Sequence[SweepFacts], sections: Sequence[PageSection]) -> Iterator[PageSection]:
-    """Yield each sweep's section, then those of its measurements; with several sweeps, each section names its
+    """Yield each sweep's section, then those on its measurements; with several sweeps, each section names its
     sweep."""
     names = distinct_labels(printable(sweep.name, 80) for sweep in sweeps)
     for number, (sweep, name, section) in enumerate(zip(sweeps, names, sections, strict=True), start=1):
@@ -140,7 +141,7 @@ def _with_parts(sweeps: Sequence[SweepFacts], sections: Sequence[PageSection]) -
 
 
 def _whole_of(place: Path) -> Path:
-    """Return the folder of the search that a pair was made for, else the folder that a set is in."""
+    """Return the folder of the search that made the pair in which `place` is, else the folder that the set is in."""
     return place.parent.parent if trials_of(place.parent.parent) else place.parent
 
 
@@ -151,8 +152,9 @@ def _headline(
     num_logged: int,
     others: Sequence[PageSection],
 ) -> str:
-    """Return the title of the page: its answer, or the title of the study where all results are of one study. Without
-    runs to a target the title comes from the kind of measurement, else it names the contents."""
+    """Return the title of the page: the answer of its comparison, or the title of the study where all results were
+    measured for one study. Without runs to a target the title comes from the kind of measurement, else it counts the
+    contents."""
     places = {None if result.place is None else _whole_of(result.place) for result in gathered.results}
     answers_of = [study for study in gathered.studies if details_of(study.kind).is_answer]
     if len(answers_of) == len(gathered.studies) == 1 and len(places) <= 1 and not gathered.sweeps:
@@ -184,8 +186,8 @@ def _headline(
 
 
 def _unfinished(results: Sequence[Result]) -> str:
-    """Return the number of finished runs of a command's results, and the command that continues; '' where all are
-    finished."""
+    """Return how many of the runs that a command asked for are finished, and the command that continues; '' where all
+    are finished."""
     places = {result.place.parent for result in results if result.place is not None}
     if len(results) < 2 or len(places) != 1:
         return ""
@@ -204,7 +206,8 @@ def _unfinished(results: Sequence[Result]) -> str:
 
 
 def _eyebrow(gathered: ReportContent) -> str:
-    """Return the kind of page, determined by the strongest evidence among its results."""
+    """Return the kind of page, such as 'training to a quality target', by the strongest evidence among its
+    results."""
     if gathered.sets or any(sweep.is_of_runs for sweep in gathered.sweeps):
         return "training to a quality target"
     if gathered.measured or gathered.sweeps or any(details_of(study.kind).is_answer for study in gathered.studies):
@@ -221,7 +224,7 @@ def _columns_of(study: StudyRecord) -> list[StudyColumn]:
 
 
 def _kinds(gathered: ReportContent) -> set[str]:
-    """Return the kinds of a page's contents except runs to a target; profiles and studies count as kinds."""
+    """Return the kinds of measurement on a page, other than runs to a target; profiles and studies count as kinds."""
     profiled = {"profile"} if gathered.profiles else set()
     return (
         {sweep.kind for sweep in gathered.sweeps}
@@ -232,14 +235,14 @@ def _kinds(gathered: ReportContent) -> set[str]:
 
 
 def _metrics(gathered: ReportContent) -> list[Metric]:
-    """Return the quality metrics of the sets and of the measurements of quality on the page."""
+    """Return the quality metrics (such as AUC) of the result sets and of the measurements of quality on the page."""
     members = [found.measure.value for found in gathered.all_measured]
     of_measured = [metric for member in members if (metric := metric_of_member(member)) is not None]
     return [*(result.metric for result in gathered.sets), *of_measured]
 
 
 def briefly_named(sets: Sequence[Result]) -> tuple[Result, ...]:
-    """Return this harness's run sets labelled by the user's name for them (without benchmark and time), where it
+    """Return results labelled by the name that the user gave their run set (without benchmark and time), where that
     is unique."""
     brief = [brief_name(result) for result in sets]
     return tuple(
@@ -249,10 +252,10 @@ def briefly_named(sets: Sequence[Result]) -> tuple[Result, ...]:
 
 
 def comparable_groups(results: Sequence[Result]) -> tuple[tuple[Result, ...], ...]:
-    """Return groups of results of one problem, in the order given: measurements of one quantity, and runs to one
-    target.
+    """Return results in groups of one problem, in the order given: measurements of one quantity, or runs of one
+    benchmark to one target.
 
-    Official and own benchmarks never share a group.
+    Official MLPerf benchmarks and own benchmarks never share a group.
     """
     groups: list[list[Result]] = []
     firsts: list[dict[object, Result]] = []  # of each group the first set of each problem: many sets have one
@@ -284,7 +287,8 @@ def _may_share(result: Result, other: Result) -> bool:
 
 
 def group_heading(groups: Sequence[Sequence[Result]], index: int) -> str:
-    """Return the name of a group's problem, with a number where an earlier group has the same."""
+    """Return the heading of a group of results: its benchmark and division, with a number where an earlier group has
+    the same."""
     names = [_problem_name(group[0]) for group in groups[: index + 1]]
     number = names.count(names[index])
     return names[index] if number == 1 else f"{names[index]} ({number})"
@@ -318,7 +322,8 @@ def _group_view(
 
 
 def _without_said(view: GroupView, said: Sequence[str]) -> GroupView:
-    """Return a view whose lists omit sentences of the form 'new: …' that the answer above them already has."""
+    """Return a group's contents; lists omit sentences such as 'new: …' that the answer at the top of the page
+    (`said`) already has."""
 
     def unsaid(block: Block) -> bool:
         return not isinstance(block, Bullets) or bool(block.items)
@@ -337,7 +342,8 @@ def _without_said(view: GroupView, said: Sequence[str]) -> GroupView:
 
 
 def _why_apart(groups: Sequence[Sequence[Result]], index: int) -> Iterator[str]:
-    """Yield the reason why a group is separate from the first group of the same benchmark and division."""
+    """Yield the reasons why a group of results is separate from the first group of the same benchmark and
+    division."""
     first = groups[index][0]
     name = _problem_name(first)
     twin = next((group[0] for group in groups[:index] if _problem_name(group[0]) == name), None)
@@ -347,7 +353,8 @@ def _why_apart(groups: Sequence[Sequence[Result]], index: int) -> Iterator[str]:
 
 
 def _problem_name(result: Result) -> str:
-    """Return a result's problem, 'dlrm_tiny, closed division'; for a measurement, the measured quantity."""
+    """Return a result's benchmark and division, 'dlrm_tiny, closed division'; for a measurement, the measured
+    quantity."""
     if not result.is_logged:
         return result.measure.title
     first = result.first_run
@@ -356,7 +363,7 @@ def _problem_name(result: Result) -> str:
 
 
 def _dek(gathered: ReportContent, groups: Sequence[Sequence[Result]], *, title_is_given: bool, head: str) -> str:
-    """Return the sentences below the title."""
+    """Return the sentences below the page's title, which say what the page contains."""
     parts = [f"{head}."] if title_is_given else []
     if len(gathered.sets) == 1:
         result = groups[0][0]
@@ -374,7 +381,7 @@ def _dek(gathered: ReportContent, groups: Sequence[Sequence[Result]], *, title_i
 
 
 def colophon(now: datetime) -> str:
-    """Return the last line of a page: the program that wrote the page, and the time."""
+    """Return the last line of a page: the program and version that wrote it, and the time."""
     return f"Written by dlrmbench {_version()} on {now:%Y-%m-%d %H:%M} UTC. One file, no network, no tracking."
 
 

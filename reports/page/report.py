@@ -1,4 +1,4 @@
-"""Report writer: results in, one file out."""
+"""Writes a report on results as one file: HTML, JSON, CSV or text."""
 
 import errno
 import math
@@ -25,7 +25,7 @@ from reports.text.atomic_write import draft_file, replace_file, write_new
 from rules.records.study import StudyRecord
 
 PAGE_NAME = "report.html"
-"""Name of the page in a folder of results."""
+"""File name of the HTML page in a folder of results."""
 # Members of a run that the page carries for programs.
 _EMBEDDED = (
     "run", "attempt", "status", "counted", "reason", "seed", "started_ms", "time_to_train_s", "train_s", "eval_s",
@@ -40,7 +40,7 @@ FORMATS = ("html", *_EXPORTS, *BLOCK_FORMS)
 
 
 def write_page(gathered: ReportContent, folder: Path) -> Path:
-    """Write the page of a folder of results, completely or not at all, replacing any file of that name."""
+    """Write the HTML page into a folder of results, completely or not at all, replacing any file of that name."""
     return write_unnamed(folder / PAGE_NAME, render_report(gathered))
 
 
@@ -54,11 +54,11 @@ def render_report(
     order: Order = "files",
     is_brief: bool = False,
 ) -> str:
-    """Render the report's text in one of FORMATS; JSON and CSV hold sets and measurements.
+    """Return the report's text in one of FORMATS; JSON and CSV hold only result sets and measurements.
 
-    `now` is the moment that the page names, `baseline` the configuration that the others of its group are compared
-    with, `order` that of the rows of HTML and of what is made of blocks. A page that `is_brief` has what a decision
-    needs: the answer, the machine and the command, what differs, and every run.
+    `now` is the time that the page prints, `baseline` the configuration with which the others of its group are
+    compared, `order` the order of configurations in HTML and other output made of blocks. A page that `is_brief` has
+    only what a decision needs: the answer, the machine and the command, the differences, and every run.
     """
     if output_format not in FORMATS:
         raise ValueError(f"format {output_format!r}: expected one of {', '.join(FORMATS)}.")
@@ -77,9 +77,9 @@ def render_report(
 
 
 def page_data(sets: Sequence[Result], order: Order = "files", studies: Sequence[StudyRecord] = ()) -> dict[str, Any]:
-    """Return the page's data for programs: the table row of every configuration shown in detail, with the rows of its
-    runs as a list per quantity, or as one value where all runs have the same; the rows of the other configurations
-    likewise, and studies whole.
+    """Return the page's embedded data for programs: the table row of every configuration shown in detail, with the
+    rows of its runs as a list per quantity, or as one value where all runs have the same; the rows of the other
+    configurations likewise, and studies whole.
 
     Evaluations, digests and what all runs of a configuration have in common are left out, because the page holds them
     already and a second copy would be large; `report --format json` has everything.
@@ -101,7 +101,8 @@ def page_data(sets: Sequence[Result], order: Order = "files", studies: Sequence[
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
-    """Return the rows as one list per quantity, or as a single value where all rows have the same value."""
+    """Return table rows as one list per quantity in `names`, or as a single value where all rows have the same
+    value."""
     columns = {name: [row[name] for row in rows] for name in names}
     return {name: values[0] if len(set(values)) == 1 else values for name, values in columns.items()}
 
@@ -114,8 +115,8 @@ def _short(value: Any) -> Any:
 
 
 def write_whole(output: Path, text: str) -> Path:
-    """Write text to a file that a user named, so that a reader never sees half of it; links are followed, devices and
-    pipes are written to. Returns the path. Raises FileNotFoundError without its folder."""
+    """Write text to a file that a user named, so that no reader sees half of the text; links are followed, devices
+    and pipes are written to. Returns the path. Raises FileNotFoundError where the folder does not exist."""
     if not output.parent.is_dir():
         raise FileNotFoundError(
             errno.ENOENT, "no such folder; make it first, or give another output", str(output.parent)
@@ -126,8 +127,9 @@ def write_whole(output: Path, text: str) -> Path:
 
 
 def write_unnamed(output: Path, text: str) -> Path:
-    """Write text as a whole to a file that no user named: a link or a pipe in its place may be a stranger's, and is
-    replaced. Returns the path. Raises OSError where it cannot be written, such as for a folder."""
+    """Write text as a whole to a file that no user named: a link or a pipe of that name may be a stranger's, and is
+    replaced. Returns the path. Raises OSError where the file cannot be written, such as where a folder has its
+    name."""
     with replace_file(output) as draft:
         write_new(draft, text, errors="backslashreplace")
     return output

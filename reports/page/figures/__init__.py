@@ -1,1 +1,1 @@
-"""Figures and tables that several sections share, from facts."""
+"""Figures and tables that several sections of the page share, made from results."""

@@ -1,4 +1,5 @@
-"""Level of detail of many configurations: a row of each, and everything of the first and the INVALID ones."""
+"""Decides how much a page of many configurations shows: a table row for each, details for the first and the INVALID
+ones."""
 
 from collections.abc import Sequence
 
@@ -7,14 +8,14 @@ from reports.results.result import Result
 from reports.text.formatting import plural
 
 MOST_WHOLE = 24
-"""Most configurations of which a page shows everything."""
+"""Largest number of configurations for which a page shows the details (runs, curves, commands) of all."""
 MOST_DETAILED = 12
-"""Number of first configurations shown in full (besides all INVALID ones) where a page has more than it can show
-in full."""
+"""Number of first configurations shown with details (besides all INVALID ones) where a page has more than
+MOST_WHOLE."""
 
 
 def detailed(group: Sequence[Result]) -> tuple[Result, ...]:
-    """Return the results that are shown with their runs, curves and commands, in the order of the group."""
+    """Return the results whose runs, curves and commands a page shows, in the order of the group."""
     if len(group) <= MOST_WHOLE:
         return tuple(group)
     first, others = group[:MOST_DETAILED], group[MOST_DETAILED:]
@@ -22,7 +23,7 @@ def detailed(group: Sequence[Result]) -> tuple[Result, ...]:
 
 
 def detailed_parts(group: Sequence[Result]) -> list[tuple[str, Sequence[Result]]]:
-    """Yield the results shown in detail in parts small enough for one drawing each, with the name of each part."""
+    """Return the results shown in detail in parts small enough for one drawing each, with the name of each part."""
     if len(group) <= MOST_WHOLE:
         return [("Configurations", group)]
     shown = detailed(group)
@@ -34,7 +35,7 @@ def detailed_parts(group: Sequence[Result]) -> list[tuple[str, Sequence[Result]]
 
 
 def detail_words(group: Sequence[Result]) -> str:
-    """Return words that say which configurations details are shown for; '' where details of all are shown."""
+    """Return in words for which configurations the page shows details; '' where it shows those of all."""
     shown = detailed(group)
     if len(shown) == len(group):
         return ""
@@ -44,7 +45,8 @@ def detail_words(group: Sequence[Result]) -> str:
 
 
 def detail_note(group: Sequence[Result]) -> str:
-    """Return a sentence that says what the page leaves out and where to find it; '' where nothing is left out."""
+    """Return a sentence that says which configurations' details the page leaves out and where to find them; '' where
+    it has all."""
     if not detail_words(group):
         return ""
     return (

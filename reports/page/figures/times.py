@@ -1,4 +1,4 @@
-"""Charts of times: each figure with the sentence that it supports and the table of its values."""
+"""Makes charts of times to train: each figure with the sentence that it supports and the table of its values."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,14 +20,15 @@ MAX_HUES = 5
 
 
 def column_unit(sets: Sequence[Result]) -> TimeUnit:
-    """Return one unit for all times to train of a page section; minutes where MLPerf publishes minutes."""
+    """Return the time unit shared by all times to train in a page's section; minutes where MLPerf publishes
+    minutes."""
     if any(result.status == "official" for result in sets):
         return MINUTES
     return time_unit(run.log.time_to_train_s for result in sets for run in result.runs)
 
 
 def fate_words(run: Run, result: Result) -> str:
-    """Return words that say how a run enters the score of its configuration."""
+    """Return in words how a run enters the score of its configuration: counted, dropped, or failed."""
     if run.fate == "failed":
         # A log without run_stop, and without a word on why, is one that somebody or something cut off.
         is_cut = run.log.status is None and run.log.abort_reason is None
@@ -41,7 +42,7 @@ def fate_words(run: Run, result: Result) -> str:
 
 
 def _extreme(run: Run, result: Result) -> str:
-    """Return whether a run is the fastest or the slowest; among equal times, scoring drops the first ones as
+    """Return whether a dropped run is the fastest or the slowest; among equal times, scoring drops the first ones as
     fastest."""
     scored = result.runs[: result.score.num_runs_scored]
     times = [math.inf if each.time_s is None else each.time_s for each in scored]
@@ -50,18 +51,19 @@ def _extreme(run: Run, result: Result) -> str:
 
 
 def hue_number(position: int, sets: Sequence[Result]) -> int:
-    """Return the colour number of a configuration: one of its own where there are enough colours, else the same
-    for all."""
+    """Return the colour number of a configuration's marks: one of its own if there are enough colours, else one for
+    all."""
     return position if len(sets) <= MAX_HUES else 0
 
 
 def chart_name(result: Result) -> str:
-    """Return the name of a configuration as charts of scores show it, with a mark where it is INVALID."""
+    """Return the name of a configuration for charts of scores, with a mark where it is INVALID."""
     return f"{result.label} (INVALID)" if result.outcome == "invalid" else result.label
 
 
 def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
-    """Return the dot strips of all given sets; None when there is no run."""
+    """Return the chart of every run's time to train as a dot, one strip per configuration; None when there is no
+    run."""
     if not any(result.drawn for result in sets):
         return None
     unit = column_unit(sets)
@@ -104,8 +106,8 @@ def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
 
 
 def _mark_words(sets: Sequence[Result]) -> dict[str, str]:
-    """Return the legend of the marks of runs; without a score no run is marked as counted, and the mean is
-    geometric."""
+    """Return the legend of the marks of runs, in words by kind of mark; without a score no run is marked as counted,
+    and the mean is geometric."""
     drawn = [result for result in sets if not result.is_repeat]
     has_score = {result.score.olympic_mean_s is not None for result in drawn if _shown_mean(result)[1] is not None}
     alone = "geometric mean of the runs that reached the target: no score"
@@ -120,8 +122,8 @@ def _mark_words(sets: Sequence[Result]) -> dict[str, str]:
 
 
 def _shown_mean(result: Result) -> tuple[str, float | None]:
-    """Return the name and the value of a mean: the Olympic mean, else the mean of at least two runs that met the
-    target."""
+    """Return name and value of the mean time to show for a configuration: the Olympic mean, else the mean of at least
+    two runs that met the target."""
     if result.score.olympic_mean_s is not None:
         return "Olympic mean ", result.score.olympic_mean_s
     summary = result.summary("time_to_train_s")
@@ -129,7 +131,7 @@ def _shown_mean(result: Result) -> tuple[str, float | None]:
 
 
 def strips_sentence(sets: Sequence[Result]) -> str:
-    """Return a sentence on the number of runs, the runs without a time, and the variation inside each
+    """Return a sentence on the number of runs, the runs without a time to train, and the variation within each
     configuration."""
     drawn = [run for result in sets for run in result.drawn]
     num_repeated = sum(len(result.runs) for result in sets) - len(drawn)
@@ -164,7 +166,8 @@ def _spread(result: Result) -> float | None:
 
 
 def time_chart(sets: Sequence[Result], id_: str) -> Chart | None:
-    """Return the chart of timed seconds in parts, per run, or as means per configuration; None without such logs."""
+    """Return the chart of timed seconds split into parts, per run, or as means per configuration; None where no log
+    splits them."""
     unit = column_unit(sets)
     bars: list[Bar] = []
     for result in sets:
@@ -207,10 +210,10 @@ def time_chart(sets: Sequence[Result], id_: str) -> Chart | None:
 
 
 def _shares(bars: Sequence[Bar], overhead: LogSummary | None) -> tuple[float, ...]:
-    """Return the parts of all bars as shares of their time; where `overhead` is known, the share of overhead equals
-    that of the large numbers.
+    """Return the parts of all bars as shares of their time; where `overhead` is known, evaluation and the rest
+    together have the share of overhead that the page's key numbers give.
 
-    Evaluation and the rest then divide it in proportion to their seconds.
+    That share is divided between evaluation and the rest in proportion to their seconds.
     """
     sums = [sum(bar.parts[index] for bar in bars) for index in range(len(PARTS))]
     train, *others = (part / sum(sums) for part in sums)
@@ -221,7 +224,7 @@ def _shares(bars: Sequence[Bar], overhead: LogSummary | None) -> tuple[float, ..
 
 
 def _time_bar(label: str, runs: Sequence[Run]) -> Bar:
-    """Return the bar of the means over `runs`, whose parts are known."""
+    """Return a bar of mean seconds per part of the time over `runs`, all of whose parts are known."""
     sums = [0.0, 0.0, 0.0]
     for run in runs:
         total, train = run.log.time_to_train_s or 0.0, run.log.train_s or 0.0
@@ -232,7 +235,8 @@ def _time_bar(label: str, runs: Sequence[Run]) -> Bar:
 
 
 def _block_points(blocks: Sequence[BlockRecord]) -> Iterator[tuple[float, float]]:
-    """Return (samples, samples/s) at the end of each block; beyond _MAX_COUNT nothing is drawn."""
+    """Yield (samples trained, samples/s) at the end of each block between evaluations; points beyond _MAX_COUNT are
+    not drawn."""
     for block in blocks:
         last = block.first_sample + block.num_samples
         if block.num_samples > 0 and last < _MAX_COUNT and block.num_samples < block.duration_s * _MAX_COUNT:
@@ -240,7 +244,8 @@ def _block_points(blocks: Sequence[BlockRecord]) -> Iterator[tuple[float, float]
 
 
 def throughput_chart(sets: Sequence[Result], id_: str) -> Chart | None:
-    """Return the chart of samples per second in each block, from the attempts' records; None where there are none."""
+    """Return the chart of training speed in each block between evaluations, from records of run attempts; None
+    without any."""
     drawn: list[tuple[str, Curve]] = []
     for position, result in enumerate(sets):
         for run in result.drawn:

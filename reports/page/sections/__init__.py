@@ -1,1 +1,1 @@
-"""Sections of the page, a module each."""
+"""Sections of the HTML page, one module per section."""

@@ -1,4 +1,4 @@
-"""Sections that compare every configuration with the baseline: causes of the difference in time, and its
+"""Makes the sections that compare every configuration with the baseline: causes of the difference in time, and its
 certainty."""
 
 from collections import Counter
@@ -33,8 +33,8 @@ from reports.text.formatting import (
 MAX_PANELS = 8
 MAX_BARS = 50
 MAX_WHOLE = 3
-"""Most comparisons that are shown in sentences and factor by factor; with more, only the time to train is
-compared."""
+"""Most comparisons with the baseline that are shown in sentences and factor by factor; with more, only times to train
+are compared."""
 _NAMES = {
     "time_to_train": "Time to train",
     "samples_to_converge": "Samples to converge",
@@ -45,7 +45,8 @@ _KINDS = {"slower": "bad", "faster": "valid"}
 
 
 class _ComparedFactor(NamedTuple):
-    """Compared factor of the time to train, with the comparison that has the factor."""
+    """One factor of the time to train (such as throughput), with the comparison of two configurations that it belongs
+    to."""
 
     comparison: Comparison
     factor: FactorComparison
@@ -54,7 +55,7 @@ class _ComparedFactor(NamedTuple):
 def compare_group(
     group: Sequence[Result], baseline: Result, context: GroupContext, *, is_brief: bool = False
 ) -> tuple[Comparison, ...]:
-    """Compare each other result of the group with `baseline`, in the group's order."""
+    """Compare each other result of a group with `baseline`, in the group's order."""
     others = [result for result in group if result is not baseline]
     rejected = [result.outcome == "invalid" for result in others]
     explained = () if is_brief else _explained(rejected)
@@ -62,14 +63,15 @@ def compare_group(
 
 
 def _explained(rejected: Sequence[bool]) -> set[int]:
-    """Return the indices of comparisons that are shown with all factors: the first ones, and those of INVALID
-    sets."""
+    """Return the indices of the comparisons that are shown with all factors of the time: the first ones, and those of
+    INVALID sets."""
     number = len(rejected) if len(rejected) < MOST_WHOLE else MOST_DETAILED
     return {place for place, is_rejected in enumerate(rejected) if place < number or is_rejected}
 
 
 def why_section(baseline: Result, comparisons: Sequence[Comparison], id_: str) -> PageSection | None:
-    """Return the section on the factors of the differences; None where there is only one configuration."""
+    """Return the section on why configurations differ in time, factor by factor; None where there is only one
+    configuration."""
     if not comparisons:
         return None
     usable = [comparison for comparison in comparisons if comparison.factors]
@@ -84,8 +86,8 @@ def why_section(baseline: Result, comparisons: Sequence[Comparison], id_: str) -
 
 
 def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[Block]:
-    """Return charts of all factors of a few configurations; for many, one chart of the times, with the factors
-    folded."""
+    """Return charts of all factors of the time for a few configurations; for many, one chart of the times, with the
+    factors folded."""
     is_many = len(comparisons) > MAX_PANELS
     blocks: list[Block] = _sentences(comparisons)
     if is_many:
@@ -107,7 +109,7 @@ def _count_verdicts(comparisons: Sequence[Comparison], baseline: str) -> str:
 
 
 def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: str) -> Chart:
-    """Return a chart with one bar per configuration: its time to train relative to the baseline."""
+    """Return a chart with one bar per configuration: its time to train as a ratio to the baseline's."""
     wholes = [(comparison, whole) for comparison in comparisons if (whole := comparison.whole) is not None]
     bars = (
         replace(_bar(comparison, whole), name=comparison.new, verdict=comparison.verdict, is_whole=False)
@@ -146,7 +148,7 @@ def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
 
 
 def _sentences(comparisons: Sequence[Comparison]) -> list[Block]:
-    """Return a sentence for each comparison; none where there are too many comparisons."""
+    """Return a sentence for each comparison with the baseline; none where there are more than MAX_WHOLE."""
     if len(comparisons) > MAX_WHOLE:
         return []
     texts = tuple(_sentence(comparison) for comparison in comparisons)
@@ -161,7 +163,8 @@ def _sentence(comparison: Comparison) -> str:
 
 
 def _rejected(comparison: Comparison) -> str:
-    """Return words that name the INVALID side of a comparison, as seen from the new side; '' where both are VALID."""
+    """Return words that name the INVALID one of two compared results, as seen from the new result; '' where both are
+    VALID."""
     if "new" not in comparison.invalid_sides:
         return f"{comparison.base} is INVALID by the rules" if comparison.invalid_sides else ""
     return "INVALID by the rules" + (f", as is {comparison.base}" if "base" in comparison.invalid_sides else "")
@@ -181,7 +184,7 @@ def _bar(comparison: Comparison, factor: FactorComparison) -> FactorBar:
 
 
 def comparison_section(baseline: Result, comparisons: Sequence[Comparison], id_: str) -> PageSection | None:
-    """Return the section with the table of the tests; None where nothing is compared."""
+    """Return the section with the table of statistical tests against the baseline; None where nothing is compared."""
     usable = [comparison for comparison in comparisons if comparison.factors]
     return _table_section(usable, printable(baseline.label, 80), id_) if usable else None
 
@@ -207,7 +210,7 @@ def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -
 
 
 def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
-    """Return the notes below the table of comparisons; a note on several comparisons appears once and names them."""
+    """Return the notes below the table of comparisons; a note that applies to several appears once and names them."""
     said: dict[str, list[str]] = {}
     for comparison in comparisons:
         texts = [*circumstances(comparison), *([olympic_words(comparison)] if len(comparisons) <= MAX_WHOLE else [])]
@@ -250,8 +253,8 @@ def _table(comparisons: Sequence[Comparison], id_: str, explained: Collection[st
 
 
 def interval_name(comparisons: Sequence[Comparison]) -> str:
-    """Return the name of the intervals in the table: adjusted (they decide the verdict), or plain where runs are
-    too few."""
+    """Return the name of the table's confidence intervals: adjusted (they decide the verdict), or plain where runs
+    are too few."""
     adjusted = [factor.adjusted_interval for comparison in comparisons for factor in comparison.factors]
     text = percent(comparisons[0].confidence, 0) if comparisons else ""
     return f"{text} interval" + (", Holm-adjusted" if any(adjusted) else "")
@@ -293,7 +296,7 @@ def _ratio_cell(factor: FactorComparison) -> Cell:
 
 
 def _value_cell(factor: FactorComparison, value: float | None, num_runs: int, unit: TimeUnit) -> Cell:
-    """Return the cell with the value of one side and its number of runs."""
+    """Return the table cell with one configuration's value of a factor and its number of runs."""
     forms: dict[str, Callable[[float | None], str]] = {
         "time_to_train": unit.text,
         "samples_to_converge": count,

@@ -1,4 +1,4 @@
-"""Section on convergence: quality of each run, and of the reference, over epochs, time or samples."""
+"""Makes the section on convergence: quality of each run, and of the reference, over epochs, time or samples."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,8 @@ _epoch, _samples = attrgetter("epoch_num"), attrgetter("samples_count")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _RunCurve:
-    """Run with evaluations that state their epoch or samples; epochs count from the start of training."""
+    """Run whose evaluations state their epoch or samples, to be drawn as a curve; epochs count from the start of
+    training."""
 
     result: Result
     run: Run
@@ -39,15 +40,16 @@ class _RunCurve:
 
 
 def _epoch_sizes(drawn: Sequence[_RunCurve]) -> list[float]:
-    """Return the samples per epoch from every evaluation; empty where an evaluation lacks its samples or its
-    epoch."""
+    """Return the number of samples per epoch by every evaluation of the runs; empty where one lacks its samples or
+    its epoch."""
     every = [evaluation for entry in drawn for evaluation in entry.evaluations]
     sizes = [e.samples_count / e.epoch_num for e in every if e.samples_count and e.epoch_num and e.epoch_num > 0]
     return sizes if len(sizes) == len(every) else []
 
 
 def convergence_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Show all runs in one chart while there are colours enough, else one small chart per configuration."""
+    """Return the section on convergence: all runs in one chart while there are enough colours, else a small chart per
+    configuration."""
     if len(group) <= MAX_HUES:
         chart = convergence_chart(group, f"{id_}-convergence-chart")
         blocks: tuple[Block, ...] = () if chart is None else (chart,)
@@ -75,7 +77,8 @@ def _first_epoch(result: Result) -> float:
 
 
 def _trained(run: Run, first: float) -> tuple[Evaluation, ...]:
-    """Return the evaluations, with epochs from the start of training."""
+    """Return the evaluations of a run, with epochs counted from the start of training; `first` is the epoch_num of
+    that start."""
     return tuple(
         each if each.epoch_num is None or not first else replace(each, epoch_num=each.epoch_num - first)
         for each in run.log.evaluations
@@ -151,7 +154,7 @@ def _hint(entry: _RunCurve) -> str:
 
 
 def evaluations_table(curves: Sequence[_RunCurve], group: Sequence[Result], id_: str) -> Table:
-    """Return the table of the chart's evaluations, a row per run; None without evaluations."""
+    """Return the table of the evaluations in the convergence chart, a row per run; None without evaluations."""
     points = [entry.line(_epoch).points[:MAX_ROWS] for entry in curves]
     heads = _heads(points)
     return text_table(
@@ -167,8 +170,8 @@ def evaluations_table(curves: Sequence[_RunCurve], group: Sequence[Result], id_:
 
 
 def _heads(points: Sequence[Sequence[tuple[float, float]]]) -> list[str]:
-    """Return the column heads: epochs where all runs were evaluated at the same points, else numbers of
-    evaluations."""
+    """Return the column heads of the table of evaluations: epochs where all runs were evaluated at the same points,
+    else 1, 2, 3 …."""
     number = max(map(len, points), default=0)
     places = [{epochs(known[at][0]) for known in points if at < len(known)} for at in range(number)]
     if all(len(some) == 1 for some in places):

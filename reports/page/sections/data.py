@@ -1,4 +1,5 @@
-"""Section on a user's prepared data: missing values, rare classes, unseen ids, columns that reveal the label."""
+"""Makes the section on the data that a user prepared: missing values, rare classes, unseen ids, columns that reveal
+the label."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ _SPLITS: tuple[tuple[Literal["train", "eval"], str], ...] = (("train", "training
 
 
 def data_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Return the section on prepared data; None where no configuration's data has recorded statistics."""
+    """Return the section on the data that a user prepared; None where no data set has recorded statistics."""
     looks: list[tuple[DataLookRecord, list[str]]] = []
     for result in group:
         if result.asked is None or (look := result.asked.dataset.look) is None:
@@ -38,8 +39,8 @@ def data_section(group: Sequence[Result], id_: str) -> PageSection | None:
 
 
 def _look_blocks(look: DataLookRecord, whose: str, id_: str) -> list[Block]:
-    """Return the shares of positives, possible defects and a row per column; `whose` names the data where sets
-    differ."""
+    """Return the share of positive labels, possible defects and a table row per column of a data set; `whose` names
+    its configurations where sets use different data."""
     shares = ", ".join(f"{percent(look.positives.get(split))} of {name}" for split, name in _SPLITS)
     text = f"{whose}: labels are 1 in {shares}." if whose else f"Labels are 1 in {shares}."
     if look.soft_labels is not None:

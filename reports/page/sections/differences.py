@@ -1,4 +1,4 @@
-"""Section of the differences between two configurations, side by side: settings, hardware, software."""
+"""Makes the section that lists the differences of two configurations, side by side: settings, hardware, software."""
 
 from collections.abc import Sequence
 
@@ -13,13 +13,13 @@ from reports.text.formatting import MISSING, plural, printable
 
 MOST_SHOWN = 12
 MOST_DIFFERING = 3
-"""Most differences that the head of a page names."""
+"""Most differences between two configurations that the head of a page names."""
 DIFFERENCES = "Differences"
 
 
 def differences_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Return the section that lists the differences of two configurations, settings first; None for any other
-    number."""
+    """Return the section that lists the differences of two configurations, settings first; None unless there are
+    exactly two."""
     if len(group) != 2:
         return None
     base, new = sorted(group, key=lambda result: order_in_pair(result.place))

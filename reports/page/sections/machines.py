@@ -1,4 +1,5 @@
-"""Section that compares the machines on a page: speed, price, and the drift between repeated sets of each machine."""
+"""Makes the section that compares the machines on a page: speed, price, and the drift between repeated sets on each
+machine."""
 
 import math
 from collections.abc import Sequence
@@ -36,8 +37,8 @@ _WORDS = {
 
 
 def machines_section(group: Sequence[Result], repeats: Repeats, id_: str) -> PageSection | None:
-    """List the machines of a group of this harness's sets, the cheapest first where prices are known, else the
-    fastest."""
+    """Return the section on the machines that a group's sets of this harness ran on, the cheapest first where prices
+    are known, else the fastest."""
     rates = [_rate(result) for result in group]
     if len({machine_of(result) for result in group}) < 2 or None in rates:
         return None
@@ -61,7 +62,8 @@ def machines_section(group: Sequence[Result], repeats: Repeats, id_: str) -> Pag
 
 
 def machine_of(result: Result) -> str:
-    """Return a machine's name, that of the reference system or else of the system, with its processor's numbers.
+    """Return the name of the machine that a set ran on (the reference system's, else the system's), with its
+    processor's family, model and cores.
 
     '' for a set that is not of this harness.
     """
@@ -74,7 +76,8 @@ def machine_of(result: Result) -> str:
 
 
 def _rate(result: Result) -> float | None:
-    """Return the geometric mean of samples/s; None where it is unknown, and for sets of other harnesses."""
+    """Return the geometric mean of samples/s over a set's runs; None where it is unknown, and for sets of other
+    harnesses."""
     if result.asked is None:
         return None
     found = log_summary([sample.values.get(_SPEED) for sample in result.samples])
@@ -91,7 +94,8 @@ def _order(result: Result) -> tuple[float, float]:
 
 
 def _lead(ordered: Sequence[Result]) -> str:
-    """Return a sentence on the order of the machines, and on the differences that may be drift alone."""
+    """Return a sentence on the order of the machines in the table, and on the differences in speed that drift alone
+    may cause."""
     by = "cost to train (prices as given)" if _cost(ordered[0]) is not None else "speed"
     spans = spans_ms(ordered)
     when = ""
@@ -102,7 +106,7 @@ def _lead(ordered: Sequence[Result]) -> str:
 
 
 def _tolerance(group: Sequence[Result]) -> float:
-    """Return the drift that is assumed between two machines, as a fraction."""
+    """Return the drift of speed assumed between sets on two machines, as a fraction."""
     return REFERENCE_DRIFT if any(system_of(result) for result in group) else ASSUMED_DRIFT
 
 
@@ -157,7 +161,7 @@ def _price_cell(result: Result) -> str | None:
 
 
 def _repeats_words(result: Result, repeats: Repeats) -> str:
-    """Return the drift between repeated sets of one machine, whatever quantity they measured."""
+    """Return in words the drift between repeated sets on one machine, whatever quantity the sets measured."""
     machine, named = machine_of(result), []
     for group in repeats.groups:
         if machine_of(group[0]) == machine and len(group) >= MIN_SETS:
@@ -178,5 +182,6 @@ def _repeats_words(result: Result, repeats: Repeats) -> str:
 
 
 def repeats_of(group: Sequence[Result], known: Repeats) -> Repeats:
-    """Return the known repeated sets of a group; for measurements, which have none, those in their folders."""
+    """Return the repeated sets of a group's configurations that are known; for measurements, those found in their
+    folders."""
     return known if known.groups or group[0].is_logged else find_repeats(group)

@@ -1,4 +1,5 @@
-"""Section of measurements that leave no logs: table and notes, from the record's metadata."""
+"""Makes the section on measurements that leave no logs (such as throughput): table and notes, from the record of
+their kind."""
 
 import math
 from collections.abc import Sequence
@@ -38,8 +39,8 @@ MAX_SENTENCES = 24
 
 
 def _page_columns(kind: str, measured: Sequence[Result]) -> list[Shown[Result]]:
-    """Return the columns of the compared quantity, then those of the kind, or of other members not shown below the
-    table; columns without any value are left out."""
+    """Return the columns of the table of measurements: the compared quantity, then those that the kind of measurement
+    defines, or its other recorded values not shown below the table; columns without any value are left out."""
     measure, details = measured[0].measure, details_of(kind)
     both, *others = measured_columns(measure, is_narrow=True, hidden=details.hidden)
     kept = [(head, cell) for head, cell in others if any(cell(found).text != MISSING for found in measured)]
@@ -47,7 +48,7 @@ def _page_columns(kind: str, measured: Sequence[Result]) -> list[Shown[Result]]:
 
 
 def measured_section(measured: Sequence[Result]) -> PageSection:
-    """Return the section on measurements of one kind, which are kept apart from runs to a target."""
+    """Return the section on measurements of one kind, which are not mixed with runs to a target."""
     kind, measure = measured[0].kind, measured[0].measure
     id_ = measured[0].quantities[0].replace(".", "-")  # a kind may measure several
     lead = "A measurement: nothing was trained to a target, so nothing here is a time to train or a score."
@@ -91,7 +92,7 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
 
 
 def processes_section(measured: Sequence[Result], id_: str) -> PageSection:
-    """Return the chart of all processes as dots, and the list of their values."""
+    """Return the section with the chart of every measured process as a dot, and the list of their values."""
     named, measure = distinct(measured), measured[0].measure
     unit = time_unit(value for found in named for value in compared_values(found)) if measure.unit == "s" else None
     scale, unit_name = (unit.seconds, unit.name) if unit else (1.0, measure.unit)
@@ -138,7 +139,7 @@ def processes_section(measured: Sequence[Result], id_: str) -> PageSection:
 
 
 def _tick(value: float, unit: str) -> str:
-    """Return the label of a value on the axis, without the unit that the axis names."""
+    """Return the tick label of a measured value, without the unit that the axis names."""
     return in_unit(value, unit).removesuffix(f" {unit}").replace("-", "−")
 
 
@@ -162,9 +163,11 @@ def _processes_table(named: Sequence[Result], id_: str, caption: str) -> Table:
 
 
 def _compare(measured: Sequence[Result]) -> dict[str, Comparison]:
-    """Compare each result with the first of its benchmark, by label; all of a benchmark are one family of tests.
+    """Compare each measurement with the first of its benchmark; all comparisons of a benchmark are one family of
+    tests. Results are by label.
 
-    The two of a pair were measured alternately with each other alone: its new side is compared with its base only.
+    The two measurements of a pair were made alternately (A/B) with each other only: the new one is compared with its
+    base only.
     """
     groups: dict[tuple[str | None, str | None], list[Result]] = {}
     for found in measured:
@@ -179,7 +182,7 @@ def _compare(measured: Sequence[Result]) -> dict[str, Comparison]:
 
 
 def _against(comparison: Comparison | None) -> Cell:
-    """Return the cell with the verdict against the baseline; 'baseline' for the baseline itself (a None
+    """Return the cell with a measurement's verdict against the baseline; 'baseline' for the baseline itself (a None
     comparison)."""
     if comparison is None:
         return Cell(text="baseline", kind="quiet")
@@ -191,8 +194,8 @@ def _against(comparison: Comparison | None) -> Cell:
 
 
 def _smallest_cell(smallest: Smallest, measure: Measure) -> Cell:
-    """Return the cell with the detectable difference for as many processes; where drift matters, alternately
-    below."""
+    """Return the cell with the detectable difference for as many processes in another set; where speed drifts, below
+    it the one for alternate measurement."""
     if measure.scale != "ratio":
         return Cell(text=in_unit(smallest.apart, measure.unit))
     return Cell(text=size_text(smallest.apart), sub=f"{size_text(smallest.in_turns)} alternately")

@@ -1,4 +1,5 @@
-"""Section that ranks results among published results of MLPerf's rounds: by minutes, and by accelerator-minutes."""
+"""Makes the section that ranks results among published results of MLPerf's rounds: by minutes, and by
+accelerator-minutes."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,8 +18,8 @@ _WORDS = {"dot-counted": "a published result", "mean": "this one"}
 
 
 def published_section(group: Sequence[Result], table: PublishedTable | None, id_: str) -> PageSection | None:
-    """Rank a group's results among published ones; None without a table. Raises ReferenceSystemError for own
-    benchmarks."""
+    """Return the section that ranks a group's results among published MLPerf ones; None without a table. Raises
+    ReferenceSystemError for own benchmarks."""
     if table is None:
         return None
     placed = place_results(group, table)
@@ -34,7 +35,8 @@ def published_section(group: Sequence[Result], table: PublishedTable | None, id_
 
 
 def _charts(placed: Sequence[ResultPlace], id_: str) -> list[Chart]:
-    """Return a strip chart of minutes for each result, and one of accelerator-minutes where they are known."""
+    """Return strip charts of each result among published ones: by minutes, and by accelerator-minutes where those are
+    known."""
     minutes = [_strip(each, each.minutes.value, _minutes) for each in placed if each.minutes is not None]
     products = [
         _strip(each, each.accelerator_minutes.value, _accelerator_minutes)

@@ -1,5 +1,5 @@
-"""Section on convergence compared with the reference: results among the reference convergence points of their
-round."""
+"""Makes the section on convergence against the reference: results among the reference convergence points (RCPs) of
+their round."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +18,8 @@ from rules.scoring.rcp import Convergence, ReferencePoint, Unit
 
 
 def reference_section(group: Sequence[Result], id_: str) -> PageSection:
-    """Return the section with one chart per set of reference points, since every round has its own points."""
+    """Return the section with one chart per table of reference convergence points, since every MLPerf round has its
+    own."""
     by_points: dict[tuple[ReferencePoint, ...], list[tuple[Result, Convergence | None]]] = {}
     without: list[Result] = []
     for result in group:
@@ -106,7 +107,7 @@ def _chart(
 
 
 def _failing(point: ReferencePoint, result: Result) -> str:
-    """Return the chance of a false alarm in an own benchmark's convergence test, in words; '' for official
+    """Return in words the chance of a false alarm in the convergence test of a user's own benchmark; '' for official
     benchmarks."""
     num_runs = result.score.num_runs_required
     if result.status != "own" or num_runs is None or not point.epochs:
@@ -115,14 +116,14 @@ def _failing(point: ReferencePoint, result: Result) -> str:
 
 
 def _unit(result: Result) -> Unit:
-    """Return the unit, epochs or samples, of the reference points of a set's benchmark."""
+    """Return the unit, epochs or samples, of the reference convergence points of a set's benchmark."""
     benchmark, _ = find_points(result)
     in_samples = benchmark is not None and benchmark.quality.convergence_unit == keys.SAMPLES_COUNT
     return "samples" if in_samples else "epochs"
 
 
 def _first_epoch(result: Result) -> str:
-    """Return words on the offset of epoch_num where a round's logs count epochs from 1; '' where they count from
+    """Return a note on the offset of epoch_num where a round's logs count epochs from 1; '' where they count from
     0."""
     benchmark, _ = find_points(result)
     first = benchmark.quality.first_epoch_num if benchmark is not None else 0
@@ -146,8 +147,8 @@ def _result_row(result: Result, found: Convergence | None) -> tuple[Cell | str, 
 
 
 def _lead(judged: Sequence[tuple[Result, Convergence | None]]) -> str:
-    """Return the result of the convergence test in words; a result faster than the reference by chance is scaled
-    back."""
+    """Return the outcome of the convergence test (RCP test) in words; the score of a result that converged faster
+    than the reference by chance is normalised."""
     if len(judged) == 1:
         member, found = judged[0]
         if found is None:

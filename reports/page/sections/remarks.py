@@ -1,4 +1,5 @@
-"""Remarks to read before believing the scores: INVALID results, and unusual circumstances."""
+"""Words the remarks to read before believing the scores: INVALID results, and unusual circumstances of
+measurement."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,8 @@ MAX_WARNINGS = 12
 
 
 def group_warnings(group: Sequence[Result]) -> tuple[str, ...]:
-    """Return remarks to read before believing the scores, equal sentences once; those on INVALID sets come first."""
+    """Return the remarks to read before believing a group's scores, equal sentences once; those on INVALID sets come
+    first."""
     refused = _said_of([(sentence, result.label) for result in group for sentence in _refusals(result)], len(group))
     remarks = _said_of(
         [(text, result.label) for result in group for text in (*_warnings(result), *result.problems)], len(group)
@@ -26,7 +28,8 @@ def group_warnings(group: Sequence[Result]) -> tuple[str, ...]:
 
 
 def _said_of(pairs: Sequence[tuple[str, str]], num_sets: int) -> list[str]:
-    """Return each remark once, followed by the labels of its sets where the page has several sets."""
+    """Return each remark once, followed by the labels of the sets that it is about where the page has several
+    sets."""
     said: dict[str, list[str]] = {}
     for sentence, label in pairs:
         said.setdefault(sentence, []).append(label)
@@ -34,7 +37,7 @@ def _said_of(pairs: Sequence[tuple[str, str]], num_sets: int) -> list[str]:
 
 
 def _refusals(result: Result) -> Iterator[str]:
-    """Yield the errors that make the set, its submission or its round INVALID, as sentences."""
+    """Yield, as sentences, the rule violations that make a set, its submission or its MLPerf round INVALID."""
     if result.outcome == "invalid":
         yield f"INVALID by the rules: {_errors(result.verdict.findings)}."
     for verdict in result.levels:
@@ -43,14 +46,14 @@ def _refusals(result: Result) -> Iterator[str]:
 
 
 def broken_codes(result: Result) -> list[str]:
-    """Return the codes of the rules that a set breaks with an error, each once; none without logs."""
+    """Return the codes of the rules that a set's logs break with an error, each once; none for a set without logs."""
     findings = () if result.judged is None else result.verdict.findings
     return list(dict.fromkeys(finding.code for finding in findings if finding.severity == "error"))
 
 
 def refusal_words(refused: Sequence[Result]) -> str:
-    """Return the codes of rules by which published sets are INVALID here, and the official checker's verdict on them:
-    'INVALID here by CA101, which the official checker does not test (it says SUCCESS)'."""
+    """Return the codes of rules by which published sets are INVALID here, and the official MLPerf checker's verdict
+    on them: 'INVALID here by CA101, which the official checker does not test (it says SUCCESS)'."""
     codes = list(dict.fromkeys(code for result in refused for code in broken_codes(result)))
     text = f"INVALID here by {names(codes)}" if codes else "INVALID here"
     if codes and all(result.judged is not None and is_accepted_by_round(result.verdict) for result in refused):
@@ -59,14 +62,14 @@ def refusal_words(refused: Sequence[Result]) -> str:
 
 
 def _errors(findings: Sequence[Finding]) -> str:
-    """Return '10 errors; demanded but not met: CA101 (evaluations come as often as the benchmark says)'; ''
-    without errors."""
+    """Return the number of errors among findings, and the rules broken: '10 errors; demanded but not met: CA101
+    (evaluations come as often as the benchmark says)'; '' without errors."""
     errors = [finding for finding in findings if finding.severity == "error"]
     return f"{plural(count_problems(errors)['error'], 'error')}; {broken_rules(errors, 'error')}" if errors else ""
 
 
 def level_name(verdict: Verdict) -> str:
-    """Return the name of the directory of a submission or a round."""
+    """Return the name of the directory of the submission or round that a verdict is about."""
     return printable(PurePath(verdict.subject).name or verdict.subject, 80)
 
 
@@ -93,6 +96,7 @@ def _warnings(result: Result) -> tuple[str, ...]:
 
 
 def count_words(findings: Sequence[Finding]) -> str:
-    """Return the numbers of findings by severity, '1 error, 2 warnings, 3 infos'; zeros are left out."""
+    """Return the number of findings of each severity, '1 error, 2 warnings, 3 infos'; severities without findings are
+    left out."""
     counts = count_problems(findings)
     return ", ".join(plural(counts[severity], severity) for severity in SEVERITIES if counts[severity])

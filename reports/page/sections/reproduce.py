@@ -1,4 +1,4 @@
-"""Section on reproducing results: commands, the files of the results, and records that are missing."""
+"""Makes the section on reproducing results: commands, the files of the results, and records that are missing."""
 
 import json
 import shlex
@@ -25,13 +25,14 @@ from rules.records.run_set import MATMUL_FILE, RunSetRecord
 MAX_OPEN = 3
 MAX_VALUES = 300
 _TAKE_MATMUL = (["run"], ["sweep"])
-"""Verbs with an option for the forms of matrix products; all other verbs time the forms."""
+"""Verbs of `dlrmbench` with an option that sets the forms of matrix products; all other verbs choose the forms by
+timing."""
 _SCOPES = {"whole": "Dataset: sha256, measured", "blocks": "Dataset: sha256 of blocks, measured"}
 
 
 def reproduce_section(group: Sequence[Result], id_: str) -> PageSection:
-    """Return the section with commands to copy, digests and checksums; text that several results share appears
-    once."""
+    """Return the section with commands to copy, digests and checksums of results; text that several results share
+    appears once."""
     facts, definitions = [_facts(result) for result in group], [own_definition(result) for result in group]
     is_one_definition = len(group) > 1 and len(set(definitions)) == 1
     shared = tuple(fact for fact in facts[0] if all(fact in other for other in facts)) if len(group) > 1 else ()
@@ -65,7 +66,7 @@ def reproduce_section(group: Sequence[Result], id_: str) -> PageSection:
 
 
 def _definition(member: Result, text: str | None) -> Iterator[Block]:
-    """Yield the definition of a benchmark that is not shipped, from the copy in the set."""
+    """Yield the definition of a user's own benchmark (not shipped), from the copy in the result set."""
     if text is not None:
         length = plural(len(text.splitlines()), "line")
         words = f"The definition of {member.benchmark_name}, as it was run: {length} of TOML"
@@ -73,8 +74,8 @@ def _definition(member: Result, text: str | None) -> Iterator[Block]:
 
 
 def _commands(member: Result) -> Iterator[Block]:
-    """Yield a set's command, with its seed and number of runs added, and the values from files and from the
-    environment."""
+    """Yield the command that made a set, with its seed and number of runs added, and the values from files and
+    environment variables."""
     record = member.asked
     if record is None or not record.command:
         yield Prose(text="The command was not recorded.", kind="absent")
@@ -97,8 +98,8 @@ def _commands(member: Result) -> Iterator[Block]:
 
 def _with_seed(record: RunSetRecord, place: Path | None) -> str:
     """Return the recorded command with the set's number of runs, seed and choices made by timing added. A set that
-    was extended has more runs than its command; the last of two equal options counts. For the base of a pair no
-    choice is added, since further options of that command apply to the other side."""
+    was extended has more runs than its command says; of two equal options the last counts. For the base of a pair no
+    choice is added, since options appended to that command apply to the new configuration."""
     words = record.command.replace("=", " ").split()
     asked = {words[at + 1] for at, word in enumerate(words[:-1]) if word in ("-n", "--runs", "--processes")}
     runs = [] if record.until is not None or asked == {str(record.num_runs)} else ["-n", str(record.num_runs)]
@@ -118,20 +119,20 @@ def _with_seed(record: RunSetRecord, place: Path | None) -> str:
 
 
 def _spinning(record: RunSetRecord) -> dict[str, str]:
-    """Return the environment variable, with its value, that sets how long threads spin, as chosen for the set by
-    timing; empty where nothing was chosen."""
+    """Return the environment variable and value that set how long idle threads spin, as chosen by timing for the set;
+    empty where nothing was chosen."""
     choice = record.choice
     return {} if choice is None or choice.spin_count is None else {"GOMP_SPINCOUNT": str(choice.spin_count)}
 
 
 def _is_plain(value: object) -> bool:
-    """Return True if TOML can hold a value; a stranger's record may hold anything."""
+    """Return True if a TOML file can hold the value, which comes from a record that may be a stranger's."""
     return all(map(_is_plain, value)) if isinstance(value, list) else isinstance(value, str | int | float | bool)
 
 
 def _given(record: RunSetRecord) -> tuple[dict[str, dict[str, dict[str, Any]]], dict[str, str]]:
-    """Return the values given in files, by file, section and key, and those given by environment variables, by
-    name."""
+    """Return the configuration values that a set was given: those in files, by file, section and key, and those in
+    environment variables, by name."""
     files: dict[str, dict[str, dict[str, Any]]] = {}
     variables: dict[str, str] = {}
     fields = {f"submission.{key}": (entry.value, entry.source) for key, entry in record.submission.items()}
@@ -170,8 +171,8 @@ def _facts(member: Result) -> tuple[Fact, ...]:
 
 
 def _dataset_digests(member: Result, of_manifest: str | None) -> Iterator[Fact]:
-    """Yield the digests of the data as the runs read them, and the manifest's where it differs or no run recorded
-    one."""
+    """Yield the digests of the data as the runs of a set read them, and the manifest's digest where it differs or no
+    run recorded one."""
     copies = [copy for run in member.runs if run.record for copy in run.record.read_data]
     of_scope = {
         scope: tuple(dict.fromkeys(copy.sha256 for copy in copies if copy.scope == scope)) for scope in _SCOPES
@@ -186,7 +187,7 @@ def _dataset_digests(member: Result, of_manifest: str | None) -> Iterator[Fact]:
 
 
 def _files(result: Result, id_: str) -> Iterator[Block]:
-    """Yield the logs with their digests, or the file of a measurement."""
+    """Yield the blocks that list a result's logs with their digests, or the file of a measurement."""
     if result.judged is None:
         yield Facts(facts=(Fact(name="Measured in", value=printable(result.path), is_code=True),))
         return
@@ -205,7 +206,8 @@ def _files(result: Result, id_: str) -> Iterator[Block]:
 
 
 def _missing(group: Sequence[Result]) -> tuple[str, ...]:
-    """Return the records that these results lack, each with the part of the page that is missing for want of it."""
+    """Return the records that a group's results lack, each with the part of the page that is missing for want of
+    it."""
     absent: dict[str, list[str]] = {}
     for result in group:
         for words, is_there in (

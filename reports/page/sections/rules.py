@@ -1,4 +1,4 @@
-"""Section on the rules' findings for a group's configurations: broken rules first, equal findings once."""
+"""Makes the section on rule findings of a group's configurations: broken rules first, equal findings once."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,8 @@ MAX_SHOWN = 40
 
 
 def rules_section(group: Sequence[Result], id_: str) -> PageSection:
-    """Return the section of findings by rule, with passed and skipped rules folded, and the second opinion."""
+    """Return the section of findings by rule, with passed and skipped rules folded, and the official MLPerf checker's
+    opinion."""
     outcomes = [outcome for result in group for outcome in result.verdict.outcomes]
     passed = [outcome for outcome in outcomes if outcome.status == "pass"]
     skipped = [outcome for outcome in outcomes if outcome.status == "skip"]
@@ -60,7 +61,8 @@ def rules_section(group: Sequence[Result], id_: str) -> PageSection:
 
 
 def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """Return the verdicts on the sets' submissions and rounds, and those findings that belong to no set."""
+    """Return the verdicts on the submissions and rounds that a group's sets are in, and those findings that belong to
+    no set."""
     found = {verdict.subject: verdict for result in group for verdict in reversed(result.levels)}
     if not found:
         return ()
@@ -91,7 +93,8 @@ def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
 
 
 def _level_words(verdict: Verdict) -> str:
-    """Return a submission or round in words: 'submission in training_results_v5.1', 'round'."""
+    """Return the name of the submission or round that a verdict is about: 'submission in training_results_v5.1',
+    'round'."""
     inside = printable(PurePath(verdict.subject).parent.name, 80) if verdict.level == "submission" else ""
     return f"{verdict.level} in {inside}" if inside else verdict.level
 
@@ -142,7 +145,7 @@ def _places(places: Sequence[str]) -> str:
 
 
 def place(result: Result, finding: Finding) -> str:
-    """Return a finding's file and line, relative to the folder that all logs of the set share."""
+    """Return a finding's file and line, relative to the folder that all logs of the result set share."""
     path = PurePath(finding.path)
     folder = PurePath(result.verdict.subject)
     shown = path.name if path.parent == folder else "the set" if path == folder else path
@@ -150,7 +153,7 @@ def place(result: Result, finding: Finding) -> str:
 
 
 def rule_index(sets: Iterable[Result]) -> tuple[Fact, ...]:
-    """Return code and title of every rule that was applied to at least one set."""
+    """Return code and title of every rule that was applied to at least one result set."""
     titles = {outcome.code: outcome.title for result in sets for outcome in result.verdict.outcomes}
     return tuple(Fact(name=printable(code, 20), value=printable(titles[code])) for code in sorted(titles))
 
@@ -169,7 +172,8 @@ def _by_reason(outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
 
 
 class _CheckerOpinion(NamedTuple):
-    """Official checker's opinion and our verdict on a log, or on a whole set, for which `run` is empty."""
+    """Opinion of the official MLPerf checker and dlrmbench's verdict on one log, or on a whole set, for which `run`
+    is empty."""
 
     result: Result
     opinion: OfficialOpinion
@@ -178,8 +182,8 @@ class _CheckerOpinion(NamedTuple):
 
 
 def _opinion(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """Return a table of the official checker's opinion and our verdict on each log; only logs with remarks have
-    rows."""
+    """Return a table of the official MLPerf checker's opinion and dlrmbench's verdict on each log; only logs with
+    remarks have rows."""
     asked = [
         _CheckerOpinion(result, opinion, run.label, log.outcome)
         for result in group
@@ -219,8 +223,8 @@ def _opinion(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
 
 
 def _set_opinions(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """Return a table of the official checkers' opinions on whole sets (seeds, reference points, descriptions) and
-    ours."""
+    """Return a table of the official MLPerf checkers' opinions on whole sets (seeds, reference points, descriptions)
+    next to dlrmbench's verdicts."""
     asked = [_CheckerOpinion(result, opinion) for result in group for opinion in result.verdict.official]
     if not asked:
         return ()
@@ -242,7 +246,7 @@ def _set_opinions(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
 
 
 def _outcome_cell(row: _CheckerOpinion) -> Cell:
-    """Return the cell of the official checker's verdict, with a mark where our verdict differs."""
+    """Return the cell of the official MLPerf checker's verdict, with a mark where dlrmbench's verdict differs."""
     return Cell(text=row.opinion.outcome, kind="warn" if row.opinion.outcome != row.ours else "")
 
 

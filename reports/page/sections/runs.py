@@ -1,4 +1,4 @@
-"""Section on every run and attempt that was started, failed ones included, so that no run is selected."""
+"""Makes the section on every run and attempt that was started, failed ones included, so that no run is selected."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -52,7 +52,7 @@ MAX_SPANS = 60
 
 
 def runs_section(group: Sequence[Result], id_: str) -> PageSection:
-    """Return one table of all runs where it is short, else a folded table per configuration."""
+    """Return the section with one table of all runs where it is short, else a folded table per configuration."""
     shown = detailed(group)
     lead = "Every run that was started is listed, also those that failed or were interrupted."
     if words := detail_words(group):
@@ -85,7 +85,8 @@ def runs_section(group: Sequence[Result], id_: str) -> PageSection:
 
 
 def order_chart(result: Result, id_: str) -> Chart | None:
-    """Return the chart of all runs and attempts over time; None where fewer than two start times are known."""
+    """Return the chart of when a set's runs and attempts were made, as bars over clock time; None where fewer than
+    two start times are known."""
     spans = sorted(_spans(result), key=lambda span: span.start_s)[:MAX_SPANS]
     if len(spans) < 2:
         return None
@@ -220,7 +221,8 @@ def _energy_cell(energy: EnergyRecord) -> Cell:
 
 
 def _started(line: _RunRow) -> str:
-    """Return the start time of a run to the second, in a form that sorts by time; the heading names the time zone."""
+    """Return the start time of a run to the second, as text that sorts by time; the column's heading names the time
+    zone."""
     if line.started_ms is None and line.run is None and line.record:
         return line.record.started_utc or MISSING
     return utc(line.started_ms).removesuffix(" UTC")
@@ -240,13 +242,14 @@ def _status_cell(line: _RunRow) -> Cell:
 
 
 def _time_cell(run: Run, unit: TimeUnit) -> Cell:
-    """Return the cell of the time to train, or below it the duration of a run that did not converge."""
+    """Return the cell of a run's time to train, or below it the duration of a run that did not converge."""
     took_s = run.log.time_to_train_s
     stopped = run.time_s is None and took_s is not None
     return Cell(text=unit.number(run.time_s), sub=f"stopped at {unit.number(took_s)}" if stopped else "")
 
 
 def _common_day(lines: Sequence[_RunRow]) -> str:
-    """Return the day on which all runs started, for the caption; '' where they started on several days."""
+    """Return the day on which all runs in the table started, for its caption; '' where they started on several
+    days."""
     days = {utc(line.started_ms).partition(" ")[0] for line in lines if line.run or line.record}
     return days.pop() if len(days) == 1 and MISSING not in days else ""

@@ -1,4 +1,5 @@
-"""Section on scaling: results over the number of ranks, and over the bytes that ranks send, where these differ."""
+"""Makes the section on scaling: results over the number of ranks (distributed processes), and over the bytes that
+ranks send."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,8 +24,8 @@ _MAX_LISTED = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScalingLine:
-    """Configurations that differ only in their number of ranks, or also in the global batch size that grows with
-    the ranks."""
+    """Line of a scaling chart: configurations that differ only in their number of ranks, or also in a global batch
+    size that grows with the ranks."""
 
     name: str
     sets: tuple[RankedSet, ...]
@@ -32,15 +33,15 @@ class ScalingLine:
 
 
 class _ScalingPoint(NamedTuple):
-    """Configuration as one point of a scaling curve."""
+    """One configuration as a point of a scaling chart."""
 
     line: ScalingLine
     ranked: RankedSet
 
     @property
     def efficiency(self) -> float | None:
-        """Return samples per second per rank (per thread, where ranks share threads), relative to the fewest
-        ranks."""
+        """Return scaling efficiency: samples/s per rank (per thread, where ranks share threads), relative to the
+        fewest ranks."""
         base, own = self.line.sets[0], self.ranked
         if base.samples_per_s is None or own.samples_per_s is None:
             return None
@@ -52,7 +53,8 @@ _Value = Callable[[_ScalingPoint], float | None]
 
 
 def scaling_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Return the section on scaling; None where no two configurations differ only in ranks or exchange."""
+    """Return the section on scaling; None where no two configurations differ only in ranks or in the exchange between
+    them."""
     worlds = [world for result in group if (world := ranked_set(result)) is not None]
     unit = column_unit(group)
     blocks: list[Block] = []
@@ -66,8 +68,8 @@ def scaling_section(group: Sequence[Result], id_: str) -> PageSection | None:
 
 
 def scaling_lines(worlds: Sequence[RankedSet]) -> list[ScalingLine]:
-    """Return curves over at least two numbers of ranks, at equal global (strong scaling) or local batch size
-    (weak)."""
+    """Return the lines of the scaling chart, each over at least two numbers of ranks, at equal global (strong
+    scaling) or local batch size (weak scaling)."""
     found: list[ScalingLine] = []
     for is_weak, shares_threads in ((False, False), (True, False), (False, True)):
         families: dict[object, list[RankedSet]] = {}
@@ -90,12 +92,14 @@ def scaling_lines(worlds: Sequence[RankedSet]) -> list[ScalingLine]:
 
 
 def _exchange_of(world: RankedSet) -> str:
-    """Return a result's exchange, 'fp16 / dense, row_wise': precision of the embeddings, gradients, sharding."""
+    """Return the formats of a result's exchange between ranks, 'fp16 / dense, row_wise': embeddings, gradients,
+    sharding of tables."""
     return f"{world.comm} / {world.grad_comm}, {world.sharding}"
 
 
 def _alike(world: RankedSet, *, is_weak: bool) -> object:
-    """Return the settings that sets of one curve share; under weak scaling, learning rates may differ."""
+    """Return the settings that all sets on one line of the scaling chart share; under weak scaling, learning rates
+    may differ."""
     others = tuple(pair for pair in world.others if not (is_weak and pair[0] == LEARNING_RATE))
     return others, _batch(world, is_weak=is_weak)
 
@@ -187,7 +191,7 @@ def _scaling_table(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> Ta
 
 
 def link_families(worlds: Sequence[RankedSet]) -> list[tuple[RankedSet, ...]]:
-    """Return the sets that differ only in the exchange between ranks and in the link's bandwidth."""
+    """Return groups of sets that differ only in the exchange between ranks and in the bandwidth of the link."""
     families: dict[object, list[RankedSet]] = {}
     for world in worlds:
         if world.num_ranks > 1 and world.bandwidth_bytes_per_s is not None and world.time_to_train_s is not None:
@@ -234,14 +238,15 @@ def _speed(value: float) -> str:
 
 
 def _whole_exchange(family: Sequence[RankedSet]) -> RankedSet | None:
-    """Return the only set that exchanges everything in full precision; None where there is none, or more than one."""
+    """Return the only set whose ranks exchange everything in full precision; None where there is none, or more than
+    one."""
     whole = [ranked for ranked in family if (ranked.comm, ranked.grad_comm) == ("fp32", "dense")]
     return whole[0] if len(whole) == 1 else None
 
 
 def _cost_words(family: Sequence[RankedSet]) -> str:
-    """Return bytes, time and samples of the first few exchange schemes, relative to the exchange in full
-    precision."""
+    """Return in words the bytes, time and samples to converge of the first few formats of exchange between ranks,
+    relative to full precision."""
     base = _whole_exchange(family)
     if base is None:
         return "Ratios need exactly one configuration that exchanges all in fp32 and dense."
@@ -268,8 +273,8 @@ def _ratio(value: float | None, of_base: float | None) -> str:
 
 
 def _link_table(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Table:
-    """Return the table of exchange schemes, with ratios to the exchange in full precision where exactly one set has
-    it."""
+    """Return the table of formats of exchange between ranks, with ratios to full precision where exactly one set uses
+    that."""
     against, base = "over fp32 and dense", _whole_exchange(family)
     base_s, base_samples = (base.time_to_train_s, base.samples_to_converge) if base else (None, None)
     return table_of(

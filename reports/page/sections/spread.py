@@ -1,4 +1,5 @@
-"""Section on the noise of sets before any comparison: parts of the spread, and the detectable difference."""
+"""Makes the section on the noise of sets before any comparison: factors' shares of the spread, and the detectable
+difference."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -22,7 +23,8 @@ _whole_percent = partial(percent, digits=0)
 
 
 def spread_blocks(group: Sequence[Result], context: GroupContext, id_: str) -> tuple[Block, ...]:
-    """Return blocks on the spread of sets: its parts, the detectable differences, missing values, and assumptions."""
+    """Return blocks on the spread of sets' times: shares of the factors, detectable differences, missing values, and
+    assumptions."""
     shown = detailed(group)
     tolerances = find_tolerances(shown, context.repeats)
     found = [
@@ -71,7 +73,7 @@ def _lead(result: Result, noise: Noise) -> str:
 
 
 class _SetNoise(NamedTuple):
-    """Set of runs with its noise."""
+    """Result set with the noise of its runs (spread and detectable difference)."""
 
     result: Result
     noise: Noise

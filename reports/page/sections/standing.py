@@ -1,5 +1,4 @@
-"""Section on a machine's speed relative to reference systems that measured the same configuration: sentences, a
-strip."""
+"""Makes the section on a machine's speed relative to reference systems that measured the same configuration."""
 
 from collections.abc import Sequence
 
@@ -17,8 +16,8 @@ _WORDS = {
 
 
 def standing_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Compare the only set of a group with reference systems; None for several sets, or without a comparable
-    system."""
+    """Return the section that compares a group's only set with reference systems; None for several sets, or without a
+    comparable system."""
     standings = find_standings(group[0]) if len(group) == 1 else ()
     if not standings:
         return None
@@ -31,7 +30,7 @@ def standing_section(group: Sequence[Result], id_: str) -> PageSection | None:
 
 
 def standing_blocks(standings: Sequence[Standing], id_: str) -> tuple[Block, ...]:
-    """Return a sentence for each reference system, and one strip chart of all ratios."""
+    """Return a sentence on a set's speed against each reference system, and one strip chart of all ratios."""
     strips = [
         Strip(
             name=standing.system,

@@ -1,4 +1,5 @@
-"""Sections on systems, configurations and noise: differences first, equal values folded."""
+"""Makes the sections on systems, configurations and noise: differences between configurations first, equal values
+folded."""
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
@@ -16,15 +17,17 @@ from rules.records.run_set import PreflightCheck
 NOISE = "Noise and environment"
 MAX_COLUMNS = 4
 MAX_VALUES = 24
-"""Most distinct values shown of a key that differs, the most frequent ones first; seeds, for example, all differ."""
+"""Most distinct values shown for a setting that differs between configurations, the most frequent first; seeds, for
+example, all differ."""
 _ORDER = ("warning", "unknown", "ok")
 
 Entries = Mapping[str, tuple[str, str]]
-"""Values and their sources by key; the source is empty where it was not recorded."""
+"""Values of settings with their sources, by key; the source is empty where it was not recorded."""
 
 
 def noise_section(group: Sequence[Result], id_: str) -> PageSection:
-    """Return the section on the environment checks of all configurations; checks with equal results share a row."""
+    """Return the section on the checks of the environment before measuring, for all configurations; equal results
+    share a row."""
     rows: dict[PreflightCheck, list[str]] = {}
     for result in group:
         for check in result.asked.preflight if result.asked else ():
@@ -45,7 +48,8 @@ def noise_section(group: Sequence[Result], id_: str) -> PageSection:
 
 
 def _loads(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """Return the table of the system's load during each repetition; empty where no load was recorded."""
+    """Return the table of the system's load (other processes) during each repetition; empty where no load was
+    recorded."""
     known = [result for result in group if any(result.loads)]
     if not known:
         return ()
@@ -73,7 +77,8 @@ def check_blocks(
     who: Mapping[PreflightCheck, str] | None = None,
     before: str = "the first run",
 ) -> tuple[Block, ...]:
-    """Return the environment check's results, warnings open and all others folded; `who` names the configurations."""
+    """Return results of the checks of the environment, warnings open and all others folded; `who` names the
+    configurations."""
     disturbing = [check for check in checks if check.status == "warning"]
     quiet = [check for check in checks if check.status != "warning"]
     blocks: list[Block] = [Prose(text=_noise_lead(disturbing, checks, before))]
@@ -113,7 +118,8 @@ def _who(labels: Sequence[str], group: Sequence[Result]) -> str:
 
 
 def system_section(group: Sequence[Result], id_: str) -> PageSection:
-    """Return system description, resolved configuration and software: differences, then values that are equal."""
+    """Return the section on system descriptions, resolved configurations and software: first the differences, then
+    equal values."""
     blocks: list[Block] = []
     for key, title, entries in (
         ("description", "System description, in the field names of MLPerf®", [_system(result) for result in group]),
@@ -198,7 +204,8 @@ def _system(result: Result) -> Entries:
 
 
 def _configuration(result: Result) -> Entries:
-    """Return the resolved values; of logs alone, the settings that they or the benchmark's definition name."""
+    """Return a result's resolved configuration values; without a record, the settings in its logs or its benchmark's
+    definition."""
     record, first = result.asked, result.first_run
     if record is not None and record.config:
         return config_texts(record)

@@ -1,4 +1,4 @@
-"""Section on the traffic between ranks in a step and the placement of tables, for runs and throughput."""
+"""Makes the section on the traffic between ranks in a training step and the placement of embedding tables."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ STEP_COLUMNS = (
     numeric("All-reduce", "ms; measured: dense gradients"),
     numeric("Link", "measured; rank 0 to the last"),
 )
-"""Columns of `_step_cells`, the cells of one training step."""
+"""Columns of the table on one training step's traffic, in the order of the cells of `_step_cells`."""
 METHOD = (
     "Bytes are counted from the tensors of every collective call, by the formula beside them, without the "
     "transport's overhead. Times of calls are medians, measured after the run by waiting for each call at once: they "
@@ -33,7 +33,7 @@ METHOD = (
 
 
 def exchange_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Return the section on traffic; None where no configuration has a record of several ranks."""
+    """Return the section on traffic between ranks; None where no configuration has a record of several ranks."""
     worlds = [world for result in group if (world := ranked_set(result)) is not None and world.traffic]
     if not worlds:
         return None
@@ -52,7 +52,8 @@ def exchange_section(group: Sequence[Result], id_: str) -> PageSection | None:
 
 
 def measured_exchanges(measured: Sequence[Result]) -> list[Fold]:
-    """Show the traffic of a step and the placement of tables of each measurement on several ranks."""
+    """Return a folded block for each measurement on several ranks: traffic of a training step, placement of embedding
+    tables."""
     found = []
     for number, measurement in enumerate(measured):
         if not traffic_of(measurement):
@@ -113,7 +114,8 @@ def _ranks_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
 
 
 def _step_cells(runs: Sequence[TrafficRecord]) -> tuple[Cell | str | None, ...]:
-    """Return the cells of one training step, mean over runs: bytes, time and its parts, the link."""
+    """Return the cells on one training step, means over runs: bytes exchanged, time and its parts, bandwidth of the
+    link."""
     step_s = mean_of_known(run.step_s or None for run in runs)
     waited = (mean_of_known(run.all_to_all_s for run in runs), mean_of_known(run.all_reduce_s for run in runs))
     compute_s = computing_s(step_s, *waited)
@@ -153,7 +155,7 @@ def _bytes_table(runs: Sequence[TrafficRecord], id_: str) -> Table:
 
 
 def _placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ...]:
-    """Return the table of the ranks that hold each table's parts, as the first run built them."""
+    """Return the table of the ranks that hold each embedding table's shards, as the first run built them."""
     first, *others = [sorted(run.placement, key=lambda entry: entry.table) for run in runs]
     if not first:
         return ()
@@ -170,6 +172,7 @@ def _placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ..
 
 
 def _shards_words(entry: PlacementRecord) -> str:
-    """Return the shapes of a table's shards, rows by columns: '2 of 25 × 16', further shapes after a comma."""
+    """Return the shapes of an embedding table's shards, rows by columns: '2 of 25 × 16', further shapes after a
+    comma."""
     shapes = Counter((shard.num_rows, shard.num_columns) for shard in entry.shards)
     return ", ".join(f"{number} of {count(rows)} × {count(columns)}" for (rows, columns), number in shapes.items())

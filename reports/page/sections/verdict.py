@@ -1,4 +1,5 @@
-"""Section of the verdict: one row per configuration with its score and the score's factors."""
+"""Makes the section of the rules' verdicts: one row per configuration with its score and the factors of its time to
+train."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -46,14 +47,14 @@ from rules.scoring.good_sets import failing_percent
 from rules.scoring.results import RunResult
 
 _NARROW = 14
-"""Most characters below the heading of a narrow column."""
+"""Most characters of a text below the heading of a narrow table column."""
 _EPOCHS, _SPEED = "epochs_to_converge", "throughput_samples_per_s"
 _ICONS = {"valid": "✓", "invalid": "✕", "incomplete": "◐"}
 _DIVISIONS = {
     keys.CLOSED: " (MLPerf®'s: same model, data and optimizer)",
     keys.OPEN: " (MLPerf®'s: another model or optimizer may train to the target)",
 }
-"""Explanation of a division behind its name."""
+"""Explanations of MLPerf's divisions (closed, open), printed after the division's name."""
 _ORDERS: dict[Order, str] = {
     "files": "The rows are in the order of the files: no ranking.",
     "score": "The rows are in the order of their scores, as was asked for, INVALID ones after the others and those "
@@ -68,7 +69,8 @@ _COMPARING = (
 def verdict_section(
     group: Sequence[Result], id_: str, comparisons: Sequence[Comparison] = (), order: Order = "files"
 ) -> PageSection:
-    """Return the large numbers of a lone configuration, the table, and its notes."""
+    """Return the section of the verdict: key numbers of a lone configuration, the table of configurations, and its
+    notes."""
     blocks: list[Block] = []
     if len(group) == 1:
         blocks.append(Facts(facts=key_numbers(group[0]), style="numbers"))
@@ -87,7 +89,7 @@ def verdict_section(
 
 
 def badge(result: Result) -> Badge:
-    """Return the verdict as an icon, a word and a sentence."""
+    """Return a result's verdict by the rules as an icon, a word and a sentence."""
     errors, warnings = result.verdict.count("error"), result.verdict.count("warning")
     words = f"{plural(errors, 'error')}, {plural(warnings, 'warning')} from the rules{result.verdict.own_code}"
     words += _disturbed(result)
@@ -100,7 +102,7 @@ def _disturbed(result: Result) -> str:
 
 
 def headline(result: Result) -> str:
-    """Return the result in one sentence, which says if it is INVALID and, for published results, by which rules."""
+    """Return a result in one sentence, which says if it is INVALID and, for published results, by which rules."""
     target = result.first_run.quality_target if result.first_run else None
     goal = f" to {result.metric.label} {quality(target)}" if target is not None else ""
     words = refusal_words([result]) if result.status == "official" else "INVALID by the rules"
@@ -121,7 +123,7 @@ def headline(result: Result) -> str:
 
 
 def tags(group: Sequence[Result]) -> tuple[str, ...]:
-    """Return the kind of result, in a few words each."""
+    """Return tags that characterise a group's results (such as unverified or simulated), a few words each."""
     first = group[0].first_run
     division = printable(first.division, 40) if first else ""
     found = [f"{division} division{_DIVISIONS.get(division, '')}"] if division else []
@@ -132,19 +134,21 @@ def tags(group: Sequence[Result]) -> tuple[str, ...]:
 
 
 def _marks(result: Result) -> tuple[str, ...]:
-    """Return the footnote marks required beside a score under an official name; '' for own benchmarks."""
+    """Return the footnote marks that MLCommons requires beside a score under an official MLPerf name; none for own
+    benchmarks."""
     return (MARKS[result.standing],) if result.standing in MARKS else ()
 
 
 def system_words(result: Result) -> str:
-    """Return the system in a few words: accelerators and their number, else processors, else its name."""
+    """Return a result's system in a few words: accelerators and their number, else processors, else the system's
+    name."""
     return processor_words(dict(result.system.fields)) or (
         printable(result.system.name, 60) if result.system.name else ""
     )
 
 
 def processor_words(fields: Mapping[str, str]) -> str:
-    """Return a system description's processors, '8 × NVIDIA H100', '2 nodes of 1 × AMD EPYC', or ''."""
+    """Return the processors in a system description's fields, '8 × NVIDIA H100', '2 nodes of 1 × AMD EPYC', or ''."""
     nodes = fields.get("number_of_nodes", "")
     model, number = fields.get("accelerator_model_name", ""), fields.get("accelerators_per_node", "")
     if not model or number in ("", "0"):
@@ -157,7 +161,8 @@ def processor_words(fields: Mapping[str, str]) -> str:
 
 
 def key_numbers(result: Result) -> tuple[Fact, ...]:
-    """Return the large numbers: score, its factors and the quality reached, each with its spread."""
+    """Return a result's key numbers in large type: score, factors of the time and the quality reached, each with its
+    spread."""
     facts, numbers = score_facts(describe_score(result)), [_score_number(result)]
     for name, unit in ((EPOCHS, "epochs"), ("throughput", "samples/s"), ("evaluation, overhead", "")):
         fact = facts.get(name) or Fact(name=name, value=MISSING, unit=unit, note="not known from the logs")
@@ -191,7 +196,8 @@ def _score_number(result: Result) -> Fact:
 
 
 def runs_words(result: Result, name: str) -> str:
-    """Return how many runs, or logs, there are, and how many of them failed or left no result."""
+    """Return in words how many runs (or logs, as `name` says) a result has, and how many of them failed or left no
+    result."""
     failed = sum(not run.log.converged for run in result.runs)
     texts = [plural(len(result.runs), name)]
     texts += [f"{failed} did not converge"] if failed else []
@@ -238,13 +244,15 @@ def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Compa
 
 
 def _brief_base(name: str) -> str:
-    """Return the name of the baseline below 'Against', which is a narrow column: of a long setting its value."""
+    """Return the baseline's name for below the narrow column's heading 'Against'; of a long setting only the
+    value."""
     _, equals, value = name.partition("=")
     return value if equals and len(name) > _NARROW and "=" not in value else fit_names([name], 280)[0]
 
 
 def _name_cell(result: Result, *, is_linked: bool) -> Cell:
-    """Return the cell of a configuration: its system, its runtime, and the category of an official result."""
+    """Return the table cell that names a configuration: its system, its runtime, and the category of an official
+    result."""
     category = printable(dict(result.system.fields).get("status", ""), 60) if result.status == "official" else ""
     about = "; ".join(words for words in (system_words(result), runtime_words(result), category) if words)
     return Cell(text=result.label, anchor=f"set{result.index + 1}" if is_linked else "", sub=about)
@@ -258,30 +266,32 @@ def _outcome_cell(result: Result) -> Cell:
 
 
 def _mean_cell(result: Result, unit: TimeUnit) -> Cell:
-    """Return a cell with the Olympic mean, and its interval where an RCP factor scales the score (else the score's
-    cell has the interval)."""
+    """Return a cell with the Olympic mean time, and its interval where an RCP factor normalises the score (else the
+    score's cell has the interval)."""
     return Cell(text=unit.number(result.score.olympic_mean_s), sub=_bounds(result, unit) if _factor(result) else "")
 
 
 def _bounds(result: Result, unit: TimeUnit) -> str:
-    """Return the interval beside the score, both ends in one line."""
+    """Return the interval of a result's mean time, printed beside the score, both ends in one line."""
     return bounds_text(result.interval, unit.number, "").replace(" ", "\u00a0")
 
 
 def _rcp_cell(result: Result) -> Cell:
-    """Return the outcome of the RCP test; below it the factor, or of an own benchmark the chance of a false alarm."""
+    """Return the cell on the RCP (reference convergence point) test: its outcome, and below it the normalising
+    factor, or for an own benchmark the chance of a false alarm."""
     share = _failing_share(result)
     return Cell(text=outcome_words(result), sub=_factor(result) if share is None else failing_percent(share))
 
 
 def _failing_share(result: Result) -> float | None:
-    """Return the chance that a good set fails an own benchmark's RCP test; None for official ones."""
+    """Return the chance that a conforming set fails an own benchmark's RCP (convergence) test; None for official
+    benchmarks."""
     convergence = result.score.convergence
     return convergence.failing_share if convergence is not None else None
 
 
 def _factor(result: Result) -> str:
-    """Return the RCP factor that scales the score; '' where no factor scales it."""
+    """Return the RCP factor that normalises a result's score; '' where no factor does."""
     return f"× {result.score.rcp_factor:.4f}" if result.is_scaled else ""
 
 
@@ -296,18 +306,19 @@ def _batch_cell(run: RunResult) -> Cell:
 
 
 def _final_quality(result: Result) -> float | None:
-    """Return the mean over the runs that converged."""
+    """Return the mean quality at the end of training over a result's converged runs; None without any."""
     return mean_of_known(run.log.final_quality for run in result.converged)
 
 
 def _peak_bytes(result: Result) -> float | None:
-    """Return the largest resident memory of all runs."""
+    """Return the largest resident memory, in bytes, of all runs of a result."""
     peaks = [run.record.peak_rss_bytes for run in result.runs if run.record and run.record.peak_rss_bytes]
     return max(peaks, default=None)
 
 
 def _time_cell(result: Result, unit: TimeUnit) -> Cell:
-    """Return the cell of the score; without one, the time of runs that met the target, marked as no score."""
+    """Return the cell of a result's score; without a score, the time of runs that met the target, marked as no
+    score."""
     if result.score.score_s is not None:
         unverified = MARKS["unverified"] if result.standing == "unverified" else ""
         beside = (unverified, "" if _factor(result) else _bounds(result, unit))
@@ -319,8 +330,8 @@ def _time_cell(result: Result, unit: TimeUnit) -> Cell:
 
 
 def _against(comparison: Comparison | None) -> Cell:
-    """Return the cell of the comparison's verdict; its main text is the ratio where a difference is shown, else the
-    word."""
+    """Return the cell of the verdict against the baseline; its main text is the ratio where a difference is shown,
+    else a word."""
     if comparison is None:
         return Cell(text="baseline", kind="quiet")
     whole = comparison.whole
@@ -335,7 +346,7 @@ def _against(comparison: Comparison | None) -> Cell:
 
 
 def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str, ...]:
-    """Return the notes of the table: its intervals, and the order of its rows."""
+    """Return the notes below the verdict table: its kind of intervals, and the order of its rows."""
     notes = []
     if any(result.interval for result in group):
         notes.append(

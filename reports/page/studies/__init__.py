@@ -1,1 +1,1 @@
-"""Sections of the page on what is no result: sweeps, scaling laws, profiles and studies."""
+"""Sections of the page other than results: sweeps, scaling laws, profiles and studies."""

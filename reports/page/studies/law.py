@@ -1,4 +1,5 @@
-"""Scaling laws: models of several sizes on one chart, and how the laws compare where their ranges meet."""
+"""Makes the sections on scaling laws: models of several sizes on one chart, and the laws compared where their ranges
+meet."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from reports.text.formatting import MISSING, distinct_labels, interval, printabl
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ModelLaw:
-    """Scaling law with the name of its sweep's model, which no other has."""
+    """Fitted scaling law with the distinct name of its sweep's model."""
 
     name: str
     law: ScalingLaw
@@ -27,8 +28,8 @@ class _ModelLaw:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Match:
-    """Comparison of laws at one training FLOP: the value of each by its name, the best first, and the interval of
-    each other law's excess over the best; None for laws with one seed."""
+    """Comparison of scaling laws at one training FLOP: the normalised entropy of each law by its name, the best
+    first, and the interval of each other law's excess over the best; None for laws with one seed."""
 
     compute: float
     values: Mapping[str, float]
@@ -36,8 +37,8 @@ class _Match:
 
 
 def law_sections(sweeps: Sequence[SweepFacts]) -> tuple[PageSection, ...]:
-    """Make a section per dataset and number of samples. Sweeps that agree in both, each of one model, share a chart;
-    each section names the sweeps that it lacks, with the reason."""
+    """Return a section of scaling laws per dataset and number of samples. Sweeps that agree in both, each of one
+    model, share a chart; each section names the sweeps that it leaves out, with the reason."""
     groups: list[list[_ModelLaw]] = []
     for named in _named([sweep for sweep in sweeps if sweep.law is not None and sweep.law.sizes]):
         found = next((group for group in groups if not _why_apart(named, group[0])), None)
@@ -103,8 +104,8 @@ def _section(laws: Sequence[_ModelLaw], others: Sequence[tuple[str, str]], id_: 
 
 
 def _match(laws: Sequence[_ModelLaw]) -> _Match | None:
-    """Compare fitted laws where the smallest of their ranges ends; None for a single law, or where the ranges do not
-    meet.
+    """Compare fitted scaling laws at the largest training FLOP that all of them cover; None for a single law, or
+    where their ranges do not meet.
 
     The best is compared with each other law; intervals are at 95 % for all comparisons together (Bonferroni). Sweeps
     of one base seed draw the same seeds.
@@ -127,8 +128,8 @@ def _match(laws: Sequence[_ModelLaw]) -> _Match | None:
 
 
 def _lead(laws: Sequence[_ModelLaw], match: _Match | None) -> str:
-    """Return which model is the best at the largest training FLOP that all of them cover, or the findings of a single
-    law."""
+    """Return in a sentence which model is best at the largest training FLOP that all laws cover, or the findings of a
+    single law."""
     if sum(law.law.fitted is not None for law in laws) < 2:
         return law_words(laws[0].law)
     if match is None:
@@ -193,8 +194,8 @@ def _dot(size: Size) -> Dot:
 
 
 def _named(sweeps: Sequence[SweepFacts]) -> list[_ModelLaw]:
-    """Name each sweep by its benchmark, without the ending '_quality'; by the sweep's own name where it has several
-    benchmarks. A repeated name gets a number."""
+    """Name each sweep's model by its benchmark, without the ending '_quality'; by the sweep's own name where it has
+    several benchmarks. A repeated name gets a number."""
     names = []
     for sweep in sweeps:
         measured = {row.result.benchmark for row in sweep.rows if row.result and row.result.benchmark}
@@ -204,7 +205,8 @@ def _named(sweeps: Sequence[SweepFacts]) -> list[_ModelLaw]:
 
 
 def _key(named: _ModelLaw) -> str:
-    """Return a fit's words for the legend: 'wukong_small: b 0.120 (0.050 – 0.310), C 4.93 GFLOP – 56.8 GFLOP'."""
+    """Return a fitted law in words for the legend: 'wukong_small: b 0.120 (0.050 – 0.310), C 4.93 GFLOP – 56.8
+    GFLOP'."""
     if (fitted := named.law.fitted) is None:
         return f"{named.name}: no law"
     ends = f" ({exponent_ends(fitted)})" if fitted.interval else ""

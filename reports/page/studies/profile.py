@@ -1,4 +1,5 @@
-"""Section of a profile with its two charts; its tables are also the terminal's and Markdown's."""
+"""Makes the section on a profile of a training step, with its two charts; terminal and Markdown show the same
+tables."""
 
 from reports.charts.bars import Bar, phases_figure
 from reports.charts.roofline import RooflineDot, roofline_figure
@@ -19,7 +20,7 @@ from rules.records.profile import OperatorRecord, PhaseRecord, ProfileRecord
 
 
 def profile_section(record: ProfileRecord, prefix: str) -> PageSection:
-    """Return the section of one profile; `prefix` begins every id."""
+    """Return the section on one profile of a training step; `prefix` begins every HTML id in it."""
     charts = (phases_chart(record, f"{prefix}-phases"), roofline_chart(record, f"{prefix}-roofline"))
     heading = f"Profile: {record.benchmark}, {record.implementation}"
     blocks: tuple[Block, ...] = (
@@ -34,7 +35,7 @@ def profile_section(record: ProfileRecord, prefix: str) -> PageSection:
 
 
 def phases_chart(record: ProfileRecord, id_: str) -> Chart | None:
-    """Return the chart of the time of one step by phase; None when no phase has a time."""
+    """Return the chart of a training step's time by phase; None when no phase has a time."""
     bars = [
         Bar(phase_label(phase), _parts(share, phase), _bar_words(phase))
         for phase in record.phases
@@ -55,7 +56,8 @@ def phases_chart(record: ProfileRecord, id_: str) -> Chart | None:
 
 
 def _parts(share: float, phase: PhaseRecord) -> tuple[float, float]:
-    """Return the part of a phase's share of the step that its ceiling explains, and the part beyond."""
+    """Return a phase's share of the step's time in two parts: what the phase would take at its roofline ceiling, and
+    the rest."""
     at_ceiling = share * min(max(amount(phase.computed.ceiling_fraction) or 0.0, 0.0), 1.0)
     return at_ceiling, share - at_ceiling
 
@@ -68,7 +70,8 @@ def _bar_words(phase: PhaseRecord) -> str:
 
 
 def roofline_chart(record: ProfileRecord, id_: str) -> Chart | None:
-    """Return the roofline of phases and operators; None without measured ceilings or without a dot."""
+    """Return the roofline chart of a profile's phases and operators; None without measured ceilings or without a
+    dot."""
     dots = [
         *filter(None, map(_phase_dot, record.phases)),
         *filter(None, map(_operator_dot, record.operators.measured.table)),

@@ -1,6 +1,7 @@
-"""Sections of a study: findings, grounds, tables and checks; every column names its origin.
+"""Makes the sections of a study (a set of computed or measured tables): findings, parameters, tables and checks;
+every column names the origin of its numbers.
 
-Verbs that make a study print it, too; the page adds the chart of the study's kind.
+Commands that make a study print it, too; the page adds the chart of the study's kind.
 """
 
 from reports.document.blocks import Block, Prose
@@ -14,9 +15,10 @@ from rules.records.study import StudyRecord
 
 
 def study_sections(study: StudyRecord, id_: str, *, has_step: bool = True) -> tuple[PageSection, ...]:
-    """Return a section per table, with its chart; the first has the findings, the last what they rest on.
+    """Return a page section per table of a study, with its chart; the first also has the findings, the last the
+    parameters and checks behind them.
 
-    Without `has_step` the findings do not name the next command, which the page's head does.
+    Without `has_step` the findings do not suggest the next command, which the page's head then does.
     """
     details = details_of(study.kind)
     made, draw = [], details.chart
@@ -40,7 +42,8 @@ def study_sections(study: StudyRecord, id_: str, *, has_step: bool = True) -> tu
 
 
 def _noise(study: StudyRecord, id_: str) -> tuple[PageSection, ...]:
-    """Return the section of noise; none for a study that measured nothing, or has no record of the noise."""
+    """Return the section on noise during a study's measurements; none for a study that measured nothing, or has no
+    record of noise."""
     blocks = check_blocks(study.preflight, id_, before="the measurement") if study.preflight else ()
     if words := load_words(study.loads):
         blocks = (*blocks, Prose(text=f"Measured {words}."))

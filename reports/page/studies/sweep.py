@@ -1,4 +1,5 @@
-"""Section of a sweep: one table over all configurations, and charts of each quantity over the axes."""
+"""Makes the section on a sweep: one table over all configurations, and charts of each quantity over the varied
+settings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,12 +19,12 @@ from reports.statistics.intervals import LogSummary
 from reports.text.formatting import percent, plural, printable, si
 
 _Estimate = tuple[float, tuple[float, float] | None]
-"""Value and the ends of its interval."""
+"""Value of a quantity and the ends of its interval, or None without an interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class _SweptQuantity:
-    """Quantity that a chart draws of each row, and how it is printed."""
+    """Quantity of a sweep's configurations that a chart shows, and the function that formats it."""
 
     key: str
     title: str
@@ -34,7 +35,7 @@ class _SweptQuantity:
 
 
 def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
-    """Return the section of one sweep; `index` makes its ids unique on the page."""
+    """Return the page section on one sweep; `index` makes its HTML ids unique on the page."""
     id_ = f"sweep{index + 1}"
     failed = sum(bool(row.failure) for row in sweep.rows)
     done = sum(bool(row.num_runs) for row in sweep.rows)
@@ -86,7 +87,7 @@ def _peak_gib(row: SweepRow) -> _Estimate | None:
 
 
 def _of_mean(summary: LogSummary | None, scale: float = 1.0) -> _Estimate | None:
-    """Return a geometric mean with its interval, in units of `scale`."""
+    """Return a geometric mean with its interval, both in units of `scale`; None without a mean."""
     if summary is None:
         return None
     bounds = summary.interval
@@ -99,7 +100,8 @@ def _of_processes(row: SweepRow) -> _Estimate | None:
 
 
 def _chart(sweep: SweepFacts, quantity: _SweptQuantity, id_: str) -> Chart:
-    """Return a chart of one quantity over the axis with the most values, a panel per combination of the others."""
+    """Return a chart of one quantity over the setting with the most values, a panel per combination of the others'
+    values."""
     along = max(range(len(sweep.axes)), key=lambda number: len(sweep.axes[number][1]))
     key, positions = sweep.axes[along]
     others = [axis for number, axis in enumerate(sweep.axes) if number != along]
