@@ -1,4 +1,5 @@
-"""Types of the documents that `--format json` prints, by name. `dlrmbench schema` prints their JSON Schemas."""
+"""Lists the types of the documents that `--format json` prints, by name. `dlrmbench schema` prints their JSON
+Schemas."""
 
 from collections.abc import Mapping
 

@@ -1,1 +1,1 @@
-"""Tables, facts and sentences that the page and the terminal share."""
+"""Tables, named values and sentences that the HTML page and the terminal share."""

@@ -1,4 +1,4 @@
-"""Energy measured and cost derived of a result set, for the verdict table and for the large numbers."""
+"""Makes columns and key numbers of a result's measured energy and derived cost."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -11,12 +11,14 @@ from rules.records.run import EnergyRecord
 
 
 def energy_records(result: Result) -> tuple[EnergyRecord | None, ...]:
-    """Return the energy of each repetition, in the order of the repetitions; None where it was not recorded."""
+    """Return the energy record of each run or process of a result, in their order; None where energy was not
+    recorded."""
     return tuple(getattr(repetition.record, "energy", None) for repetition in result.repetitions)
 
 
 def cost_to_train(mean_s: float | None, price_per_hour: float | None) -> float | None:
-    """Return the cost to train, derived: the measured Olympic mean times the price, in the price's currency.
+    """Return the cost to train, derived: the measured Olympic mean time in seconds times the price per hour, in the
+    price's currency.
 
     The time is not the score: an RCP factor normalises a time for comparing it, but nobody pays for added minutes.
     """
@@ -26,20 +28,22 @@ def cost_to_train(mean_s: float | None, price_per_hour: float | None) -> float |
 
 
 def cost_text(cost: float | None) -> str:
-    """Return a cost with four significant digits: runs may cost a thousandth of a unit or a thousand units."""
+    """Format a cost with four significant digits: runs may cost a thousandth of a currency unit or a thousand
+    units."""
     return MISSING if cost is None else f"{cost:,.4g}" if cost < 1e4 else f"{cost:,.0f}"
 
 
 def energy_source(result: Result) -> str | None:
-    """Return the sources that measured the energy of all repetitions; None where some energy was not measured."""
+    """Return what measured the energy of all runs or processes of a result; None where one of them has no measured
+    energy."""
     if mean_energy_j(result) is None:
         return None
     return "; ".join(sorted({source_words(each) for each in energy_records(result) if each and each.parts}))
 
 
 def energy_fact(result: Result) -> Fact | None:
-    """Return the mean energy of a run or process, with its source; None where some repetition's energy was not
-    measured."""
+    """Return the mean energy of a result's runs or processes, with what measured it; None where one has no measured
+    energy."""
     energy_j, per_sample_j = mean_energy_j(result), energy_per_sample_j(result)
     if energy_j is None:
         return None
@@ -50,7 +54,8 @@ def energy_fact(result: Result) -> Fact | None:
 
 
 def energy_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Callable[[Result], Cell]]]:
-    """Yield columns of energy, per run or process and per sample; each only where some configuration has a value."""
+    """Yield table columns of energy, per run or process and per sample; each only where some configuration has a
+    value."""
     if any(mean_energy_j(result) is not None for result in group):
         each = "run" if group[0].is_logged else "process"
         yield numeric("Energy", f"measured; mean per {each}"), _energy_cell
@@ -58,7 +63,7 @@ def energy_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Calla
 
 
 def cost_numbers(result: Result) -> tuple[Fact, ...]:
-    """Return energy and cost as large numbers; each is left out where it is unknown."""
+    """Return a result's energy and cost to train as key numbers; each is left out where it is unknown."""
     energy, found = energy_fact(result), []
     if energy is not None:
         found.append(energy)
@@ -76,7 +81,8 @@ def cost_numbers(result: Result) -> tuple[Fact, ...]:
 
 
 def cost_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Callable[[Result], Cell]]]:
-    """Yield columns of energy and cost, each with its format; a column without any value is left out."""
+    """Yield table columns of energy and cost to train, each with its cell function; a column without any value is
+    left out."""
     yield from energy_columns(group)
     prices = {result.price_per_hour: result for result in group if result.price_per_hour is not None}
     if prices:

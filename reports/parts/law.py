@@ -1,4 +1,4 @@
-"""A scaling law in words and as plain values."""
+"""Words a fitted scaling law, and returns it as plain values."""
 
 from reports.facts.scaling_law import ScalingLaw
 from reports.statistics.power_law import MAX_EXPONENT, PowerLaw
@@ -8,7 +8,7 @@ FORMULA = "normalised entropy = a·C^−b + c"
 
 
 def law_words(law: ScalingLaw) -> str:
-    """Return a sentence on the fitted scaling law, or the reason why no law was fitted."""
+    """Return a sentence on the scaling law fitted to a sweep, or the reason why no law was fitted."""
     if (fitted := law.fitted) is None:
         return f"No scaling law was fitted: {law.why_not}."
     return (
@@ -20,7 +20,7 @@ def law_words(law: ScalingLaw) -> str:
 
 
 def law_record(law: ScalingLaw | None) -> dict[str, object]:
-    """Return the scaling law as plain values for JSON; empty where no fit was asked for."""
+    """Return the scaling law of a sweep as plain values for JSON; empty where no fit was asked for."""
     if law is None:
         return {}
     fitted = law.fitted
@@ -59,8 +59,8 @@ def _interval_words(fitted: PowerLaw) -> str:
 
 
 def chosen_words(law: ScalingLaw) -> str:
-    """Return a sentence with the number of configurations left out because another of their size is better; '' for
-    none."""
+    """Return a sentence with the number of configurations left out of a scaling law because another of equal size is
+    better; '' for none."""
     if not law.num_beaten:
         return ""
     return (
@@ -69,15 +69,16 @@ def chosen_words(law: ScalingLaw) -> str:
 
 
 def _gain_words(fitted: PowerLaw) -> str:
-    """Return 'from 4e+09 to 5e+10 FLOP normalised entropy falls by 0.0695 (95 % interval 0.0690 – 0.0700, …)'."""
+    """Return the gain over a scaling law's range: 'from 4e+09 to 5e+10 FLOP normalised entropy falls by 0.0695 (95 %
+    interval 0.0690 – 0.0700, …)'."""
     gain = fitted.gain_interval
     ends = f" (95 % interval {interval(f'{gain.low:.4f}', f'{gain.high:.4f}')}, by pairs of seeds)" if gain else ""
     return f"from {fitted.low:.2g} to {fitted.high:.2g} FLOP normalised entropy falls by {fitted.gain:.4f}{ends}"
 
 
 def law_warning(fitted: PowerLaw) -> str:
-    """Return a warning of what a fit's seeds and sizes cannot show, such as a gain that may be zero; '' without
-    one."""
+    """Return a warning of what the seeds and sizes behind a scaling law cannot show, such as a gain that may be zero;
+    '' without one."""
     if fitted.exponent == 0:
         return " Quality does not improve with training FLOP here."
     gain = fitted.gain_interval

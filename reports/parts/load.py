@@ -1,4 +1,4 @@
-"""Load of the system during a measurement, in words: on the page, at the terminal, beside an outlier."""
+"""Words the load of the system during a measurement, for the page, the terminal, and remarks on outliers."""
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -8,31 +8,33 @@ from rules.records.load import LoadRecord
 from rules.records.run_set import PreflightCheck
 
 _CPU_SHARE, _CLOCK_SHARE, _DEGREES = 0.1, 0.05, 10.0
-"""Least distance from the median of the other runs at which a run that lies beyond all others is called different: of
-load and other work (as a share of the CPUs), of the clock (as a share of the median) and of the temperature (in
+"""Least differences from the median of the other runs at which a run that lies beyond all of them is called
+different: in load and other work (as a share of the CPUs), in clock (as a share of the median) and in temperature (in
 degrees)."""
 
 
 def load_range(loads: Iterable[LoadRecord | None]) -> str | None:
-    """Return the range of load averages when each process began, '0.31 – 8.00'; None where none is known."""
+    """Return the range of the system's load averages when each process began, '0.31 – 8.00'; None where none is
+    known."""
     return _range((load.load_avg_before for load in loads if load), "{:.2f}".format)
 
 
 def others_range(loads: Iterable[LoadRecord | None]) -> str | None:
-    """Return the range of CPUs that other work kept busy, '0.1 – 1.9 of 2'; None where none is known."""
+    """Return the range of the number of CPUs that other programs kept busy, '0.1 – 1.9 of 2'; None where none is
+    known."""
     known = [load for load in loads if load]
     found = _range((load.other_cpus for load in known), "{:.1f}".format)
     return None if found is None else f"{found} of {known[0].num_cpus}"
 
 
 def clock_range(loads: Iterable[LoadRecord | None]) -> str | None:
-    """Return the range of the CPUs' clock, '3,100 – 3,400 MHz'; None where none is known."""
+    """Return the range of the CPUs' clock frequency, '3,100 – 3,400 MHz'; None where none is known."""
     found = _range((load.cpu_clock_mhz for load in loads if load), "{:,.0f}".format)
     return None if found is None else f"{found} MHz"
 
 
 def temperature_range(loads: Iterable[LoadRecord | None]) -> str | None:
-    """Return the range of the highest temperatures of each process, '61 – 74 °C'; None where none is known."""
+    """Return the range of the highest temperature during each process, '61 – 74 °C'; None where none is known."""
     found = _range((load.max_temperature_c for load in loads if load), "{:.0f}".format)
     return None if found is None else f"{found} °C"
 
@@ -46,8 +48,8 @@ def _range(values: Iterable[float | None], number: Callable[[float], str]) -> st
 
 
 def load_words(loads: Sequence[LoadRecord | None]) -> str | None:
-    """Return 'at a load average of 8.00 – 8.20 when its 5 processes began, while other work kept 1.4 – 1.9 of 2 CPUs
-    busy'; None where nothing is known."""
+    """Return the load during a measurement: 'at a load average of 8.00 – 8.20 when its 5 processes began, while other
+    work kept 1.4 – 1.9 of 2 CPUs busy'; None where nothing is known."""
     began = "when it began" if len(loads) == 1 else f"when its {plural(len(loads), 'process', 'processes')} began"
     clock, temperature = clock_range(loads), temperature_range(loads)
     parts = (
@@ -60,7 +62,8 @@ def load_words(loads: Sequence[LoadRecord | None]) -> str | None:
 
 
 def environment_words(preflight: Sequence[PreflightCheck], loads: Sequence[LoadRecord | None]) -> str | None:
-    """Return one or two sentences on circumstances that could disturb a measurement; None where none is recorded."""
+    """Return one or two sentences on circumstances that could disturb a measurement (failed checks, load); None where
+    none is recorded."""
     warnings = [check for check in preflight if check.status == "warning"]
     checked = "The environment check had no warnings." if preflight else None
     if warnings:
@@ -72,8 +75,8 @@ def environment_words(preflight: Sequence[PreflightCheck], loads: Sequence[LoadR
 
 
 def difference_words(load: LoadRecord | None, others: Sequence[LoadRecord | None]) -> str | None:
-    """Return the differences in load, clock and temperature of one process from all others: 'other work kept 1.8 of 2
-    CPUs busy (0.1 – 0.2)'; None where there is no known difference."""
+    """Return how load, clock and temperature of one process differ from those of all others: 'other work kept 1.8 of
+    2 CPUs busy (0.1 – 0.2)'; None where no difference is known."""
     rest = [other for other in others if other is not None]
     if load is None or not rest:
         return None
@@ -97,8 +100,8 @@ def _apart(
     words: str,
     number: Callable[[float], str],
 ) -> str | None:
-    """Return 'value (range of the others)' if a value lies beyond all others and at least `least` from their
-    median; else None."""
+    """Return 'value (range of the others)' if a process's value lies beyond all others' and at least `least` from
+    their median; else None."""
     known = [other for other in others if other is not None]
     if value is None or not known:
         return None

@@ -1,4 +1,5 @@
-"""Measurements of processes as columns, notes and plain values, from the metadata of the record of their kind."""
+"""Makes columns, notes and plain values of measurements (such as throughput), from the description of their kind's
+record."""
 
 from collections.abc import Callable, Collection
 
@@ -21,11 +22,11 @@ _WORDS: dict[str | None, Callable[[float], str]] = {
     "B": num_bytes,
 }
 _IN_FULL: dict[str, Callable[[float | None], str]] = {"samples/s": throughput}
-"""Formats of values by unit, for columns whose head names the unit: all digits before the point are shown."""
+"""Formats of values by unit, for table columns whose head names the unit: all digits before the point are shown."""
 
 
 def measure_of(sweep: SweepFacts) -> Measure | None:
-    """Return the quantity that a kind of sweep measures; None for runs to a target, and for factors of their time."""
+    """Return the quantity that a sweep's kind of measurement compares; None for sweeps of runs to a target."""
     if sweep.is_of_runs or sweep.kind in FACTORS:
         return None
     measured = (row.result.measure for row in sweep.rows if row.result is not None)
@@ -33,7 +34,7 @@ def measure_of(sweep: SweepFacts) -> Measure | None:
 
 
 def in_unit(value: float | None, unit: str | None) -> str:
-    """Return a value with its unit, in the unit's usual format: '0.75123' for an AUC, '2.02 GB/s'."""
+    """Format a measured value with its unit, as is usual for the unit: '0.75123' for an AUC, '2.02 GB/s'."""
     if value is None:
         return MISSING
     if unit is None or unit in _WORDS:
@@ -42,14 +43,16 @@ def in_unit(value: float | None, unit: str | None) -> str:
 
 
 def mean_name(measure: Measure) -> str:
-    """Return the name of the mean by which results of a kind are shown and compared."""
+    """Return the name of the mean (geometric or arithmetic) by which results of a kind of measurement are shown and
+    compared."""
     return "geometric mean" if measure.scale == "ratio" else "mean"
 
 
 def measured_columns(
     measure: Measure, *, is_narrow: bool = False, hidden: Collection[str] = ()
 ) -> list[tuple[TableColumn, Callable[[Result | None], Cell]]]:
-    """Return columns of the compared quantity with its interval, then of the means of the record's other members."""
+    """Return table columns of a measurement's compared quantity with its interval, then of the means of its other
+    recorded values."""
     main, others = Column(member="", title=measure.name, unit=measure.unit), []
     for column in measure.columns:
         if column.member == measure.value:
@@ -88,7 +91,7 @@ def measured_columns(
 
 
 def _in_column(value: float | None, column: Column) -> str:
-    """Return a value in its unit's usual format, without the unit where the column's title ends with it:
+    """Format a measured value for a table column, without its unit where the column's title ends with it:
     'Queries/s'."""
     text, unit = in_unit(value, column.unit), column.unit
     if unit is None or not column.title.lower().endswith(unit.lower()):
@@ -97,7 +100,7 @@ def _in_column(value: float | None, column: Column) -> str:
 
 
 def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
-    """Return the notes that belong beside the table of a sweep of measurements."""
+    """Return the notes printed with the table of a sweep of measurements."""
     name = measure.name
     notes = [f"{name} of fresh processes with equal seeds; nothing is a score."]
     if any(row.comparison for row in sweep.rows):
@@ -110,7 +113,7 @@ def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
 
 
 def measured_record(measure: Measure | None, measured: Result | None) -> dict[str, object]:
-    """Return the means of one measurement as plain values; nothing for other kinds."""
+    """Return the means of one measurement as plain values; empty for runs to a target."""
     if measure is None:
         return {}
     centre, bounds = centre_of(measured) if measured else (None, None)

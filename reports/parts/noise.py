@@ -1,4 +1,4 @@
-"""Detectable differences of sets in words, with the assumptions that they depend on."""
+"""Words the detectable differences between result sets, with the assumptions that they depend on."""
 
 from collections.abc import Sequence
 
@@ -16,22 +16,22 @@ POWER = "80 % power"
 """Statistical power at which a difference is called detectable."""
 _INTERVALS = "Intervals are at 95 % confidence for the mean of this hour, if processes are independent."
 _UNSEEN = 0.005
-"""Share of a spread below which that share is printed as 0 %."""
+"""Share of a factor in a spread below which the share is printed as 0 %."""
 
 
 def size_text(fraction: float | None) -> str:
-    """Return a detectable difference in percent with at least two digits: '31 %', '8.2 %'; above 100 %, words
-    instead."""
+    """Format a detectable difference in percent with at least two digits: '31 %', '8.2 %'; above 100 %, in words."""
     if fraction is not None and fraction > 1:
         return "over 100 %"
     return percent(fraction, 0 if fraction is not None and fraction >= 0.0995 else 1)
 
 
 def smallest_words(smallest: Smallest) -> str:
-    """Return '38 % in a later set, 7.8 % (4.5 – 31 %) alternately if this hour is usual (80 % power)'.
+    """Return a set's detectable differences: '38 % in a later set, 7.8 % (4.5 – 31 %) alternately if this hour is
+    usual (80 % power)'.
 
-    Runs made alternately are only as quiet as the set's own runs were: where noise comes and goes, another hour needs
-    more.
+    Runs made alternately (A/B) are only as quiet as the set's own runs were: where noise comes and goes, another hour
+    may need a larger difference.
     """
     if smallest.apart > 1 and (smallest.in_turns is None or smallest.in_turns > 1):
         return "too noisy to compare: only differences over 100 % would be found"
@@ -40,17 +40,18 @@ def smallest_words(smallest: Smallest) -> str:
 
 
 def turns_text(smallest: Smallest) -> str:
-    """Return the detectable difference of sets that run alternately, with its range: '7.8 % (4.5 – 31 %)'."""
+    """Return the detectable difference of sets measured alternately (A/B), with its 95 % range: '7.8 % (4.5 – 31
+    %)'."""
     low, middle, high = map(size_text, (smallest.in_turns_low, smallest.in_turns, smallest.in_turns_high))
     return middle if low == high else f"{middle} ({_between(low, high)})"
 
 
 def variation_text(variation: float, number: int, step: float | None = None) -> str:
-    """Return a coefficient of variation of `number` runs with its 95 % range, '3.0 % (95 %: 1.8 – 8.6 %)'; where all
-    values are equal on a grid with this `step`, words that it is below one evaluation.
+    """Return the coefficient of variation of `number` runs with its 95 % range, '3.0 % (95 %: 1.8 – 8.6 %)'; where
+    all values are equal on a grid with this `step`, words that it is below one evaluation.
 
-    The range assumes normal values; where one run in twenty is late, it contains the true coefficient in half of
-    cases.
+    The range assumes normally distributed values; where one run in twenty is late, it contains the true coefficient
+    in half of cases.
     """
     if variation < ALL_EQUAL:
         return f"below one evaluation ({percent(step)})" if step else "none: all equal"
@@ -59,13 +60,14 @@ def variation_text(variation: float, number: int, step: float | None = None) -> 
 
 
 def _between(low: str, high: str) -> str:
-    """Return a range of two shares in percent, '1.8 – 8.6 %'."""
+    """Format a range of two fractions in percent, '1.8 – 8.6 %'."""
     return interval(low.removesuffix(" %"), high)
 
 
 def outlier_words(result: Result) -> str | None:
-    """Return runs far slower or faster than the others, with their other differences: 'run 3 (seed 17) at 0.65× the
-    speed of the others, while other work kept 1.8 of 2 CPUs busy (0.1 – 0.2)'."""
+    """Return the runs of a result that are far slower or faster than its others, and how their load differs: 'run 3
+    (seed 17) at 0.65× the speed of the others, while other work kept 1.8 of 2 CPUs busy (0.1 – 0.2)'; None without
+    any."""
     found = []
     for run, over in result.outliers:
         others = [load_of(other) for other in result.converged if other is not run]
@@ -77,8 +79,8 @@ def outlier_words(result: Result) -> str | None:
 
 
 def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) -> str:
-    """Return '; noisy machine: run 3 (seed 17) at 0.65× the speed of the others', or that the speed varied between
-    runs.
+    """Return the remark on a set measured on a noisy machine: '; noisy machine: run 3 (seed 17) at 0.65× the speed of
+    the others', or that the speed varied between runs.
 
     The speed is said to vary if its CV exceeds STEADY_SPEED at 95 % confidence for the number of runs. '' for a
     steady set.
@@ -91,7 +93,8 @@ def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) 
 
 
 def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
-    """Return the assumptions of the detectable differences of sets of `num_runs` runs, with drift tolerances."""
+    """Return the assumptions behind the detectable differences of sets of `num_runs` runs, with their drift
+    tolerances."""
     return (
         f"A detectable difference is a true difference that is called faster or slower with {POWER}, at the "
         f"strictest of Holm's levels over four factors (95 %), and never below {percent(MIN_EFFECT, 0)}. "
@@ -103,7 +106,8 @@ def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
 
 
 def measured_assumptions(measured: Result, tolerance: DriftTolerance) -> str:
-    """Return the assumptions behind the detectable differences of measurements; also where processes are too few."""
+    """Return the assumptions behind a measurement's detectable differences, or the words that its processes are too
+    few."""
     number, factor = measured.num_runs, factor_of(measured.quantities[0])
     if number < MIN_RUNS:
         return f"A verdict takes at least {MIN_RUNS} processes on each side."
@@ -121,7 +125,8 @@ def measured_assumptions(measured: Result, tolerance: DriftTolerance) -> str:
 
 
 def _drift(tolerances: Sequence[DriftTolerance]) -> str:
-    """Return the drift assumed for a set measured at another time, and the source of that number."""
+    """Return in words the drift of speed assumed against a set measured at another time, and the source of that
+    number."""
     assumed = f"{percent(ASSUMED_DRIFT, 0)} ({drift_source(())})"
     sets = tuple(dict.fromkeys(label for tolerance in tolerances for label in tolerance.sets))
     far = assumed if not sets else f"what repeated sets show ({drift_source(sets)})"
@@ -142,8 +147,8 @@ def _statistics(number: int, what: str) -> str:
 
 
 def shares_words(shares: Shares) -> str:
-    """Return the parts of a spread, '96 % convergence, 3 % speed, 1 % evaluation and overhead'; 'less 2 % …' for a
-    factor that works against the others."""
+    """Return the factors' shares of the spread of times: '96 % convergence, 3 % speed, 1 % evaluation and overhead';
+    'less 2 % …' for a factor that offsets the others."""
     parts = (
         (shares.convergence, "convergence"),
         (shares.speed, "speed"),

@@ -1,4 +1,5 @@
-"""Tables and sentences of a profile: the phases of a step, their limits, ceilings, operators, conditions."""
+"""Makes tables and sentences of a profile: the phases of a training step, their limits, roofline ceilings, operators,
+conditions."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,7 +13,7 @@ from rules.records.profile import LayerProduct, ProfileRecord, Rate
 
 
 def per_second(value: float | None, unit: str) -> str:
-    """Return a rate with prefix and unit together: '41.2 GFLOP/s'."""
+    """Format a rate with SI prefix and unit: '41.2 GFLOP/s'."""
     text = si(amount(value))
     if text == MISSING:
         return text
@@ -34,7 +35,7 @@ def profile_answer(record: ProfileRecord) -> str:
 
 
 def headline(record: ProfileRecord) -> str:
-    """Return the findings of a profile in a few sentences."""
+    """Return the findings of a training step's profile in a few sentences."""
     step, limit = record.step.measured, record.step.computed.limits.all_phases
     parts = [
         f"A step of {count(record.global_batch_size)} samples takes {duration(amount(step.step_s))}: "
@@ -53,7 +54,8 @@ def _spread_words(spread: float | None) -> str:
 
 
 def conditions(record: ProfileRecord) -> tuple[str, ...]:
-    """Return the conditions under which a profile was measured, and the accuracy of its numbers."""
+    """Return the conditions under which a profile was measured (machine, threads …), and the accuracy of its
+    numbers."""
     step = record.step.measured
     cost = percent(step.instrumentation_cost)
     low, high = step.instrumentation_cost_interval
@@ -98,7 +100,8 @@ def phases_table(record: ProfileRecord, id_: str = "phases") -> Table:
 
 
 def _if_amount(form: Callable[[float], str]) -> Callable[[float], str]:
-    """Return a cell format for values that can be drawn, which are positive; all others are shown as missing."""
+    """Return a function that formats positive values of a profile, which charts can draw; all others are shown as
+    missing."""
     return lambda value: MISSING if (known := amount(value)) is None else form(known)
 
 
@@ -111,7 +114,7 @@ def _giga(rate: float) -> str:
 
 
 def limits_table(record: ProfileRecord, id_: str = "limits") -> Table:
-    """Return the table of the step's time as measured, and at each of its limits."""
+    """Return the table of a training step's time as measured, and at each of its limits (memory, compute …)."""
     step, limits = record.step.measured, record.step.computed.limits
     fastest_s = amount(step.fastest_step_s)
     fastest = record.global_batch_size / fastest_s if fastest_s else None
@@ -160,7 +163,7 @@ def _ceilings(record: ProfileRecord) -> Iterator[tuple[str, ...]]:
 
 
 def _rates(rate: Rate | None, unit: str) -> tuple[str, str, str]:
-    """Return the best and the median rate of the trials, with the interquartile range."""
+    """Return the best and the median of a measured rate's trials, and the interquartile range, as text."""
     if rate is None:
         return MISSING, MISSING, MISSING
     return per_second(rate.best, unit), per_second(rate.median, unit), percent(rate.spread)

@@ -1,4 +1,4 @@
-"""Columns of published results, on the page and at the terminal."""
+"""Defines the columns of tables of published MLPerf results, for the page and the terminal."""
 
 from reports.document.blocks import Shown, numeric
 from rules.records.kept.published import PublishedResult
@@ -17,9 +17,9 @@ COLUMNS: tuple[Shown[PublishedResult], ...] = (
     ("benchmark", "benchmark"), ("division", "division"), _SUBMITTER, *_MEASURED,
     ("logs", lambda row: row.repository),
 )  # fmt: skip
-"""Columns of a table of several benchmarks."""
+"""Columns of a table of published results over several benchmarks."""
 ON_PAGE: tuple[Shown[PublishedResult], ...] = (_SUBMITTER, *_MEASURED)
-"""Columns of a table of one benchmark and division."""
+"""Columns of a table of published results of one benchmark and division."""
 
 
 def _accelerators(row: PublishedResult) -> str:

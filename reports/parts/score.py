@@ -1,4 +1,5 @@
-"""Scores with their factors: as values, and as facts that the page and the terminal print."""
+"""Makes scores with the factors of their time: as values, and as named values that the page and the terminal
+print."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +39,7 @@ from rules.logs.text import printable
 from rules.scoring.results import RunResult
 
 EPOCHS = "epochs to converge"
-"""Name of the fact in epochs that states the same as another fact in samples."""
+"""Name of the printed value in epochs that repeats, in another unit, a value in samples."""
 ENERGY = "energy per run"
 OWN = "not an MLPerf result: a benchmark of its own"
 _VERIFICATION: dict[Standing, str | None] = {
@@ -50,19 +51,20 @@ _VERIFICATION: dict[Standing, str | None] = {
 
 
 def describe_score(result: Result) -> ScoreRecord:
-    """Return the document of one set's score, as `describe_scores` does for several sets."""
+    """Return the document of one set's score, made as `describe_scores` does for several sets."""
     (record,) = describe_scores([result])
     return record
 
 
 def describe_scores(sets: Sequence[Result]) -> tuple[ScoreRecord, ...]:
-    """Describe sets by their rows in the tables and what only a score says; the cost where a price is known."""
+    """Return the document of each set's score: the set's row of the tables, and values that only a score has; with
+    the cost to train where a price is known."""
     rows = describe_sets(sets).configurations
     return tuple(_describe(result, row) for result, row in zip(sets, rows, strict=True))
 
 
 def results_of_sets(judged: Sequence[JudgedSet]) -> list[Result]:
-    """Make the result of each judged set, under labels of their own."""
+    """Make the result of each judged set (one with the rules' verdict), under distinct labels."""
     labels = unique_labels([found.result_set for found in judged])
     return [
         make_result(index, label, found, read_set_records(found.result_set, found.files))
@@ -71,7 +73,8 @@ def results_of_sets(judged: Sequence[JudgedSet]) -> list[Result]:
 
 
 def score_sets(judged: Sequence[JudgedSet], price_per_hour: float | None = None) -> tuple[ScoreRecord, ...]:
-    """Describe judged sets as `describe_scores` does; a price of a system adds the cost to train."""
+    """Return the documents of judged sets' scores, as `describe_scores` does; a price per hour of the system adds the
+    cost to train."""
     sets = results_of_sets(judged)
     return describe_scores([replace(result, price_per_hour=price_per_hour) for result in sets])
 
@@ -105,7 +108,8 @@ def _describe(result: Result, row: SetMember) -> ScoreRecord:
 
 
 def _why_no_interval(result: Result) -> str | None:
-    """Return the reason why an Olympic mean has no interval; None where there is an interval, or no Olympic mean."""
+    """Return the reason why a result's Olympic mean has no interval; None where it has one, or where there is no
+    Olympic mean."""
     if result.interval is not None or result.score.olympic_mean_s is None:
         return None
     if len(result.converged) < len(result.runs):
@@ -114,20 +118,22 @@ def _why_no_interval(result: Result) -> str | None:
 
 
 def _smoothed(converged: Sequence[RunResult]) -> list[float | None]:
-    """Return interpolated samples to converge; None where a run never crosses the target, since the others are a
-    selection."""
+    """Return the interpolated samples to converge of each run; None for all where a run's curve never crosses the
+    target, since the others are a selection."""
     values = [smoothed_samples(run) for run in converged]
     return [] if None in values else values
 
 
 def _mean(name: str, spread: str, values: Sequence[float | None]) -> dict[str, Any]:
-    """Return the record members of a factor: its geometric mean by `name`, and its coefficient of variation."""
+    """Return two fields of a score's document for a factor of the time: the geometric mean over runs and the
+    coefficient of variation."""
     found = log_summary(values)
     return {} if found is None else {name: found.geometric_mean, f"{spread}_cv": found.coefficient_of_variation}
 
 
 def score_facts(record: ScoreRecord) -> Mapping[str, Fact]:
-    """Return the facts of a score in reading order, by name: the score, its factors, and the values behind them."""
+    """Return a score's printed values in reading order, by name: the score, its factors, and the values behind
+    them."""
     found = {name: show(record) for name, show in _SHOWN}
     return {
         name: Fact(name=name, value=told) if isinstance(told, str) else replace(told, name=name)
@@ -137,7 +143,7 @@ def score_facts(record: ScoreRecord) -> Mapping[str, Fact]:
 
 
 def time_fact(result: Result, unit: TimeUnit | None = None) -> Fact:
-    """Return the score as a time to train, in `unit` or a unit of its own, with the name of its mean."""
+    """Return the score as a time to train, in `unit` or a unit chosen for it, with the name of its mean."""
     score_s = result.score.score_s
     if score_s is None or not math.isfinite(score_s):
         reason = f"no score: {short(result.score.no_score_reason or 'the runs do not make one')}"
@@ -152,7 +158,7 @@ def time_fact(result: Result, unit: TimeUnit | None = None) -> Fact:
 
 def unscored_time(times_s: Sequence[float | None], unit: TimeUnit | None = None) -> Fact | None:
     """Return the time of runs that met the target but make no score: one run's time, or the geometric mean of
-    several."""
+    several; None without any."""
     summary = log_summary(times_s)
     if summary is None:
         return None
@@ -178,7 +184,7 @@ def _score(record: ScoreRecord) -> str:
 
 
 def record_disturbed(record: ScoreRecord) -> str:
-    """Return `disturbed_words` of the set that a record describes."""
+    """Return the remark on a noisy machine (`disturbed_words`) for the set that a score's document describes."""
     return disturbed_words(record.speed_cv, record.num_converged or 0, record.outlier)
 
 
@@ -219,7 +225,8 @@ def _bounds(record: ScoreRecord) -> str:
 def _shown_mean(
     name: str, spread: str, unit: str, show: Callable[[float | None], str], step: str = ""
 ) -> Callable[[ScoreRecord], Fact | None]:
-    """Return a function that shows a factor: its geometric mean over the runs and its spread, on a grid of `step`."""
+    """Return a function that formats a factor of the time: its geometric mean over runs, and its spread on a grid of
+    `step`."""
 
     def fact(record: ScoreRecord) -> Fact | None:
         value, variation = getattr(record, name), getattr(record, spread)
@@ -240,7 +247,7 @@ def _overhead(record: ScoreRecord) -> Fact | None:
 
 
 def _smallest(record: ScoreRecord) -> str:
-    """Return the detectable differences of a comparison with a set like this one, in one short line."""
+    """Return in one short line the detectable differences of a comparison with a set like this one."""
     if (number := record.num_converged or 0) < MIN_RUNS:
         return f"not known: takes {MIN_RUNS} runs that reach the target, has {number}"
     apart, in_turns = record.smallest_time_apart, record.smallest_time_in_turns
@@ -271,7 +278,7 @@ def _runs(record: ScoreRecord) -> str:
 
 
 def _open_quality(record: ScoreRecord) -> str:
-    """Return the quality that the rules demand of an Open result beside its time."""
+    """Return the quality reached, which MLPerf's rules demand beside the time of a result in the Open division."""
     found = record.open_final_quality
     return "" if found is None else f"{quality(found)} (geometric mean of all scored runs, as Open demands)"
 
@@ -305,4 +312,4 @@ _SHOWN: tuple[tuple[str, Callable[[ScoreRecord], str | Fact | None]], ...] = (
     ("convergence vs reference", _rcp),
 )
 FACTS = tuple(name for name, _ in _SHOWN)
-"""Names of all facts, in their order."""
+"""Names of all printed values of a score, in their order."""

@@ -1,4 +1,5 @@
-"""Blocks of a study: findings, parameters, tables and checks; every column states the origin of its numbers."""
+"""Makes the blocks of a study: findings, parameters, tables and checks; every column states the origin of its
+numbers."""
 
 import math
 import re
@@ -43,16 +44,17 @@ _STEP = re.compile(
 )
 _MAX_COMMAND = 400
 _LEAST_S, _BELOW_LEAST = 1e-10, "<0.0001 µs"
-"""Least time above 0 that is printed as a number, and the text printed below it: a model is no clock."""
+"""Least time in seconds above 0 that is printed as a number, and the text for smaller ones: modelled times have no
+such accuracy."""
 
 
 def study_blocks(study: StudyRecord) -> tuple[Block, ...]:
-    """Return the blocks of a whole study; its texts are made printable, since the file may be anyone's."""
+    """Return the blocks of a whole study; its texts are made printable, since anyone may have written the file."""
     return (Heading(text=printable(study.title)), *study_parts(study))
 
 
 def study_parts(study: StudyRecord) -> tuple[Block, ...]:
-    """Return the blocks of a study without its heading, for a page section that has a heading."""
+    """Return the blocks of a study without its heading, for a page section that has a heading of its own."""
     return (
         *(Prose(text=printable(finding)) for finding in study.findings),
         *(study_table(table) for table in study.tables if not table.title.startswith(TIMELINE)),
@@ -62,8 +64,9 @@ def study_parts(study: StudyRecord) -> tuple[Block, ...]:
 
 
 def split_step(finding: str) -> tuple[str, Fact | None]:
-    """Return a finding without the sentence 'Next, …: dlrmbench …' at its end, and that step as a row of a page's
-    head; the whole finding and None where it has no such sentence, or where the command is too long for a head."""
+    """Split off the sentence 'Next, …: dlrmbench …' that ends a finding: return the rest, and the next command as a
+    row for a page's head; the whole finding and None where it has no such sentence, or where the command is too long
+    for a head."""
     found = _STEP.search(finding)
     if found is None or len(found[0]) > _MAX_COMMAND:
         return finding, None
@@ -81,7 +84,7 @@ def study_grounds(study: StudyRecord) -> tuple[Block, ...]:
 
 
 def study_table(table: StudyTable) -> Table:
-    """Return one table of a study, its columns with their origins."""
+    """Return one table of a study, with the origin (measured, computed …) of each column's numbers."""
     unit = _shared_seconds(table)
     shown = [_shown(column, [row[index] for row in table.rows], unit) for index, column in enumerate(table.columns)]
     return text_table(
@@ -99,7 +102,8 @@ def study_table(table: StudyTable) -> Table:
 
 
 def without_empty_columns(table: StudyTable) -> StudyTable:
-    """Return a table without columns that are empty in all rows; a table without rows is returned unchanged."""
+    """Return a study's table without columns that are empty in all rows; a table without rows is returned
+    unchanged."""
     columns = range(len(table.columns))
     kept = [at for at in columns if not table.rows or any(row[at] is not None for row in table.rows)]
     if not kept:
@@ -113,8 +117,8 @@ def _is_number(table: StudyTable, index: int) -> bool:
 
 
 def _shown(column: StudyColumn, values: Sequence[Value], seconds: TimeUnit | None) -> list[Cell]:
-    """Return the cells of one column; times are in the unit `seconds`, or in one chosen for the column where that
-    is None."""
+    """Return the cells of one column of a study's table; times are in the unit `seconds`, or in one chosen for the
+    column where that is None."""
     is_head = column.unit is not None and column.unit == column.name.lower()
     amounts = [value for value in values if is_amount(value)]
     number = significant if is_head else _number_format(column.unit, amounts, seconds)
@@ -128,7 +132,8 @@ def is_amount(value: Value) -> TypeGuard[int | float]:
 def _number_format(
     unit: str | None, values: Sequence[float], shared: TimeUnit | None = None
 ) -> Callable[[float], str]:
-    """Return the number format of a column: one SI unit, that of its largest value; for times the `shared` unit."""
+    """Return the function that formats a column's numbers: with one SI prefix, that of the largest value; for times
+    in the `shared` unit."""
     if unit == "s":
         text = _seconds_format([value for value in values if not 0 < value < _LEAST_S], shared)
         return lambda value: _BELOW_LEAST if 0 < value < _LEAST_S else text(value)
@@ -149,7 +154,8 @@ def _number_format(
 
 
 def _seconds_format(values: Sequence[float], shared: TimeUnit | None = None) -> Callable[[float], str]:
-    """Return the time format of a column without positive values below `_LEAST_S`."""
+    """Return the function that formats a column's times; positive values below `_LEAST_S` seconds do not affect the
+    unit."""
     if _are_near(values):
         return _near_seconds(values, shared).text
     seconds = shared or time_unit(values)
@@ -157,7 +163,7 @@ def _seconds_format(values: Sequence[float], shared: TimeUnit | None = None) -> 
 
 
 def _shared_seconds(table: StudyTable) -> TimeUnit | None:
-    """Return one unit for all times of a table, so that the times in a row can be compared: the largest unit in which
+    """Return one time unit for a whole table, so that the times in a row can be compared: the largest unit in which
     no time is below 0.1 or has five digits before the point. None where all columns would choose the same unit
     anyway, and where no unit fits."""
     columns = [
@@ -175,8 +181,9 @@ def _shared_seconds(table: StudyTable) -> TimeUnit | None:
 
 
 def _near_seconds(values: Sequence[float], shared: TimeUnit | None = None) -> TimeUnit:
-    """Return the format of times in the unit of the smallest time, or in the `shared` unit. Where times differ, or
-    the shared unit is not that of the smallest time, the smallest is shown with three significant digits."""
+    """Return the format of a column's times in the unit of the smallest time, or in the `shared` unit. Where times
+    differ, or the shared unit is not that of the smallest time, the smallest is shown with three significant
+    digits."""
     positive = {value for value in values if value > 0 and math.isfinite(value)}
     least = min(positive, default=None)
     own = time_unit([least])
@@ -188,7 +195,8 @@ def _near_seconds(values: Sequence[float], shared: TimeUnit | None = None) -> Ti
 
 
 def _are_near(values: Sequence[float]) -> bool:
-    """Return whether one number of decimals suits all values: the largest is at most 5 times the smallest."""
+    """Return whether one number of decimals suits all values of a column: the largest is at most 5 times the
+    smallest."""
     positive = [value for value in values if value > 0]
     return not positive or max(positive) <= 5 * min(positive)
 
@@ -204,7 +212,7 @@ def _text(value: Value, number: Callable[[float], str]) -> str:
 
 
 def _runs(numbers: Sequence[int]) -> str:
-    """Return numbers as ranges: '0-7', '1, 4'."""
+    """Return whole numbers as ranges: '0-7', '1, 4'."""
     present = set(numbers)
     starts = sorted(number for number in present if number - 1 not in present)
     ends = sorted(number for number in present if number + 1 not in present)
@@ -213,7 +221,7 @@ def _runs(numbers: Sequence[int]) -> str:
 
 
 def _parameters_table(parameters: Sequence[Parameter]) -> Table:
-    """Return the table of a study's parameters, each with its source."""
+    """Return the table of a study's parameters, each with the source of its value."""
     has_notes = any(parameter.note for parameter in parameters)
     return table_of(
         parameters,
@@ -244,16 +252,16 @@ def _checks(checks: Sequence[StudyCheck]) -> Bullets:
 
 
 def rows_of(table: StudyTable) -> list[Mapping[str, Value]]:
-    """Return the rows of a table, each by the names of the columns."""
+    """Return the rows of a study's table, each as a mapping from column names to values."""
     names = [column.name for column in table.columns]
     return [dict(zip(names, row, strict=True)) for row in table.rows]
 
 
 def find_parameter(study: StudyRecord, name: str) -> float | None:
-    """Return the number of a study's parameter of that name; None where there is none."""
+    """Return the numeric value of a study's parameter of that name; None where there is none."""
     return next((number_of(parameter.value) for parameter in study.parameters if parameter.name == name), None)
 
 
 def number_of(value: Value) -> float | None:
-    """Return a cell's value if it is a finite number above 0, else None."""
+    """Return a table value if it is a finite number above 0, else None."""
     return amount(value) if is_amount(value) else None

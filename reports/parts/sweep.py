@@ -1,4 +1,4 @@
-"""Sweeps as one table over all configurations, with its notes; and the rows as plain values."""
+"""Makes the table of a sweep over all its configurations, with notes, and its rows as plain values."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -26,7 +26,8 @@ from reports.text.formatting import (
 
 
 def sweep_table(sweep: SweepFacts, id_: str, *, is_narrow: bool = False) -> Table:
-    """Return the table of a sweep, one row per configuration, the same on the page and in the terminal.
+    """Return the table of a sweep, one row per configuration, the same on the page and in the terminal except for its
+    width.
 
     The page's is narrow: sections of keys are below their names, intervals below their means.
     """
@@ -50,12 +51,14 @@ def _axis_column(key: str, *, is_narrow: bool) -> TableColumn:
 
 
 def _axis_cell(row: SweepRow, at: int) -> Cell:
-    """Return a row's value of an axis; for the first axis with a note below if the row's runs are INVALID."""
+    """Return the cell of a configuration's value of one varied setting; for the first setting with a note below if
+    the runs are INVALID."""
     return Cell(text=row.values[at], sub="INVALID" if at == 0 and row.is_refused else "")
 
 
 def _columns(sweep: SweepFacts, *, is_narrow: bool) -> Iterator[Shown[SweepRow]]:
-    """Yield the columns for one configuration of a sweep that its kind of measurement has."""
+    """Yield the columns of a sweep's table that its kind of measurement has, other than those of the varied
+    settings."""
     unit = times_unit(sweep)
     if sweep.is_of_runs:
         score = numeric(f"Score, {unit.name}", "Olympic mean")
@@ -96,7 +99,8 @@ def _flop_per_byte(row: SweepRow) -> float | None:
 
 
 def bound_words(row: SweepRow) -> str:
-    """Return the limits of a step's phases with at least a tenth of its time: 'gather 61 %, compute 30 %'."""
+    """Return the limits that bind phases with at least a tenth of a training step's time: 'gather 61 %, compute 30
+    %'."""
     if row.profile is None:
         return MISSING
     shares = sorted(bound_shares(row.profile), key=lambda entry: -entry[1])
@@ -104,8 +108,8 @@ def bound_words(row: SweepRow) -> str:
 
 
 def against_first(row: SweepRow) -> str:
-    """Return the verdict against the baseline in a sentence; for a failed configuration, the reason of the
-    failure."""
+    """Return a configuration's verdict against the sweep's baseline in a sentence; for a failed configuration, the
+    reason of the failure."""
     if row.failure:
         return f"failed: {row.failure}"
     if row.num_runs == 0:
@@ -114,7 +118,7 @@ def against_first(row: SweepRow) -> str:
 
 
 def brief_verdict(row: SweepRow) -> str:
-    """Return the verdict of `against_first` in a few words, for a column."""
+    """Return a configuration's verdict against the sweep's baseline in a few words, for a table column."""
     whole = row.comparison.whole if row.comparison else None
     if row.failure:
         return "failed"
@@ -130,7 +134,7 @@ def brief_verdict(row: SweepRow) -> str:
 
 
 def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
-    """Return the notes that belong beside the table of a sweep."""
+    """Return the notes printed with the table of a sweep."""
     if (measure := measure_of(sweep)) is not None:
         return (*measured_notes(measure, sweep), *sweep.problems)
     means, of_grid = "Samples/s are geometric means of the processes", ""
@@ -169,7 +173,7 @@ def times_unit(sweep: SweepFacts) -> TimeUnit:
 
 
 def rows_as_records(sweep: SweepFacts) -> Sequence[dict[str, object]]:
-    """Return rows as plain values in SI units, for json and csv; None is not known."""
+    """Return a sweep's configurations as plain values in SI units, for JSON and CSV; None means unknown."""
     return [_record(sweep, row) for row in sweep.rows]
 
 

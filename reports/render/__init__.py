@@ -1,1 +1,1 @@
-"""Writers of documents: HTML, Markdown, LaTeX, CSV, JUnit, SARIF, and lines of a terminal."""
+"""Renderers of documents: HTML, Markdown, LaTeX, CSV, JUnit, SARIF, and text for a terminal."""

@@ -1,4 +1,4 @@
-"""CSV of rows of values, safe to open in a spreadsheet."""
+"""Writes rows of values as CSV that is safe to open in a spreadsheet."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ _FORMULA = ("=", "+", "-", "@")
 
 
 def render_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a head and one line per row as CSV, None as an empty field.
+    """Return a header line and one line per row as CSV, None as an empty field.
 
     Text that a spreadsheet would take for a formula gets a leading apostrophe.
     """
@@ -22,6 +22,6 @@ def render_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def inert(text: str) -> str:
-    """Return text that no spreadsheet takes for a formula, without control characters, which could end a row."""
+    """Return text that no spreadsheet runs as a formula, without control characters, which could end a CSV row."""
     shown = printable(text)
     return f"'{shown}" if shown.startswith(_FORMULA) else shown

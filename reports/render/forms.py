@@ -1,4 +1,4 @@
-"""Writers of a document's blocks for other programs, by the name that --format gives them."""
+"""Lists the renderers of a document's blocks for other programs, by the name that the option --format gives them."""
 
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""HTML of a page's view model, in one self-contained file."""
+"""Renders a page as HTML, in one self-contained file."""
 
 import base64
 import hashlib
@@ -24,7 +24,8 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render_html(page: PageView) -> str:
-    """Return the page as HTML. Its policy allows its one style sheet and its one script, and no network."""
+    """Return the page as HTML. Its content security policy allows only its own style sheet and script, and no
+    network."""
     style, script = _asset("style.css"), _asset("report.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
@@ -36,13 +37,13 @@ def render_html(page: PageView) -> str:
 
 
 def embed_json(content: Mapping[str, Any]) -> Markup:
-    """Return JSON that cannot end its script element, whatever its strings hold."""
+    """Return JSON that can be embedded in an HTML script element and cannot end it, whatever its strings hold."""
     text = json.dumps(_known(finite(content)), ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def _known(value: Any) -> Any:
-    """Return `value` without the members that are null: on the page, an absent member means the same and takes no
+    """Return a JSON value without members that are null: on the page, an absent member means the same and takes no
     space."""
     if isinstance(value, Mapping):
         known = {key: _known(entry) for key, entry in value.items()}
@@ -53,7 +54,7 @@ def _known(value: Any) -> Any:
 
 
 def finite(value: Any) -> Any:
-    """Return `value` with numbers that JSON cannot say (infinity, not a number) as None."""
+    """Return a JSON value with the numbers that JSON cannot express (infinity, not a number) replaced by None."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
@@ -65,7 +66,8 @@ def finite(value: Any) -> Any:
 
 @cache
 def _asset(name: str) -> str:
-    """Return a style sheet or script without the white space that is there for its authors; no string holds any."""
+    """Return a style sheet or script, minified by removing indentation and blank lines; no string in these files has
+    any."""
     text = (_TEMPLATES / name).read_text(encoding="utf-8").strip()
     if name.endswith(".css"):
         text = re.sub(r"\s+", " ", text)
@@ -90,18 +92,20 @@ def _environment() -> Environment:
 
 
 def _said_in(terms: Sequence[Fact], text: str) -> list[Fact]:
-    """Return the terms whose name is in the text of the page, in whatever case; a plural counts."""
+    """Return the glossary entries whose term occurs in the text of the page, in upper or lower case; a plural
+    counts."""
     lower = _TAG.sub(" ", text).lower()
     return [term for term in terms if re.search(rf"\b{re.escape(term.name.lower())}(s|es)?\b", lower)]
 
 
 _WIDEST_WORD, _WIDEST_NAME = 16, 24
-"""Longest word that may not break, and longest part of one, before or after '=', that may not: a phone's line."""
+"""Most characters of a word that may not break, and of a part of one, before or after '=', that may not: a phone's
+line width."""
 
 
 def _breakable(text: str) -> Markup:
-    """Return text in which long words break only after equal signs, and long names after underscores, where the line
-    is too narrow, and numbers stay with their units."""
+    """Return HTML text in which, on lines that are too narrow, long words break only after equal signs, long names
+    after underscores, and numbers stay with their units."""
     words = str(escape(_UNIT.sub("\u00a0", _keep_together(text)))).split(" ")
     return Markup(" ".join(_whole(word) if len(word) > _WIDEST_WORD else word for word in words))
 
@@ -112,13 +116,13 @@ def _whole(word: str) -> str:
 
 
 def _keep_together(value: Any) -> Any:
-    """Return a text without a line break between a number and its percent sign; any other value as it is."""
+    """Return a text with no line break between a number and its percent sign; any other value unchanged."""
     return _PERCENT.sub("\u00a0%", value) if type(value) is str and " %" in value else value
 
 
 def _rows(table: Table) -> Markup:
-    """Return the rows of a table. They are not rendered by a template: a page of a thousand configurations has tens
-    of thousands of cells, for which a template takes three times as long."""
+    """Return the HTML rows of a table, without a template: a page of a thousand configurations has tens of thousands
+    of cells, for which a template takes three times as long."""
     numbers = [column.is_number and not table.is_numeric for column in table.columns]
     texts = []
     for row in table.rows:
@@ -146,7 +150,7 @@ def _cell(cell: Cell) -> str:
 
 
 def _text(text: str) -> str:
-    """Return text as the template writes it, escaped."""
+    """Return text escaped for HTML, as the templates escape it."""
     return str(escape(_keep_together(text)))
 
 

@@ -1,4 +1,5 @@
-"""JUnit XML of `check --format junit`, as build servers read it: a suite per log or directory, a case per rule."""
+"""Writes the JUnit XML of `check --format junit`, which build servers read: a suite per log or directory, a case per
+rule."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -11,7 +12,8 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def verdicts_to_junit(verdicts: Sequence[Verdict]) -> str:
-    """Return verdicts as JUnit XML. Only errors fail a case, as only they make `check` end with 3."""
+    """Return rule verdicts as JUnit XML. Only errors fail a test case, since only errors make `check` exit with code
+    3."""
     root = ET.Element("testsuites", name="dlrmbench check")
     for verdict in verdicts:
         root.extend(_skipped(part) for part in verdict.walk() if not part.outcomes)
@@ -40,7 +42,7 @@ def _suite(subject: str, outcomes: Sequence[Outcome], verdict: Verdict) -> ET.El
 
 
 def _skipped(verdict: Verdict) -> ET.Element:
-    """Return the suite of a set that is not judged, with one skipped case."""
+    """Return the JUnit suite of a result set that was not judged, with one skipped test case."""
     suite = ET.Element("testsuite", name=_legal(verdict.subject), tests="1", errors="0", failures="0", skipped="1")
     properties = ET.SubElement(suite, "properties")
     ET.SubElement(properties, "property", name="verdict", value=verdict.outcome)
@@ -77,5 +79,5 @@ def _text(finding: Finding) -> str:
 
 
 def _legal(text: str) -> str:
-    """Return text without the characters that XML 1.0 cannot hold, escaped or not."""
+    """Return text without the characters that XML 1.0 cannot contain, even escaped."""
     return _ILLEGAL.sub("\ufffd", text)

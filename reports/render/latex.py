@@ -1,4 +1,5 @@
-"""LaTeX tables for a paper, with booktabs; texts around them are comments. Figures are left to the page."""
+"""Writes tables as LaTeX for a paper, with the package booktabs; other texts become comments. Figures are left to the
+page."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,20 +16,21 @@ _SPECIAL = {
     "·": r"$\cdot$", "‘": "`", "’": "'", "“": "``", "”": "''",
 }  # fmt: skip
 _LATIN_1 = 0xFF
-"""Last character that every LaTeX font has; signs beyond are left out, letters named by their number."""
+"""Last code point that every LaTeX font has; signs beyond are left out, letters beyond become their code's number."""
 _LABEL_WORDS = 5
 
 
 def render_latex(blocks: Sequence[Block]) -> str:
-    """Return all blocks as LaTeX, an empty line between two of them; needs the package booktabs.
+    """Return all blocks as LaTeX, with an empty line between two of them; needs the package booktabs.
 
-    Every table has a caption, its own or the heading that it is below, and a label of that: 'tab:throughput-alone'.
+    Every table has a caption, its own or that of the heading above it, and a label made from the caption:
+    'tab:throughput-alone'.
     """
     return "\n\n".join(part for part in _Writer().write(blocks) if part)
 
 
 def escape(text: str) -> str:
-    r"""Return `text` on one line, without TeX's meaning: '5 \% of dlrm\_tiny'."""
+    r"""Return `text` on one line with TeX's special characters escaped: '5 \% of dlrm\_tiny'."""
     return "".join(map(_escaped, printable(text.replace("\u00a0", " ")))).strip()
 
 
@@ -39,7 +41,7 @@ def _escaped(char: str) -> str:
 
 
 class _Writer:
-    """Writer of blocks, which knows the heading above a table, and the labels that are taken."""
+    """Writer of blocks as LaTeX, which remembers the heading above a table, and the labels already used."""
 
     def __init__(self) -> None:
         self.heading = "Table"
@@ -79,7 +81,7 @@ class _Writer:
                 return
 
     def _table(self, table: Table) -> str:
-        """Return a table as LaTeX; below a column's name is its help, up to the first semicolon."""
+        """Return a table as LaTeX; below a column's name is the column's help text up to its first semicolon."""
         heads, helps = ([column.name for column in table.columns], [c.help.partition(";")[0] for c in table.columns])
         rows = [[cell.line for cell in row] for row in table.rows]
         sides = "".join("r" if column.is_number else "l" for column in table.columns)
@@ -108,7 +110,7 @@ class _Writer:
         )
 
     def _label(self, caption: str) -> str:
-        """Return a label of the first words of a caption; one that is taken already gets a number."""
+        """Return a LaTeX label made of the first words of a caption; a label that is already used gets a number."""
         words = re.findall("[a-z0-9]+", caption.partition(";")[0].lower())[:_LABEL_WORDS]
         name = label = "tab:" + ("-".join(words) or "table")
         number = 1

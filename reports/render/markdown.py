@@ -1,4 +1,4 @@
-"""Markdown of blocks, for job summaries and for files that people read. Figures are left to the page."""
+"""Writes blocks as Markdown, for job summaries and for files that people read. Figures are left to the page."""
 
 from collections.abc import Sequence
 
@@ -20,12 +20,12 @@ from rules.logs.text import printable
 
 
 def render_markdown(blocks: Sequence[Block]) -> str:
-    """Return all blocks as Markdown, a blank line between two of them, without a line break at the end."""
+    """Return all blocks as Markdown, with a blank line between two of them and no line break at the end."""
     return "\n\n".join(part for block in blocks for part in _parts(block) if part)
 
 
 def escape(text: str) -> str:
-    """Return `text` on one line, without Markdown's and HTML's meaning."""
+    """Return `text` on one line with Markdown's and HTML's special characters escaped."""
     text = printable(text.replace("\u00a0", " "))
     for char in "\\`*_[]|#":
         text = text.replace(char, f"\\{char}")
@@ -59,14 +59,14 @@ def _parts(block: Block) -> list[str]:
 
 
 def _table(table: Table) -> str:
-    """Return a table as Markdown; the head of a column has its help, up to the first semicolon."""
+    """Return a table as Markdown; the head of a column includes the column's help text up to its first semicolon."""
     names = [f"{c.name} ({c.help.partition(';')[0]})" if c.help else c.name for c in table.columns]
     rows = [[cell.line for cell in row] for row in table.rows]
     return _grid(names, rows, ["--:" if column.is_number else ":--" for column in table.columns])
 
 
 def _findings(block: FindingList) -> str:
-    """Return all findings in one table, a row per place."""
+    """Return all findings of rule checks in one Markdown table, a row per place."""
     rows = [
         (group.severity, group.code, row.where, row.sentence, row.remedy)
         for group in block.groups

@@ -1,4 +1,5 @@
-"""SARIF 2.1.0 (OASIS) of `check --format sarif`, which code hosts show beside the lines that findings concern."""
+"""Writes the SARIF 2.1.0 (OASIS) of `check --format sarif`; code hosts show it next to the lines that findings
+concern."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,7 +18,8 @@ _LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": 
 
 
 def verdicts_to_sarif(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Return one SARIF run of all verdicts. Places below the working directory become relative URIs."""
+    """Return one SARIF run of all rule verdicts. Paths of findings below the working directory become relative
+    URIs."""
     root = Path.cwd()
     codes = sorted({outcome.code for verdict in verdicts for outcome in verdict.outcomes})
     rules = [_rule(code, verdicts) for code in codes]
@@ -87,7 +89,8 @@ def _result(finding: Finding, index: int, root: Path) -> dict[str, Any]:
 
 
 def _uri(path: str, root: Path) -> str:
-    """Return the URI of a path: relative to `root` if below that, else a file URI; directories end with a slash."""
+    """Return the URI of a file: relative to `root` if the file is below it, else a file URI; directories end with a
+    slash."""
     place = Path(path)
     absolute = place.absolute()
     slash = "/" if absolute.is_dir() else ""

@@ -1,6 +1,7 @@
-"""Terminal lines of blocks: tables aligned by their columns, text wrapped, nothing that could move the cursor.
+"""Renders blocks as lines of text for a terminal: aligned tables, wrapped text, no control characters that move the
+cursor.
 
-`harness.cli.shared.output` prints them. Figures are left to the page.
+`harness.cli.shared.output` prints the lines. Figures are left to the page.
 """
 
 import re
@@ -29,13 +30,13 @@ from rules.logs.text import printable
 
 GAP = "  "
 _MIN_WRAPPED = len("inconclusive:")
-"""Least width, in columns of the terminal, to which a table's column of words is wrapped."""
+"""Least width, in terminal columns, to which a table's column of words is wrapped."""
 _WHOLE = re.compile(
     r"(?<=[:,] )dlrmbench .+?(?:[.,;](?= |$)|$)|\S*['`]dlrmbench [^'`]*['`]\S*|\Adlrmbench [a-z-]+ \S+\Z"
     r"|\S*\d(?: %)? – (?:over )?\d\S*(?: %\S*)?|\S*\d %\S*"
 )
-"""Texts that stay in one line: a command to be copied (after a colon or comma up to the end of its clause, in quotes,
-or the whole text), a number with its percent sign, and a range."""
+"""Pattern of texts that are not broken over lines: a command to be copied (after a colon or comma up to the end of
+its clause, in quotes, or the whole text), a number with its percent sign, and a range."""
 _CODES = {
     "strong": "\x1b[1m",
     **dict.fromkeys(("error", "invalid", "refused", "slower"), "\x1b[31m"),
@@ -45,22 +46,23 @@ _CODES = {
     **dict.fromkeys(("unknown", "not judged"), "\x1b[90m"),
 }
 Style = Callable[[str, str], str]
-"""Function of (text, style class) that returns the text as it is printed, no wider on the terminal than the text."""
+"""Function of (text, style class) that returns the text with terminal styling, which adds no visible width."""
 
 
 def plain(text: str, kind: str) -> str:
-    """Return `text` as it is."""
+    """Return `text` unstyled, for terminals without colour."""
     return text
 
 
 def ansi(text: str, kind: str) -> str:
-    """Return `text` in the colour of its style class."""
+    """Return `text` in the terminal colour (ANSI escape codes) of its style class."""
     code = _CODES.get(kind, "")
     return f"{code}{text}\x1b[0m" if code and text else text
 
 
 def render_terminal(blocks: Sequence[Block], *, width: int = 80, style: Style = plain) -> str:
-    """Return all blocks as lines, a blank line between two of them, no line break at the end. Words are never cut."""
+    """Return all blocks as text for a terminal, with a blank line between two of them and no line break at the end.
+    Words are never cut."""
     parts = [_lines(block, width, style) for block in blocks]
     return "\n\n".join("\n".join(line.rstrip() for line in lines) for lines in parts if lines)
 
@@ -98,7 +100,7 @@ def _inside(blocks: Iterable[Block], width: int, style: Style) -> list[str]:
 
 
 def _heading(heading: Heading, width: int, style: Style) -> list[str]:
-    """Return the lines of a heading; the word of a verdict stands out where there is one, else the text."""
+    """Return the terminal lines of a heading; the verdict word is emphasised where there is one, else the text."""
     text, word = printable(heading.text), printable(heading.word)
     said = text + (GAP + printable(heading.note) if heading.note else "")
     if word:
@@ -112,7 +114,8 @@ def _heading(heading: Heading, width: int, style: Style) -> list[str]:
 
 
 def _facts(facts: Sequence[Fact], width: int) -> list[str]:
-    """Return facts as lines: names in a column, values beside them; those too long for that, as paths, below."""
+    """Return named values as terminal lines: names in a column, values beside them; values too long for that, such as
+    paths, below."""
     lead = max((display_width(printable(fact.name)) for fact in facts), default=0) + len(GAP)
     lines = []
     for fact in facts:
@@ -127,7 +130,8 @@ def _facts(facts: Sequence[Fact], width: int) -> list[str]:
 
 
 def _records(table: Table) -> Iterable[Part]:
-    """Yield each row of a table as a heading and its facts; an empty cell is left out."""
+    """Yield each row of a table as a heading and its named values, for tables too wide for a terminal; empty cells
+    are left out."""
     for first, *cells in table.rows:
         said = zip(table.columns[1:], cells, strict=True)
         facts = tuple(Fact(name=column.name, value=cell.line) for column, cell in said if cell.text)
@@ -135,8 +139,8 @@ def _records(table: Table) -> Iterable[Part]:
 
 
 def _finding_group(group: FindingGroup, width: int, style: Style) -> list[str]:
-    """Return the lines of a group of findings: the rule, then every place with its finding; a remedy once for all
-    places that share it."""
+    """Return the terminal lines of one rule's findings: the rule, then every place with its finding; a remedy once
+    for all places that share it."""
     first, *lines = _hang(f"{group.severity}  {printable(group.code)}  {printable(group.title)}", width)
     lines = [style(group.severity, group.severity) + first.removeprefix(group.severity), *lines]
     texts = []
@@ -151,10 +155,11 @@ def _finding_group(group: FindingGroup, width: int, style: Style) -> list[str]:
 
 
 def _table(table: Table, width: int, style: Style) -> list[str]:
-    """Return the lines of a table: caption, heads, a rule, and a line per row. The first column is wrapped only where
-    it takes half of the width.
+    """Return the terminal lines of a table: caption, heads, a rule, and a line per row. The first column is wrapped
+    only where it takes half of the width.
 
-    Columns that do not fit beside the others follow below them, after those that name the rows again.
+    Columns that do not fit into the width follow below as a further part, which repeats the columns that name the
+    rows.
     """
     above = [index for index, column in enumerate(table.columns) if not column.is_below]
     below = [index for index, column in enumerate(table.columns) if column.is_below]
@@ -180,7 +185,8 @@ def _table(table: Table, width: int, style: Style) -> list[str]:
 
 
 def _below(text: str, width: int) -> list[str]:
-    """Return a cell below its row: a list is broken at blanks; any other text, such as a path, stays whole."""
+    """Return a table cell too long for its row as lines below it: a list is broken at blanks; any other text, such as
+    a path, stays whole."""
     said = printable(text)
     return _fill(said, width) if "; " in said else [said] if said else []
 
@@ -188,8 +194,8 @@ def _below(text: str, width: int) -> list[str]:
 def _divide(
     columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], aligns: str, width: int
 ) -> list[list[int]]:
-    """Divide columns into parts that fit, each of which begins with the columns that name the rows; one part where
-    all fit.
+    """Divide a table's columns into parts that fit the width, each beginning with the columns that name the rows; one
+    part where all columns fit.
 
     Rows are named by the first column and by the columns after it that have `names_row`, as long as all of these
     together take at most half of the width, or two thirds where fewer do not distinguish all rows.
@@ -212,17 +218,18 @@ def _divide(
 
 
 def _total(widths: Sequence[int], indices: Sequence[int]) -> int:
-    """Return the columns of the terminal that columns of a table take, with the gaps between them."""
+    """Return the width in terminal columns that the given table columns take, with the gaps between them."""
     return sum(widths[index] for index in indices) + len(GAP) * (len(indices) - 1)
 
 
 def _texts(columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
-    """Return the texts of head and cells, printable."""
+    """Return the texts of a table's head and cells, row by row, made printable."""
     return [[printable(column.name) for column in columns], *([printable(cell.text) for cell in row] for row in rows)]
 
 
 def _least(texts: Sequence[Sequence[str]], aligns: str) -> list[int]:
-    """Return the least width of each column without a cut word: numbers stay whole, their heads are wrapped."""
+    """Return the least width of each table column at which no word is cut: numbers stay whole, their heads are
+    wrapped."""
     widths = [max(display_width(row[index]) for row in texts) for index in range(len(aligns))]
     words = [max(display_width(word) for row in texts for word in row[i].split(" ")) for i in range(len(aligns))]
     cells = [max((display_width(row[index]) for row in texts[1:]), default=0) for index in range(len(aligns))]
@@ -234,11 +241,11 @@ def _least(texts: Sequence[Sequence[str]], aligns: str) -> list[int]:
 def _aligned(
     columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], aligns: str, width: int, style: Style
 ) -> list[list[str]]:
-    """Return the lines of the head, then those of each row.
+    """Return the terminal lines of a table's head, then those of each row.
 
-    `aligns` has one letter per column: 'l' left, 'r' right, of which the head alone is wrapped, 'L' left and never
-    wrapped. The widest 'l' columns and heads are wrapped until a line takes `width`: first what leaves ranges and the
-    like whole, then at any blank, words being cut last of all.
+    `aligns` has one letter per column: 'l' left, 'r' right (only its head is wrapped), 'L' left and never wrapped.
+    The widest 'l' columns and heads are wrapped until a line takes `width`: first only where ranges and the like stay
+    whole, then at any blank; words are cut last of all.
     """
     texts, least = _texts(columns, rows), _least(_texts(columns, rows), aligns)
     widths = [max(display_width(row[index]) for row in texts) for index in range(len(columns))]
@@ -254,25 +261,29 @@ def _aligned(
 
 
 def display_width(text: str) -> int:
-    """Return the terminal columns that `text` takes: two for East Asian wide characters, none for combining marks."""
+    """Return the number of terminal columns that `text` takes: two per East Asian wide character, none for combining
+    marks."""
     return sum(_width(character) for character in text)
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Break at blanks so that each line takes at most `width` columns; longer words are cut.
+    """Break text at blanks so that each line takes at most `width` terminal columns; longer words are cut.
 
-    What should stay in one line and does not fit, such as a range, is broken at its own blanks before a word is cut.
+    A unit that should stay on one line and does not fit, such as a range, is broken at its own blanks before a word
+    is cut.
     """
     return [piece for line in _fill(text, width) for part in _at_blanks(line, width) for piece in _cut(part, width)]
 
 
 def fold(text: str, width: int) -> str:
-    """Break each line of `text` at blanks so that it fits, what follows indented; paths and commands stay whole."""
+    """Break each line of `text` at blanks to fit `width`, continuation lines indented; paths and commands stay
+    whole."""
     return "\n".join(line for each in text.split("\n") for line in _hang(each, width))
 
 
 def _units(text: str) -> list[str]:
-    """Split at blanks, but not inside what stays in one line."""
+    """Split text at blanks, but not inside units that stay on one line (commands, ranges, numbers with their percent
+    sign)."""
     units, end = list[str](), 0
     for found in _WHOLE.finditer(text):
         before = text[end : found.start()].removeprefix(" " if units else "")
@@ -284,17 +295,18 @@ def _units(text: str) -> list[str]:
 
 
 def _at_blanks(line: str, width: int) -> list[str]:
-    """Break a line that is too long at any blank, also inside what stays whole elsewhere."""
+    """Break a line that is too long at any blank, also inside commands and ranges, which otherwise stay whole."""
     return [line] if display_width(line) <= width else _join(line.split(" "), width)
 
 
 def _fill(text: str, width: int) -> list[str]:
-    """Break at blanks; a word longer than `width`, such as a path, is a line of its own and stays whole."""
+    """Break text at blanks into lines of `width`; a longer word, such as a path, gets a line of its own and stays
+    whole."""
     return _join(_units(text), width)
 
 
 def _join(words: Sequence[str], width: int) -> list[str]:
-    """Put as many words into each line as fit."""
+    """Join words into lines of at most `width` terminal columns, as many words per line as fit."""
     lines = [""]
     for number, word in enumerate(words):
         joined = f"{lines[-1]} {word}" if number else word
@@ -326,7 +338,7 @@ def _width(character: str) -> int:
 
 
 def _head(text: str, width: int) -> str:
-    """Return the longest beginning of a text that fits `width`, at least one character."""
+    """Return the longest beginning of a text that fits `width` terminal columns, at least one character."""
     used = 0
     for index, character in enumerate(text):
         used += _width(character)
@@ -336,8 +348,8 @@ def _head(text: str, width: int) -> str:
 
 
 def _shrink(widths: list[int], least: list[int], total: int) -> list[int]:
-    """Narrow the widest column that is still above its least width, step by step, until the columns take `total`
-    together or none can be narrowed."""
+    """Narrow the widest table column that is still above its least width, step by step, until all columns together
+    take `total` or none can be narrowed."""
     widths = list(widths)
     excess = sum(widths) + len(GAP) * (len(widths) - 1) - total
     while excess > 0:

@@ -1,1 +1,1 @@
-"""Results: one configuration with its repetitions, read from logs, from records beside them, or from an export."""
+"""Reading of results: one configuration with its runs, from logs, from the records beside them, or from an export."""

@@ -1,7 +1,7 @@
-"""Bundles: the reference sets of one system as one archive, which is not trusted when it is read.
+"""Packs and reads reference bundles: one system's result sets in one archive, which is not trusted when it is read.
 
 A bundle is a ZIP archive of regular files: bundle.json has the digest of each other file. These are the files of run
-sets that judging and comparing read, and system.toml with the system's rates. Bytes, members and names are checked
+sets that judging and comparing read, and system.toml with the system's rates. Sizes, names and digests are checked
 before anything is written, so that no archive writes outside of the folder that it is opened in.
 """
 
@@ -24,11 +24,12 @@ from rules.records.kept.bundle import BUNDLE_FILE, BundleRecord, digest_files
 SUFFIX = ".zip"
 RATES_FILE = "system.toml"
 MAX_BYTES = 2 << 20
-"""Most bytes of an archive; an archive of eight sets has a few hundred kB."""
+"""Largest size in bytes of a reference bundle's archive; an archive of eight sets has a few hundred kB."""
 MAX_MEMBERS = 2_000
 MAX_MEMBER_BYTES = 4 << 20
 MAX_TOTAL_BYTES = 32 << 20
-"""Most bytes of all members together, counted as they are decompressed: an archive may say less."""
+"""Largest size in bytes of all files in an archive together, counted while they are decompressed, since an archive
+may state less."""
 _PART = r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,199}"
 _OF_A_SET = (
     r"extra/(?:definition\.toml|run_set\.json|last_run|throughput\.json|run_\d{1,6}/attempt_\d{1,6}/run\.json)"
@@ -44,19 +45,21 @@ SET_FILES = (
     "results/*/*/result_*.txt",
     "systems/*.json",
 )
-"""Files of a run set that a bundle holds, as patterns below the set's folder."""
+"""Files of a run set that a reference bundle (.zip of a system's results) holds, as patterns below the set's
+folder."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _KINDS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _BROKEN = (
     zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OverflowError, ValueError,
     IndexError,
 )  # fmt: skip
-"""Errors that zipfile raises for archives that are damaged; it documents the first alone."""
+"""Errors that zipfile raises for archives that are damaged; its documentation names only the first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bundle:
-    """A bundle in memory: its record, and the content of each other member by name."""
+    """Reference bundle (.zip of a system's results) in memory: its record bundle.json, and the content of each other
+    file by name."""
 
     path: Path
     record: BundleRecord
@@ -64,9 +67,9 @@ class Bundle:
 
 
 def pack(name: str, files: Mapping[str, bytes], *, created_utc: str, harness_version: str) -> bytes:
-    """Return the archive of a system's files, equal for equal arguments.
+    """Return the ZIP archive of a system's result files; equal arguments give equal bytes.
 
-    Raises ValueError where a member is not a bundle's file, or the archive is larger than MAX_BYTES.
+    Raises ValueError where a file is none that a bundle may have, or the archive is larger than MAX_BYTES.
     """
     if odd := [member for member in files if not _MEMBER.fullmatch(member)]:
         raise ValueError(f"{printable(odd[0])}: not a file of a bundle.")
@@ -90,10 +93,11 @@ def pack(name: str, files: Mapping[str, bytes], *, created_utc: str, harness_ver
 
 
 def read_bundle(path: Path) -> Bundle:
-    """Read a bundle into memory; nothing is written.
+    """Read a reference bundle (.zip of a system's results) into memory; nothing is written.
 
-    Raises InputError, which names the member, for an archive that is damaged, edited, of another version or kind, or
-    beyond MAX_BYTES, MAX_MEMBERS, MAX_MEMBER_BYTES or MAX_TOTAL_BYTES; OSError where the file cannot be read.
+    Raises InputError, which names the file in the archive, for an archive that is damaged, edited, of another version
+    or kind, or beyond MAX_BYTES, MAX_MEMBERS, MAX_MEMBER_BYTES or MAX_TOTAL_BYTES; OSError where the archive cannot
+    be read.
     """
     try:
         content = read_regular(path, MAX_BYTES)
@@ -117,7 +121,8 @@ def read_bundle(path: Path) -> Bundle:
 
 
 def is_bundle(path: Path) -> bool:
-    """Return whether a file is an archive with bundle.json; it may still be damaged."""
+    """Return whether a file is a ZIP archive with bundle.json, that is, a reference bundle; it may still be
+    damaged."""
     try:
         with zipfile.ZipFile(io.BytesIO(read_regular(path, MAX_BYTES))) as archive:
             return BUNDLE_FILE in archive.namelist()
@@ -126,7 +131,7 @@ def is_bundle(path: Path) -> bool:
 
 
 def write_members(bundle: Bundle, folder: Path) -> None:
-    """Write a bundle's files below an empty folder. Raises OSError."""
+    """Write the files in a reference bundle below an empty folder. Raises OSError."""
     for member, content in bundle.files.items():
         place = folder / member
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -135,8 +140,8 @@ def write_members(bundle: Bundle, folder: Path) -> None:
 
 
 def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Return the archive's members by name, without decompressing. Raises InputError for a file that no bundle
-    has."""
+    """Return the archive's entries by name, without decompressing them. Raises InputError for a file that no bundle
+    may have."""
     found = archive.infolist()
     if len(found) > MAX_MEMBERS:
         raise _refused(path, "", f"{len(found):,} members", f"at most {MAX_MEMBERS:,}")
@@ -158,7 +163,8 @@ def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.Zip
 
 
 def _read_member(path: Path, archive: zipfile.ZipFile, about: zipfile.ZipInfo, left: int) -> bytes:
-    """Decompress a member of at most MAX_MEMBER_BYTES and `left` bytes. Raises InputError for a larger one."""
+    """Decompress one file of an archive, of at most MAX_MEMBER_BYTES and `left` bytes. Raises InputError for a larger
+    one."""
     most = min(MAX_MEMBER_BYTES, left)
     try:
         with archive.open(about) as file:

@@ -1,4 +1,4 @@
-"""Search for a configuration by its label or short name, and prices that a command line gives by such names."""
+"""Finds a configuration by its label or short name, and reads the prices that a command line gives by such names."""
 
 import math
 import re
@@ -21,17 +21,19 @@ def brief_name(result: Result) -> str:
 
 
 def brief_label(label: str, benchmark: str | None) -> str:
-    """Return the part of a run set's label between benchmark and time."""
+    """Return the part of a run set's label between benchmark and time, which is the name that the user chose."""
     return _RUN_SET.sub(r"\1", label.removeprefix(f"{benchmark}-"))
 
 
 def find_by_label(sets: Sequence[Result], name: str, option: str) -> Result:
-    """Return the set with a label or chosen name. Raises InputError, naming the `option`, for none or several."""
+    """Return the result with that label or chosen name. Raises InputError, naming the command-line `option`, for none
+    or several."""
     return sets[find_index([result.label for result in sets], [brief_name(result) for result in sets], name, option)]
 
 
 def find_index(labels: Sequence[str], briefs: Sequence[str], name: str, option: str) -> int:
-    """Return the index of the label or chosen name `name`, or of the only label that contains it, in any case.
+    """Return the index of the configuration whose label or chosen name is `name`, or of the only one whose label
+    contains it, ignoring case.
 
     Raises InputError, which names the `option`, where none or several fit.
     """
@@ -58,11 +60,11 @@ def find_index(labels: Sequence[str], briefs: Sequence[str], name: str, option: 
 
 
 def with_prices(sets: Sequence[Result], given: Sequence[str]) -> tuple[Result, ...]:
-    """Return the sets with their prices per hour, None where no price is given.
+    """Return the results with their systems' prices per hour, None where no price is given.
 
     `given` are 'NAME=PRICE', where NAME is a label, a part of one, or a reference system for all of its sets, or
     'PRICE' for all other sets. A currency may follow the number, the same for all. Raises InputError for what is no
-    price, for several currencies, and for a name that fits none or several.
+    price, for several currencies, and for a name that matches none or several.
     """
     found: dict[int, float] = {}
     rest: float | None = None

@@ -1,4 +1,5 @@
-"""Results from logs: every result directory at or below some paths, judged and scored once, with its records."""
+"""Reads results from logs: every result directory at or below some paths, judged and scored once, with the records
+beside it."""
 
 import math
 import re
@@ -37,11 +38,11 @@ def gather(
     on_opinion: OnProgress | None = None,
     ruleset: str | None = None,
 ) -> tuple[Result, ...]:
-    """Read the result of every set at or below `paths`, each folder once.
+    """Read the result of every set of logs at or below `paths`, each folder once.
 
-    Without `second_opinion` the official checker is not asked; `on_opinion` is called with the number of its answers
-    and of all questions. `benchmark_file` defines a benchmark of one's own, `ruleset` is the official round to judge
-    by. Raises InputError where there is nothing to read, DefinitionError where a round is not known.
+    Without `second_opinion` the official MLPerf checker is not run; `on_opinion` is called with the number of its
+    verdicts so far and in total. `benchmark_file` defines a user's own benchmark, `ruleset` is the official round to
+    judge by. Raises InputError where there is nothing to read, DefinitionError where a round is not known.
     """
     found: dict[Path, ResultSet] = {}
     inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
@@ -68,7 +69,8 @@ def gather(
 def _levels_above(
     inventories: Sequence[Inventory], judged: Sequence[JudgedSet], benchmark_file: Path | None, ruleset: str | None
 ) -> dict[str, tuple[Verdict, ...]]:
-    """Return the verdicts on the submission and round of each set, innermost first, by the subject of its verdict."""
+    """Return the verdicts on the submission and the round that each set is in, innermost first, by the subject of the
+    set's verdict."""
     above: dict[str, tuple[Verdict, ...]] = {}
     tops = (verdict for found in inventories for verdict in judge_levels(found, judged, benchmark_file, ruleset))
     for top in tops:
@@ -81,7 +83,7 @@ def _levels_above(
 def make_result(
     index: int, label: str, judged: JudgedSet, records: SetRecords, levels: tuple[Verdict, ...] = ()
 ) -> Result:
-    """Make the result of one judged set and its records; reads no file."""
+    """Make the result of one judged set of logs and its records; reads no file."""
     score, result_set = judged.result, judged.result_set
     by_index = {
         attempt.run_index: attempt
@@ -122,15 +124,16 @@ def make_result(
 
 
 def benchmark_status(name: str | None, *, is_defined: bool) -> Status:
-    """Return the owner of a benchmark's name: MLPerf; own where it is shipped or `is_defined`; else unknown."""
+    """Return the owner of a benchmark's name: MLPerf ('official'); 'own' where it is shipped or `is_defined`; else
+    'unknown'."""
     if name is not None and name in shipped_names():
         return "official" if shipped_versions(name)[-1].status == "official" else "own"
     return "own" if name is not None and is_defined else "unknown"
 
 
 def with_repeats(results: Sequence[Result]) -> tuple[Result, ...]:
-    """Return the results with `repeats` set at each run that an earlier result also has, so that charts show the
-    run once."""
+    """Return the results; each run that an earlier result also has is marked by `repeats`, so that charts show it
+    once."""
     seen: dict[object, str] = {}
     marked = []
     for result in results:
@@ -146,7 +149,8 @@ def with_repeats(results: Sequence[Result]) -> tuple[Result, ...]:
 
 
 def in_order(results: Sequence[Result], order: Order) -> tuple[Result, ...]:
-    """Return results in an order; by score, INVALID results come after the others and those without a score last."""
+    """Return results in an order: as read, or by score, INVALID results after the others and those without a score
+    last."""
     if order == "files":
         return tuple(results)
 
@@ -158,7 +162,8 @@ def in_order(results: Sequence[Result], order: Order) -> tuple[Result, ...]:
 
 
 def unique_labels(result_sets: Iterable[ResultSet]) -> tuple[str, ...]:
-    """Return a short, distinct name per set: the run set's folder, or organisation, system and round."""
+    """Return a short, distinct name per result set: the run set's folder, or organisation, system and MLPerf
+    round."""
     return labels_of([(_label(result_set), result_set.root) for result_set in result_sets])
 
 
@@ -171,10 +176,10 @@ def _label(result_set: ResultSet) -> str:
 
 
 def interval_of(result: BenchmarkResult, until: UntilRecord | None) -> Interval | None:
-    """Return the interval of the geometric mean of all runs' times, to stand beside a score; None without a score.
+    """Return the interval of the geometric mean of all runs' times, printed beside a score; None without a score.
 
-    None also where a run did not converge: an infinite time leaves no mean. For a set that grew `until` its mean was
-    known well enough, the level allows for that stopping rule.
+    None also where a run did not converge: an infinite time leaves no mean. For a set that was extended until its
+    mean was precise enough (`until`), the level allows for that stopping rule.
     """
     if result.olympic_mean_s is None:
         return None

@@ -1,4 +1,4 @@
-"""Results from measurements in fresh processes, of any kind: extra/<kind>.json."""
+"""Reads results from measurements by fresh processes, of any kind but runs to a target: extra/<kind>.json."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from rules.records.run_set import RunSetRecord
 
 
 def find_measured(folder: Path, kind: str, problems: list[str]) -> Result | None:
-    """Read the measurement of a kind in a folder; None where there is none, or it is damaged, which is added to
+    """Read the measurement of a kind in a folder; None where it is missing, or damaged, which is added to
     `problems`."""
     path = folder / "extra" / f"{kind}.json"
     record = read_record(path, find_record_type(kind), problems)
@@ -46,7 +46,7 @@ def read_measured(folder: Path, kind: str) -> Result:
 
 
 def make_measured(folder: Path, kind: str, record: Measurement, asked: RunSetRecord | None) -> Result:
-    """Make the result of a measurement, whose processes are its repetitions."""
+    """Make the result of a measurement, with a repetition for each process that measured."""
     measure, processes = record.measure, record.repetitions()
     compared = kind if measure is record.MEASURE else f"{kind}.{measure.value}"
     seeds = asked.seeds if asked else ()
@@ -77,7 +77,7 @@ def make_measured(folder: Path, kind: str, record: Measurement, asked: RunSetRec
 
 
 def _repetition(process: Any, index: int, seed: int | None, record: Measurement, compared: str) -> Repetition:
-    """Make the repetition of one process, with its seed where the set's record has it."""
+    """Make the repetition of one process of a measurement, with its seed where the set's record has it."""
     return Repetition(
         label=str(index),
         seed=seed,
@@ -90,27 +90,28 @@ def _repetition(process: Any, index: int, seed: int | None, record: Measurement,
 
 
 def value_step(result: Result) -> float:
-    """Return the mean resolution of a measurement's values, as a fraction of the values."""
+    """Return the mean resolution (grid) of a measurement's values, as a fraction of the values."""
     assert result.measured is not None
     steps = [_step(process.record) for process in result.repetitions]
     return sum(steps) / len(steps) if steps else 0.0
 
 
 def compared_values(result: Result) -> tuple[float, ...]:
-    """Return the compared values of a result, one per repetition that has a value."""
+    """Return the values of the quantity that a measurement compares, one per process that has a value."""
     name = result.quantities[0]
     return tuple(sample.values[name] for sample in result.samples if name in sample.values)
 
 
 def rate_summary(result: Result) -> LogSummary | None:
-    """Summarize the rates of a measurement of throughput; None for another result."""
+    """Summarize the rates in samples/s of a measurement of throughput; None for another kind of result."""
     if result.measured is None or result.quantities != ("throughput",):
         return None
     return log_summary(compared_values(result), step=value_step(result))
 
 
 def centre_of(result: Result) -> tuple[float | None, Interval | None]:
-    """Return the mean of a measurement's compared values and its interval, on logarithms for ratios."""
+    """Return the mean of a measurement's compared values and its interval, both by logarithms where ratios are
+    compared."""
     if result.measure.scale == "difference":
         return result.mean(result.measure.value), mean_interval(result.measured_values)
     if result.num_runs == 1:  # as it was measured, without what a logarithm rounds
@@ -120,12 +121,12 @@ def centre_of(result: Result) -> tuple[float | None, Interval | None]:
 
 
 def title_of(result: Result) -> str:
-    """Name a measurement by its benchmark and system, as 'dlrm_tiny on 1x-example'."""
+    """Return a measurement's title, its benchmark and system: 'dlrm_tiny on 1x-example'."""
     if result.asked is None:
         return result.label
     return printable(f"{result.benchmark} on {result.system.name}", 160)
 
 
 def _step(process: Any) -> float:
-    """Return the resolution of a process's value, as a fraction of that value."""
+    """Return the resolution (grid) of a process's measured value, as a fraction of that value."""
     return float(getattr(process, "resolution", 0.0))

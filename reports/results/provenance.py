@@ -1,4 +1,5 @@
-"""Relations of a set to others: repetitions of one configuration, alternate measurement, its pair or sweep."""
+"""Finds how a result set relates to others: repetitions of one configuration, alternate measurement, its pair or
+sweep."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,10 +13,12 @@ from rules.tree.result_set import real_path
 
 
 def repetition_key(record: RunSetRecord | None) -> str | None:
-    """Return a digest that only repetitions share: of kind, configuration, dataset, threads, products, code, system.
+    """Return a digest that only repetitions of one set share: of kind, configuration, dataset, threads, matrix
+    products, code, system.
 
-    A system is known by its name and its processor's family and model: virtual processors of several models have one
-    name. None where a set has no record, or no digest of its code: it is then not known to repeat another.
+    A system is identified by its name and its processor's family and model, because virtual processors of several
+    models have one name. None where a set has no record, or no digest of its code, so that it is not known to repeat
+    another.
     """
     if record is None or record.code_sha256 is None:
         return None
@@ -38,7 +41,8 @@ def repetition_key(record: RunSetRecord | None) -> str | None:
 
 
 def group_of(folder: Path | None) -> Group | None:
-    """Return the group (pair, sweep, suite or search) that the set in `folder` is a member of; else None."""
+    """Return the group (pair, sweep, suite or search) that the set in `folder` was measured in; None for a set of its
+    own."""
     if folder is None:
         return None
     place = real_path(folder)
@@ -47,7 +51,7 @@ def group_of(folder: Path | None) -> Group | None:
 
 
 def name_of(folder: Path) -> str:
-    """Return the name of the set in `folder`: the folder's name; in a pair or sweep the label that it has there."""
+    """Return the name of the set in `folder`: the folder's name; in a pair or sweep the set's label there."""
     name, group = real_path(folder).name, group_of(folder)
     if group is not None and not isinstance(group.record, Damage):
         name = next((side.label for side in group.record.configurations if side.folder == name), name)
@@ -55,7 +59,8 @@ def name_of(folder: Path) -> str:
 
 
 def interleaving_of(folder: Path) -> str | None:
-    """Return the folder of the sweep or suite in which the measurement in `folder` ran alternately; else None."""
+    """Return the folder of the sweep or suite in which the measurement in `folder` was made alternately with others;
+    else None."""
     group = group_of(folder)
     if group is None or isinstance(group.record, Damage) or group.record.reads_as not in ("table", "pairs"):
         return None
@@ -63,7 +68,7 @@ def interleaving_of(folder: Path) -> str | None:
 
 
 def labels_of(places: Sequence[tuple[str, Path | None]]) -> tuple[str, ...]:
-    """Return distinct labels of sets, made from their names and folders.
+    """Return distinct labels of result sets, made from their names and folders.
 
     Where sets of several pairs or sweeps share a name, all sets of these get the folder in front, as in
     'beside-small-20261122T101500Z/base'. Any other repeated name gets a number.
@@ -80,7 +85,8 @@ def labels_of(places: Sequence[tuple[str, Path | None]]) -> tuple[str, ...]:
 
 
 def _groups_of(folders: Sequence[Path | None]) -> list[Path | None]:
-    """Return the folder of each set's group, or None; every set in a sweep's folder belongs to the sweep."""
+    """Return the folder of the group that each set was measured in, or None; every set in a sweep's folder belongs to
+    the sweep."""
     places = [None if folder is None else real_path(folder) for folder in folders]
     groups = {above: read_group(above) for above in {place.parent for place in places if place}}
     return [
@@ -92,13 +98,14 @@ def _groups_of(folders: Sequence[Path | None]) -> list[Path | None]:
 
 
 def pair_of(folder: Path | None) -> str | None:
-    """Return the name of the pair that the set in `folder` is one side of; else None."""
+    """Return the name of the pair (two sets measured alternately) that has the set in `folder`; None for any other
+    set."""
     group = group_of(folder)
     return None if group is None or not group.is_pair else printable(group.file.parent.name, 80)
 
 
 def search_of(folder: Path | None) -> ExperimentRecord | None:
-    """Return the record of the search that made the pair of the set in `folder`; None for any other set."""
+    """Return the record of the search that made the pair with the set in `folder`; None for any other set."""
     if pair_of(folder) is None:
         return None
     assert folder is not None
@@ -107,18 +114,20 @@ def search_of(folder: Path | None) -> ExperimentRecord | None:
 
 
 def with_seed(command: str, seed: int) -> str:
-    """Return a command with `--seed` added where it has none; an empty command stays empty."""
+    """Return a command with the option `--seed` added where it has none; an empty command stays empty."""
     return command if not command or "--seed" in command.replace("=", " ").split() else f"{command} --seed {seed}"
 
 
 def seeded_command(record: RunSetRecord, folder: Path | None) -> str:
-    """Return the command that made a set, with its seed where that was drawn; for a search's pair, the search's."""
+    """Return the command that made a set, with its seed where that was drawn at random; for a search's pair, the
+    search's command."""
     made = search_of(folder) or record
     return with_seed(made.command, made.base_seed)
 
 
 def order_in_pair(folder: Path | None) -> int:
-    """Return the index of the set in `folder` in its pair, 0 for the base; 0 for any other set."""
+    """Return the position of the set in `folder` in its pair: 0 for the base, 1 for the other; 0 for a set in no
+    pair."""
     group = group_of(folder)
     if folder is None or group is None or isinstance(group.record, Damage) or not group.is_pair:
         return 0

@@ -1,4 +1,5 @@
-"""Published results of MLPerf's rounds as a table of facts: shipped, read from a file, or made from scored sets."""
+"""Reads and makes tables of published MLPerf results: the shipped one, one from a file, or one made of scored
+sets."""
 
 import re
 from collections.abc import Sequence
@@ -14,14 +15,15 @@ from rules.records.kept.published import PublishedResult, PublishedTable
 
 SHIPPED = Path(__file__).with_name("published.json")
 WORD = "published"
-"""Value of --with for the shipped table of published results; WORD:FILE for the table in a file."""
+"""Value of the option --with for the shipped table of published MLPerf results; WORD:FILE for the table in a file."""
 OWNER = "mlcommons"
 _REPOSITORY = re.compile(r"training_results_v\d{1,2}\.\d")
 _NO_ACCELERATOR = ("", "n/a", "none", "-")
 
 
 def load_table(path: Path | None = None) -> PublishedTable:
-    """Read the table of published results at `path`, or the shipped one. Raises InputError, naming the member."""
+    """Read the table of published MLPerf results at `path`, or the shipped one. Raises InputError, which names the
+    faulty field."""
     table = decode(SHIPPED if path is None else path, PublishedTable)
     if isinstance(table, Damage):
         raise InputError(f"{table}. Make it with 'dlrmbench score ROUND... --format published'.")
@@ -29,14 +31,16 @@ def load_table(path: Path | None = None) -> PublishedTable:
 
 
 def _as_printable(row: PublishedResult) -> PublishedResult:
-    """Return a row whose texts are one visible line each, since a table may be anyone's."""
+    """Return a row of published results with each text as one visible line, since anyone may have written the
+    table."""
     texts = ("benchmark", "submitter", "system", "accelerator", "availability", "repository")
     said = {name: printable(value) for name in texts if (value := getattr(row, name)) is not None}
     return replace(row, **said)
 
 
 def asked_table(reference: str | None) -> PublishedTable | None:
-    """Read the table of 'published' or 'published:FILE'; None for any other `reference`."""
+    """Read the table of published results that 'published' or 'published:FILE' asks for; None for any other
+    `reference`."""
     word, _, file = (reference or "").partition(":")
     if word != WORD:
         return None
@@ -44,7 +48,8 @@ def asked_table(reference: str | None) -> PublishedTable | None:
 
 
 def make_published(sets: Sequence[Result]) -> tuple[PublishedTable, list[str]]:
-    """Make the table of official sets that have a score, and a list of reasons why each other set is left out."""
+    """Make the table of published results from official sets that have a score, and a list of reasons why each other
+    set is left out."""
     rows, left_out = list[PublishedResult](), list[str]()
     for result in sets:
         found = _make_row(result)
@@ -57,7 +62,7 @@ def make_published(sets: Sequence[Result]) -> tuple[PublishedTable, list[str]]:
 
 
 def _make_row(result: Result) -> PublishedResult | str:
-    """Return the row of a set, or the reason why it has none."""
+    """Return the row of a result in a table of published results, or the reason why it has none."""
     score, judged, first = result.score, result.judged, result.first_run
     if result.standing != "published" or judged is None or first is None:
         return "no result of MLPerf's round"
@@ -87,7 +92,8 @@ def _make_row(result: Result) -> PublishedResult | str:
 
 
 def count_accelerators(result: Result) -> tuple[int | None, str | None]:
-    """Return number (all nodes) and name of accelerators, as the system description has them; None if unknown."""
+    """Return number (over all nodes) and name of a result's accelerators, from its system description; None if
+    unknown."""
     fields = dict(result.system.fields)
     nodes, per_node = _whole(fields.get("number_of_nodes")), _whole(fields.get("accelerators_per_node"))
     name = fields.get("accelerator_model_name", "").strip()
@@ -97,7 +103,8 @@ def count_accelerators(result: Result) -> tuple[int | None, str | None]:
 
 
 def find_repository(folder: Path) -> str | None:
-    """Return the repository of a round's results, by the innermost folder of the path that is named after one."""
+    """Return the GitHub repository of an MLPerf round's results, by the innermost folder of the path that is named
+    after one."""
     named = [part for part in folder.absolute().parts if _REPOSITORY.fullmatch(part)]
     return f"{OWNER}/{named[-1]}" if named else None
 

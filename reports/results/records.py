@@ -1,7 +1,7 @@
-"""Files beside the logs: the records of a run set and the system description, read for display.
+"""Reads the files beside logs: the records of a run set and the MLPerf system description, for display.
 
 All files are optional and none is trusted: published logs have no such files, and existing ones may hold anything. A
-damaged file is one problem to show and is not used; all texts of the others are printable, and no list is longer
+damaged file becomes one problem to show and is not used; all texts of the others are printable, and no list is longer
 than MAX_ITEMS.
 """
 
@@ -38,7 +38,7 @@ SURROUNDINGS = frozenset(
     }
 )  # fmt: skip
 THREADS, THREADS_TIMED = "runtime.threads", "runtime.threads, timed"
-"""Names of the setting of threads, and of the step times by which it was chosen."""
+"""Names of the setting of the number of threads, and of the step times by which that number was chosen."""
 _WITHOUT_TEXT = (
     msgspec.inspect.IntType,
     msgspec.inspect.FloatType,
@@ -51,7 +51,8 @@ T = TypeVar("T", bound=Record)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """One folder extra/run_<i>/attempt_<k>; `record` is None where its run.json is missing or damaged."""
+    """Attempt to make a run, in the folder extra/run_<i>/attempt_<k>; `record` is None where its run.json is missing
+    or damaged."""
 
     run_index: int
     attempt: int
@@ -61,7 +62,7 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetRecords:
-    """Records beside the logs of one set. `problems` are sentences about files that are not used."""
+    """Records beside the logs of one result set. `problems` are sentences about files that are not used."""
 
     run_set: RunSetRecord | None
     attempts: tuple[Attempt, ...]
@@ -70,7 +71,7 @@ class SetRecords:
 
 
 def read_record(path: Path, record_type: type[T], problems: list[str]) -> T | None:
-    """Read the record in a file, its texts printable; None where there is none, or it is damaged, which is added to
+    """Read the record in a file, its texts printable; None where the file is missing, or damaged, which is added to
     `problems`."""
     try:
         path.lstat()
@@ -84,8 +85,8 @@ def read_record(path: Path, record_type: type[T], problems: list[str]) -> T | No
 
 
 def read_experiment_record(folder: Path, problems: list[str]) -> ExperimentRecord | None:
-    """Read the record of the group in `folder`; None where there is none, or it is damaged, which is added to
-    `problems`."""
+    """Read the record of the group (pair, sweep, suite or search) in `folder`; None where it is missing, or damaged,
+    which is added to `problems`."""
     record = read_experiment(folder, _printable)
     if not isinstance(record, Damage):
         return record
@@ -94,7 +95,7 @@ def read_experiment_record(folder: Path, problems: list[str]) -> ExperimentRecor
 
 
 def read_study(path: Path) -> StudyRecord | None:
-    """Read the study in a file, or in study.json of a folder; None where there is none, or it is damaged."""
+    """Read the study in a file, or in study.json of a folder; None where the file is missing or damaged."""
     return read_record(path / STUDY_FILE if path.is_dir() else path, StudyRecord, [])
 
 
@@ -105,7 +106,8 @@ def read_run_set(folder: Path, problems: list[str]) -> RunSetRecord | None:
 
 
 def read_set_records(result_set: ResultSet, files: SetFiles | None = None) -> SetRecords:
-    """Read the records beside a set's logs; never raises for their content. Those in `files` are not read again."""
+    """Read the records beside a set's logs; never raises for their content. Records that `files` has are not read
+    again."""
     problems: list[str] = []
     system = _read_system(result_set.system_json, problems)
     if result_set.root is None:
@@ -123,7 +125,7 @@ def read_set_records(result_set: ResultSet, files: SetFiles | None = None) -> Se
 
 
 def config_texts(record: RunSetRecord | None) -> dict[str, tuple[str, str]]:
-    """Return the resolved configuration, automatic values as they were chosen: (value, source) by key."""
+    """Return a set's resolved configuration, automatic values as they were chosen: (value, source) by key."""
     if record is None:
         return {}
     texts = {key: (brief_code(_shown(entry.value)), entry.source) for key, entry in record.config.items()}
@@ -143,7 +145,7 @@ def config_texts(record: RunSetRecord | None) -> dict[str, tuple[str, str]]:
 
 
 def describe_times(choice: ChoiceRecord) -> str:
-    """Return the step times of each number of threads that was tried, and their ties.
+    """Return in words the step times of each number of threads that was tried, and which of them tied.
 
     An example is "10.4 ms a step; 2 threads: 10.1 ms, a tie"; empty where nothing was timed.
     """
@@ -167,7 +169,7 @@ def describe_times(choice: ChoiceRecord) -> str:
 
 
 def describe_way(way: ServiceWayRecord) -> str:
-    """Return how queries are answered: "2 workers, 2 threads, up to 256 items a call"."""
+    """Return in words how an inference server answers queries: "2 workers, 2 threads, up to 256 items a call"."""
     parts = [plural(way.num_workers, "worker"), plural(way.num_threads, "thread")]
     parts += [] if way.batch_items is None else [f"up to {plural(way.batch_items, 'item')} a call"]
     parts += [] if way.split_items is None else [f"split from {way.split_items} items"]
@@ -175,10 +177,11 @@ def describe_way(way: ServiceWayRecord) -> str:
 
 
 def _describe_services(service: ServiceChoice) -> str:
-    """Return the simulated queries of the best way of every other number of workers and threads, in percent of those
-    of the chosen way.
+    """Return the simulated queries/s of the best way for every other number of workers and threads, in percent of the
+    chosen way's.
 
-    Rates are left out: one that is measured later, at another load of the system, would seem to contradict them.
+    The rates themselves are left out: a rate measured later, at another load of the system, would seem to contradict
+    them.
     """
     best: dict[tuple[int, int], ServiceWayRecord] = {}
     for way in sorted(service.tried, key=lambda way: way.queries_per_s):
@@ -206,12 +209,14 @@ def software_of(record: RunSetRecord | None) -> tuple[tuple[str, str], ...]:
 
 
 def code_setting(codes: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the code that ran as a setting, by the first characters of its digests; empty where it is unknown."""
+    """Return the digests of the code that ran, shortened, as a setting (name, value); empty where they are
+    unknown."""
     return (("code", ", ".join(code[:12] for code in codes)),) if codes else ()
 
 
 def commit_of(record: RunSetRecord) -> str | None:
-    """Return the first 12 characters of the commit that made a set, with + where files differed; None if unknown."""
+    """Return the first 12 characters of the commit that made a set, with a + where files differed from it; None if
+    unknown."""
     return brief_commit(record.environment.get("commit"), record.environment.get("commit_is_dirty"))
 
 
@@ -230,7 +235,7 @@ def settings_of(record: RunSetRecord | None) -> tuple[tuple[str, str], ...]:
 
 
 def pairs(content: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return an object's members as texts by name, those of nested objects as 'key.inner'; at most MAX_ITEMS."""
+    """Return a JSON object's members as texts by name, those of nested objects as 'key.inner'; at most MAX_ITEMS."""
     found: list[tuple[str, str]] = []
     for key, entry in content.items():
         if isinstance(entry, dict):
@@ -241,7 +246,8 @@ def pairs(content: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def _read_system(path: Path | None, problems: list[str]) -> tuple[tuple[str, str], ...]:
-    """Read a system description with whatever members it has, since rules judge them; empty if missing or damaged."""
+    """Read an MLPerf system description with whatever fields it has, since rules judge them; empty if missing or
+    damaged."""
     content = read_object(path) if path is not None else {}
     if isinstance(content, Damage):
         problems.append(_sentence(content))
@@ -262,7 +268,8 @@ def _attempts(extra: Path, files: SetFiles, problems: list[str]) -> Iterator[Att
 
 
 def _attempt_folders(extra: Path, files: SetFiles) -> Iterator[tuple[int, int, str, Path | None]]:
-    """Yield run, attempt, folder and record file of everything that is named as an attempt, links included."""
+    """Yield run, attempt, folder and record file of everything in extra/ that is named as an attempt, links
+    included."""
     listed = files.run_folders
     if listed.is_all and len(listed.by_name) <= MAX_ITEMS:
         for run in listed.by_name.values():
@@ -312,7 +319,7 @@ def _is_printable(value: Any, key: str = "") -> bool:
 
 @cache
 def _members_with_text(record_type: type[msgspec.Struct]) -> tuple[str, ...]:
-    """Return the names of a record's members that may hold text other than literals."""
+    """Return the names of a record type's fields that may hold text other than literals."""
     info = msgspec.inspect.type_info(record_type)
     assert isinstance(info, msgspec.inspect.StructType)
     return tuple(field.name for field in info.fields if _holds_text(field.type))

@@ -1,4 +1,5 @@
-"""Reference systems: measured sets of known systems to compare with, from shipped bundles and anyone's.
+"""Finds reference systems: other systems' measured results to compare with, from bundles (.zip), shipped or a user's
+own.
 
 `dlrmbench measure-system --bundle` makes a bundle; nothing in it is edited by hand. A bundle has no set whose speed
 varies by more than MAX_CV between processes.
@@ -23,16 +24,17 @@ from rules.tree.inventory import take_inventory
 from rules.tree.result_set import real_path
 
 FOLDER = Path(__file__).resolve().parents[1] / "reference_systems"
-"""Folder of the shipped bundles."""
+"""Folder of the reference bundles (.zip of other systems' results) that are shipped."""
 FOLDER_VARIABLE = "DLRMBENCH_SYSTEMS"
-"""Environment variable with a folder of one's own bundles."""
+"""Environment variable that names a folder of the user's own reference bundles (.zip of other systems' results)."""
 MAX_CV = 0.03
-"""Largest coefficient of variation of the speed between the processes of a reference set."""
+"""Largest coefficient of variation of speed between the processes of a set that may serve as a reference."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenedSystem:
-    """An opened bundle: its record, and the folder of its sets, which exists until `close_systems`."""
+    """Opened reference bundle: its record, and the folder of its unpacked result sets, which exists until
+    `close_systems`."""
 
     path: Path
     record: BundleRecord
@@ -40,16 +42,17 @@ class OpenedSystem:
 
 
 _opened: dict[Path, tuple[OpenedSystem, ExitStack]] = {}
-"""Opened bundles by real path, each with the stack that removes its folder."""
+"""Opened reference bundles by real path, each with the exit stack that removes its unpacked folder."""
 
 
 def system_names() -> tuple[str, ...]:
-    """Return the names of the shipped systems, sorted."""
+    """Return the names of the shipped reference systems, sorted."""
     return tuple(path.stem for path in find_bundles(FOLDER))
 
 
 def find_bundles(folder: Path) -> tuple[Path, ...]:
-    """Return the archives in a folder, sorted by name; none where the folder is missing or may not be read."""
+    """Return the reference bundles (.zip) in a folder, sorted by name; none where the folder is missing or may not be
+    read."""
     try:
         found = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX and not path.name.startswith("."))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -58,9 +61,10 @@ def find_bundles(folder: Path) -> tuple[Path, ...]:
 
 
 def known_bundles(folder: Path | None = None) -> tuple[Path, ...]:
-    """Return the shipped bundles, then those in `folder`, by default in the folder that FOLDER_VARIABLE names.
+    """Return the shipped reference bundles, then those in `folder`, by default in the folder that FOLDER_VARIABLE
+    names.
 
-    A bundle of one's own replaces a shipped one of the same file name.
+    A user's own bundle replaces a shipped one of the same file name.
     """
     own = os.environ.get(FOLDER_VARIABLE) or None
     folders = [FOLDER, *([folder] if folder is not None else [] if own is None else [Path(own)])]
@@ -68,7 +72,8 @@ def known_bundles(folder: Path | None = None) -> tuple[Path, ...]:
 
 
 def open_system(given: str | Path) -> OpenedSystem:
-    """Open a system by the name of a known bundle or by a bundle's file; an open one is not read again.
+    """Unpack a reference system, given by the name of a known bundle or by a bundle's file; an opened one is not read
+    again.
 
     Raises ReferenceSystemError, which lists the known names, InputError for a bundle that is refused, and OSError.
     """
@@ -88,14 +93,14 @@ def open_system(given: str | Path) -> OpenedSystem:
 
 @atexit.register
 def close_systems() -> None:
-    """Remove the folders of all bundles that were opened."""
+    """Remove the unpacked folders of all reference bundles that were opened."""
     while _opened:
         _opened.popitem()[1][1].close()
 
 
 @contextmanager
 def passing_systems() -> Iterator[None]:
-    """Close the systems on exit that were opened inside the context."""
+    """Close, on exit, the reference systems that were opened inside the context."""
     before = set(_opened)
     try:
         yield
@@ -105,10 +110,11 @@ def passing_systems() -> Iterator[None]:
 
 
 def expand_bundles(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Return paths of results in which bundles, also those in folders, are replaced by the folders of their sets.
+    """Return paths of results in which reference bundles, also those in folders, are replaced by the folders of their
+    sets.
 
-    A folder is kept beside its bundles unless it holds bundles alone. Raises InputError for a bundle that cannot be
-    read.
+    A folder stays in the list with its bundles unless it holds only bundles. Raises InputError for a bundle that
+    cannot be read.
     """
     found = list[Path]()
     for path in paths:
@@ -125,12 +131,12 @@ def expand_bundles(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def find_system(given: str | Path) -> Path:
-    """Return the folder of a system's sets, given the name of a known bundle or a bundle's file."""
+    """Return the folder of a reference system's result sets, given the name of a known bundle or a bundle's file."""
     return open_system(given).folder
 
 
 def _find(given: str | Path) -> Path:
-    """Return the file of a bundle, given by path or by name; an existing path wins over a name."""
+    """Return the file of a reference bundle, given by path or by name; an existing path wins over a name."""
     path = Path(given)
     if path.suffix == SUFFIX or os.sep in str(given) or _is_file(path):
         return path
@@ -161,7 +167,7 @@ def system_of(result: Result) -> str | None:
 
 
 def variation_of(result: Result) -> float | None:
-    """Return the coefficient of variation of a set's speed between its runs or processes; None for fewer than two."""
+    """Return the coefficient of variation of speed between a set's runs or processes; None for fewer than two."""
     if result.measured is None:
         summary = result.summary("throughput_samples_per_s")
     else:
@@ -170,7 +176,8 @@ def variation_of(result: Result) -> float | None:
 
 
 def why_no_reference(result: Result) -> str | None:
-    """Return the reason why a set is no reference (too few processes, INVALID, unknown load, noise), else None."""
+    """Return the reason why a set cannot serve as a reference (too few processes, INVALID, unknown load, noise), else
+    None."""
     few = f"{plural(result.num_converged, 'process', 'processes')} to compare, expected at least {MIN_RUNS}"
     if result.num_converged < MIN_RUNS:
         return few
@@ -189,14 +196,14 @@ def why_no_reference(result: Result) -> str | None:
 
 
 def require_references(results: Sequence[Result]) -> None:
-    """Raise InputError, which names the set, for a set of a bundle that is no reference."""
+    """Raise InputError, which names the set, for a set in a reference bundle that cannot serve as a reference."""
     for result in results:
         if (why := why_no_reference(result)) is not None:
             raise InputError(f"reference system {system_of(result)}: {result.label}: {why}. Measure it again.")
 
 
 def with_alike(asked: Sequence[Result], known: Sequence[Result]) -> tuple[Result, ...]:
-    """Return `asked`, then those results of `known` that share benchmark and kind with one of `asked`."""
+    """Return the results `asked`, then those results of `known` that share benchmark and kind with one of `asked`."""
     wanted = {(result.benchmark, result.kind) for result in asked}
     found = tuple(result for result in known if (result.benchmark, result.kind) in wanted)
     if not found:

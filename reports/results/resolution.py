@@ -1,4 +1,4 @@
-"""Resolution (grid) of a run's values, as fractions of the values, for comparisons and intervals.
+"""Computes the resolution (grid) of a run's values, as fractions of the values, for comparisons and intervals.
 
 A run ends at an evaluation, so its time and samples have the resolution of the evaluations; other values have the
 clock's. Interpolated samples have no grid.
@@ -14,30 +14,32 @@ _CLOCK_STEP_S = 1e-3
 
 
 def time_step(run: RunResult) -> float:
-    """Return the time between the last two evaluations over the time to train; the clock's step where not known."""
+    """Return the resolution of a run's time to train: the time between its last two evaluations as a fraction of it;
+    the clock's where unknown."""
     gap_s = _gap([evaluation.elapsed_s for evaluation in run.evaluations[-2:]])
     return _share(gap_s, run.time_to_train_s, _CLOCK_STEP_S)
 
 
 def samples_step(run: RunResult) -> float:
-    """Return the samples between the last two evaluations over the samples to converge; one sample if not known."""
+    """Return the resolution of a run's samples to converge: those between its last two evaluations as a fraction; one
+    sample if unknown."""
     gap = _gap([_trained(evaluation, run.train_samples) for evaluation in run.evaluations[-2:]])
     return _share(gap, run.samples_to_converge, 1.0)
 
 
 def clock_step(run: RunResult) -> float:
-    """Return the clock's millisecond over the time spent training."""
+    """Return the resolution of a run's training time: the clock's millisecond as a fraction of that time."""
     return _share(_CLOCK_STEP_S, run.train_s, _CLOCK_STEP_S)
 
 
 def mean_step(step: Callable[[RunResult], float], runs: Iterable[RunResult]) -> float:
-    """Return the mean of the runs' steps; 0 without runs."""
+    """Return the mean resolution of runs' values, by the function `step` of a run; 0 without runs."""
     steps = [step(run) for run in runs]
     return math.fsum(steps) / len(steps) if steps else 0.0
 
 
 def smoothed_samples(run: RunResult) -> float | None:
-    """Return the samples to converge, interpolated by a line through the last evaluations; never scored.
+    """Return a run's samples to converge, interpolated by a line through the last evaluations; never used for scores.
 
     None for a run that did not converge, and where the line does not meet the target near the last evaluation.
     """
@@ -55,8 +57,8 @@ def _trained(evaluation: Evaluation, train_samples: int | None) -> float | None:
 
 
 def _gap(ends: Sequence[float | None]) -> float | None:
-    """Return the distance between the last two evaluations; for a single evaluation, from the start. None if not
-    known."""
+    """Return the distance between a run's last two evaluations; for a single evaluation, from the start. None if
+    unknown."""
     known = [end for end in ends if end is not None]
     if not known or len(known) != len(ends):
         return None
@@ -65,7 +67,8 @@ def _gap(ends: Sequence[float | None]) -> float | None:
 
 
 def _share(step: float | None, value: float | None, least: float) -> float:
-    """Return `step`, or `least` where it is None, as a fraction of `value`, at most 1; 0 without a positive value."""
+    """Return a resolution `step`, or `least` where it is None, as a fraction of `value`, at most 1; 0 without a
+    positive value."""
     if value is None or not math.isfinite(value) or value <= 0:
         return 0.0
     return min((step if step is not None else least) / value, 1.0)

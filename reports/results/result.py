@@ -1,4 +1,4 @@
-"""Results: one configuration with its repetitions, from any source and kind of file.
+"""Defines a result: one configuration with its runs or processes, from any source and kind of file.
 
 Comparisons, tables, exports and the page all read results, so they cannot disagree. `reports.results.logs` makes
 results from result directories, `reports.results.measured` from measurements, `reports.comparison.sources` from
@@ -29,11 +29,11 @@ from rules.scoring.results import BenchmarkResult, RunResult
 from rules.tree.result_set import ResultSet
 
 Fate = Literal["counted", "dropped", "failed"]
-"""Part of a repetition in the score: counted, dropped by Olympic scoring, or failed to converge."""
+"""Use of a run in the score: counted, dropped by Olympic scoring (fastest or slowest), or failed to converge."""
 Status = Literal["own", "official", "unknown"]
 Standing = Literal["own", "unknown", "unverified", "published"]
-"""Owner of a result's benchmark, and verification: under an official name, a result is unverified where this harness
-made its logs, else published; whether MLCommons has verified a published result is not known here."""
+"""Owner of a result's benchmark, and verification status: under an official MLPerf name, a result is unverified where
+this harness made its logs, else published; whether MLCommons has verified a published result is not known here."""
 Source = Literal["logs", "records", "export"]
 HARDWARE = (
     "number_of_nodes",
@@ -43,7 +43,7 @@ HARDWARE = (
     "accelerators_per_node",
     "accelerator_model_name",
 )
-"""Fields of a system description that describe the hardware."""
+"""Fields of an MLPerf system description that describe the hardware."""
 TRAINING = ("time_to_train", "samples_to_converge", "throughput", "overhead")
 """Compared quantities of runs to a target: the time to train, then the factors that it is the product of."""
 _GRIDS = {
@@ -52,12 +52,12 @@ _GRIDS = {
     "epochs_to_converge": (samples_step, AT_LEAST),
     "throughput_samples_per_s": (clock_step, NOMINAL),
 }
-"""Function for the resolution of a quantity of RunResult, and the confidence of its interval."""
+"""Function for the resolution (grid) of a quantity of RunResult, and the confidence of the quantity's interval."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repetition:
-    """One run or process with its compared values by name; unknown values are left out.
+    """One run, or one process of a measurement, with its compared values by name; unknown values are left out.
 
     `steps` has the resolution of each value, as a fraction of the value: of samples and times that of the
     evaluations, else the clock's. `curve` has the training progress (in samples, else epochs) and the quality of each
@@ -78,7 +78,7 @@ class Repetition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run(Repetition):
-    """A repetition that left a log. `attempt` is its folder and record, if known.
+    """Run that left a log. `attempt` is its attempt's folder and record, if known.
 
     `repeats` is the label of an earlier configuration on the same page that holds the same run; else empty.
     """
@@ -90,13 +90,14 @@ class Run(Repetition):
 
     @property
     def time_s(self) -> float | None:
-        """Time to train of a run that converged, in seconds; None otherwise."""
+        """Time to train of a run that converged, in seconds; None for a run that did not."""
         return self.log.time_to_train_s if self.log.converged else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class System:
-    """A system's name, and the fields of its description in their order; empty without a description."""
+    """System that a result was measured on: its name, and the fields of its MLPerf description in their order; empty
+    without one."""
 
     name: str | None = None
     fields: tuple[tuple[str, str], ...] = ()
@@ -104,8 +105,8 @@ class System:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judgement:
-    """The rules' verdict on the logs in a result directory; `levels` are the verdicts on its submission and round,
-    innermost first."""
+    """Verdict of the rules on the logs in a result directory; `levels` are the verdicts on the submission and round
+    that it is in, innermost first."""
 
     result_set: ResultSet
     verdict: Verdict
@@ -117,17 +118,17 @@ NO_SCORE = BenchmarkResult(
     convergence=None, score_s=None, round=None, num_runs_scored=0, num_runs_dropped=1, metric="roc_auc",
     energy_j=None,
 )  # fmt: skip
-"""Empty score, for results without logs."""
+"""Empty score, for results that have no logs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One configuration with its repetitions: `judged` is None without logs, `asked` without the run set's record,
-    `measured` without extra/<kind>.json.
+    """One configuration with its runs or processes: `judged` is None without logs, `asked` without the run set's
+    record, `measured` without extra/<kind>.json.
 
-    `quantities` are the names of the compared quantities, the whole first. `stated` are settings that logs or
-    measurements state, by name. `score` and `outcome` are the runs' score and the rules' verdict. `unfinished` are
-    attempts that left no result. `problems` are sentences about files that are not used.
+    `quantities` are the names of the compared quantities, the whole (such as the time to train) first. `stated` are
+    settings that logs or measurements state, by name. `score` and `outcome` are the runs' score and the rules'
+    verdict. `unfinished` are attempts that left no result. `problems` are sentences about files that are not used.
     """
 
     label: str
@@ -136,7 +137,7 @@ class Result:
     kind: str = "training"
     quantities: tuple[str, ...] = TRAINING
     place: Path | None = None
-    """Folder of a set of this harness; None for anyone else's logs, and for an export."""
+    """Folder of a result set of this harness; None for anyone else's logs, and for an export."""
     status: Status = "unknown"
     benchmark: str | None
     repetitions: tuple[Repetition, ...]
@@ -150,58 +151,59 @@ class Result:
     measured: Measurement | None = None
     interval: Interval | None = None
     turns: str | None = None
-    """Folder of the sweep or suite in which processes of several configurations ran alternately. None for a set of
-    its own, and for runs, whose logs have their start times."""
+    """Folder of the sweep or suite in which processes of several configurations were measured alternately. None for a
+    set of its own, and for runs, whose logs have their start times."""
     repetition: str | None = None
-    """Digest that is equal for results that repeat each other (one configuration, code and system); None where one of
-    these is not known."""
+    """Digest that is equal for results that repeat each other (same configuration, code and system); None where one
+    of these is not known."""
     price_per_hour: float | None = None
     currency: str = ""
-    """Currency of `price_per_hour`, which the user gives for a report; empty where none was given."""
+    """Currency of `price_per_hour`, which the user gives for a report; empty where no currency was given."""
     problems: tuple[str, ...] = ()
     known: dict[str, tuple[list[RunResult], LogSummary | None]] = field(
         default_factory=dict, compare=False, repr=False
     )
-    """Summaries by quantity, each with its runs: computed once, also for copies with another label."""
+    """Cache of summaries by quantity, each with the runs summarised: computed once, also for copies with another
+    label."""
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
-        """All runs that left a log."""
+        """All runs of the configuration that left a log."""
         return tuple(repetition for repetition in self.repetitions if isinstance(repetition, Run))
 
     @cached_property
     def samples(self) -> tuple[Repetition, ...]:
-        """Compared repetitions: the runs that converged, or the processes of a measurement."""
+        """Repetitions that are compared: the runs that converged, or the processes of a measurement."""
         return tuple(repetition for repetition in self.repetitions if repetition.fate in ("counted", "dropped"))
 
     @cached_property
     def converged(self) -> tuple[Run, ...]:
-        """The runs that reached the target."""
+        """Runs of the configuration that reached the target."""
         return tuple(run for run in self.runs if run.log.converged)
 
     @property
     def num_runs(self) -> int:
-        """Number of all runs, or of the processes of a measurement."""
+        """Number of all runs of the configuration, or of the processes of its measurement."""
         return len(self.repetitions)
 
     @property
     def num_converged(self) -> int:
-        """Number of runs that reached the target, or of the processes of a measurement."""
+        """Number of runs that reached the target; for a measurement, of its processes."""
         return len(self.samples)
 
     @cached_property
     def drawn(self) -> tuple[Run, ...]:
-        """Runs that no earlier configuration of the page has."""
+        """Runs that charts show here: those that no earlier configuration on the page has."""
         return tuple(run for run in self.runs if not run.repeats)
 
     @property
     def is_repeat(self) -> bool:
-        """Whether all runs are runs of earlier configurations."""
+        """Whether all runs also belong to earlier configurations on the page."""
         return bool(self.runs) and not self.drawn
 
     @property
     def is_logged(self) -> bool:
-        """Whether the repetitions are runs that left logs, here or where an export was made."""
+        """Whether the repetitions are runs that left logs, here or on the machine where an export was made."""
         return self.source != "records"
 
     @property
@@ -210,29 +212,30 @@ class Result:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether the factor by reference convergence points changes the score."""
+        """Whether a factor from reference convergence points (RCPs) changes the score."""
         return self.score.rcp_factor not in (None, 1.0)
 
     @property
     def num_tolerated(self) -> int:
-        """Number of runs that may fail to converge, as many as Olympic scoring drops."""
+        """Number of runs that may fail to converge: as many as Olympic scoring drops."""
         return self.score.num_runs_dropped
 
     @property
     def verdict(self) -> Verdict:
-        """The rules' verdict on the logs. Raises ValueError without logs, where `judged` is None."""
+        """Verdict of the rules on the logs. Raises ValueError without logs, where `judged` is None."""
         if self.judged is None:
             raise ValueError(f"{self.label}: there are no logs to judge.")
         return self.judged.verdict
 
     @property
     def levels(self) -> tuple[Verdict, ...]:
-        """Verdicts on the submission and the round that the logs are in, innermost first."""
+        """Verdicts of the rules on the submission and the round that the logs are in, innermost first."""
         return self.judged.levels if self.judged else ()
 
     @property
     def standing(self) -> Standing:
-        """Owner of the benchmark (own, unknown), or verification under an official name (unverified, published)."""
+        """Owner of the benchmark (own, unknown), or verification status under an official MLPerf name (unverified,
+        published)."""
         return standing_of(self.status, self.place, self.score)
 
     @property
@@ -241,7 +244,7 @@ class Result:
 
     @property
     def metric(self) -> Metric:
-        """Metric of the evaluations."""
+        """Quality metric of the evaluations, such as AUC."""
         found = None if self.measured is None else metric_of_member(self.measure.value)
         return metric_of(self.score.metric) if found is None else found
 
@@ -254,47 +257,49 @@ class Result:
 
     @property
     def folder(self) -> Path:
-        """Folder that this harness made. Raises ValueError for anyone else's logs, and for an export."""
+        """Folder of the result set that this harness made. Raises ValueError for anyone else's logs, and for an
+        export."""
         if self.place is None:
             raise ValueError(f"{self.label}: was not made by this harness.")
         return self.place
 
     @property
     def path(self) -> Path:
-        """File of a measurement."""
+        """File extra/<kind>.json of a measurement."""
         return self.folder / "extra" / f"{self.kind}.json"
 
     @property
     def measured_values(self) -> tuple[float, ...]:
-        """Compared values of a measurement as its file has them, one per process."""
+        """Values of the quantity that a measurement compares, as its file has them, one per process."""
         return tuple(float(getattr(process.record, self.measure.value)) for process in self.repetitions)
 
     def mean(self, member: str) -> float | None:
-        """Return the mean of a member over a measurement's processes; None where a process has no number."""
+        """Return the mean of a recorded value over a measurement's processes; None where a process has no number."""
         found = [getattr(process.record, member) for process in self.repetitions]
         are_numbers = found and all(isinstance(value, int | float) for value in found)
         return float(sum(found) / len(found)) if are_numbers else None
 
     @cached_property
     def settings(self) -> tuple[tuple[str, str], ...]:
-        """Settings and software as (name, value)."""
+        """Settings and software of a result as (name, value)."""
         return (*self.stated, *settings_of(self.asked), *code_setting(self.codes))
 
     @cached_property
     def hardware(self) -> tuple[tuple[str, str], ...]:
-        """Hardware fields of the system description as (name, value)."""
+        """Hardware fields of the MLPerf system description as (name, value)."""
         fields = dict(self.system.fields)
         return tuple((key, fields[key]) for key in HARDWARE if key in fields)
 
     @cached_property
     def codes(self) -> tuple[str, ...]:
-        """Digests of the code that made the repetitions, each once; none where it was not recorded."""
+        """Digests of the code that made the runs or processes, each once; none where it was not recorded."""
         recorded = [run.record for run in self.runs] if self.measured is None else [self.measured]
         return tuple(dict.fromkeys(record.code.sha256 for record in recorded if record and record.code))
 
     @property
     def several_commits(self) -> str:
-        """Commits of runs that several commits made: 'd3a6e1eeb711 (2 runs), 4eaea90d2571 (3 runs)'; else empty."""
+        """Commits of the runs where several commits made them: 'd3a6e1eeb711 (2 runs), 4eaea90d2571 (3 runs)'; else
+        empty."""
         if self.measured is not None:
             return ""
         recorded = [record.code for run in self.runs if (record := run.record) and record.code]
@@ -303,11 +308,11 @@ class Result:
 
     @property
     def growth(self) -> StoppingRecord | None:
-        """End of a set that was to grow until its mean was precise; None where the number of runs was given."""
+        """End of a set that was extended until its mean was precise; None where the number of runs was given."""
         return stopping_of(self.score, self.asked.until if self.asked and self.is_logged else None)
 
     def summary(self, member: str) -> LogSummary | None:
-        """Summarize a quantity of RunResult over the runs that converged; None where there is none."""
+        """Summarize a quantity of RunResult over the runs that converged; None where none did."""
         runs = [run.log for run in self.converged]
         known_runs, summary = self.known.get(member, (None, None))
         if known_runs is None or len(known_runs) != len(runs) or not all(map(is_, known_runs, runs)):
@@ -319,8 +324,8 @@ class Result:
 
     @cached_property
     def speed(self) -> LogSummary | None:
-        """Summary of the runs' speed, with evaluations or without, whichever varies less: logs whose blocks overlap
-        evaluations do not separate the two well. None for fewer than two runs."""
+        """Summary of the runs' training speed, with evaluations or without, whichever varies less: logs whose blocks
+        overlap evaluations do not separate the two well. None for fewer than two runs."""
         logs = [run.log for run in self.converged]
         known = [(log.samples_to_converge, log.time_to_train_s) for log in logs]
         over_all = log_summary([num / time_s if num and time_s else None for num, time_s in known])
@@ -333,12 +338,12 @@ class Result:
 
     @property
     def speed_cv(self) -> float | None:
-        """Coefficient of variation of the runs' speed; None for fewer than two runs."""
+        """Coefficient of variation of training speed between the runs; None for fewer than two runs."""
         return None if self.speed is None else self.speed.coefficient_of_variation
 
     @cached_property
     def outliers(self) -> tuple[tuple[Run, float], ...]:
-        """Runs far slower or faster than all others, each with its speed over the others' geometric mean."""
+        """Runs far slower or faster than all others, each with its speed as a ratio to the others' geometric mean."""
         logs = self.speed.logs if self.speed is not None else ()
         if len(logs) != len(self.converged):  # of some the speed is not known
             return ()
@@ -348,7 +353,7 @@ class Result:
 
     @cached_property
     def loads(self) -> tuple[LoadRecord | None, ...]:
-        """Load records (other use of the system) of the repetitions, in their order; None where not known."""
+        """Load records (other use of the system) of the runs or processes, in their order; None where unknown."""
         if self.measured is not None:
             found = self.measured.loads
             return (*found[: self.num_runs], *(None,) * (self.num_runs - len(found)))
@@ -356,13 +361,14 @@ class Result:
 
     @property
     def overhead(self) -> LogSummary | None:
-        """Summary of the time to train over the training time, over the runs that converged."""
+        """Summary of the ratio of time to train to training time (the factor of evaluation and overhead), over
+        converged runs."""
         return log_summary(overhead_ratio(run.log) for run in self.converged)
 
 
 def standing_of(status: Status, place: Path | None, score: BenchmarkResult) -> Standing:
-    """Return a result's standing; under an official name it is 'unverified' where the log has keys of this
-    harness."""
+    """Return a result's owner and verification status; under an official MLPerf name 'unverified' where the log has
+    keys of this harness."""
     if status != "official":
         return status
     is_ours = place is not None or any(run.definition_sha256 for run in score.runs)
@@ -370,18 +376,20 @@ def standing_of(status: Status, place: Path | None, score: BenchmarkResult) -> S
 
 
 def load_of(run: Repetition) -> LoadRecord | None:
-    """Return the load record (other use of the system) of a run that left a log; None where there is none."""
+    """Return the load record (other use of the system) of a run that left a log; None where it has none."""
     loads = getattr(run.record, "loads", ())
     return loads[0] if loads else None
 
 
 def overhead_ratio(run: RunResult) -> float | None:
-    """Return 1 + overhead / training time, the factor of evaluation and overhead; None where it is not known."""
+    """Return 1 + overhead / training time of a run, the factor of evaluation and overhead in its time; None where
+    unknown."""
     return run.time_to_train_s / run.train_s if run.time_to_train_s is not None and run.train_s else None
 
 
 def stated_by(runs: Sequence[RunResult]) -> tuple[tuple[str, str], ...]:
-    """Return the settings that logs state and a comparison may vary, as texts; empty without a run."""
+    """Return the settings that runs' logs state and that may differ in a comparison, as texts; empty without a
+    run."""
     if not runs:
         return ()
     first = runs[0]
@@ -395,9 +403,9 @@ def stated_by(runs: Sequence[RunResult]) -> tuple[tuple[str, str], ...]:
 
 
 def make_run(log: RunResult, **about: Any) -> Run:
-    """Make the repetition of a log; `about` has members that the log does not hold, such as `fate`.
+    """Make a result's run from its log; `about` has values that the log does not hold, such as `fate`.
 
-    The factors of the time to train are from the same three measurements, so that their logarithms add up.
+    The factors of the time to train are computed from the same three measurements, so that their logarithms add up.
     """
     return Run(
         log=log,
@@ -419,7 +427,7 @@ def make_run(log: RunResult, **about: Any) -> Run:
 
 
 def make_runs(logs: Sequence[RunResult]) -> tuple[Run, ...]:
-    """Make the repetitions of logs without records beside them."""
+    """Make a result's runs from logs that have no records beside them."""
     return tuple(
         make_run(log, label=str(index), fate="counted" if log.converged else "failed")
         for index, log in enumerate(logs)
@@ -427,7 +435,7 @@ def make_runs(logs: Sequence[RunResult]) -> tuple[Run, ...]:
 
 
 def factor_values(time_s: float | None, train_s: float | None, num_samples: float | None) -> dict[str, float]:
-    """Return the time to train and its factors by name, as far as they are known."""
+    """Return a run's time to train and the time's factors by name, as far as they are known."""
     values = {} if time_s is None else {"time_to_train": time_s}
     if train_s is not None and num_samples is not None:
         values["throughput"] = num_samples / train_s

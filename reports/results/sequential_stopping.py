@@ -1,4 +1,5 @@
-"""End of a set that was to grow until its mean was known: precise, at the most runs, or by a run without a time."""
+"""Words the end of a set that was extended until its mean was known: precise, at the most runs, or by a run without a
+time."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from rules.scoring.results import BenchmarkResult
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoppingRecord:
-    """A set of `num_runs` that was to grow until its mean was known to `width`, a fraction.
+    """Growth of a set of `num_runs` runs that was extended until its mean was known to within `width`, a fraction.
 
     `after` is the number of runs after which the mean was known; None where it was not.
     """
@@ -23,7 +24,7 @@ class StoppingRecord:
 
 
 def stopping_of(result: BenchmarkResult, until: UntilRecord | None) -> StoppingRecord | None:
-    """Return how a set's growth ended; None for a set whose number of runs was given."""
+    """Return how the extension of a set ended; None for a set whose number of runs was given."""
     if until is None:
         return None
     times_s = [run.time_to_train_s if run.converged and run.time_to_train_s else math.inf for run in result.runs]
@@ -32,7 +33,8 @@ def stopping_of(result: BenchmarkResult, until: UntilRecord | None) -> StoppingR
 
 
 def stopping_words(growth: StoppingRecord) -> str:
-    """Return the predicate of a sentence about the set: 'grew until its mean time to train was known to 3.0 %'."""
+    """Return the predicate of a sentence on an extended set: 'grew until its mean time to train was known to 3.0
+    %'."""
     known = f"mean time to train was known to {percent(growth.width)}"
     if growth.after is None:
         return f"ended with {plural(growth.num_runs, 'run')}, before its {known}"

@@ -1,1 +1,1 @@
-"""Templates of the report page."""
+"""HTML templates of the report page."""
