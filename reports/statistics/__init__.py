@@ -1,1 +1,2 @@
-"""Uncertainty: intervals, ratios, permutation tests, sample sizes."""
+"""Statistics for uncertain results: confidence intervals, ratios of groups of runs, permutation tests, sample
+sizes."""

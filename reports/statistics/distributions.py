@@ -1,4 +1,4 @@
-"""Tails and quantiles of distributions, element by element, from scipy.special.
+"""Computes tails and quantiles of probability distributions, element by element, by scipy.special.
 
 scipy.special takes a third of a second to import, so each function imports it when called, and no other module does.
 """

@@ -1,11 +1,12 @@
-"""Uncertainty of one group of values: intervals of geometric means, and the spread of each factor.
+"""Computes the uncertainty of one group of runs' values: intervals of geometric means, and factors' shares of the
+spread.
 
 The run is the unit of analysis. Values from inside a run are not pooled: they are not independent and would make
 intervals too narrow.
 
-Times to train lie on a coarse grid: a run ends at an evaluation. There the interval of a mean covers the true mean
-less often than Student's t says, and the less the more skewed the few possible values are; no interval from 5 runs
-avoids that. So intervals on the grid are made at NOMINAL confidence and labelled AT_LEAST.
+Times to train lie on a coarse grid, because a run ends at an evaluation. There the interval of a mean covers the true
+mean less often than Student's t says, and the less, the more skewed the few possible values are; no interval from 5
+runs avoids that. So intervals on the grid are made at NOMINAL confidence and labelled AT_LEAST.
 """
 
 import math
@@ -21,22 +22,23 @@ from reports.statistics.ratios import Floats, mean_of, sample_variance, variance
 MIN_RUNS = 5
 NOMINAL = 0.95
 AT_LEAST = 0.90
-"""Confidence that is shown for intervals on the grid of the evaluations. By simulation they cover the mean of 95 % of
-sets of normal and lognormal times, of 96 % for Student's t with 3 degrees of freedom, and of 91 % and more of sets
-drawn from the shipped reference points."""
+"""Confidence that is printed for intervals of times, which lie on the grid of the evaluations. In simulations these
+intervals cover the mean of 95 % of sets of normal and lognormal times, of 96 % for Student's t with 3 degrees of
+freedom, and of 91 % and more of sets drawn from the shipped reference convergence points."""
 AT_LEAST_NAME = f"{AT_LEAST:.0%} interval".replace("%", " %")
 IF_INDEPENDENT = "if processes are independent: of this hour, not of the system"
 IF_RUNS_INDEPENDENT = IF_INDEPENDENT.replace("processes", "runs")
-"""Assumption of an interval over processes, or over runs: with drift within a set, the interval covers the long-run
-mean far less often."""
+"""Assumption, printed with an interval, that runs (or processes) are independent: with drift of speed within a set,
+the interval covers the long-run mean far less often."""
 _MAX_LOG = 709.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interval:
-    """An interval for a mean, in the unit of the values.
+    """Confidence interval of a mean, in the unit of the values.
 
-    `confidence` is the least coverage, which is printed; the exact coverage depends on how values are distributed.
+    `confidence` is the least coverage, which is printed; the exact coverage depends on the distribution of the
+    values.
     """
 
     low: float
@@ -47,7 +49,7 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogSummary:
-    """Positive values of several runs, summarised through their logarithms.
+    """Summary of several runs' positive values through their logarithms: geometric mean, spread, interval.
 
     `coefficient_of_variation` is the sample standard deviation over the mean, as MLPerf's reference convergence
     points state it. `step` is the resolution of the values, None where it is not known; `interval` is None then.
@@ -63,9 +65,10 @@ class LogSummary:
 
     @property
     def interval(self) -> Interval | None:
-        """Interval of the geometric mean; None for fewer than two values, or where the `step` is not known.
+        """Confidence interval of the geometric mean; None for fewer than two values, or where the `step` is not
+        known.
 
-        It is computed when asked for: Student's t takes longer to import than the rest of a summary to compute.
+        It is computed only when read: Student's t takes longer to import than the rest of a summary to compute.
         """
         if self.num_values < 2 or self.step is None:
             return None
@@ -77,7 +80,7 @@ class LogSummary:
 
 
 def log_reach(logs: Floats, step: Floats | float, nominal: float = NOMINAL) -> Floats:
-    """Return half the width of the interval of the mean of logarithms [..., n], n at least 2.
+    """Return half the width of the confidence interval of the mean of logarithms [..., n], n at least 2.
 
     Student's t. The variance is at least the one with one more run that ends a `step` away, as in comparisons
     (`sample_variance`), so that equal values do not promise certainty. The interval is widened by the shift of the
@@ -91,7 +94,8 @@ def log_reach(logs: Floats, step: Floats | float, nominal: float = NOMINAL) -> F
 
 
 def time_interval(times_s: Sequence[float], step: float) -> Interval | None:
-    """Return the interval of the geometric mean of times to train, whose grid's `step` is a fraction of them.
+    """Return the confidence interval of the geometric mean of times to train, whose grid's `step` is a fraction of
+    the times.
 
     None for fewer than 5 runs, or where a time is not finite: a set in which a run did not converge has no mean.
     """
@@ -108,10 +112,11 @@ def log_summary(
     confidence: float = NOMINAL,
     nominal: float = NOMINAL,
 ) -> LogSummary | None:
-    """Return the summary of the known values; None when there is none, or when one is not positive and finite.
+    """Return the summary of the values that are not None; None when there is none, or when one is not positive and
+    finite.
 
     The interval is made at `nominal` confidence by `log_reach`, and labelled `confidence`; `step` is the resolution
-    of the values, as a fraction of them, without which there is no interval.
+    of the values, as a fraction of them; without it the summary has no interval.
     """
     known = [value for value in values if value is not None]
     if not known or any(not (math.isfinite(value) and value > 0) for value in known):
@@ -148,11 +153,12 @@ def mean_interval(values: Sequence[float] | NDArray[np.float64]) -> Interval | N
 
 
 def spread_shares(totals: Sequence[float], factors: Sequence[Sequence[float]]) -> tuple[float, ...] | None:
-    """Return the share of each factor in the variance of log(total), where total is the product of the factors.
+    """Return each factor's share in the variance of log(total), where total is the product of the factors, over
+    several runs.
 
-    The share of factor f is cov(log f, log total) / var(log total); the shares add up to 1 exactly, and one may
-    be negative where a factor works against the others. None with fewer than 3 runs, without spread, or when a
-    value is not positive and finite.
+    The share of factor f is cov(log f, log total) / var(log total); the shares add up to 1 exactly, and a share is
+    negative where its factor works against the others. None with fewer than 3 runs, without spread, or when a value
+    is not positive and finite.
     """
     values = np.asarray([totals, *factors], dtype=np.float64)
     if values.shape[1] < 3 or not np.all(np.isfinite(values)) or not np.all(values > 0):

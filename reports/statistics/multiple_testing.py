@@ -1,4 +1,5 @@
-"""Families of tests: all differences of all comparisons that are shown together, tested at Holm's levels."""
+"""Tests families of differences: all differences of all comparisons that are shown together, at the levels of Holm's
+method."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +12,11 @@ from reports.statistics.ratios import Difference, Floats, decide, holm_levels
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TestResult:
-    """Result of the tests of one difference, at Holm's levels: `apart` is the two-sided level of the test against
-    zero, `within` the one-sided level of the test of equivalence within the margin.
+    """Result of the tests of one difference, at the levels of Holm's method: `apart` is the two-sided level of the
+    test against zero, `within` the one-sided level of the test of equivalence within the margin.
 
-    `found` is the verdict of `decide`, `in_turns` its verdict without drift, as if the runs had been alternate.
+    `found` is the verdict of `decide`, `in_turns` its verdict without drift tolerance, as if the runs had been made
+    alternately (A/B).
     """
 
     apart: float
@@ -26,9 +28,10 @@ class TestResult:
 def judge_family(
     family: Sequence[tuple[float, Difference]], shares: Sequence[float], confidence: float
 ) -> tuple[list[TestResult], list[float]]:
-    """Test differences, each with its margin, and further p-values, `shares`, of one family.
+    """Test one family: differences, each with its margin (smallest effect), and further p-values, `shares`, by Holm's
+    method.
 
-    Returns the results of the differences, and Holm's levels of the shares.
+    Returns the results of the differences, and the Holm levels of the further p-values.
     """
     if not family:
         return [], _holm(shares, confidence)
@@ -44,18 +47,18 @@ def judge_family(
 
 
 def confidence_with_best(number: int, confidence: float) -> float:
-    """Return the confidence at which the best of `number` groups is compared with each other one, so that
-    `confidence` holds over all pairs: any group may turn out the best, and in each pair either may be called worse.
-    """
+    """Return the confidence for comparing the best of `number` groups with each other one, so that `confidence` holds
+    over all pairs: any group may turn out the best, and in each pair either may be called worse."""
     return 1.0 - 2.0 * (1.0 - confidence) / number
 
 
 def least_apart(values: Floats, confidence: float) -> float:
-    """Return the least significant difference between the means of two groups, over all pairs of groups.
+    """Return the least significant difference between the means of two groups, over all pairs of groups
+    (configurations).
 
-    `values` [groups, rounds] were measured alternately. The spread is that of the residuals after the means of groups
-    and rounds: Student's t at Bonferroni's level. Noise that affected every run of one group and no run of another is
-    not in the spread of the two groups alone.
+    `values` [groups, rounds] were measured alternately, each group once per round. The spread is that of the
+    residuals after the means of groups and rounds: Student's t at Bonferroni's level. Noise that affected every run
+    of one group and no run of another is not in the spread of the two groups only.
     """
     number, rounds = values.shape
     left = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0) + values.mean()
@@ -70,7 +73,8 @@ def _holm(p_values: Sequence[float], confidence: float) -> list[float]:
 
 
 def _stack(differences: Sequence[Difference]) -> Difference:
-    """Return one Difference of arrays from single differences, in their order."""
+    """Return one Difference whose members are arrays, made of single differences in their order, to test all at
+    once."""
     columns = (
         [getattr(each, name) for each in differences] for name in ("mean", "standard_error", "degrees", "tolerance")
     )

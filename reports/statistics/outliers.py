@@ -1,4 +1,4 @@
-"""Outliers: values that lie far from all others of their set."""
+"""Finds outliers: runs whose speed lies far from that of all others in their set."""
 
 from collections.abc import Sequence
 from math import log, sqrt
@@ -6,16 +6,16 @@ from math import log, sqrt
 import numpy as np
 
 LEAST = 5
-"""Least number of values among which an outlier can be found."""
+"""Least number of values in a set for an outlier among them to be found."""
 DEVIATIONS = 5.0
-"""Distance of an outlier from the mean of the others, in standard deviations. By chance 2 % of sets of five values,
-independent and normal with 4 % noise, have a value that is so far and FRACTION away."""
+"""Least distance of an outlier from the mean of the other values, in standard deviations. By chance 2 % of sets of
+five values, independent and normal with 4 % noise, have a value that is so far and FRACTION away."""
 FRACTION = 0.1
-"""Least distance of an outlier from the median, as a fraction."""
+"""Least distance of an outlier from the median of its set's values, as a fraction."""
 
 
 def find_outliers(logs: Sequence[float]) -> tuple[int, ...]:
-    """Return the indices of outliers among values, given as logarithms.
+    """Return the indices of outliers in a set of values, given as logarithms.
 
     Each value is compared with the mean of all others, in standard deviations of a further value of their spread
     (Student's t with one left out); two outliers on the same side hide each other.

@@ -1,4 +1,5 @@
-"""Tests that assume no distribution, and an effect size: shown beside the intervals; verdicts do not use them."""
+"""Tests differences of two groups without assuming a distribution, and gives an effect size; shown beside intervals,
+but verdicts do not use them."""
 
 from functools import lru_cache
 from itertools import combinations
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 from reports.statistics.ratios import Floats
 
 MAX_EXACT = 200_000
-"""Largest number of rearrangements that are all tried (10 against 10 runs have 184,756); beyond, NUM_RANDOM are."""
+"""Largest number of rearrangements of runs that a permutation test tries in full (10 against 10 runs have 184,756);
+with more, it draws NUM_RANDOM."""
 NUM_RANDOM = 20_000
 _SEED = 20_200_715
 # Sums of the same numbers in another order differ in their last digits; they are ties.
@@ -19,11 +21,12 @@ _FEW = 1_000
 
 
 def permutation_p(base: Floats, new: Floats, *, is_paired: bool) -> float:
-    """Return the two-sided p-value of a permutation test of equal means: the share of rearrangements whose means
-    differ at least as much as those of the runs.
+    """Return the two-sided p-value of a permutation test of equal means: the share of rearrangements of the runs
+    whose means differ at least as much as those measured.
 
-    Unpaired, runs change sides; paired, the sign of a pair's difference changes. All rearrangements where there are
-    at most 200,000, else 20,000 from a fixed seed, counting the observed one.
+    Unpaired runs are exchanged between the two groups; in pairs, the sign of a pair's difference changes. All
+    rearrangements are tried where there are at most 200,000, else 20,000 from a fixed seed, counting the observed
+    one.
     """
     if is_paired:
         apart = new - base
@@ -49,10 +52,11 @@ def _share_as_far(sums: Floats, observed: float, num_extra: int = 0) -> float:
 
 
 def _num_as_far(values: Floats, chosen: int, observed: float) -> int:
-    """Count the sums of `chosen` values that are at least as far from 0 as the observed sum; all values add up to 0.
+    """Count the sums of `chosen` of the values that are at least as far from 0 as the observed sum; all values add up
+    to 0.
 
-    Few sums are all computed. Of many, the sums of each half of the values are computed and sorted, and pairs of one
-    sum of each half are counted by binary search.
+    A small number of sums is computed in full. For many, the sums within each half of the values are computed and
+    sorted, and pairs of one sum of each half are counted by binary search.
     """
     ordered = np.sort(values)
     scale = max(abs(float(ordered[:chosen].sum())), abs(float(ordered[-chosen:].sum())), abs(observed))
@@ -73,7 +77,7 @@ def _num_as_far(values: Floats, chosen: int, observed: float) -> int:
 
 @lru_cache(maxsize=64)
 def _choices(number: int, chosen: int) -> NDArray[np.intp]:
-    """Return the indices of each choice of `chosen` out of `number` values, a row each."""
+    """Return the indices of each way to choose `chosen` out of `number` values, one row per way."""
     places = np.fromiter((place for row in combinations(range(number), chosen) for place in row), dtype=np.intp)
     return places.reshape(comb(number, chosen), chosen)
 
@@ -85,7 +89,8 @@ def _signs(number: int) -> Floats:
 
 
 def cliffs_delta(base: NDArray[np.float64], new: NDArray[np.float64]) -> float:
-    """Return Cliff's delta: the share of pairs in which new is larger, minus the share in which it is smaller."""
+    """Return Cliff's delta (effect size): the share of pairs (base, new) in which new is larger, minus the share in
+    which it is smaller."""
     return float(np.sign(np.subtract.outer(new, base)).mean())
 
 

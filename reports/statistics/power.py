@@ -1,7 +1,9 @@
-"""Power of a comparison: the probability of a verdict, the detectable difference, the number of runs needed.
+"""Computes the power of a comparison: the probability of a verdict, the detectable difference, the number of runs
+needed.
 
-`reports.statistics.ratios.decide` makes verdicts; this module computes in advance how often it reaches one. Values of
-single runs (their logarithms, where ratios are compared) are taken as normal, with equal spread on both sides.
+`reports.statistics.ratios.decide` makes verdicts; this module computes in advance how often that function reaches a
+verdict. Values of single runs (their logarithms, where ratios are compared) are taken as normal, with equal spread on
+both sides.
 """
 
 import math
@@ -18,17 +20,17 @@ Floats = NDArray[np.float64]
 
 POWER = 0.8
 FIRST_LEVEL = 0.05 / 4
-"""The strictest of Holm's levels over the four factors of a time to train, at a confidence of 95 %."""
+"""Strictest significance level of Holm's method over the four factors of a time to train, at a confidence of 95 %."""
 _NODES = 16
 _NUM_HALVINGS = 36
 _MOST = 5.0
-"""Largest difference that is searched, as a logarithm: a factor of 148."""
+"""Largest difference, as a logarithm, that the search for the detectable difference tries: a factor of 148."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Design:
-    """Design of a comparison: `num_base` against `num_new` runs, at least 2 each; both are the number of pairs if
-    `is_paired`.
+    """Design of a comparison of two configurations: `num_base` against `num_new` runs, at least 2 each; both are the
+    number of pairs if `is_paired`.
 
     `spread` is the standard deviation of single runs; for pairs, of the differences within pairs.
     """
@@ -40,12 +42,13 @@ class Design:
 
     @property
     def error(self) -> float:
-        """Standard error of the difference of the means."""
+        """Standard error of the difference between the two means."""
         shares = 1 / self.num_base if self.is_paired else 1 / self.num_base + 1 / self.num_new
         return max(self.spread * math.sqrt(shares), 1e-12)
 
     def reaches(self, tail: float) -> Floats:
-        """Return half the widths of intervals with `tail` at each end, for equally likely draws of the spreads."""
+        """Return half the widths of the difference's interval with error probability `tail` at each end, for equally
+        likely draws of the runs' measured spread."""
         unit = _unit_reaches(self.num_base, self.num_new, self.is_paired, tail)
         return np.asarray(max(self.spread, 1e-12) * unit, dtype=np.float64)
 
@@ -59,7 +62,7 @@ def smallest_apart(
     min_effect: float = 0.0,
     tolerance: float = 0.0,
 ) -> float:
-    """Return the detectable difference (80 % power) of two separate sets, as a fraction: 0.06 is 6 %.
+    """Return the detectable difference (80 % power) between two sets measured separately, as a fraction: 0.06 is 6 %.
 
     `spread` is the standard deviation of the logarithms of single runs on both sides, about their coefficient of
     variation. `num_base` and `num_new` are at least 2. `tolerance` is the drift tolerance, as a fraction (0.2 is
@@ -71,12 +74,14 @@ def smallest_apart(
 
 
 def smallest_difference(design: Design, level: float, margin: float, tolerance: float = 0.0) -> float:
-    """Return the detectable difference (80 % power), as a fraction; `margin` and `tolerance` are logarithms."""
+    """Return the detectable difference (80 % power) of a comparison, as a fraction; `margin` and `tolerance` are
+    logarithms."""
     return math.expm1(smallest_effect(design, level, margin, tolerance))
 
 
 def smallest_effect(design: Design, level: float, margin: float, tolerance: float = 0.0) -> float:
-    """Return the detectable difference (80 % power), on the scale of `margin`; infinite beyond _MOST."""
+    """Return the detectable difference (80 % power) of a comparison, on the scale of `margin`; infinite beyond
+    _MOST."""
     thresholds, low, high = _thresholds(design, level, margin, tolerance), 0.0, _MOST
     for _ in range(_NUM_HALVINGS):
         middle = (low + high) / 2
@@ -106,7 +111,8 @@ def power_of_equality(design: Design, effect: float, level: float, margin: float
 
 
 def least_number(has_power: Callable[[int], bool], low: int, high: int) -> int | None:
-    """Return the smallest number from `low` to `high` with enough power, which grows with the number; else None."""
+    """Return the smallest number of runs from `low` to `high` with enough power, which grows with the number; None if
+    there is none."""
     if not has_power(high):
         return None
     while low < high:
@@ -116,13 +122,15 @@ def least_number(has_power: Callable[[int], bool], low: int, high: int) -> int |
 
 
 def _thresholds(design: Design, level: float, margin: float, tolerance: float) -> Floats:
-    """Return the values that a measured difference has to exceed, for equally likely draws of the spreads."""
+    """Return the values that a measured difference must exceed for a verdict, for equally likely draws of the runs'
+    measured spread."""
     return np.asarray(np.maximum(np.hypot(design.reaches(level / 2), tolerance), margin))
 
 
 @lru_cache(maxsize=1024)
 def _unit_reaches(num_base: int, num_new: int, is_paired: bool, tail: float) -> Floats:
-    """Return half the widths of intervals for runs with a spread of 1, for equally likely draws of the spreads."""
+    """Return half the widths of a difference's interval for runs with a true spread of 1, for equally likely draws of
+    the measured spread."""
     base = _mean_squares(num_base) / num_base
     if is_paired:
         return np.float64(student_quantile(num_base - 1, 1 - tail)) * np.sqrt(base)

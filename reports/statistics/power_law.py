@@ -1,14 +1,15 @@
-"""The law value = a * C ** -b + c, a, b, c >= 0, of a quantity that falls as more is computed.
+"""Fits the law value = a * C ** -b + c, a, b, c >= 0, of a quantity that falls as more compute C (training FLOP) is
+spent.
 
 For one exponent b the rest is linear, so every b of a grid is solved exactly, for all resamples at once, and the best
-refined between its neighbours by golden section: no starting point, no local minimum, the same answer for the same
+b is refined between its neighbours by golden section: no starting point, no local minimum, equal results for equal
 numbers. b -> 0 with a -> infinity is the logarithmic law, which has no floor.
 
 The interval is a bootstrap over seeds. A seed's deviations from the means are drawn together for all sizes, since
 sizes share seeds, and scaled by two factors: sqrt(n / (n - 1)), since n deviations from their own mean are too small,
-and the ratio of Student's t with n - 1 degrees of freedom to the normal quantile, since few seeds know their spread
-badly. Floors of resamples may be below zero: a bound would keep small exponents out of the interval. The coverage of
-the interval is simulated in `tests/core/test_reports/test_power_law.py`.
+and the ratio of Student's t with n - 1 degrees of freedom to the normal quantile, since few seeds estimate their
+spread badly. Floors of resamples may be below zero: a bound would keep small exponents out of the interval. The
+coverage of the interval is simulated in `tests/core/test_reports/test_power_law.py`.
 
 An F test of lack of fit (Draper and Smith, "Applied Regression Analysis", section 2.1) decides whether the sizes
 follow a law: residuals of the sizes' means from the best curve with a free floor, against differences of seeds
@@ -31,45 +32,47 @@ CONFIDENCE = 0.95
 MIN_SIZES = 4
 MIN_DECADES = 1.0
 MIN_EXPONENT, MAX_EXPONENT = 1e-3, 5.0
-"""Range of exponents that is searched."""
+"""Range of the exponents b that the fit of a scaling law searches."""
 _LOGARITHM = 0.01
-"""Exponent below which an interval is taken to reach b = 0: the curve's slope then changes by 2 % over a decade, that
-of a logarithm by nothing."""
+"""Exponent b below which its interval is taken to reach 0, a logarithmic law: the fitted curve's slope then changes
+by 2 % over a decade, that of a logarithm by nothing."""
 _RESAMPLES = 2000
 _EXPONENTS = np.geomspace(MIN_EXPONENT, MAX_EXPONENT, 200)
 _NUM_SECTIONS = 30
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _ALIKE = 1.1
-"""Factor of training FLOP below which two configurations are of one size."""
+"""Ratio of training FLOP below which two configurations count as models of one size."""
 LACK_OF_FIT = 0.001
-"""p-value of the F test below which sizes do not follow a law."""
+"""p-value of the F test of lack of fit below which model sizes are said not to follow a scaling law."""
 _NUM_FREE = 3
-"""Number of free parameters: a, b and c."""
+"""Number of free parameters of the scaling law: a, b and c."""
 _IMMATERIAL = 1e-4
-"""Residual of the means for other reasons than seeds that is accepted, as a share of the range of the means."""
+"""Residual of the sizes' mean values, for other reasons than seeds, that a fit accepts, as a share of the range of
+the means."""
 METHOD = "bootstrap over seeds"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PowerLaw:
-    """A fitted law. `interval` is that of the exponent; None with one seed, whose spread is not known."""
+    """Fitted scaling law a * C ** -b + c. `interval` is that of the exponent b; None with one seed, whose spread is
+    not known."""
 
     exponent: float
     interval: Interval | None
     factor: float
-    """Factor a of the law: the reducible part of the value at C = 1."""
+    """Factor a of the scaling law: the reducible part of the value at C = 1 FLOP."""
     floor: float
-    """Floor c of the law: the limit of the value for large C."""
+    """Floor c of the scaling law: the limit of the value for large C."""
     num_sizes: int
     num_seeds: int
     low: float
-    """Smallest C."""
+    """Smallest C (training FLOP) that the law was fitted to."""
     high: float
-    """Largest C."""
+    """Largest C (training FLOP) that the law was fitted to."""
     gain: float
-    """Measured value at the smallest C minus that at the largest."""
+    """Decrease of the measured value from the smallest C (training FLOP) to the largest."""
     gain_interval: Interval | None
-    """Interval of the gain, by pairs of equal seeds; None with one seed."""
+    """Interval of the decrease from the smallest C to the largest, by pairs of equal seeds; None with one seed."""
     misfit_chance: float | None
     """p-value of the F test of lack of fit; None with one seed."""
 
@@ -78,17 +81,18 @@ class PowerLaw:
         return math.log10(self.high / self.low)
 
     def at(self, compute: float) -> float:
-        """Return the law's value at C = `compute`."""
+        """Return the fitted law's value at C = `compute` training FLOP."""
         return float(self.factor * compute**-self.exponent + self.floor)
 
 
 def are_alike(compute: float, other: float) -> bool:
-    """Return whether two amounts of training FLOP belong to one size: they differ by less than 10 %."""
+    """Return whether two amounts of training FLOP count as one model size: they differ by less than 10 %."""
     return max(compute, other) < _ALIKE * min(compute, other)
 
 
 def why_no_law(compute: Sequence[float]) -> str | None:
-    """Return the reason why no law can be fitted to sizes with these C (too few, or too close); None if it can."""
+    """Return the reason why no scaling law can be fitted to sizes with these training FLOP (too few, or too close);
+    None if one can."""
     sizes: list[float] = []
     for value in sorted(value for value in compute if value > 0):
         if not sizes or not are_alike(value, sizes[-1]):
@@ -104,7 +108,8 @@ def why_no_law(compute: Sequence[float]) -> str | None:
 
 
 def fit_power_law(compute: Sequence[float], values: Sequence[Sequence[float]], seed: int = 0) -> PowerLaw:
-    """Fit `values` [size][seed], of sizes with training FLOP `compute`; all sizes have the same seeds.
+    """Fit a scaling law to `values` [size][seed] of models with training FLOP `compute` per size; all sizes have the
+    same seeds.
 
     `seed` is that of the resamples. Raises ValueError where sizes are too few or too close, or differ in their seeds.
     """
@@ -141,7 +146,8 @@ def fit_power_law(compute: Sequence[float], values: Sequence[Sequence[float]], s
 
 
 def _misfit_chance(cost: Floats, observed: Floats) -> float | None:
-    """Return the p-value of the F test of lack of fit of `observed` [size, seed] to a law."""
+    """Return the p-value of the F test of lack of fit of a scaling law to `observed` [size, seed]; None with one
+    seed."""
     num_sizes, num_seeds = observed.shape
     if num_seeds < 2:
         return None
@@ -156,9 +162,10 @@ def _misfit_chance(cost: Floats, observed: Floats) -> float | None:
 
 
 def values_at(at: float, compute: Sequence[float], values: Sequence[Sequence[float]], seed: int) -> Floats | None:
-    """Return the values at C = `at` of laws fitted to resamples of `values` [size][seed]; None with one seed.
+    """Return the values at C = `at` FLOP of scaling laws fitted to bootstrap resamples of `values` [size][seed]; None
+    with one seed.
 
-    For two models, quantiles of the differences of their resamples are an interval of the difference.
+    For two models, quantiles of the differences of these values are an interval of the models' difference.
     """
     observed = np.array(values, dtype=np.float64)
     if observed.shape[1] < 2:
@@ -168,7 +175,7 @@ def values_at(at: float, compute: Sequence[float], values: Sequence[Sequence[flo
 
 
 def _resampled(observed: Floats, seed: int) -> Floats:
-    """Return resampled means over seeds [resample, size] of values [size, seed]."""
+    """Return bootstrap resamples over seeds of the sizes' means [resample, size], from values [size, seed]."""
     num_seeds, high = observed.shape[1], (1 + CONFIDENCE) / 2
     scale = math.sqrt(num_seeds / (num_seeds - 1))
     scale *= float(student_quantile(num_seeds - 1, high)) / NormalDist().inv_cdf(high)
@@ -179,7 +186,8 @@ def _resampled(observed: Floats, seed: int) -> Floats:
 
 
 def _solve(cost: Floats, values: Floats, *, is_bounded: bool = True) -> tuple[Floats, Floats, Floats]:
-    """Return the best b, a and c of each row of `values` [num_rows, num_sizes] by least squares.
+    """Return the best b, a and c of the law a * C ** -b + c for each row of `values` [num_rows, num_sizes], by least
+    squares.
 
     With `is_bounded`, c is at least zero.
     """
@@ -212,8 +220,8 @@ def _solve(cost: Floats, values: Floats, *, is_bounded: bool = True) -> tuple[Fl
 def _with_exponent(
     cost: Floats, values: Floats, exponents: Floats, *, is_bounded: bool
 ) -> tuple[Floats, Floats, Floats]:
-    """Return squared errors, a and c of each row of `values` for its exponent, or for one exponent of all rows;
-    errors are infinite where the value would not fall with C."""
+    """Return squared errors, a and c of the scaling law with a given exponent b, one b per row of `values` or one for
+    all rows; errors are infinite where the value would not fall with C."""
     power = cost[None, :] ** -exponents[:, None]
     centred, mean = power - power.mean(axis=1, keepdims=True), values.mean(axis=1)
     slope = (values * centred).sum(axis=1) / np.square(centred).sum(axis=1)

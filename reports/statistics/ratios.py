@@ -1,4 +1,4 @@
-"""Ratios of two groups of runs through their logarithms: differences, intervals, Holm's levels, verdicts.
+"""Computes ratios of two groups of runs through their logarithms: differences, intervals, Holm's levels, verdicts.
 
 All functions work on whole arrays, so that the simulations that verify them run the same code that judges results.
 """
@@ -24,15 +24,16 @@ Verdict = Literal[
     "inconclusive",
     "identical",
 ]
-"""Verdict on a difference: faster or slower for times and speeds, better or worse for quality; 'below the smallest
-effect' where a difference is shown that lies within the equivalence margin; 'no difference shown' where the interval
-lies within the margin; identical where the values of every pair are equal."""
+"""Verdict on a difference between two configurations: faster or slower for times and speeds, better or worse for
+quality; 'below the smallest effect' where a difference is shown that lies within the equivalence margin; 'no
+difference shown' where the interval lies within the margin; identical where the values of every pair of runs are
+equal."""
 
 _TINY = 1e-12
 
 
 _FARTHEST = 700.0
-"""Largest logarithm of a factor; records of anyone may hold values that differ by more."""
+"""Largest logarithm of a ratio that is computed with; anyone's records may hold values that differ by more."""
 
 
 def factor_from(log: float) -> float:
@@ -47,7 +48,8 @@ def fraction_from(log: float) -> float:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """New minus base of mean logarithms, with its standard error and degrees of freedom; arrays of one shape.
+    """Difference of two configurations' mean logarithms, new minus base, with its standard error and degrees of
+    freedom; arrays of one shape.
 
     `tolerance` is the drift tolerance: the most by which drift of the system between two sets measured one after the
     other may have changed the difference, in either direction. Drift is independent of chance, so the two add up in
@@ -60,19 +62,21 @@ class Difference:
     tolerance: Floats | float = 0.0
 
     def without_tolerance(self) -> "Difference":
-        """Return the same difference without drift tolerance."""
+        """Return the same difference with a drift tolerance of zero."""
         return replace(self, tolerance=0.0)
 
     def p_value(self) -> Floats:
-        """Return the two-sided p-value of no difference (Student's t), without drift tolerance."""
+        """Return the two-sided p-value of the hypothesis of no difference (Student's t), without drift tolerance."""
         return np.asarray(2.0 * student_tail(self.degrees, -np.abs(self.mean) / self.standard_error))
 
     def apart_p(self) -> Floats:
-        """Return the two-sided level at which the interval, widened by drift, begins to exclude zero."""
+        """Return the two-sided significance level at which the difference's interval, widened by drift, begins to
+        exclude zero."""
         return np.minimum(2.0 * self._tail(np.abs(self.mean)), 1.0)
 
     def within_p(self, margin: Floats | float) -> Floats:
-        """Return the one-sided level at which the interval, widened by drift, begins to lie within `margin`."""
+        """Return the one-sided level at which the difference's interval, widened by drift, begins to lie within
+        ±`margin`."""
         return self._tail(margin - np.abs(self.mean))
 
     def below_p(self, margin: Floats | float, sign: float = 1.0) -> Floats:
@@ -81,18 +85,21 @@ class Difference:
         return self._tail(margin - sign * self.mean)
 
     def _tail(self, room: Floats) -> Floats:
-        """Return the tail probability of an interval of half width `room`; 1 where drift alone is wider."""
+        """Return the tail probability at which the difference's interval has half width `room`; 1 where drift alone
+        is wider."""
         left = np.square(np.maximum(room, 0.0)) - np.square(np.asarray(self.tolerance))
         tail = student_tail(self.degrees, -np.sqrt(np.maximum(left, 0.0)) / self.standard_error)
         return np.where((left > 0) & (room > 0), tail, 1.0)
 
     def reach(self, level: Floats | float) -> Floats:
-        """Return half the width of the two-sided interval of error probability `level`, without drift."""
+        """Return half the width of the difference's two-sided interval with error probability `level`, without
+        drift."""
         return np.asarray(student_quantile(self.degrees, 1.0 - np.asarray(level) / 2.0) * self.standard_error)
 
 
 def sample_variance(logs: Floats, step: Floats | float) -> Floats:
-    """Return the sample variance along the last axis, at least that of equal values and one more a `step` away.
+    """Return the sample variance of logarithms along the last axis, at least that of equal values and one more a
+    `step` away.
 
     Quality is evaluated on a grid (every 5 % of an epoch), times are stamped to 1 ms. A few runs then often agree to
     the last digit, and their sample variance of zero would promise certainty. n equal values and one that lies a step
@@ -103,20 +110,20 @@ def sample_variance(logs: Floats, step: Floats | float) -> Floats:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moments:
-    """Mean and sample variance of groups of `number` values, at least 2; arrays of one shape."""
+    """Mean and sample variance of groups of `number` runs' values, at least 2; arrays of one shape."""
 
     number: int
     mean: Floats
     variance: Floats
 
     def floored_variance(self, step: Floats | float) -> Floats:
-        """Return the variance, at least that of equal values and one more that lies a `step` away."""
+        """Return the groups' sample variance, at least that of equal values and one more that lies a `step` away."""
         least = np.square(np.asarray(step, dtype=np.float64)) / (self.number + 1)
         return np.asarray(np.maximum(np.maximum(self.variance, least), _TINY**2))
 
 
 def moments_of(logs: Floats) -> Moments:
-    """Return mean and variance of groups [..., n], n at least 2."""
+    """Return the mean and sample variance of groups of runs' values [..., n], n at least 2."""
     return Moments(number=logs.shape[-1], mean=mean_of(logs), variance=variance_of(logs))
 
 
@@ -137,9 +144,10 @@ def variance_of(values: Floats) -> Floats:
 def welch_difference(
     base: Floats, new: Floats, *, step: Floats | float, tolerance: Floats | float = 0.0
 ) -> Difference:
-    """Return the difference of independent groups [..., n] and [..., m], n and m at least 2 (Welch 1947).
+    """Return the difference of the means of independent groups of runs [..., n] and [..., m], n and m at least 2
+    (Welch 1947).
 
-    `step` is the resolution of both, `tolerance` the drift tolerance.
+    `step` is the resolution of both groups' values, `tolerance` the drift tolerance.
     """
     return welch_of_moments(moments_of(base), moments_of(new), step=step, tolerance=tolerance)
 
@@ -147,7 +155,8 @@ def welch_difference(
 def welch_of_moments(
     base: Moments, new: Moments, *, sign: float = 1.0, step: Floats | float, tolerance: Floats | float = 0.0
 ) -> Difference:
-    """Return the difference of independent groups by their moments (Welch 1947), times `sign`, which is 1 or -1."""
+    """Return the difference of independent groups' means from means and variances (Welch 1947), times `sign`, which
+    is 1 or -1."""
     of_base = base.floored_variance(step) / base.number
     of_new = new.floored_variance(step) / new.number
     total = of_base + of_new
@@ -159,7 +168,8 @@ def welch_of_moments(
 def paired_difference(
     base: Floats, new: Floats, *, step: Floats | float, tolerance: Floats | float = 0.0
 ) -> Difference:
-    """Return the difference of paired groups [..., n], n at least 2: Student's t on the differences of pairs."""
+    """Return the mean difference of paired groups of runs [..., n], n at least 2: Student's t on the differences
+    within pairs."""
     apart = new - base
     number = apart.shape[-1]
     error = np.sqrt(sample_variance(apart, step) / number)
@@ -207,7 +217,7 @@ def holm_levels(p_values: Floats, alpha: float) -> Floats:
 def decide(
     difference: Difference, levels: Floats, margin: Floats | float, within_levels: Floats | None = None
 ) -> NDArray[np.str_]:
-    """Return the verdict on differences of log time, or of another quantity of which more is slower.
+    """Return the verdict on differences of log time, or of another quantity of which more means slower.
 
     `margin` is the smallest effect (the equivalence margin) on the scale of the differences: log1p(0.03) of log time,
     for a ratio of 1.03. Faster or slower: the interval at `levels` excludes zero, and the difference itself is at

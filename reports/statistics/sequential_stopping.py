@@ -1,10 +1,10 @@
-"""Sequential stopping: sets that grow until they are precise enough, and their interval at the end.
+"""Decides when a set of runs that grows until it is precise enough may end, and computes the interval at that end.
 
-A set whose runs decide when it ends has an interval that is too short: it ends the sooner the smaller its spread
+A set whose runs decide when it ends has an interval that is too short: it ends the sooner, the smaller its spread
 happens to be. With Student's t at 95 % and from 5 runs on, the interval at the end covers the true mean in as few as
 92 % of sets (Starr 1966, "The performance of a sequential procedure for the fixed-width interval estimation of the
 mean"; Chow and Robbins 1965 show that the shortage ends only for very many runs). So both the decision to stop and
-the interval that is shown use Student's t at STOPPING, which covers 95 % for normal logarithms at every spread.
+the printed interval use Student's t at STOPPING, which covers 95 % for normal logarithms at every spread.
 """
 
 import math
@@ -20,10 +20,10 @@ STOPPING = 0.975
 
 
 def stopping_run(logs: Floats, steps: Floats | float, width: float, min_runs: int) -> NDArray[np.int64]:
-    """Return the number of runs after which each set ends, from `min_runs` on; 0 where it does not end.
+    """Return the number of runs after which each growing set ends, from `min_runs` on; 0 where it does not end.
 
     `logs` [num_sets, num_runs] are logarithms of times in the order of the runs, `steps` their resolution as
-    fractions of the times. A set ends when its interval reaches at most `width` of the mean to the farther side. The
+    fractions of the times. A set ends when its interval reaches at most `width` of the mean to the farther end. The
     resolution of a set is the mean over its runs so far.
     """
     steps = np.broadcast_to(np.asarray(steps, dtype=np.float64), logs.shape)
@@ -35,7 +35,8 @@ def stopping_run(logs: Floats, steps: Floats | float, width: float, min_runs: in
 
 
 def narrow_after(times_s: Sequence[float], steps: Sequence[float], width: float, min_runs: int) -> int | None:
-    """Return the number of runs after which a set may stop growing; None before, and where a run has no time."""
+    """Return the number of runs after which a growing set is precise enough to stop; None before, and where a run has
+    no time."""
     if not times_s or not all(math.isfinite(time_s) and time_s > 0 for time_s in times_s):
         return None
     logs = np.log(np.asarray([times_s], dtype=np.float64))
@@ -43,7 +44,8 @@ def narrow_after(times_s: Sequence[float], steps: Sequence[float], width: float,
 
 
 def sequential_interval(times_s: Sequence[float], step: float) -> Interval | None:
-    """Return the interval of the geometric mean time of a set that grew until it was precise.
+    """Return the confidence interval of the geometric mean time of a set that was extended until it was precise
+    enough.
 
     `step` is the resolution of the times, as a fraction of them. None for fewer than two runs, or where a run has no
     time: a run that did not converge leaves no mean.

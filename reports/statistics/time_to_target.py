@@ -1,4 +1,5 @@
-"""Interpolated crossing of a quality curve and its target, by a line through its last points; never scored.
+"""Interpolates the samples at which a quality curve crosses its target, by a line through its last points; never used
+for scores.
 
 A run is scored by its first evaluation that met the target: a value on the coarse grid of evaluations, and one that
 depends on the luck of a single evaluation. A mean of evaluations around the crossing would depend less on both, but a
@@ -20,7 +21,7 @@ _FEWEST = 3
 
 
 def smoothed_crossing(samples: Sequence[float], qualities: Sequence[float], target: float) -> float | None:
-    """Return the number of samples at which a line through the last evaluations meets `target`.
+    """Return the number of training samples at which a line through the last evaluations meets the quality `target`.
 
     The points are the last NUM_FITTED evaluations up to the first that met the target; the line is fitted by least
     squares, quality over the logarithm of samples. None where the target was not met, for fewer than 3 evaluations,

@@ -1,1 +1,1 @@
-"""Flat tables of results, and their export to and import from files."""
+"""Tables of results with one value per cell, and their export to and import from files."""

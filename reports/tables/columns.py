@@ -1,4 +1,4 @@
-"""Columns of records, from which `reports.tables.frames` makes data frames."""
+"""Derives table columns from record types; `reports.tables.frames` makes data frames of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ _DTYPES: Mapping[Any, str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FrameColumn:
-    """One column. `values` are the values of a category; `low` and `high` are limits of numbers read from files."""
+    """Column of a data frame. `values` are the possible values of a category; `low` and `high` are limits of numbers
+    read from files."""
 
     name: str
     dtype: str
@@ -33,7 +34,8 @@ class FrameColumn:
 
 @cache
 def columns_of(record: type[msgspec.Struct]) -> tuple[FrameColumn, ...]:
-    """Return the columns of a record's fields, in order, by the names in files; lists have no column."""
+    """Return the data-frame columns of a record type's fields, in order, by their names in files; lists have no
+    column."""
     info = inspect.type_info(record)
     assert isinstance(info, inspect.StructType)
     columns = (_column(field.encode_name, field.type) for field in info.fields)
@@ -65,5 +67,5 @@ def _column(name: str, wrapped: inspect.Type) -> FrameColumn | None:
 
 
 def shared_members(source: object, record: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the values of `source` for the members of a record that it has, by name."""
+    """Return, by name, the values of `source` for those fields of the record type that it has."""
     return {name: getattr(source, name) for name in record.__struct_fields__ if hasattr(source, name)}

@@ -1,4 +1,4 @@
-"""JSON export and import: a document as text, and files of anyone, checked value by value."""
+"""Exports and imports result documents as JSON; imported files may be anyone's, so every value is checked."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,24 +17,25 @@ from rules.records.rows import Row
 from rules.records.study import STUDY_FILE
 
 SCHEMA_VERSION = 1
-"""The schema_version of everything that verbs print with --format json."""
+"""Version (key schema_version) of every document that commands print with --format json."""
 MAX_FILE_BYTES = 256 << 20
 _AnyDocument = TypeVar("_AnyDocument", bound=Row)
 
 
 def json_text(document: msgspec.Struct) -> str:
-    """Return a document as indented JSON with a final newline, every number at full precision."""
+    """Return a document of results as indented JSON with a final newline, every number at full precision."""
     text = json.dumps(msgspec.to_builtins(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     return "\n".join(line if line.isprintable() else _escape(line) for line in text.split("\n"))
 
 
 def _escape(line: str) -> str:
-    """Return a line of JSON with control characters and invalid Unicode escaped: file names may hold either."""
+    """Return a line of JSON with control characters and invalid Unicode escaped, since file names may hold either."""
     return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in line)
 
 
 def is_document(path: Path) -> bool:
-    """Return whether a path is an exported JSON file, or FILE.json:NAME, one configuration of it; a study is not.
+    """Return whether a path is an exported JSON file of results, or FILE.json:NAME, one configuration of it; False
+    for a study.
 
     Raises InputError where the path cannot be read.
     """
@@ -46,15 +47,16 @@ def is_document(path: Path) -> bool:
 
 
 def _split(path: Path) -> tuple[Path, str | None]:
-    """Split FILE.json:NAME into the file and the name of a configuration; None without one, or if the path exists."""
+    """Split FILE.json:NAME into the file and the name of a configuration; None for the name where there is none, or
+    the path exists."""
     file, colon, name = str(path).partition(".json:")
     return (Path(f"{file}.json"), name) if colon and not path.exists() else (path, None)
 
 
 def read_document(path: Path) -> ReportDocument:
-    """Read an exported JSON file; for FILE:NAME the configuration with that label, or a part of it, alone.
+    """Read an exported JSON file of results; for FILE:NAME only the configuration whose label is, or contains, NAME.
 
-    Raises InputError for any other file, and for a name that fits none or several.
+    Raises InputError for any other file, and for a name that matches none or several.
     """
     path, name = _split(path)
     document = document_from(_read_json(path, "report"), printable(path))
@@ -68,7 +70,7 @@ def read_document(path: Path) -> ReportDocument:
 
 
 def read_printed(path: Path, verb: str, record: type[_AnyDocument]) -> _AnyDocument:
-    """Read a document that `verb --format json` wrote.
+    """Read a document that the command `verb --format json` wrote.
 
     Raises InputError, which names the file, the member, what was found and what was expected.
     """
@@ -104,9 +106,9 @@ def _other_version(version: object) -> str:
 
 
 def document_from(content: Any, source: str) -> ReportDocument:
-    """Convert plain values to the document of an export; members that an older export lacks are missing.
+    """Convert plain values to an export's document of results; fields that an older export lacks are missing.
 
-    Raises InputError, which names `source`, the member, what was found and what was expected.
+    Raises InputError, which names `source`, the field, what was found and what was expected.
     """
     if not isinstance(content, dict) or "configurations" not in content:
         _refuse(source, "not a JSON export of 'dlrmbench report' (no member 'configurations')")
@@ -122,7 +124,8 @@ def document_from(content: Any, source: str) -> ReportDocument:
 
 
 def _problems(document: ReportDocument) -> Iterator[str]:
-    """Yield problems beyond types: repeated labels and runs, lists of unequal lengths, qualities out of range."""
+    """Yield an exported document's errors other than of type: repeated labels and runs, lists of unequal lengths,
+    qualities out of range."""
     labels: set[str] = set()
     for index, configuration in enumerate(document.configurations):
         place = f"configurations[{index}]"
@@ -151,7 +154,8 @@ def _qualities(configuration: SetMember) -> Iterator[tuple[str, float | None]]:
 
 
 def join_documents(parts: Sequence[ReportDocument]) -> ReportDocument:
-    """Return a document with the rows of all parts; a label of an earlier part gets a number, as in 'base (2)'."""
+    """Return a document with the rows of all documents in `parts`; a label that an earlier one has gets a number, as
+    in 'base (2)'."""
     labels = [list(dict.fromkeys(row.configuration for row in _rows(part))) for part in parts]
     distinct = iter(distinct_labels(label for part in labels for label in part))
     renamed = [{label: next(distinct) for label in part} for part in labels]

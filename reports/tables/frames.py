@@ -1,4 +1,5 @@
-"""Data frames of records and of a document's configurations, runs, evaluations and findings; CSV and Parquet files.
+"""Makes data frames of records and of a document's configurations, runs, evaluations and findings; CSV and Parquet
+files.
 
 This module imports pandas, so only code that makes frames imports it.
 """
@@ -33,7 +34,8 @@ FINDING_COLUMNS = (CONFIGURATION, *columns_of(FindingRow))
 
 
 def make_frame(columns: Sequence[FrameColumn], rows: Iterable[Sequence[Any]]) -> pd.DataFrame:
-    """Return a frame of rows with a value or None per column; dtypes are the columns', also without rows."""
+    """Return a data frame of rows with a value or None per column; dtypes are those of the columns, also without
+    rows."""
     cells = list(zip(*rows, strict=True)) or [()] * len(columns)
     return pd.DataFrame(
         {
@@ -44,55 +46,59 @@ def make_frame(columns: Sequence[FrameColumn], rows: Iterable[Sequence[Any]]) ->
 
 
 def record_frame(record: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> pd.DataFrame:
-    """Return a frame of records with the columns of `record`; the records may have further fields."""
+    """Return a data frame of records with the fields of the type `record` as columns; records may have further
+    fields."""
     columns = columns_of(record)
     return make_frame(columns, [[getattr(row, column.name) for column in columns] for row in rows])
 
 
 def frame_csv(frame: pd.DataFrame) -> str:
-    """Return a frame as CSV at full precision; text that a spreadsheet would take for a formula is quoted (')."""
+    """Return a data frame as CSV at full precision; text that a spreadsheet would run as a formula gets a leading
+    apostrophe."""
     texts = frame.select_dtypes(["string", "category"])
     safe = {str(name): texts[name].astype(object).map(inert, na_action="ignore") for name in texts}
     return frame.assign(**safe).to_csv(index=False, lineterminator="\n")
 
 
 def _encodable(value: Any) -> Any:
-    """Return text with invalid Unicode escaped, such as bytes of a file name; any other value unchanged."""
+    """Return text with invalid Unicode escaped, as a file name's bytes may cause; any other value unchanged."""
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _dtype(column: FrameColumn) -> Any:
-    """Return a column's dtype: missing is pd.NA in Int64, boolean, string, NaN in float64, category, NaT in times."""
+    """Return a column's pandas dtype: missing is pd.NA in Int64, boolean, string, NaN in float64, category, NaT in
+    times."""
     return pd.CategoricalDtype(list(column.values)) if column.dtype == "category" else column.dtype
 
 
 def sets_frame(document: ReportDocument) -> pd.DataFrame:
-    """Return a frame with one row per configuration and the columns SET_COLUMNS."""
+    """Return a data frame with one row per configuration and the columns SET_COLUMNS."""
     return record_frame(SetRow, document.configurations)
 
 
 def runs_frame(document: ReportDocument) -> pd.DataFrame:
-    """Return a frame with one row per run and the columns RUN_COLUMNS; runs with a result come first."""
+    """Return a data frame with one row per run and the columns RUN_COLUMNS; runs with a result come first."""
     return _labelled_frame(RUN_COLUMNS, ((row.configuration, row.runs) for row in document.configurations))
 
 
 def evaluations_frame(document: ReportDocument) -> pd.DataFrame:
-    """Return a frame with one row per evaluation and the columns EVALUATION_COLUMNS."""
+    """Return a data frame with one row per evaluation of model quality and the columns EVALUATION_COLUMNS."""
     return make_frame(EVALUATION_COLUMNS, _evaluations(document))
 
 
 def measurements_frame(document: ReportDocument) -> pd.DataFrame:
-    """Return a frame with one row per process that measured another quantity than a run to a target."""
+    """Return a data frame with one row per process of a measurement (any quantity other than runs to a target)."""
     return record_frame(MeasurementRow, document.measurements)
 
 
 def detail_frames(document: ReportDocument) -> dict[str, pd.DataFrame]:
-    """Return the frames of the tables of single kinds of measurement, by name: one row per process."""
+    """Return the data frames of single kinds of measurement, by the table's name: one row per process."""
     return {name: record_frame(DETAIL_TABLES[name].row, rows) for name, rows in detail_rows(document).items()}
 
 
 def document_csv(document: ReportDocument) -> str:
-    """Return the runs as CSV; without runs the measurements, in the table of their kind where all have one."""
+    """Return a document's runs as CSV; without runs its measurements, as the table of their kind where all are of one
+    kind."""
     if document.configurations or not document.measurements:
         return frame_csv(runs_frame(document))
     whole = (frame for frame in detail_frames(document).values() if len(frame) == len(document.measurements))
@@ -100,12 +106,13 @@ def document_csv(document: ReportDocument) -> str:
 
 
 def findings_frame(sets: Sequence[Result]) -> pd.DataFrame:
-    """Return a frame with one row per finding on a set or its logs, worst first, and the columns FINDING_COLUMNS."""
+    """Return a data frame with one row per rule finding on a set or its logs, errors first, and the columns
+    FINDING_COLUMNS."""
     return _labelled_frame(FINDING_COLUMNS, ((result.label, result.verdict.findings) for result in sets))
 
 
 def _labelled_frame(columns: Sequence[FrameColumn], parts: Iterable[tuple[str, Iterable[object]]]) -> pd.DataFrame:
-    """Return a frame of several configurations' rows, whose first column is the label of the configuration."""
+    """Return a data frame of several configurations' rows, whose first column is the configuration's label."""
     names = [column.name for column in columns[1:]]
     return make_frame(
         columns, ([label, *(getattr(row, name) for name in names)] for label, rows in parts for row in rows)
@@ -122,10 +129,11 @@ def _evaluations(document: ReportDocument) -> Iterator[tuple[Any, ...]]:
 
 
 def write_parquet(document: ReportDocument, folder: Path) -> tuple[Path, ...]:
-    """Write configurations.parquet, runs.parquet and evaluations.parquet into `folder`, which is created, and for
-    measurements measurements.parquet and the tables of their kinds.
+    """Write configurations.parquet, runs.parquet and evaluations.parquet into `folder`, which is created; for
+    measurements also measurements.parquet and the tables of their kinds.
 
-    Each table has a file, since rows of tables differ in kind. A link with the name of a file is replaced.
+    Each table has a file, since the tables' rows differ in kind. A link with the name of a file is replaced. Returns
+    the files' paths.
     """
     frames = {
         "configurations": sets_frame(document),

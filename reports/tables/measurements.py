@@ -1,4 +1,4 @@
-"""Rows of measurements other than runs to a target, of any kind: one per process."""
+"""Makes table rows of measurements other than runs to a target, of any kind: one row per process."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from rules.tree.result_set import real_path
 
 
 def with_measured(document: ReportDocument, measured: Sequence[Result], sets: Sequence[Result]) -> ReportDocument:
-    """Return the document of `sets` with the rows of the measurements `measured` added."""
+    """Return the document of the result sets `sets` with the rows of the measurements `measured` added."""
     taken = [row.configuration for row in document.configurations]
     labels = _labels_by_folder(measured, sets, taken)
     named = [(found, labels[real_path(found.folder)]) for found in measured]
@@ -31,7 +31,7 @@ def with_measured(document: ReportDocument, measured: Sequence[Result], sets: Se
 
 
 def _measurement_rows(measured: Result, label: str) -> Iterator[MeasurementRow]:
-    """Yield the rows of one measurement, with `label` as configuration."""
+    """Yield the table rows of one measurement, one per process, with `label` as the configuration's name."""
     about, measure = measured.asked, measured.measure
     for index, repetition in enumerate(measured.repetitions):
         yield MeasurementRow(
@@ -53,7 +53,7 @@ def _measurement_rows(measured: Result, label: str) -> Iterator[MeasurementRow]:
 
 
 def _detail_rows(measured: Result, label: str) -> Iterator[Row]:
-    """Yield the rows of one measurement in the table of its kind; none where the kind has no table."""
+    """Yield one measurement's rows in the table of its kind, one per process; none where the kind has no table."""
     if measured.measured is None or (table := measured.measured.DETAILS) is None:
         return
     for index, process in enumerate(measured.repetitions):
@@ -73,7 +73,8 @@ def _detail_rows(measured: Result, label: str) -> Iterator[Row]:
 def _labels_by_folder(
     measured: Sequence[Result], sets: Sequence[Result], taken: Collection[str]
 ) -> Mapping[Path, str]:
-    """Return the label of each folder: that of the result set in it, or a distinct one that is not `taken`."""
+    """Return a label for each measurement's folder: that of the result set in it, or a distinct one that is not
+    `taken`."""
     known: dict[Path, str] = {}
     for result in sets:
         if result.place is not None:

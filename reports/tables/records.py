@@ -1,6 +1,7 @@
-"""Rows of the tables and of the JSON export: names, types, units and meanings of members, and which may be missing.
+"""Defines the rows of the tables and of the JSON export: names, types, units and meanings of fields, and which may be
+missing.
 
-Names and meanings stay, and new members go to the end: frames, CSV, Parquet, JSON and its schema are made from these.
+Names and meanings stay, and new fields go to the end: frames, CSV, Parquet, JSON and its schema are made from these.
 """
 
 from collections.abc import Mapping
@@ -36,7 +37,7 @@ from rules.records.rows import (
 
 
 class RunRow(Row, kw_only=True, frozen=True):
-    """One run: with a log in its set, or an attempt that left no result."""
+    """Table row of one run: one that left a log in its set, or an attempt that left no result."""
 
     benchmark: Annotated[Text, meaning("name of the benchmark, as the log has it")] = None
     benchmark_version: Annotated[Whole, meaning("version of an own benchmark's definition")] = None
@@ -91,7 +92,7 @@ class RunRow(Row, kw_only=True, frozen=True):
 
 
 class SetRow(Row, kw_only=True, frozen=True):
-    """One configuration: a result set with its verdict, its score and the means of its runs."""
+    """Table row of one configuration: a result set with its verdict, its score and the means of its runs."""
 
     configuration: Annotated[str, meaning("label of the set; identifies the rows of all tables")]
     benchmark: Annotated[Text, meaning("name of the benchmark, as the logs have it")] = None
@@ -179,7 +180,7 @@ class SetRow(Row, kw_only=True, frozen=True):
 
 
 class EvaluationRow(Row, kw_only=True, frozen=True):
-    """One evaluation of one run."""
+    """Table row of one evaluation of model quality in one run."""
 
     run: Annotated[str, meaning("number of the run, as in the table of runs")]
     evaluation: Annotated[Tally, meaning("number of the evaluation in its run, from 1")]
@@ -191,7 +192,7 @@ class EvaluationRow(Row, kw_only=True, frozen=True):
 
 
 class FindingRow(Row, kw_only=True, frozen=True):
-    """One broken rule at one place, of a set or of one of its logs."""
+    """Table row of one finding: a rule that a result set or one of its logs breaks at one place."""
 
     code: Annotated[str, meaning("code of the rule, as `dlrmbench check --explain CODE` takes it")]
     title: Annotated[str, meaning("demand of the rule")]
@@ -206,7 +207,7 @@ class FindingRow(Row, kw_only=True, frozen=True):
 
 
 class MeasurementRow(Row, kw_only=True, frozen=True):
-    """One process of a measurement, with the quantity that its kind compares."""
+    """Table row of one process of a measurement, with the quantity that its kind of measurement compares."""
 
     configuration: Annotated[str, meaning("label of the set; identifies the rows of all tables")]
     kind: Annotated[str, meaning("kind of measurement, such as throughput or profile")]
@@ -225,7 +226,7 @@ class MeasurementRow(Row, kw_only=True, frozen=True):
 
 
 class EvaluationLists(Row, kw_only=True, frozen=True):
-    """The evaluations of a run, one list per quantity, all of one length."""
+    """Evaluations of model quality in a run, as one list per quantity, all of one length."""
 
     epoch_num: tuple[Epoch, ...]
     samples_count: tuple[Samples, ...]
@@ -234,7 +235,7 @@ class EvaluationLists(Row, kw_only=True, frozen=True):
 
 
 class RunMember(RunRow, kw_only=True, frozen=True):
-    """A run in the JSON export, with its evaluations."""
+    """Run in the JSON export, with its evaluations of model quality."""
 
     evaluations: EvaluationLists
 
@@ -248,13 +249,14 @@ _QUALITY_LIMITS = {
 
 
 class SetMember(SetRow, kw_only=True, frozen=True):
-    """A configuration in the JSON export, with its runs: committed ones first, then attempts without a result."""
+    """Configuration in the JSON export, with its runs: committed ones first, then attempts without a result."""
 
     runs: tuple[RunMember, ...]
 
     @property
     def is_defined(self) -> bool:
-        """Whether quality is known to be from 0 to 1; it is not for a benchmark of unknown definition."""
+        """Whether the configuration's quality is known to be from 0 to 1; it is not for a benchmark of unknown
+        definition."""
         return self.status != "unknown"
 
 
@@ -281,7 +283,8 @@ DETAIL_TABLES: Mapping[str, DetailTable] = {
     **{table.name: table for kind in CORE_PLACES if (table := find_record_type(kind).DETAILS) is not None},
     **{name: load_place(place) for name, place in find_places("tables").items()},
 }
-"""Tables of single kinds of measurement, by name, with more quantities than the one in `measurements`."""
+"""Tables of single kinds of measurement, by name; they have more quantities than the one in the table
+`measurements`."""
 
 if TYPE_CHECKING:
     ReportDocument = _ReportMembers
@@ -298,5 +301,5 @@ else:
 
 
 def detail_rows(document: ReportDocument) -> Mapping[str, tuple[Row, ...]]:
-    """Return the rows of the tables of single kinds of measurement, by the table's name."""
+    """Return a document's rows in the tables of single kinds of measurement, by the table's name."""
     return {name: getattr(document, name) for name in DETAIL_TABLES}

@@ -1,4 +1,5 @@
-"""Page of all columns, reports/tables/README.md, which `dlrmbench schema columns_page` prints."""
+"""Renders the reference page of all table columns, reports/tables/README.md, which `dlrmbench schema columns_page`
+prints."""
 
 from collections.abc import Mapping, Sequence
 from inspect import cleandoc
@@ -26,7 +27,7 @@ Made by `dlrmbench schema columns_page > reports/tables/README.md`.
 
 
 def render_page() -> str:
-    """Render the page of all columns as Markdown."""
+    """Render the reference page of all table columns as Markdown."""
     return "\n".join([_HEAD, *(_table(name, *frame) for name, frame in FRAMES.items())])
 
 

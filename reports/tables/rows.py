@@ -1,4 +1,4 @@
-"""Rows of result sets: one per configuration, per run or unfinished attempt, and per evaluation."""
+"""Makes the table rows of result sets: one per configuration, per run or unfinished attempt, and per evaluation."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ _OF_THE_FIRST_RUN = (
 
 
 def document_of(sets: Sequence[Result]) -> ReportDocument:
-    """Return the document of result sets: the rows of all tables, per configuration."""
+    """Return the document of result sets: for each configuration its rows in all tables."""
     return ReportDocument(
         configurations=tuple(
             SetMember(**msgspec.structs.asdict(set_row(result)), runs=run_members(result)) for result in sets
@@ -34,7 +34,8 @@ def document_of(sets: Sequence[Result]) -> ReportDocument:
 
 
 def set_row(result: Result) -> SetRow:
-    """Return a configuration's row: its score, interval, and geometric means of the factors over converged runs."""
+    """Return a configuration's table row: its score, interval, and geometric means of the factors of the time over
+    converged runs."""
     first, interval, converged = result.first_run, result.interval, result.converged
     epochs, throughput = result.summary("epochs_to_converge"), result.summary("throughput_samples_per_s")
     members: dict[str, Any] = {
@@ -67,7 +68,7 @@ def set_row(result: Result) -> SetRow:
 
 
 def run_members(result: Result) -> tuple[RunMember, ...]:
-    """Return the rows of a configuration's runs, committed ones first, then the attempts that left no result."""
+    """Return a configuration's runs as table rows, committed ones first, then the attempts that left no result."""
     return (*(_run(result, run) for run in result.runs), *_unfinished(result))
 
 
@@ -110,7 +111,7 @@ def _unfinished(result: Result) -> Iterator[RunMember]:
 
 
 def _measured(record: RunRecord | None) -> dict[str, Any]:
-    """Return the members of a run's row that come from the record of its attempt; empty without a record."""
+    """Return the fields of a run's table row that come from the record of its attempt; empty without a record."""
     if record is None:
         return {}
     return {

@@ -1,6 +1,7 @@
-"""Members of the documents of `score` and `run` (JSON); `reports.views` makes and shows them.
+"""Defines the JSON documents of the commands `score` and `run`; `reports.views` makes and shows them.
 
-A set is a row of `report --format json`, followed by members of a score alone; its runs are rows of that document.
+A set is a row of `report --format json`, followed by fields that only a score has; its runs are rows of that
+document.
 """
 
 from typing import Annotated, Literal
@@ -12,7 +13,7 @@ from rules.records.rows import Amount, Joules, Number, Row, Seconds, Share, Smoo
 
 
 class ScoreRecord(SetRow, kw_only=True, frozen=True):
-    """One set's score in SI units; null is not known or does not exist."""
+    """Score of one result set in SI units; null means unknown or absent."""
 
     path: Annotated[str, meaning("directory of the logs")]
     verification: Annotated[
@@ -64,7 +65,7 @@ class ScoreRecord(SetRow, kw_only=True, frozen=True):
 
 
 class ScoreDocument(Row, kw_only=True, frozen=True):
-    """Document that `score --format json` prints: every set that was scored."""
+    """Document that `score --format json` prints: the score of every result set."""
 
     schema_version: Literal[1] = 1
     scores: tuple[ScoreRecord, ...]
@@ -82,7 +83,7 @@ class BesideRow(Row, kw_only=True, frozen=True):
 
 
 class RunDocument(ScoreRecord, kw_only=True, frozen=True):
-    """Document that `run --format json` prints for a completed set: its folder and its score."""
+    """Document that `run --format json` prints for a completed result set: its folder and its score."""
 
     schema_version: Literal[1] = 1
     kind: Literal["training"] = "training"
@@ -94,9 +95,10 @@ class RunDocument(ScoreRecord, kw_only=True, frozen=True):
 
 
 class MeasurementDocument(Row, kw_only=True, frozen=True):
-    """Document that a verb prints for a measurement with `--format json`: its files, and the value of every process.
+    """Document that a command prints for a measurement with `--format json`: its files, and the value of every
+    process.
 
-    The mean is geometric where ratios are compared.
+    The mean over processes is geometric where ratios are compared.
     """
 
     schema_version: Literal[1] = 1

@@ -1,1 +1,1 @@
-"""Formatting of numbers and texts, and atomic writing of files."""
+"""Formatting of numbers and texts for output, and atomic writing of files."""

@@ -1,9 +1,9 @@
-"""Atomic writing of files, so that no reader sees half of one: `draft_file` for files that a user named, else
+"""Writes files atomically, so that no reader sees half a file: `draft_file` for files that a user named, else
 `replace_file`.
 
-Reports use this module, and `harness` for files that a user named. Code that trains has process/atomic_write.py: it
-imports nothing of this package, nor does this package import it, since torch is beside it. One test holds both to the
-same behaviour.
+Reports use this module, and `harness` for files that a user named. Code that trains has process/atomic_write.py,
+which imports nothing of this package, nor does this package import that module, since it is in a package with torch.
+One test checks that both behave alike.
 """
 
 import os
@@ -19,11 +19,11 @@ from rules.temporary_folder import temporary_folder
 
 @contextmanager
 def draft_file(path: Path, suffix: str = "") -> Iterator[Path]:
-    """Yield the path of a draft, whose name ends in `suffix`, which replaces `path` by one rename on exit.
+    """Yield the path of a draft file, whose name ends in `suffix`; on exit one rename replaces `path` by the draft.
 
     The draft's name is random; the caller has to create the file, as `write_new` does. Links are followed: their
     target is replaced, and they stay. A device or a pipe is not replaced: the complete draft is copied into it. An
-    error inside leaves no draft. Raises OSError, which names `path`, where it cannot be written.
+    error inside the context leaves no draft. Raises OSError, which names `path`, where it cannot be written.
     """
     target = _file_to_replace(path)
     if target is None:
@@ -40,11 +40,12 @@ def draft_file(path: Path, suffix: str = "") -> Iterator[Path]:
 
 @contextmanager
 def replace_file(path: Path, suffix: str = "") -> Iterator[Path]:
-    """Yield the path of a draft, which replaces `path` by one rename on exit, even if `path` is a link or a pipe.
+    """Yield the path of a draft file, which replaces `path` by one rename on exit, even if `path` is a link or a
+    pipe.
 
     For folders that may be anyone's: a link there may lead to a user's file, and a pipe has no reader. The draft is
-    on the disk before it is renamed. No lock is used, so a draft of another process stays after that process was
-    killed: it could be one that is being written.
+    flushed to the disk before it is renamed. No lock is used, so a draft stays where another process was killed: it
+    could be one that is being written.
     """
     draft = path.with_name(f".{secrets.token_hex(8)}.partial{suffix}")
     try:
@@ -64,7 +65,7 @@ def write_new(path: Path, text: str, *, errors: str = "strict") -> None:
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file, or a rename in a folder, is on the disk."""
+    """Flush a file, or a rename in a folder, to the disk, and wait until that is done."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -74,7 +75,8 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def _naming(path: Path, draft: Path) -> Iterator[None]:
-    """Raise errors of writing (disk full) with the name of `path`, in place of the draft's name or none."""
+    """Raise errors of writing a draft (such as disk full) again with the name of `path`, in place of the draft's name
+    or none."""
     try:
         yield
     except OSError as error:
@@ -84,7 +86,7 @@ def _naming(path: Path, draft: Path) -> Iterator[None]:
 
 
 def _file_to_replace(path: Path) -> Path | None:
-    """Return the regular file, existing or not, that `path` leads to; None for a device or a pipe."""
+    """Return the regular file, existing or not, that `path` leads to through links; None for a device or a pipe."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:  # nothing, or a link to what is not there yet

@@ -1,4 +1,4 @@
-"""Formatting of numbers and texts in reports: digits and units are chosen here and nowhere else.
+"""Formats numbers and texts for reports: digits and units are chosen here and nowhere else.
 
 Every function takes None for "not known" and returns MISSING for it; missing values are never printed as 0.
 """
@@ -21,18 +21,19 @@ _SMALL = ("", "m", "µ", "n", "p")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimeUnit:
-    """One unit for a whole column or axis, so that its numbers can be compared by eye."""
+    """Time unit for a whole table column or axis, so that its numbers can be compared by eye."""
 
     name: str
     seconds: float
     digits: int
 
     def of(self, value_s: float | None) -> float | None:
-        """Return a time in this unit."""
+        """Return a time given in seconds as a number in this unit; None for None."""
         return None if value_s is None else value_s / self.seconds
 
     def number(self, value_s: float | None) -> str:
-        """Return the number alone, for a column whose heading has the unit."""
+        """Format a time given in seconds as a number in this unit, without the unit, for a column whose heading has
+        it."""
         return _decimal(self.of(value_s), self.digits)
 
     def text(self, value_s: float | None) -> str:
@@ -49,7 +50,8 @@ _CODE = re.compile(r"(?:.*/)?(?P<file>[^/]+\.py:\w+)(?P<digest>@[0-9a-f]{12})[0-
 
 
 def time_unit(values_s: Iterable[float | None]) -> TimeUnit:
-    """Return a column's unit for its largest value: µs, ms from 1 ms, s from 1 s, min from 2 min, h from 3 h."""
+    """Return the time unit of a table column by its largest value: µs, ms from 1 ms, s from 1 s, min from 2 min, h
+    from 3 h."""
     finite = [abs(value) for value in values_s if value is not None and math.isfinite(value)]
     largest = max(finite, default=1.0)
     if 0.0 < largest < 1e-3:
@@ -62,12 +64,12 @@ def time_unit(values_s: Iterable[float | None]) -> TimeUnit:
 
 
 def duration(value_s: float | None) -> str:
-    """Format a single duration with its own unit: '850.0 ms', '41.70 s', '3.799 min', '2.310 h'."""
+    """Format one duration in seconds, in a unit chosen for it: '850.0 ms', '41.70 s', '3.799 min', '2.310 h'."""
     return time_unit([value_s]).text(value_s)
 
 
 def rough_duration(value_s: float) -> str:
-    """Format a duration roughly: '50 s', '12 min', '3.5 h'."""
+    """Format a duration in seconds roughly: '50 s', '12 min', '3.5 h'."""
     if value_s < 100:
         return f"{round(value_s)} s"
     return f"{round(value_s / 60)} min" if value_s < 100 * 60 else f"{value_s / 3600:.1f} h"
@@ -81,7 +83,7 @@ def count(value: float | None) -> str:
 
 
 def quality(value: float | None) -> str:
-    """Format a quality with five decimals, as targets are written: '0.80275'."""
+    """Format a model quality (such as AUC) with five decimals, as targets are written: '0.80275'."""
     return _decimal(value, 5)
 
 
@@ -96,7 +98,7 @@ def epochs(value: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Format a factor with three decimals: '1.004×'; below 0.1 with three significant digits: '0.00648×'."""
+    """Format a ratio with three decimals: '1.004×'; below 0.1 with three significant digits: '0.00648×'."""
     is_small = value is not None and 0 < abs(value) < 0.1
     text = _decimal(value, min(2 - math.floor(math.log10(abs(value))), 9) if is_small and value else 3)
     return text if text == MISSING else f"{text}×"
@@ -113,7 +115,8 @@ def percent(fraction: float | None, digits: int = 1) -> str:
 
 
 def throughput(value: float | None) -> str:
-    """Format samples per second for a column: three significant digits below 100, else a whole number."""
+    """Format samples/s for a table column, without the unit: three significant digits below 100, else a whole
+    number."""
     if value is None or not math.isfinite(value):
         return MISSING
     return count(value) if abs(value) >= 100 else f"{value:.3g}"
@@ -138,14 +141,14 @@ def si(value: float | None) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecimalUnit:
-    """One decimal prefix for a whole column."""
+    """SI prefix (such as k or M) for all numbers of a table column."""
 
     name: str
     factor: float
 
 
 def decimal_unit(values: Iterable[float | None]) -> DecimalUnit:
-    """Return the decimal prefix for a column, by its largest finite value: from pico to tera."""
+    """Return the SI prefix for a table column, from pico to tera, by the column's largest finite value."""
     largest = max((abs(each) for each in values if each is not None and math.isfinite(each)), default=0.0)
     step = 0
     while 0 < largest < 0.9995 * 1000.0**step and -step < len(_SMALL) - 1:
@@ -158,7 +161,8 @@ def decimal_unit(values: Iterable[float | None]) -> DecimalUnit:
 
 
 def significant(value: float | None) -> str:
-    """Format three significant digits without an exponent, at most nine decimals: '0.00248', '21.4', '1,970'."""
+    """Format a number with three significant digits, without exponent, at most nine decimals: '0.00248', '21.4',
+    '1,970'."""
     if value is None or not math.isfinite(value):
         return MISSING
     digits = 0 if value == 0 else max(0, min(9, 2 - math.floor(math.log10(abs(value)))))
@@ -171,7 +175,7 @@ def with_unit(number: str, unit: str) -> str:
 
 
 def num_bytes(value: float | None) -> str:
-    """Format bytes in binary units: '512 B', '1.25 GiB'."""
+    """Format a number of bytes with a binary unit: '512 B', '1.25 GiB'."""
     if value is None or not math.isfinite(value):
         return MISSING
     scaled, step = float(value), 0
@@ -182,7 +186,7 @@ def num_bytes(value: float | None) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ByteUnit:
-    """One binary unit for a whole column."""
+    """Binary unit of bytes (such as MiB) for all numbers of a table column."""
 
     name: str
     num_bytes: int
@@ -194,7 +198,7 @@ class ByteUnit:
 
 
 def byte_unit(values: Iterable[float | None]) -> ByteUnit:
-    """Return the binary unit for a column, by its largest finite value."""
+    """Return the binary unit of bytes for a table column, by the column's largest finite value."""
     largest = max((value for value in values if value is not None and math.isfinite(value)), default=0.0)
     step = 0
     while largest >= 1024 ** (step + 1) and step < len(_BINARY) - 1:
@@ -217,7 +221,7 @@ def interval(low: str, high: str) -> str:
 
 
 def utc(time_ms: float | None) -> str:
-    """Format milliseconds since 1970: '2026-11-21 02:57:17 UTC'; MISSING outside of the years 1 to 9999."""
+    """Format a time in milliseconds since 1970: '2026-11-21 02:57:17 UTC'; MISSING outside the years 1 to 9999."""
     if time_ms is None or not math.isfinite(time_ms):
         return MISSING
     try:
@@ -236,19 +240,19 @@ def moment_of(text: str | None) -> datetime | None:
 
 
 def epoch_ms(text: str | None) -> float | None:
-    """Return milliseconds since 1970 of an ISO 8601 time with its offset from UTC; None for any other text."""
+    """Parse an ISO 8601 time with its offset from UTC into milliseconds since 1970; None for any other text."""
     moment = moment_of(text)
     return None if moment is None else moment.timestamp() * 1e3
 
 
 def short_digest(digest: str | None) -> str:
-    """Return the first 12 characters of a digest."""
+    """Return the first 12 characters of a hexadecimal digest, such as a SHA-256."""
     return MISSING if not digest else printable(digest)[:12]
 
 
 def brief_code(value: str) -> str:
-    """Return a reference to code in a file, 'path/mine.py:Mine@<sha256>', without the folder and with only the first
-    characters of the digest; any other text unchanged."""
+    """Return a reference to code in a file, 'path/mine.py:Mine@<sha256>', shortened: without the folder, with the
+    first characters of the digest; any other text unchanged."""
     match = _CODE.fullmatch(value)
     return value if match is None else match["file"] + match["digest"]
 
@@ -272,7 +276,7 @@ def names(labels: Sequence[str], most: int = 3) -> str:
 
 
 def printable(value: object, max_chars: int = MAX_TEXT) -> str:
-    """Return text from a log or file as one visible line.
+    """Return text from a log or file as one visible line, safe to print.
 
     Control, format and bidirectional characters become escapes such as '\\u202e', white space becomes one blank, and
     text longer than `max_chars` is cut, with the number of missing characters.
@@ -298,7 +302,7 @@ def _decimal(value: float | None, digits: int) -> str:
 
 
 def _fixed(value: float, digits: int) -> str:
-    """Format fixed decimals, with thousands separated, a real minus sign, and no '-0.00'."""
+    """Format a number with fixed decimals, separated thousands, a real minus sign, and no '-0.00'."""
     text = f"{value:,.{digits}f}"
     if float(text.replace(",", "")) == 0:
         text = text.lstrip("-")

@@ -1,1 +1,1 @@
-"""Output of commands as blocks, for every output format."""
+"""Outputs of the commands as blocks (tables, paragraphs), which every output format renders."""

@@ -1,4 +1,5 @@
-"""Benchmarks as blocks: the list of all, and one definition with derived values."""
+"""Makes the output of benchmark definitions as blocks: the list of all benchmarks, and one definition with derived
+values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,7 +9,7 @@ from reports.text.formatting import MISSING
 
 
 def list_blocks(records: Sequence[Mapping[str, Any]]) -> tuple[Block, ...]:
-    """Return a row per benchmark or workload, as `harness.config.describe` summarizes them, and a line on older
+    """Return a table row per benchmark or workload, as `harness.config.describe` summarizes them, and a note on older
     versions."""
     columns = {
         "name": "name",
@@ -27,7 +28,8 @@ def list_blocks(records: Sequence[Mapping[str, Any]]) -> tuple[Block, ...]:
 
 
 def definition_blocks(content: Mapping[str, Any]) -> tuple[Block, ...]:
-    """Return the blocks of a definition that `harness.config.describe` made: its texts, then a table per section."""
+    """Return the blocks of a benchmark definition that `harness.config.describe` made: its texts, then a table per
+    section."""
     texts = [content["title"], content["description"], *content["notes"], f"sha256 {content['definition_sha256']}"]
     if content["rounds"]:
         texts.append(f"MLPerf Training rounds {', '.join(content['rounds'])}")

@@ -1,4 +1,5 @@
-"""Differences of two configurations' settings as blocks: by section, then the number of identical ones."""
+"""Makes the output on two configurations' differing settings as blocks: by section, then the number of identical
+settings."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -8,7 +9,8 @@ from reports.document.blocks import Block, Fact, Facts, Prose, Table, text_table
 
 
 def difference_blocks(difference: DifferenceDocument, *, with_identical: bool) -> tuple[Block, ...]:
-    """Return blocks with both names, the settings that differ and their number; `with_identical`, also equal ones."""
+    """Return blocks with both configurations' names, their differing settings and the number of these;
+    `with_identical`, also equal settings."""
     summary = f"{len(difference.differing)} differ, {len(difference.identical)} identical"
     is_hidden = difference.identical and not with_identical
     return (
@@ -21,7 +23,8 @@ def difference_blocks(difference: DifferenceDocument, *, with_identical: bool) -
 
 
 def _tables(rows: Sequence[SettingRow]) -> Iterator[Table]:
-    """Yield a table per section; a source that all values of a side share is in the heading."""
+    """Yield a table of differing settings per section; a source that all values of one configuration share is in the
+    heading."""
     for section, grouped in groupby(rows, key=lambda row: row.section):
         of_section = list(grouped)
         (head_a, a), (head_b, b) = (
@@ -32,7 +35,7 @@ def _tables(rows: Sequence[SettingRow]) -> Iterator[Table]:
 
 
 def _side(side: str, settings: Sequence[Setting | None]) -> tuple[str, list[str]]:
-    """Return a side's heading and its values."""
+    """Return one configuration's column of a table of settings: its heading and its values."""
     sources = {setting.source for setting in settings if setting is not None}
     is_common = len(sources) == 1 and len(settings) > 1
     values = [
@@ -43,7 +46,7 @@ def _side(side: str, settings: Sequence[Setting | None]) -> tuple[str, list[str]
 
 
 def _missing_sections(difference: DifferenceDocument) -> Iterator[Prose]:
-    """Yield one sentence per side that lists the sections without settings."""
+    """Yield one sentence per configuration that lists the sections for which it has no settings."""
     for side in ("a", "b"):
         sections = [missing.section for missing in difference.missing if missing.side == side]
         if sections:

@@ -1,4 +1,4 @@
-"""Past run sets as blocks, newest first."""
+"""Makes the list of past run sets as blocks, newest first."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,12 @@ from reports.text.formatting import duration, epoch_ms, si, utc
 
 
 def history_blocks(past: Sequence[PastSet]) -> tuple[Block, ...]:
-    """Return a table with one row per past set; a sentence where there is none."""
+    """Return a table with one row per past run set; a sentence where there is none."""
     return (table_of(past, _COLUMNS, id_="history") if past else Prose(text="No run sets here."),)
 
 
 def _runs(past: PastSet) -> str:
-    """Return finished and planned runs: '5/5', with '-' for an unknown number."""
+    """Return a past set's numbers of finished and planned runs: '5/5', with '-' for an unknown number."""
     return "/".join("-" if number is None else str(number) for number in (past.num_done, past.num_runs))
 
 
@@ -25,7 +25,7 @@ def _made_by(past: PastSet) -> str:
 
 
 def _mean(past: PastSet) -> str:
-    """Return the measured mean, unless another column has it: 'AUC 0.75550', '100 queries/s'."""
+    """Return a past set's measured mean, unless another column has it: 'AUC 0.75550', '100 queries/s'."""
     if past.mean is None or past.throughput_samples_per_s is not None:
         return ""
     text = in_unit(past.mean, past.unit)

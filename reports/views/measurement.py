@@ -1,4 +1,4 @@
-"""Measurements that are not scores, as blocks: of any kind, profiles, and tables of sweeps."""
+"""Makes the output of measurements that are not scores as blocks: of any kind, profiles, and tables of sweeps."""
 
 import math
 import shlex
@@ -35,7 +35,8 @@ from rules.records.profile import ProfileRecord
 
 
 def measured_blocks(measured: Result, path: Path, page: Path | None = None) -> tuple[Block, ...]:
-    """Return the facts of one measurement, with its file `path` and its `page`, or the command that makes it."""
+    """Return the named values of one measurement, with its file `path` and its HTML `page`, or the command that makes
+    the page."""
     lines = details_of(measured.kind).lines
     facts = _mean_facts(measured) if lines is None else list(lines(measured))
     title = f"{title_of(measured)}: {measured.kind}, measured; not a score"
@@ -55,7 +56,7 @@ def _noise(measured: Result) -> Smallest | None:
 
 
 def _smallest(measured: Result) -> str:
-    """Return the detectable difference of a comparison with a measurement like this, in one short line."""
+    """Return in one short line the detectable difference of a comparison with a measurement like this one."""
     smallest = _noise(measured)
     if smallest is None:
         return f"not known: takes {MIN_RUNS} processes, has {len(measured.measured_values)}"
@@ -65,7 +66,7 @@ def _smallest(measured: Result) -> str:
 
 
 def measurement_document(measured: Result, path: Path) -> MeasurementDocument:
-    """Return the document of a measurement: its files, the value of every process, their mean and interval."""
+    """Return the JSON document of a measurement: its files, the value of every process, their mean and interval."""
     measure, values = measured.measure, measured.measured_values
     smallest = _noise(measured)
     summary = log_summary(values, step=value_step(measured)) if measure.scale == "ratio" else None
@@ -97,13 +98,14 @@ def _finite(value: float | None) -> float | None:
 
 
 def _mean_facts(measured: Result) -> list[tuple[str, str]]:
-    """Return the mean of the compared quantity with its interval, and the other means, as facts."""
+    """Return (name, value) texts of a measurement's means: the compared quantity with its interval, then the
+    others."""
     facts = [(column.name, show(measured).text) for column, show in measured_columns(measured.measure)]
     return [*facts, ("processes", str(len(measured.measured_values)))]
 
 
 def profile_blocks(record: ProfileRecord) -> tuple[Block, ...]:
-    """Return the blocks of a profile: its headline, tables and conditions."""
+    """Return the blocks of a training step's profile: its headline, tables and conditions."""
     return (
         Prose(text=f"{record.benchmark}: {headline(record)}"),
         phases_table(record),
@@ -116,7 +118,8 @@ def profile_blocks(record: ProfileRecord) -> tuple[Block, ...]:
 
 
 def sweep_blocks(sweep: SweepFacts) -> tuple[Block, ...]:
-    """Return the table of a sweep, one row per configuration, with notes, the best configuration and a fitted law."""
+    """Return the table of a sweep, one row per configuration, with notes, the best configuration and the fitted
+    scaling law."""
     closing = (Prose(text=sweep.closing),) if sweep.closing else ()
     law = (Prose(text=law_words(sweep.law)),) if sweep.law else ()
     words = checkpoint_words(

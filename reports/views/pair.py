@@ -1,4 +1,5 @@
-"""A completed pair, as blocks and as a document: both sides, then their comparison."""
+"""Makes the output of a pair of configurations measured alternately (A/B), as blocks and as a document: both results,
+then their comparison."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +16,10 @@ from reports.views.score import finished_blocks, finished_document
 def pair_blocks(
     sets: Sequence[Result], measured: Sequence[Result], comparisons: Sequence[Comparison], page: Path
 ) -> tuple[Block, ...]:
-    """Return blocks of base and new (`sets`, or measurements in `measured`), then of new against base.
+    """Return blocks of the base and the new result (in `sets`, or measurements in `measured`), then of their
+    comparison.
 
-    `page` is the page of both.
+    `page` is the HTML page on both results.
     """
     sides = [
         *(block for result in sets for block in finished_blocks(result, *_places(result), page)),
@@ -33,7 +35,8 @@ def pair_document(
     folder: Path,
     page: Path,
 ) -> PairDocument:
-    """Return the document of a pair: base and new, their comparison, their folder and page."""
+    """Return the JSON document of a pair measured alternately: base and new result, their comparison, their folder
+    and page."""
     return PairDocument(
         folder=str(folder),
         report=str(page),
@@ -44,6 +47,6 @@ def pair_document(
 
 
 def _places(result: Result) -> tuple[str, Path]:
-    """Return the system's name and the folder of a set of this harness."""
+    """Return the system's name and the folder of a result set of this harness."""
     assert result.place is not None
     return result.system.name or "", result.place

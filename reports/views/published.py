@@ -1,4 +1,5 @@
-"""Published results as blocks: the table of facts, and the rank of results among them, for a terminal."""
+"""Makes the output on published MLPerf results as blocks: their table, and the rank of results among them, for a
+terminal."""
 
 from collections.abc import Sequence
 
@@ -11,7 +12,7 @@ from rules.records.kept.published import PublishedTable
 
 
 def published_blocks(table: PublishedTable) -> tuple[Block, ...]:
-    """Return a table with one row per published result, and the notes that the guidelines ask for."""
+    """Return a table with one row per published MLPerf result, and the notes that MLCommons' guidelines ask for."""
     if not table.results:
         return (Prose(text="The table has no result."),)
     lead = (
@@ -26,14 +27,16 @@ def published_blocks(table: PublishedTable) -> tuple[Block, ...]:
 
 
 def among_blocks(placed: Sequence[ResultPlace]) -> tuple[Block, ...]:
-    """Return a sentence and a text chart for each result, and the notes that the messaging guidelines ask for."""
+    """Return each result's rank among published ones as a sentence and a text chart, and the notes that MLCommons'
+    messaging guidelines ask for."""
     lines = [line for each in placed for line in (each.words, *_strips(each))]
     notes = footnotes([*(each.result.standing for each in placed), "published"])
     return (Bullets(items=tuple(map(registered, lines)), kind="list"), Prose(text=" ".join(notes), kind="note"))
 
 
 def _strips(each: ResultPlace) -> list[str]:
-    """Return text charts of a result among published ones, by minutes and by accelerator-minutes."""
+    """Return text charts of a result's place among published MLPerf results, by minutes and by
+    accelerator-minutes."""
     places = (("minutes", each.minutes), ("accelerator-minutes", each.accelerator_minutes))
     return [
         f"{name}: {draw_strip(place.value, place.others, '{:.3g}'.format)}"

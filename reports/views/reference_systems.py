@@ -1,4 +1,4 @@
-"""Reference systems, from shipped bundles and one's own, as blocks: a description and the sets of each."""
+"""Makes the list of reference systems as blocks, from bundles (.zip of their results), shipped or a user's own."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +16,11 @@ from rules.errors import InputError
 
 
 def describe_systems(folder: Path | None = None) -> list[dict[str, Any]]:
-    """Describe each known bundle, those in `folder` among them, by the records of its sets.
+    """Describe each known reference system, those with bundles in `folder` among them, by the records of its result
+    sets.
 
-    A description has name, file, MLPerf's fields of the system, processor, and past sets; an unreadable bundle's
-    has its `problem` instead. Raises InputError where there is no such folder.
+    A description has name, file, MLPerf's fields of the system, processor, and past sets; that of an unreadable
+    bundle has its `problem` instead. Raises InputError where `folder` does not exist.
     """
     if folder is not None and not folder.is_dir():
         raise InputError(f"{printable(folder)}: no such directory. Give a folder of bundles, or none.")
@@ -43,7 +44,7 @@ def describe_systems(folder: Path | None = None) -> list[dict[str, Any]]:
 
 
 def systems_blocks(systems: Sequence[dict[str, Any]]) -> tuple[Block, ...]:
-    """Return a heading, a sentence on the system and a table of its sets for each reference system."""
+    """Return, for each reference system, a heading, a sentence on the system and a table of its result sets."""
     how = "'dlrmbench measure-system --bundle NAME' makes a bundle of this system"
     none = f"No reference system is here. {how}; {FOLDER_VARIABLE} names a folder of them."
     blocks: list[Block] = [] if systems else [Prose(text=none)]

@@ -1,4 +1,5 @@
-"""Scores as blocks, rows and documents: the Olympic mean with its uncertainty, and the factors of the time."""
+"""Makes the output of scores as blocks, rows and documents: the Olympic mean with its uncertainty, and the factors of
+the time."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from rules.checks.rule import SEVERITIES
 
 
 def score_blocks(records: Sequence[ScoreRecord]) -> tuple[Block, ...]:
-    """Return one table with a row per set; facts that no set has are left out."""
+    """Return one table of scores with a row per result set; values that no set has are left out."""
     told = [(record, score_facts(record)) for record in records]
     used = [name for name in FACTS if name != EPOCHS and any(name in facts for _, facts in told)]
     title = ("result set", lambda row: Cell(text=_problem(row[0]), sub=row[0].path))
@@ -27,8 +28,8 @@ def score_blocks(records: Sequence[ScoreRecord]) -> tuple[Block, ...]:
 
 
 def finished_document(result: Result, system: str, folder: Path, page: Path) -> RunDocument:
-    """Return the document of a set that was just completed: its score, folder, page, and comparisons with reference
-    systems."""
+    """Return the JSON document of a result set that was just completed: its score, folder, page, and comparisons with
+    reference systems."""
     score = shared_members(describe_score(result), ScoreRecord)
     beside = tuple(
         BesideRow(
@@ -45,7 +46,8 @@ def finished_document(result: Result, system: str, folder: Path, page: Path) -> 
 
 
 def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tuple[Block, ...]:
-    """Return the score of a set that was just completed in `folder`, with its verdict, folder and page."""
+    """Return the score of a result set that was just completed in `folder`, with its verdict, folder and page, as
+    blocks."""
     record = describe_score(result)
     counts = ", ".join(plural(result.verdict.count(severity), severity) for severity in SEVERITIES[:2])
     shown = {name: fact.line for name, fact in score_facts(record).items()}
@@ -68,8 +70,8 @@ def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tu
 
 
 def standing_facts(result: Result) -> dict[str, str]:
-    """Return a line for each reference system that measured the same configuration, and a text chart of all; empty
-    without such a system."""
+    """Return a line on a result's speed against each reference system that measured the same configuration, and a
+    text chart of all; empty without such a system."""
     standings = find_standings(result)
     facts = {f"beside {standing.system}": standing.words for standing in standings}
     return facts | ({"strip": strip_text(standings)} if standings else {})
@@ -81,6 +83,7 @@ def _problem(record: ScoreRecord) -> str:
 
 
 def scores_csv(records: Sequence[ScoreRecord]) -> str:
-    """Return CSV with one row per set, numbers at full precision: all members of the score but the runs."""
+    """Return scores as CSV with one row per result set, numbers at full precision: all fields of the score but the
+    runs."""
     names = [column.name for column in columns_of(ScoreRecord)]
     return render_csv(names, ([getattr(record, name) for name in names] for record in records))

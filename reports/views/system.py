@@ -1,4 +1,5 @@
-"""This system as blocks: MLPerf's fields with their sources, and checks for noise in measurements."""
+"""Makes the output on this machine as blocks: the fields of an MLPerf system description with their sources, and
+checks for noise."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,12 +7,13 @@ from reports.document.blocks import Block, Cell, Heading, Part, Prose, text_tabl
 
 
 def system_blocks(fields: Mapping[str, str], provenance: Mapping[str, str]) -> tuple[Block, ...]:
-    """Return a table with one row per field of a system description."""
+    """Return a table with one row per field of an MLPerf system description, with the source of its value."""
     return (text_table(("field", "value", "source"), [(key, fields[key], provenance[key]) for key in fields]),)
 
 
 def preflight_blocks(checks: Sequence[Mapping[str, str]]) -> tuple[Block, ...]:
-    """Return all checks of `harness.system.preflight`, then the reason and the remedy of each warning."""
+    """Return the results of all checks by `harness.system.preflight` before measuring, then the reason and the remedy
+    of each warning."""
     rows = [(Cell(text=check["status"], kind=check["status"]), check["name"], check["value"]) for check in checks]
     return (
         text_table(("status", "check", "value"), rows, id_="checks"),

@@ -1,4 +1,5 @@
-"""Verdicts as blocks: findings by rule, worst first, beside the official checkers' verdicts; and rules explained."""
+"""Makes the output of rule verdicts as blocks: findings by rule, errors first, next to the official checkers'
+verdicts; and explanations of rules."""
 
 import re
 from collections import Counter
@@ -25,8 +26,8 @@ _ORDER: tuple[VerdictOutcome, ...] = ("invalid", "incomplete", "valid", "not jud
 
 
 def verdict_blocks(verdicts: Sequence[Verdict], *, max_places: int | None = None) -> tuple[Block, ...]:
-    """Return verdicts, the worst first, and their counts last; at most `max_places` findings of each rule are listed,
-    None for all.
+    """Return rule verdicts as blocks, INVALID ones first, and their counts last; at most `max_places` findings of
+    each rule are listed, None for all.
 
     With `max_places`, at most MAX_PARTS parts of a submission or round, and of results that are not judged, are
     listed, too: the worst.
@@ -39,7 +40,7 @@ def verdict_blocks(verdicts: Sequence[Verdict], *, max_places: int | None = None
 
 
 def verdicts_csv(verdicts: Sequence[Verdict]) -> str:
-    """Return CSV with one row per finding; a verdict without findings has one row of its own."""
+    """Return rule verdicts as CSV with one row per finding; a verdict without findings has one row of its own."""
     rows: list[list[object]] = []
     for verdict in verdicts:
         head = [verdict.subject, verdict.level, verdict.outcome, verdict.benchmark, verdict.ruleset]
@@ -50,7 +51,7 @@ def verdicts_csv(verdicts: Sequence[Verdict]) -> str:
 
 
 def explain_rule(rule: Rule[Any]) -> tuple[Block, ...]:
-    """Return a rule with its explanation, severity, source and remedy."""
+    """Return the blocks on one rule: its explanation, severity, source and remedy."""
     others = [severity for severity in SEVERITIES if severity != rule.severity]
     varies = any(re.search(rf"\b{severity}\b", rule.explanation) for severity in others)
     texts = (
@@ -66,7 +67,7 @@ def explain_rule(rule: Rule[Any]) -> tuple[Block, ...]:
 
 
 def rules_table(rules: Iterable[Rule[Any]]) -> tuple[Block, ...]:
-    """Return a table of rules, a row each."""
+    """Return a table of rules, one row per rule."""
     rows = [(rule.code, rule.severity, rule.title) for rule in rules]
     return (text_table(("code", "severity", "rule"), rows, id_="rules"),)
 
@@ -76,7 +77,7 @@ def _worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def _counts(verdicts: Iterable[Verdict]) -> str:
-    """Return the counts of outcomes: '1 invalid, 3 valid'."""
+    """Return the number of verdicts of each outcome: '1 invalid, 3 valid'."""
     counts = Counter(verdict.outcome for verdict in verdicts)
     return ", ".join(f"{counts[name]} {name}" for name in _ORDER if counts[name])
 
@@ -111,7 +112,7 @@ def _verdict(verdict: Verdict, max_places: int | None) -> Part:
 
 
 def _other_benchmarks(verdicts: Sequence[Verdict], max_lines: int | None) -> Part:
-    """Return a line for each result that no rule was applied to."""
+    """Return a line for each result that no rule was applied to, as of MLPerf's other benchmarks."""
     words = {verdict.subject: f"{verdict.benchmark} is {verdict.ruleset_source}" for verdict in verdicts}
     if len(words) == 1:
         ((subject, text),) = words.items()
@@ -129,7 +130,8 @@ def _benchmarks(verdict: Verdict) -> str:
 
 
 def _parts(verdict: Verdict, max_parts: int | None) -> tuple[Block, ...]:
-    """Return the verdicts of the level below, a row each, worst first."""
+    """Return the verdicts on the parts of a submission or round (submissions, result sets), one row per part, worst
+    first."""
     parts = _worst_first(verdict.parts)
     below = "submission" if verdict.level == "round" else "set"
     if not parts:
@@ -157,7 +159,7 @@ def _all_places(places: Sequence[str]) -> str:
 
 
 def _first_and_last(places: Sequence[str]) -> str:
-    """Join places: a single one as it is; for several the first, the last and their number."""
+    """Join the places of a finding: a single one as it is; for several the first, the last and their number."""
     if len(places) == 1:
         return places[0]
     first, last = PurePath(places[0]), PurePath(places[-1])
@@ -172,7 +174,7 @@ def _count_rest(rest: Sequence[PlacedFinding]) -> str:
 
 
 def _place(finding: Finding, verdict: Verdict) -> str:
-    """Return a finding's file and line, without the folder of the set."""
+    """Return a finding's file and line, relative to the folder of the result set."""
     above = f"{verdict.subject}/"
     if finding.path == verdict.subject:
         name = PurePath(finding.path).name if verdict.level == "log" else f"the {verdict.level}"
@@ -185,7 +187,8 @@ def _place(finding: Finding, verdict: Verdict) -> str:
 
 
 def _opinions(verdict: Verdict) -> tuple[Block, ...]:
-    """Return our verdicts beside the official checkers', and their differences; empty where those were not asked."""
+    """Return dlrmbench's verdicts next to the official MLPerf checkers', and their differences; empty where the
+    checkers were not run."""
     rows = compare_opinions(verdict)
     if not rows:
         return ()
