@@ -62,8 +62,8 @@ def load_words(loads: Sequence[LoadRecord | None]) -> str | None:
 
 
 def environment_words(preflight: Sequence[PreflightCheck], loads: Sequence[LoadRecord | None]) -> str | None:
-    """Return one or two sentences on circumstances that could disturb a measurement (failed checks, load); None where
-    none is recorded."""
+    """Return one or two sentences on circumstances that could disturb a measurement (warnings of checks, load); None
+    where none is recorded."""
     warnings = [check for check in preflight if check.status == "warning"]
     checked = "The environment check had no warnings." if preflight else None
     if warnings:

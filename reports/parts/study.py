@@ -154,8 +154,8 @@ def _number_format(
 
 
 def _seconds_format(values: Sequence[float], shared: TimeUnit | None = None) -> Callable[[float], str]:
-    """Return the function that formats a column's times; positive values below `_LEAST_S` seconds do not affect the
-    unit."""
+    """Return the function that formats a column's times in seconds, with one unit; no time above 0 may be below
+    `_LEAST_S`."""
     if _are_near(values):
         return _near_seconds(values, shared).text
     seconds = shared or time_unit(values)

@@ -99,8 +99,8 @@ def _flop_per_byte(row: SweepRow) -> float | None:
 
 
 def bound_words(row: SweepRow) -> str:
-    """Return the limits that bind phases with at least a tenth of a training step's time: 'gather 61 %, compute 30
-    %'."""
+    """Return the limits that bind phases with at least a tenth of a training step's time: 'gather 61 %, compute
+    30 %'."""
     if row.profile is None:
         return MISSING
     shares = sorted(bound_shares(row.profile), key=lambda entry: -entry[1])

@@ -66,8 +66,8 @@ def finite(value: Any) -> Any:
 
 @cache
 def _asset(name: str) -> str:
-    """Return a style sheet or script, minified by removing indentation and blank lines; no string in these files has
-    any."""
+    """Return a style sheet or script without the white space and comments that serve only its authors; no string in
+    it has any."""
     text = (_TEMPLATES / name).read_text(encoding="utf-8").strip()
     if name.endswith(".css"):
         text = re.sub(r"\s+", " ", text)

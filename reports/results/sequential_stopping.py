@@ -33,8 +33,8 @@ def stopping_of(result: BenchmarkResult, until: UntilRecord | None) -> StoppingR
 
 
 def stopping_words(growth: StoppingRecord) -> str:
-    """Return the predicate of a sentence on an extended set: 'grew until its mean time to train was known to 3.0
-    %'."""
+    """Return the predicate of a sentence on an extended set: 'grew until its mean time to train was known to
+    3.0 %'."""
     known = f"mean time to train was known to {percent(growth.width)}"
     if growth.after is None:
         return f"ended with {plural(growth.num_runs, 'run')}, before its {known}"

@@ -123,7 +123,7 @@ def headline(result: Result) -> str:
 
 
 def tags(group: Sequence[Result]) -> tuple[str, ...]:
-    """Return tags that characterise a group's results (such as unverified or simulated), a few words each."""
+    """Return tags on a group of results, a few words each: MLPerf division, rulesets, verification status."""
     first = group[0].first_run
     division = printable(first.division, 40) if first else ""
     found = [f"{division} division{_DIVISIONS.get(division, '')}"] if division else []
