@@ -1,4 +1,4 @@
-"""Draw charts of stacked horizontal bars: the time of each run, and the time of one training step, split into parts.
+"""Draws charts of stacked horizontal bars: the time of each run, and the time of one training step, split into parts.
 
 A run's parts are those that its log separates; a phase's are what it would take at its ceiling, and what it takes
 beyond.

@@ -1,4 +1,4 @@
-"""Draw the chart of model quality over epochs: one line per run, and the target as a labelled horizontal line.
+"""Draws the chart of model quality over epochs: one line per run, and the target as a labelled horizontal line.
 
 The y axis leaves out the steep first part of training, in which no run ends, so that differences near the target are
 visible.

@@ -1,4 +1,4 @@
-"""Draw the chart of why one configuration is slower than another: bars on a log2 axis, one per factor of the time."""
+"""Draws the chart of why one configuration is slower than another: a bar on a log2 axis per factor of the time."""
 
 import math
 from collections.abc import Sequence

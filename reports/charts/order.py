@@ -1,4 +1,4 @@
-"""Draw the chart of when runs were made: one horizontal bar per run or attempt over clock time, in order of start.
+"""Draws the chart of when runs were made: one horizontal bar per run or attempt over clock time, in order of start.
 
 Gaps, overlaps and attempts that left no result are what a reader looks for who asks whether runs were chosen.
 """

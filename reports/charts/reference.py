@@ -1,4 +1,4 @@
-"""Draw the chart of epochs to converge over batch size: reference convergence points (RCPs) and measured results.
+"""Draws the chart of epochs to converge over batch size: reference convergence points (RCPs) and measured results.
 
 Several results are marked with numbers that the legend names; results whose marks would overlap stand side by side.
 """

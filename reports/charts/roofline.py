@@ -1,4 +1,4 @@
-"""Draw the roofline chart: FLOP/s over FLOP per byte, both logarithmic, under ceilings measured on the same
+"""Draws the roofline chart: FLOP/s over FLOP per byte, both logarithmic, under ceilings measured on the same
 system."""
 
 import math

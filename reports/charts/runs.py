@@ -1,4 +1,4 @@
-"""Draw dot strips: any measured quantity, one dot per repetition and one strip per configuration.
+"""Draws dot strips: any measured quantity, one dot per repetition and one strip per configuration.
 
 Filled dots count for the score, open dots were dropped as the fastest or slowest run, crosses have no value; the
 thick tick is the mean and the band behind it the mean's interval. Evaluations come at fixed steps, so values tie, and

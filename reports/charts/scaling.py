@@ -1,4 +1,4 @@
-"""Draw charts of a quantity over the number of ranks, a link's speed or a rate: one line per series, one dot per
+"""Draws charts of a quantity over the number of ranks, a link's speed or a rate: one line per series, one dot per
 configuration."""
 
 from collections.abc import Callable, Sequence

@@ -131,7 +131,7 @@ def text_width(content: str) -> float:
 
 
 def fit(content: str, width: float) -> str:
-    """Cut `content` with an ellipsis where it would exceed `width` px."""
+    """Shorten a text by an ellipsis where it would be wider than `width` px."""
     if text_width(content) <= width:
         return content
     while content and text_width(content + "…") > width:

@@ -1,5 +1,4 @@
-"""Draw charts of a sweep (one run set per configuration): a quantity over one swept setting, a panel per value of the
-others; and fitted scaling laws.
+"""Draws charts of a sweep: a quantity over one varied setting, a panel per value of the others; and scaling laws.
 
 Numeric values of the setting are on a logarithmic x axis, other values side by side. Vertical bars are intervals; a
 cross at the bottom marks a configuration without a value.

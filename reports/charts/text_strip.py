@@ -1,4 +1,4 @@
-"""Draw a strip chart for a terminal: values on one logarithmic line of text, with one value marked."""
+"""Draws a strip chart for a terminal: values on one logarithmic line of text, with one value marked."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Draw the chart of training speed in samples/s between successive evaluations, which reveals drift, throttling and
+"""Draws the chart of training speed in samples/s between successive evaluations, which reveals drift, throttling and
 noise."""
 
 from collections.abc import Mapping, Sequence

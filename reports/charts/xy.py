@@ -1,4 +1,4 @@
-"""Draw x-y charts: dots, curves, bands and horizontal lines on two scales, in a single plot, in panels side by side,
+"""Draws x-y charts: dots, curves, bands and horizontal lines on two scales, in a single plot, in panels side by side,
 or small."""
 
 import math

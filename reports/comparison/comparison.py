@@ -1,4 +1,4 @@
-"""Comparison of two configurations: the factors of the time to train, each with its uncertainty and verdict.
+"""Compares two configurations: the factors of the time to train, each with its uncertainty and verdict.
 
 Per run, log(time to train) = log(samples to converge) - log(throughput) + log(overhead), where overhead is the time
 to train over the time inside training. Factors are compared as differences of means of logs over the runs that

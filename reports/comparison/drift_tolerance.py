@@ -135,7 +135,8 @@ def measure_drift_tolerance(repeats: Repeats, names: Sequence[str]) -> DriftTole
 
 @dataclass(frozen=True, slots=True)
 class DriftTolerances:
-    """Drift tolerances between pairs of results, measured once for all pairs with the same repeated sets."""
+    """Drift tolerances (differences that drift may cause) between pairs of results, computed once per group of
+    repeated sets."""
 
     _known: dict[tuple[object, ...], DriftTolerance] = field(default_factory=dict)
 
@@ -204,7 +205,8 @@ def drift_words(name: str, tolerance: DriftTolerance, pairing: Pairing) -> str:
 
 
 def far_words(tolerance: float) -> str:
-    """Format a drift tolerance, a fraction: '20 %', '2.4 %'."""
+    """Format a drift tolerance (the largest difference that drift may cause), given as a fraction: '20 %',
+    '2.4 %'."""
     return percent(tolerance, 0 if tolerance >= 0.0995 else 1)
 
 

@@ -26,7 +26,8 @@ _MOMENT = re.compile(r"(.+)-\d{8}T\d{6}Z(?:-\d+)?")
 
 
 def read_history(folder: Path, *, limit: int | None = None) -> tuple[tuple[PastSet, ...], int]:
-    """Return the run sets at or below `folder`, newest first, at most `limit`; and the number of all.
+    """Return the newest run sets at or below `folder`, at most `limit`, newest first; and the number of all run sets
+    there.
 
     Only the returned sets are judged. Raises InputError where `folder` is missing.
     """

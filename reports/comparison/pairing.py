@@ -34,7 +34,8 @@ class SideValues(NamedTuple):
     mean: float
     moments: Moments | None
     step: float
-    """Mean resolution (grid) of the values, as a fraction of them; 0 for values without a grid."""
+    """Mean resolution (grid) of one result's values in a factor, as a fraction of the values; 0 for values without a
+    grid."""
 
 
 @dataclass(frozen=True, slots=True)

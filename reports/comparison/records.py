@@ -246,7 +246,7 @@ SettingSection = Literal["configuration", "software", "system", "logged", "rules
 
 
 class Setting(Row, kw_only=True, frozen=True):
-    """Value of a setting as text, and its source."""
+    """Value of a configuration's setting as text, and the source of the value (default, file, option …)."""
 
     value: str
     source: str

@@ -99,7 +99,7 @@ def one_result(path: Path, ruleset: str | None = None) -> Result:
 
 
 def refuse_none(path: Path, found: Sequence[object]) -> None:
-    """Raise InputError where an export holds no configuration."""
+    """Raise InputError where the exported JSON file at `path` holds no configuration."""
     if not found:
         raise InputError(f"{printable(path)}: holds no configuration, expected one at least. Export it again.")
 

@@ -28,7 +28,7 @@ _Turns = tuple[float | None, float | None, float | None]
 """Detectable difference of sets measured alternately (A/B), and the ends of its 95 % range; None where unknown."""
 _NO_TURNS: _Turns = (None, None, None)
 _LEVEL = 0.05
-"""Significance level of a single test, such as that of a measurement of one quantity."""
+"""Significance level of a test that is the only one of its family, such as that of a measurement of one quantity."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

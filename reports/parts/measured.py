@@ -26,7 +26,8 @@ _IN_FULL: dict[str, Callable[[float | None], str]] = {"samples/s": throughput}
 
 
 def measure_of(sweep: SweepFacts) -> Measure | None:
-    """Return the quantity that a sweep's kind of measurement compares; None for sweeps of runs to a target."""
+    """Return the quantity that a sweep's kind of measurement compares; None for sweeps of runs to a target, and of
+    factors of their time such as throughput."""
     if sweep.is_of_runs or sweep.kind in FACTORS:
         return None
     measured = (row.result.measure for row in sweep.rows if row.result is not None)
@@ -113,7 +114,8 @@ def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
 
 
 def measured_record(measure: Measure | None, measured: Result | None) -> dict[str, object]:
-    """Return the means of one measurement as plain values; empty for runs to a target."""
+    """Return the means of one measurement as plain values, None each without a result; empty where `measure` is
+    None."""
     if measure is None:
         return {}
     centre, bounds = centre_of(measured) if measured else (None, None)

@@ -118,8 +118,8 @@ def _why_no_interval(result: Result) -> str | None:
 
 
 def _smoothed(converged: Sequence[RunResult]) -> list[float | None]:
-    """Return the interpolated samples to converge of each run; None for all where a run's curve never crosses the
-    target, since the others are a selection."""
+    """Return the interpolated samples to converge of each run; [] where a run's curve never crosses the target, since
+    the other runs would be a selection."""
     values = [smoothed_samples(run) for run in converged]
     return [] if None in values else values
 

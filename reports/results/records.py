@@ -301,7 +301,8 @@ def _printable(value: Any, key: str = "") -> Any:
 
 
 def _is_printable(value: Any, key: str = "") -> bool:
-    """Return whether all texts of a record, or of a part of one, are printable and no list exceeds MAX_ITEMS."""
+    """Return whether all texts of a record, or of a part of one, are printable and no list is longer than
+    MAX_ITEMS."""
     if isinstance(value, str):
         return printable(value, _MAX_COMMAND if key == "command" else MAX_TEXT) == value
     if isinstance(value, msgspec.Struct):

@@ -137,13 +137,14 @@ def log_summary(
 
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the values that are not None; None where there is none."""
+    """Return the arithmetic mean of the values that are not None; None where there is none."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
 def mean_interval(values: Sequence[float] | NDArray[np.float64]) -> Interval | None:
-    """Return the interval of the mean of values, by Student's t; None for fewer than two, or if one is not finite."""
+    """Return the 95 % interval of the mean of values, by Student's t; None for fewer than two values, or if one is
+    not finite."""
     num, array = len(values), np.asarray(values, dtype=np.float64)
     if num < 2 or not np.isfinite(array).all():
         return None

@@ -141,6 +141,6 @@ def _unit_reaches(num_base: int, num_new: int, is_paired: bool, tail: float) -> 
 
 
 def _mean_squares(num_runs: int) -> Floats:
-    """Return equally likely values of the sample variance of `num_runs` runs of variance 1."""
+    """Return equally likely values of the sample variance of `num_runs` runs whose true variance is 1."""
     half = (num_runs - 1) / 2
     return np.asarray(gamma_quantile(half, (np.arange(_NODES) + 0.5) / _NODES) / half)

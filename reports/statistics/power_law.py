@@ -74,7 +74,8 @@ class PowerLaw:
     gain_interval: Interval | None
     """Interval of the decrease from the smallest C to the largest, by pairs of equal seeds; None with one seed."""
     misfit_chance: float | None
-    """p-value of the F test of lack of fit; None with one seed."""
+    """p-value of the F test that the model sizes do not follow the fitted scaling law (lack of fit); None with one
+    seed."""
 
     @property
     def decades(self) -> float:

@@ -80,8 +80,8 @@ class Difference:
         return self._tail(margin - np.abs(self.mean))
 
     def below_p(self, margin: Floats | float, sign: float = 1.0) -> Floats:
-        """Return the one-sided level at which the interval of the difference times `sign`, widened by drift, ends
-        below `margin`."""
+        """Return the one-sided significance level at which the interval of the difference times `sign`, widened by
+        drift, begins to end below `margin`."""
         return self._tail(margin - sign * self.mean)
 
     def _tail(self, room: Floats) -> Floats:

@@ -97,8 +97,8 @@ def detail_frames(document: ReportDocument) -> dict[str, pd.DataFrame]:
 
 
 def document_csv(document: ReportDocument) -> str:
-    """Return a document's runs as CSV; without runs its measurements, as the table of their kind where all are of one
-    kind."""
+    """Return a document's runs as CSV; without runs its measurements, as the table of one kind where that holds all
+    of them."""
     if document.configurations or not document.measurements:
         return frame_csv(runs_frame(document))
     whole = (frame for frame in detail_frames(document).values() if len(frame) == len(document.measurements))

@@ -72,7 +72,7 @@ class ScoreDocument(Row, kw_only=True, frozen=True):
 
 
 class BesideRow(Row, kw_only=True, frozen=True):
-    """Comparison of a set with a reference system that measured the same configuration."""
+    """Comparison of a result set's speed with a reference system that measured the same configuration."""
 
     system: str
     machine: Annotated[str, meaning("processor or accelerator, cores and threads of the system")]

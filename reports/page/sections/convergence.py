@@ -100,7 +100,8 @@ def _lead(drawn: Sequence[_RunCurve], target: float | None) -> str:
 
 
 def convergence_chart(group: Sequence[Result], id_: str) -> Chart | None:
-    """Return the chart of quality over training; None where no evaluation states its epoch or samples."""
+    """Return the chart of quality over epochs or samples trained; None where no evaluation states its epoch or
+    samples."""
     drawn = _drawn(group)
     if not drawn:
         return None

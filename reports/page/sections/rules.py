@@ -100,7 +100,7 @@ def _level_words(verdict: Verdict) -> str:
 
 
 def _below(finding: Finding, verdict: Verdict) -> str:
-    """Return the place of a finding, relative to the directory of its submission or round."""
+    """Return the file and line of a finding, relative to the directory of its submission or round."""
     path = finding.path.removeprefix(verdict.subject).removeprefix("/")
     place = printable(path, 120) if path else level_name(verdict)
     return place if finding.line_num is None else f"{place}:{finding.line_num}"

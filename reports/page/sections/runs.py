@@ -151,7 +151,7 @@ class _RunRow(NamedTuple):
 
 
 def runs_table(sets: Sequence[Result], id_: str) -> Table:
-    """Return the table of committed runs, then of attempts that left no result, configuration by configuration."""
+    """Return the table of all runs: per configuration the committed runs, then the attempts that left no result."""
     lines = [line for result in sets for line in _lines(result)]
     runs = [line.run for line in lines if line.run]
     records = [run.record for run in runs if run.record]

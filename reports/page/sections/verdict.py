@@ -206,7 +206,8 @@ def runs_words(result: Result, name: str) -> str:
 
 
 def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Comparison] = ()) -> Table:
-    """Return the table of configurations: verdict, score and factors; `comparisons` are those with the baseline."""
+    """Return the table of configurations: verdict by the rules, score and its factors; `comparisons` are those with
+    the baseline."""
     against = {comparison.new: comparison for comparison in comparisons}
     linked = {result.index for result in detailed(group)} if len(group) > 1 else set()
     unit = column_unit(group)
