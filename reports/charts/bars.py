@@ -78,13 +78,13 @@ def _draw(
         for (part, _), extent in zip(PARTS if len(row.parts) > 2 else _PHASE_PARTS, row.parts, strict=True):
             end = start + extent * scale
             if end > start:
-                # A hairline of background separates parts without colour.
+                # A hairline of background separates the parts of a bar also without colour.
                 corners.setdefault(part, []).append((x(start), top, max(x(end) - x(start) - 1, 0.7), _BAR))
             start = end
     marks += [svg.boxes(corners[part], f"part-{part}") for part, _ in PARTS if part in corners]
     if bound is not None:
         marks.append(svg.line(x(bound * scale), 4, x(bound * scale), bottom, "limit"))
-    names = svg.fit_bold_names([row.label for row in rows], left - 11)  # a px for rounding
+    names = svg.fit_bold_names([row.label for row in rows], left - 11)  # one px in reserve for rounding
     marks.append(svg.labels([(name, left - 8, top + 15) for name, top in zip(names, tops, strict=True)], "end"))
     if note:
         words = [

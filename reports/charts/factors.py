@@ -14,7 +14,7 @@ from reports.text.formatting import ratio
 _ROW, _BAR, _HEAD = 25.0, 13.0, 30.0
 _MOST_LOG2, _INDENT, _LEAST_PX = 6.0, 12.0, 44.0
 _SHORT = {"no difference shown": "no diff. shown", "below the smallest effect": "below smallest"}
-# Round numbers either side of 1, the ones far from it first.
+# Round ratios below and above 1 to label on the axis, those far from 1 first.
 _TICKS = (
     1024, 0.001, 256, 0.004, 64, 0.016, 16, 0.06, 8, 0.125, 4, 0.25, 2, 0.5, 3, 0.33, 1.5, 0.7, 1.2, 0.8, 0.6,
     1.1, 0.9, 1.05, 0.95, 1.02, 0.98, 1.01, 0.99,
@@ -91,7 +91,7 @@ def _ticks(scale: svg.Scale) -> list[float]:
 def _draw(panels: Sequence[FactorPanel], width: float) -> Plot:
     is_wide = width > 600
     left, right = (190.0, 196.0) if is_wide else (184.0, 76.0)
-    if is_wide:  # names of configurations, which are longer than those of factors
+    if is_wide:  # room for names of configurations, which are longer than names of factors
         longest = max((svg.text_width(bar.name) for panel in panels for bar in panel.bars), default=0.0)
         left = min(max(left, longest + 2 * _INDENT), 330.0)
     low, high = log2_domain(panels)
@@ -152,7 +152,7 @@ def _bar(bar: FactorBar, words: str, x: svg.Scale, top: float, width: float, *, 
     if is_wide:
         values = (svg.text(width - 186, middle + 4.5, f"{ratio(bar.time_ratio)}  {bar.verdict}", class_=weight),)
     else:
-        # The verdict's words need a line of their own.
+        # On a narrow drawing the verdict's words need a line of their own.
         values = (
             svg.text(width, middle + 0.5, ratio(bar.time_ratio), class_=weight, anchor="end"),
             svg.text(width, middle + 11, _SHORT.get(bar.verdict, bar.verdict), class_="tiny", anchor="end"),

@@ -104,7 +104,7 @@ def _results(results: Sequence[ResultMark], x: svg.Scale, y: svg.Scale, unit: st
     by_size: dict[int, list[int]] = {}
     for index, result in enumerate(results):
         by_size.setdefault(result.batch_size, []).append(index)
-    # A share of the width of each batch size; more marks than fit may overlap, but none hides another.
+    # Each batch size has a share of the width; more marks than fit may overlap, but none hides another.
     reach = 0.4 * (x.stop - x.start) / len(by_size or (0,))
     marks: dict[int, Markup] = {}
     many: dict[int, dict[tuple[float, float], None]] = {}
@@ -118,14 +118,14 @@ def _results(results: Sequence[ResultMark], x: svg.Scale, y: svg.Scale, unit: st
                 marks[index] = _result(result, at, top, radius, label)
             else:
                 many.setdefault(result.hue, {})[round(at), round(top, 1)] = None
-    # All of one colour are a single path of round caps.
+    # All dots of one colour are a single path of round caps.
     dots = [svg.tag("path", d=svg.spots(list(some)), class_=f"ends {hue(number)}") for number, some in many.items()]
     return [*dots, *(marks[index] for index in sorted(marks))]
 
 
 def _result(result: ResultMark, x: float, y: float, radius: float, label: str) -> Markup:
     mark = svg.circle(x, y, radius, "end") if result.is_passed else svg.cross(x, y, min(radius, 6.0))
-    # Above and below a result the reference's mean and limit of its batch size may be.
+    # A label stands inside or to the right of its mark: above and below may be the reference's mean and limit.
     is_inside = result.is_passed and len(label) < 3
     at, class_ = (x, "in-counted") if is_inside else (x + radius + 4, "name halo")
     return svg.group(mark, svg.text(at, y + 4, label, class_=class_) if label else Markup(), class_=hue(result.hue))

@@ -137,7 +137,7 @@ def _strip(strip: Strip, name: str, layout: _ChartLayout, top: float) -> tuple[M
     extent = max(math.ceil((math.ceil(len(strip.missing) / 3) - 1) / 2), *map(abs, swarm), 0)
     height = (2 * extent + 1) * layout.spacing + (10 if radius == _TINY else 16) + layout.above + layout.head
     marks: list[Markup] = []
-    # Where the dots are; the rest of the height above them is for the mean's label.
+    # Top of the dots; the space above them is for the mean's label.
     body = top + layout.head + layout.above
     middle = (body + top + height) / 2
     if layout.head:
@@ -158,7 +158,7 @@ def _strip(strip: Strip, name: str, layout: _ChartLayout, top: float) -> tuple[M
         (dot, x, middle + row * layout.spacing)
         for (dot, _), x, row in zip(strip.known, positions, swarm, strict=True)
     ]
-    # Those without a value are at the right, in columns of three.
+    # Repetitions without a value are at the right, in columns of three.
     first_row = -(((len(strip.missing) + 2) // 3) - 1) / 2
     for index, dot in enumerate(strip.missing):
         x = layout.width - layout.gutter + 28 + index % 3 * (layout.spacing + 6)

@@ -246,7 +246,7 @@ def value_scale(values: Sequence[float], start: float, stop: float, *, is_ratio:
         least, greatest = min(values), max(values)
         share = (greatest / least) ** 0.05
         low, high = least / share, greatest * share
-        if low > 0 and math.isfinite(high / low):  # else they are further apart than floats can say
+        if low > 0 and math.isfinite(high / low):  # else the ratio overflows a float
             return LogScale(low, high, start, stop)
     low, high = padded(values, 0.08)
     return Scale(low if min(values) < 0 else max(low, 0.0), high, start, stop)
@@ -339,7 +339,7 @@ def swarm(positions: Sequence[float], spacing: float) -> tuple[int, ...]:
     do not overlap."""
     rows: list[int] = []
     taken: dict[int, list[float]] = {}
-    last: dict[float, int] = {}  # a row that is taken near a position stays so
+    last: dict[float, int] = {}  # row of the last mark at each position: the rows tried before it stay taken
     for position in positions:
         row = last.get(position, 0)
         while _is_near(taken.setdefault(row, []), position, spacing - 1e-6):

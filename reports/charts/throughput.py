@@ -22,7 +22,7 @@ def throughput_figure(
     """
     samples, rates = zip(*(point for line in lines for point in line.points), strict=True)
     middle = sorted(rates)[len(rates) // 2]
-    # At least five percent either way, so that noise of a thousandth does not look like a mountain range.
+    # The y axis spans at least ±5 %, so that noise of a thousandth does not look like a mountain range.
     low, high = svg.padded([*rates, middle * (1 - _LEAST_EXTENT), middle * (1 + _LEAST_EXTENT)], 0.04)
     panel = Panel(
         x=ChartAxis(name="samples trained", scale=up_to(max(samples)), words=si),

@@ -221,7 +221,7 @@ def _runs(curves: Sequence[Curve], x: svg.Scale, y: svg.Scale) -> Iterator[Marku
 
 def _run(curve: Curve, x: svg.Scale, y: svg.Scale) -> Markup:
     points = [(x(a), y(b)) for a, b in curve.points]
-    # What is below the picture is left out, but for the last such point, from which the line comes in.
+    # Points below the y axis are left out, except the last of them, from which the line enters the plot.
     first = next((number for number, (_, at) in enumerate(points) if at <= y.start), len(points) - 1)
     class_ = "curve failed" if curve.fate == "failed" else "curve"
     return svg.tag("path", *svg.hints(curve.hint), d=svg.path_data(points[max(first - 1, 0) :]), class_=class_)

@@ -79,7 +79,7 @@ def _why_other_measurement(base: Result, new: Result) -> str | None:
     digests = [side.asked.benchmark.definition_sha256 for side in (base, new) if side.asked]
     if system_of(base) != system_of(new) and len(set(digests)) > 1:
         return printable(f"different definition: {' and '.join(digests)}")
-    # Two measurements may well learn the same; none takes the same time as another.
+    # Two measurements may reach equal quality, so labels decide then; equal times mean one and the same measurement.
     is_same = base.samples == new.samples and (base.measure.scale == "ratio" or base.label == new.label)
     return SAME_SET if is_same else None
 
@@ -101,7 +101,7 @@ def systems_differ(base: Result, new: Result) -> bool:
     of_base, of_new = dict(base.hardware), dict(new.hardware)
     if of_base and of_new:
         return any(_said(of_base[key]) != _said(of_new[key]) for key in of_base.keys() & of_new.keys())
-    # Without a name, or without a description and a name of its own, nothing says that they differ.
+    # Without both names, or with equal ones, nothing shows that the systems differ.
     return base.system.name is not None and new.system.name is not None and base.system.name != new.system.name
 
 

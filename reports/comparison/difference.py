@@ -23,9 +23,9 @@ SECTIONS: tuple[SettingSection, ...] = ("configuration", "software", "system", "
 _RULES: SettingSection = "rules"
 """Name of the section for a ruleset's verdicts on both configurations, present only if the user names a ruleset."""
 MAX_VALUES = 4
-# Fields of the system description that name software.
+# Fields of the MLPerf system description that name software.
 _SOFTWARE_FIELDS = frozenset({"framework", "other_software_stack", "operating_system", "sw_notes"})
-# Records of a run's course and not of how it was set.
+# Log keys on the course of a run, which are no settings.
 _COURSE = frozenset(
     {
         keys.CACHE_CLEAR, keys.EVAL_ACCURACY, keys.TRACKED_STATS, keys.SEED, keys.WEIGHTS_INITIALIZATION,
@@ -111,7 +111,7 @@ def _of_records(
         settings["configuration"][name] = Setting(value=value, source=source or "unknown")
     asked = {"kind": record.kind, **{name: str(number) for name, number in record.options.items()}}
     hooks = {f"--{name}": command for name, command in record.hooks.items()}
-    for name, text in (asked | hooks).items():  # what is measured, and what is run around it
+    for name, text in (asked | hooks).items():  # what is measured, and commands around it
         settings["configuration"][printable(name, 80)] = Setting(value=printable(text, 200), source="asked")
     for name, value in environment_texts(record).items():
         section = "system" if name in SURROUNDINGS else "software"
@@ -119,7 +119,7 @@ def _of_records(
     settings["software"]["dlrmbench"] = Setting(value=record.harness_version, source="detected")
     if record.code_sha256 is not None:
         settings["software"]["code"] = Setting(value=record.code_sha256, source="detected")
-    # Where the data is changes no result; what it is does.
+    # The location of the data changes no result; its content does.
     digest = Setting(value=record.dataset.dataset_sha256 or "", source="dataset's manifest")
     settings["configuration"]["dataset.dataset_sha256"] = digest
     return settings

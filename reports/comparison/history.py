@@ -139,7 +139,7 @@ def _digest(record: RunSetRecord) -> str | None:
     """Return the digest of a run set's resolved configuration, as used in names of folders."""
     try:
         return canonical_sha256({key: entry.value for key, entry in record.config.items()})[:8]
-    except ValueError:  # text that is no UTF-8
+    except ValueError:  # a text is not valid UTF-8
         return None
 
 

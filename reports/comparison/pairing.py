@@ -47,7 +47,7 @@ class KnownValues:
     def of(self, samples: tuple[Repetition, ...], factor: str) -> SideValues:
         """Return the values of runs in a compared factor; the cache identifies the tuple of runs by object
         identity."""
-        key = id(samples), factor  # no other's while they are kept here
+        key = id(samples), factor  # the cache keeps the runs, so their id stays unique
         if key not in self._known:
             values = compared_values(samples, factor)
             moments = moments_of(values) if values is not None and len(values) > 1 else None

@@ -62,7 +62,7 @@ def runs_needed(
     number = needed(spread)
     if number is None:
         return None
-    # Of a true variance, the one found is chi-squared over its degrees of freedom.
+    # Measured over true variance is distributed as chi-squared over its degrees of freedom.
     low, high = (
         spread * math.sqrt(degrees / float(chi_square_quantile(degrees, tail))) for tail in (_TAIL, 1 - _TAIL)
     )

@@ -157,7 +157,7 @@ def results_to_compare(
         shipped = with_alike(asked, read_results(find_system(reference)))[len(asked) :]
         others += sorted(shipped, key=lambda result: _count_unlike(first, result))
     labelled, *rest = distinct([first, *others])
-    # A measurement without logs is known to be the same by its label: two of them may well have learnt the same.
+    # A measurement without logs is recognised by its label: two measurements may well have reached equal quality.
     return labelled, tuple(
         dataclasses.replace(result, label=labelled.label) if index in again and not result.runs else result
         for index, result in enumerate(rest)

@@ -151,7 +151,7 @@ def _capacity(times_less: float) -> str:
 def _times(ratio: float, less: str, more: str) -> str:
     if ratio >= 1:
         return f"{ratio:.1f} × {less}"
-    return f"{1 / max(ratio, 1e-9):.1f} times {more}"  # a file may say that all rows have no bytes
+    return f"{1 / max(ratio, 1e-9):.1f} times {more}"  # a damaged file may say that all rows have no bytes
 
 
 def row_words(row: Row) -> str:
@@ -192,7 +192,7 @@ def best_interval(row: Row, mtbf_s: float) -> tuple[float, float]:
     lost_s, write_s = row["Stall"] + row["Waiting"], row["Writing"]
     part = lost_s / (2 * mtbf_s)
     best_s = math.sqrt(2 * lost_s * mtbf_s) * (1 + math.sqrt(part) / 3 + part / 9) - lost_s if part < 1 else mtbf_s
-    interval_s = max(best_s, write_s, 1e-9)  # at most one is being written
+    interval_s = max(best_s, write_s, 1e-9)  # no checkpoint begins before the last one is written
     share = lost_s / (interval_s + lost_s) + (interval_s / 2 + write_s + row["Restoring"]) / mtbf_s
     return interval_s, min(1.0, share)
 

@@ -76,7 +76,7 @@ def noise_of(samples: Sequence[Repetition], *, min_effect: float, tolerances: Ma
     grid, pairs = _step(samples, "time_to_train"), _NO_TURNS
     apart = None if time is None else _apart(time, grid, min_effect, tolerances["time_to_train"])
     if time is not None and num_samples is not None:
-        # Pairs that need equal samples have equal curves, so the verdict needs no floor by the evaluations' grid.
+        # Pairs of runs that need equal samples have equal curves, so the evaluations' grid sets no least spread.
         pairs = _in_turns(time - num_samples, 0.0, min_effect)
     step, tolerance = _step(samples, "throughput"), tolerances["throughput"]
     return Noise(
@@ -170,7 +170,7 @@ def _in_turns(logs: NDArray[np.float64], step: float, min_effect: float, level: 
         return _NO_TURNS
     floor = float(sample_variance(np.zeros(number), step))
     spread = math.sqrt(max(float(np.square(np.diff(logs)).mean()), floor))
-    # Successive differences share runs: their mean square has so many degrees of freedom (von Neumann 1941).
+    # Successive differences share runs, which lowers the degrees of freedom of their mean square (von Neumann 1941).
     reach = spread_reach(number, degrees=2 * (number - 1) ** 2 / (3 * number - 4))
     middle, low, high = (
         smallest_difference(

@@ -89,13 +89,13 @@ def gather_everything(
     for folder in (folder for found in inventories for folder in found.sweeps):
         try:
             sweeps.append(read_sweep_facts(folder, known=sets))
-        except AbsentKindError as error:  # left out beside others
+        except AbsentKindError as error:  # left out if there are other results
             absent.append(error)
     swept = {real_path(folder) for found in inventories for folder in found.sweeps}
     profiled = [(folder, "profile") for found in inventories for folder in found.measurements.get("profile", ())]
     profile_folders = [folder for folder, _ in _outside(swept, profiled)]
     profiles = read_profiles(profile_folders)
-    # Broken measurements are left out of the page.
+    # Damaged measurements are left out of the page.
     measured = (find_measured(folder, kind, []) for folder, kind in _outside(swept, find_in_processes(*inventories)))
     known = tuple(
         replace(result, index=index)

@@ -121,7 +121,7 @@ def group_sections(group: ResultGroup, *, is_brief: bool = False) -> tuple[PageS
     """Return the sections for a group of results, or only those that a decision needs (`is_brief`); empty ones are
     left out."""
     made = _made(group, [section for section in PARTS if section.is_brief or not is_brief])
-    is_free = group.results[0].status == "own"  # of others the guidelines say what stands beside
+    is_free = group.results[0].status == "own"  # for others MLCommons' guidelines require notes
     shown = (section for section in made if not _is_in_head(section))
     return tuple(brief_section(section, has_notes=not is_free) for section in shown) if is_brief else made
 
@@ -151,7 +151,7 @@ def swept_sections(results: Sequence[Result], id_: str) -> tuple[PageSection, ..
     """Return the sections on a sweep's measurements, in addition to the sweep's own table and charts; none without a
     result."""
     if not results or results[0].is_logged:
-        return ()  # sets of runs have groups of their own
+        return ()  # results with logs are in groups of their own on the page
     group = ResultGroup(results, results[0], (), GroupContext(), id_, "files")
     return _made(group, [section for section in PARTS if section.is_of_sweeps])
 

@@ -48,7 +48,7 @@ def read_documents(
 def export_csv(sets: Sequence[Result], measured: Sequence[Result] = ()) -> str:
     """Return results as CSV with one row per run, or per process of measurements without runs. Text that a
     spreadsheet would run as a formula gets a leading apostrophe."""
-    from reports.tables.frames import document_csv  # here, since the page needs no pandas
+    from reports.tables.frames import document_csv  # imported here, since the page needs no pandas
 
     return document_csv(with_measured(document_of(sets), measured, sets))
 

@@ -144,7 +144,7 @@ def page_head(content: ReportContent) -> tuple[Fact, ...]:
     """Return the rows of a page's head (machine, date, command, code, noise): the same rows, in one order, on every
     page."""
     results = [*content.sets, *content.all_measured]
-    # The records of a suite's or a search's study are those of its results.
+    # The study of a suite or search has the same provenance as its results, so it adds nothing.
     studies = [] if results else [provenance_of_study(study) for study in content.studies]
     profiles = [provenance_of_profile(record, content.profiles) for record in content.profile_sets]
     return head_facts([*map(provenance_of_result, results), *profiles, *studies], differing_words(content))

@@ -76,7 +76,7 @@ def build_page(
     terms = {word: meaning for kind in sorted(kinds) for word, meaning in details_of(kind).terms.items()}
     measured_kinds = kinds - {study.kind for study in gathered.studies}
     parts = map(brief_section, sweeps[num_laws:]) if is_brief else _with_parts(gathered.sweeps, sweeps[num_laws:])
-    if is_brief:  # of each study what was found, and its first table
+    if is_brief:  # of each study only the findings and the first table
         studies = tuple((kind, brief_section(section)) for kind, section in studies if section.id.endswith("-1"))
     leads = tuple(section for kind, section in studies if details_of(kind).is_answer)
     return PageView(
@@ -84,7 +84,7 @@ def build_page(
         dek=_dek(gathered, logged, title_is_given=title is not None, head=head),
         badges=tuple(badge(result) for result in sets) if len(sets) == 1 else (),
         tags=tags(logged[0]) if len(logged) == 1 else (),
-        groups=() if is_brief and leads else views,  # what an answer was measured for
+        groups=() if is_brief and leads else views,  # a study's answer stands for them
         head=(*page_head(gathered), *filter(None, (step,))),
         is_brief=is_brief,
         glossary=()
@@ -258,7 +258,7 @@ def comparable_groups(results: Sequence[Result]) -> tuple[tuple[Result, ...], ..
     Official MLPerf benchmarks and own benchmarks never share a group.
     """
     groups: list[list[Result]] = []
-    firsts: list[dict[object, Result]] = []  # of each group the first set of each problem: many sets have one
+    firsts: list[dict[object, Result]] = []  # per group, a result of each problem: few problems
     for result in results:
         problem = (
             result.status,

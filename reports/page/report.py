@@ -26,7 +26,7 @@ from rules.records.study import StudyRecord
 
 PAGE_NAME = "report.html"
 """File name of the HTML page in a folder of results."""
-# Members of a run that the page carries for programs.
+# Fields of a run in the data that the page carries for programs.
 _EMBEDDED = (
     "run", "attempt", "status", "counted", "reason", "seed", "started_ms", "time_to_train_s", "train_s", "eval_s",
     "overhead_s", "init_s", "samples_to_converge", "epochs_to_converge", "throughput_samples_per_s", "final_quality",

@@ -78,7 +78,7 @@ def measured_columns(
     on = " on the logarithms" if measure.scale == "ratio" else ""
     if is_narrow:
         head = numeric(main.title, f"{main.origin}, {mean_name(measure)}, 95 % interval")
-        # The mean of the processes' values: of a latency, each of them is a percentile.
+        # The column is the mean of the processes' values; for a latency, each value is a percentile.
         of_processes = "mean of processes"
         return [
             (head, centre),

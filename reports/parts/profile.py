@@ -156,7 +156,7 @@ def _ceilings(record: ProfileRecord) -> Iterator[tuple[str, ...]]:
         detail = f"from {count(gather.table_rows)} rows, by {printable(gather.method, 40)}"
         yield name, f"{gather.row_bytes} B/row", *_rates(gather.rows_per_s, "rows/s"), detail
     transfer = measured.transfer
-    # null is what a CPU has: there is nothing to copy to, and nothing was measured.
+    # On a CPU the record has null here: there is no device to copy to, and nothing was measured.
     moved, detail = (num_bytes(transfer.bytes), "pinned copy") if transfer else (MISSING, "no device")
     yield "host to device", moved, *_rates(transfer.to_device_bytes_per_s if transfer else None, "B/s"), detail
     yield "device to host", moved, *_rates(transfer.to_host_bytes_per_s if transfer else None, "B/s"), detail

@@ -179,7 +179,7 @@ def _score(record: ScoreRecord) -> str:
     shown = duration(record.score_s)
     if record.status != "official":
         return shown
-    minutes = f"{record.score_s / 60:.6f} min"  # as MLCommons publishes it
+    minutes = f"{record.score_s / 60:.6f} min"  # as MLCommons publishes scores
     return minutes if shown.endswith(" min") else f"{shown} = {minutes}"
 
 

@@ -145,7 +145,7 @@ def _number_format(
     if unit == "share":
         return percent
     if unit is not None:
-        # What is counted has no thousandths: such units are words in lower case.
+        # Counts, whose units are words in lower case, get no prefix below 1 (such as m): they have no thousandths.
         prefix = decimal_unit(values if unit[:1].isupper() else [*values, 1.0])
         return lambda value: with_unit(
             f"{significant(value / prefix.factor)} {prefix.name}".rstrip(), printable(unit)

@@ -38,7 +38,7 @@ def sweep_table(sweep: SweepFacts, id_: str, *, is_narrow: bool = False) -> Tabl
     columns = [*axes, *_columns(sweep, is_narrow=is_narrow)]
     caption = f"{printable(sweep.name)}: {plural(len(sweep.rows), 'configuration')}"
     table = table_of(sweep.rows, columns, id_=id_, caption=caption, is_sortable=len(sweep.rows) > 1, style="sweep")
-    # A column without a single value only takes width; the notes say why there is none.
+    # A column without any value is left out to save width; the notes below the table say why it has none.
     kept = [at for at in range(len(columns)) if at < len(axes) or any(row[at].text != MISSING for row in table.rows)]
     rows = tuple(tuple(row[at] for at in kept) for row in table.rows)
     return replace(table, columns=tuple(table.columns[at] for at in kept), rows=rows)

@@ -31,7 +31,7 @@ def render_html(page: PageView) -> str:
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    # Everything else is escaped: the page's own style sheet and script are the only text taken as it is.
+    # The page's own style sheet and script are the only text that is not escaped.
     template = _environment().get_template("report.html.j2")
     return template.render(page=page, policy=policy, style=Markup(style), script=Markup(script))
 

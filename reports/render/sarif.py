@@ -54,7 +54,7 @@ def verdicts_to_sarif(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 def _rule(code: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     try:
         rule = find_rule(code)
-    except DefinitionError:  # a code of no rule: the title is all there is
+    except DefinitionError:  # the code is of no known rule, so only its title is known
         title = next(o.title for verdict in verdicts for o in verdict.outcomes if o.code == code)
         return {"id": code, "shortDescription": {"text": title}, "help": {"text": title}}
     return {

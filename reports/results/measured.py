@@ -114,7 +114,7 @@ def centre_of(result: Result) -> tuple[float | None, Interval | None]:
     compared."""
     if result.measure.scale == "difference":
         return result.mean(result.measure.value), mean_interval(result.measured_values)
-    if result.num_runs == 1:  # as it was measured, without what a logarithm rounds
+    if result.num_runs == 1:  # the value as measured, without rounding by a logarithm
         return compared_values(result)[0], None
     summary = log_summary(compared_values(result), step=value_step(result))
     return (summary.geometric_mean, summary.interval) if summary else (None, None)

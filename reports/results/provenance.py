@@ -36,7 +36,7 @@ def repetition_key(record: RunSetRecord | None) -> str | None:
                 "config": {key: entry.value for key, entry in record.config.items()},
             }
         )
-    except ValueError:  # text that is no UTF-8
+    except ValueError:  # a text is not valid UTF-8
         return None
 
 

@@ -30,7 +30,7 @@ MAX_ITEMS = 500
 _MAX_COMMAND = 4000
 _RUN = re.compile(r"run_(\d{1,6})\Z")
 _ATTEMPT = re.compile(r"attempt_(\d{1,6})\Z")
-# Members of a run set's recorded environment that are not software.
+# Keys of a run set's recorded environment that are not software.
 SURROUNDINGS = frozenset(
     {
         "num_cores", "num_logical_cpus", "num_affinity_cpus", "quota_cores", "physical_memory_bytes",
@@ -309,7 +309,7 @@ def _is_printable(value: Any, key: str = "") -> bool:
         return all(_is_printable(getattr(value, name), name) for name in _members_with_text(type(value)))
     if isinstance(value, tuple | list):
         if value and isinstance(value[0], msgspec.Struct) and not _members_with_text(type(value[0])):
-            return len(value) <= MAX_ITEMS  # all are of one type, which holds numbers alone
+            return len(value) <= MAX_ITEMS  # all items are of one type, which holds only numbers
         return len(value) <= MAX_ITEMS and all(map(_is_printable, value))
     if isinstance(value, dict):
         return len(value) <= MAX_ITEMS and all(

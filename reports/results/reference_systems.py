@@ -161,7 +161,7 @@ def _is_file(path: Path) -> bool:
 def system_of(result: Result) -> str | None:
     """Return the name of the reference system that a set belongs to; None for any other set."""
     if result.place is None or not _opened:
-        return None  # without a look at the disk
+        return None  # no bundle is open, so the disk is not read
     parents = real_path(result.place).parents
     return next((each.record.name for each, _ in _opened.values() if each.folder in parents), None)
 

@@ -345,7 +345,7 @@ class Result:
     def outliers(self) -> tuple[tuple[Run, float], ...]:
         """Runs far slower or faster than all others, each with its speed as a ratio to the others' geometric mean."""
         logs = self.speed.logs if self.speed is not None else ()
-        if len(logs) != len(self.converged):  # of some the speed is not known
+        if len(logs) != len(self.converged):  # the speed of some runs is not known
             return ()
         total = sum(logs)
         ratios = {at: math.exp(logs[at] - (total - logs[at]) / (len(logs) - 1)) for at in find_outliers(logs)}

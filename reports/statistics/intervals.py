@@ -123,7 +123,7 @@ def log_summary(
         return None
     array = np.asarray(known, dtype=np.float64)
     logs = np.log(array)
-    # Squares of the largest numbers that a log may hold overflow a float.
+    # The squares of the largest numbers that a log may hold overflow a float, so values are scaled first.
     scaled = array / array.max()
     return LogSummary(
         num_values=len(known),

@@ -15,7 +15,7 @@ MAX_EXACT = 200_000
 with more, it draws NUM_RANDOM."""
 NUM_RANDOM = 20_000
 _SEED = 20_200_715
-# Sums of the same numbers in another order differ in their last digits; they are ties.
+# Sums of the same numbers in another order differ in their last digits by rounding; they count as ties.
 _ROUNDING = 1e-12
 _FEW = 1_000
 
@@ -34,7 +34,7 @@ def permutation_p(base: Floats, new: Floats, *, is_paired: bool) -> float:
             return _share_as_far(_signs(len(apart)) @ apart, float(apart.sum()))
         signs = np.random.default_rng(_SEED).choice([-1.0, 1.0], (NUM_RANDOM, len(apart)))
         return _share_as_far(signs @ apart, float(apart.sum()), num_extra=1)
-    # The distance of means is linear in the sum of one side, once the values are centred on the common mean.
+    # Once values are centred on the common mean, the difference of means is linear in the sum of one group.
     together = np.concatenate([base, new])
     together = together - together.mean()
     observed = float(together[len(base) :].sum())

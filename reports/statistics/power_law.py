@@ -193,7 +193,7 @@ def _solve(cost: Floats, values: Floats, *, is_bounded: bool = True) -> tuple[Fl
     With `is_bounded`, c is at least zero.
     """
     num_rows, mean = len(values), values.mean(axis=1)
-    flat = np.square(values - mean[:, None]).sum(axis=1)  # b = 0: nothing is gained
+    flat = np.square(values - mean[:, None]).sum(axis=1)  # errors of a constant, b = 0
     best, place = flat, np.full(num_rows, -1)
     for index, exponent in enumerate(_EXPONENTS):
         errors = _with_exponent(cost, values, np.array([exponent]), is_bounded=is_bounded)[0]
@@ -211,7 +211,7 @@ def _solve(cost: Floats, values: Floats, *, is_bounded: bool = True) -> tuple[Fl
     errors, slope, floor = _with_exponent(cost, values, exponents, is_bounded=is_bounded)
     edge = _EXPONENTS[np.clip(place, 0, None)]
     at_edge = _with_exponent(cost, values, edge, is_bounded=is_bounded)
-    is_edge = at_edge[0] <= errors  # the search ends there, or the refined one is no better
+    is_edge = at_edge[0] <= errors  # the best b of the grid is an end of it, or refining did not help
     exponents = np.where(is_edge, edge, exponents)
     slope, floor = np.where(is_edge, at_edge[1], slope), np.where(is_edge, at_edge[2], floor)
     is_flat = place < 0
@@ -227,7 +227,7 @@ def _with_exponent(
     centred, mean = power - power.mean(axis=1, keepdims=True), values.mean(axis=1)
     slope = (values * centred).sum(axis=1) / np.square(centred).sum(axis=1)
     floor = mean - slope * power.mean(axis=1)
-    if is_bounded:  # below zero there is no entropy: then the law has no floor at all
+    if is_bounded:  # entropy is never below zero, so a negative floor becomes 0
         is_below = floor < 0
         slope = np.where(is_below, (values * power).sum(axis=1) / np.square(power).sum(axis=1), slope)
         floor = np.where(is_below, 0.0, floor)

@@ -89,7 +89,7 @@ def _file_to_replace(path: Path) -> Path | None:
     """Return the regular file, existing or not, that `path` leads to through links; None for a device or a pipe."""
     try:
         mode = path.stat().st_mode
-    except FileNotFoundError:  # nothing, or a link to what is not there yet
+    except FileNotFoundError:  # no file, or a link to a file that does not exist yet
         mode = stat.S_IFREG
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         return None

@@ -35,7 +35,7 @@ def describe_systems(folder: Path | None = None) -> list[dict[str, Any]]:
         record = read_run_set(Path(sets[0].folder), []) if sets else None
         about = {"fields": record.system.fields, "processor": record.environment.get("processor")} if record else {}
         version = system.record.harness_version
-        # Names alone: the temporary folder in which the archive is opened is gone when anybody reads this.
+        # Only names of folders: the temporary folder of the unpacked bundle is gone when anybody reads this.
         named = [replace(past, folder=Path(past.folder).name) for past in sets]
         found.append(
             {"name": system.record.name, "path": str(path), "harness_version": version, **about, "sets": named}

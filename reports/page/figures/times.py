@@ -30,7 +30,7 @@ def column_unit(sets: Sequence[Result]) -> TimeUnit:
 def fate_words(run: Run, result: Result) -> str:
     """Return in words how a run enters the score of its configuration: counted, dropped, or failed."""
     if run.fate == "failed":
-        # A log without run_stop, and without a word on why, is one that somebody or something cut off.
+        # A log with neither run_stop nor a reason for its absence was cut off.
         is_cut = run.log.status is None and run.log.abort_reason is None
         words = "unfinished: no run_stop" if is_cut else "did not converge"
         return f"{words}; dropped as slowest" if run.is_dropped else words

@@ -233,7 +233,7 @@ def _table(comparisons: Sequence[Comparison], id_: str, explained: Collection[st
     times_s = [value for factor in times for value in (factor.base_value, factor.new_value)]
     unit = min(time_unit(times_s), MINUTES, key=lambda unit: unit.seconds)
     name = "Configuration" if whole_only else "Configuration and factors"
-    # Factors belong below their configuration, so only a table without them can be sorted.
+    # Rows of factors belong below their configuration, so only a table without such rows can be sorted.
     return table_of(
         factors,
         (
@@ -277,7 +277,7 @@ def _verdict_cell(row: _ComparedFactor, *, is_explained: bool) -> Cell:
     comparison, factor = row
     hint = factor.reason or ""
     if not hint and is_explained and factor.verdict == "inconclusive":
-        # More runs show more of sides measured alternately; else say what such runs could have shown.
+        # More runs help if results were measured alternately; else give the detectable difference of these runs.
         hint = could_show(factor) if comparison.is_one_after_the_other else needs(factor)
     verdict, words = factor.verdict, verdict_text(factor)
     if factor is comparison.whole:

@@ -50,7 +50,7 @@ def _page_columns(kind: str, measured: Sequence[Result]) -> list[Shown[Result]]:
 def measured_section(measured: Sequence[Result]) -> PageSection:
     """Return the section on measurements of one kind, which are not mixed with runs to a target."""
     kind, measure = measured[0].kind, measured[0].measure
-    id_ = measured[0].quantities[0].replace(".", "-")  # a kind may measure several
+    id_ = measured[0].quantities[0].replace(".", "-")  # a kind may have several quantities
     lead = "A measurement: nothing was trained to a target, so nothing here is a time to train or a score."
     named = distinct(measured)
     comparisons = _compare(named)
@@ -96,7 +96,7 @@ def processes_section(measured: Sequence[Result], id_: str) -> PageSection:
     named, measure = distinct(measured), measured[0].measure
     unit = time_unit(value for found in named for value in compared_values(found)) if measure.unit == "s" else None
     scale, unit_name = (unit.seconds, unit.name) if unit else (1.0, measure.unit)
-    # An interval is drawn within the quantity's range: a quality is from 0 to 1.
+    # The interval is cut off at the limits of the quantity's range: a quality is from 0 to 1.
     least, most = (0.0, 1.0) if metric_of_member(measure.unit) else (-math.inf, math.inf)
     strips = [
         Strip(

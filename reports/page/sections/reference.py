@@ -32,7 +32,7 @@ def reference_section(group: Sequence[Result], id_: str) -> PageSection:
     for number, (points, judged) in enumerate(by_points.items()):
         chart = _chart(points, judged, group, f"{id_}-rcp{number + 1}")
         rounds = ", ".join(dict.fromkeys(f"v{result.score.round}" for result, _ in judged if result.score.round))
-        # Each round has points of its own; where there are several, each chart names its round.
+        # Each MLPerf round has reference points of its own; where there are several, each chart names its round.
         blocks.append(replace(chart, heading=f"Points of round {rounds}") if len(by_points) > 1 else chart)
     if without:
         who = "" if len(without) == len(group) else f" ({names([entry.label for entry in without])})"

@@ -188,7 +188,7 @@ def _value(entry: tuple[str, str] | None) -> Cell | str:
 
 def _alike(entry: Entries, keys: Sequence[str], empty: Sequence[str], title: str, id_: str) -> Table:
     has_source = any(entry[key][1] for key in keys)
-    # Values that somebody chose come before those of the definition.
+    # Values that the user chose come before values of the benchmark's definition.
     keys = sorted(keys, key=lambda key: entry[key][1].startswith("definition"))
     rows: list[tuple[str, str | Cell, str]] = [(key, *entry[key]) for key in keys]
     if empty:

@@ -81,7 +81,7 @@ def verdict_section(
         for result in group
         for line in accepted_by_round(result.verdict)
     ]
-    if note := detail_note(group):  # above the table, which may have a thousand rows
+    if note := detail_note(group):  # notes stand above the table, which may have a thousand rows
         blocks.append(Prose(text=note))
     blocks.append(verdict_table(group, f"{id_}-verdicts", comparisons))
     blocks += [Prose(text=note, kind="note") for note in verdict_notes(group, order)]
@@ -343,7 +343,7 @@ def _against(comparison: Comparison | None) -> Cell:
     if comparison.verdict not in text:
         return Cell(text=f"{comparison.verdict}{rejected}", sub=text)
     kind = "bad" if comparison.verdict == "slower" else "valid"
-    return Cell(text=f"{text}{rejected}", kind="" if rejected else kind)  # a colour would make a result of it
+    return Cell(text=f"{text}{rejected}", kind="" if rejected else kind)  # no colour for a rejected result
 
 
 def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str, ...]:
