@@ -16,7 +16,7 @@ FOOT_PX = 44.0
 
 
 class Caption(TypedDict):
-    """Id, title and description of a figure; screen readers read the description in place of the drawing."""
+    """Id, title and description of a chart; screen readers read the description in place of the drawing."""
 
     id_: str
     title: str

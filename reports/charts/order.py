@@ -1,6 +1,6 @@
-"""Draws the chart of when runs were made: one horizontal bar per run or attempt over clock time, in order of start.
+"""Draw the chart of when runs were made: one horizontal bar per run or attempt over clock time, in order of start.
 
-Gaps, overlaps and attempts that left no result are what a reader looks for who asks whether runs were chosen.
+Gaps, overlaps and attempts that left no result show a reader whether runs were selected.
 """
 
 from collections.abc import Sequence

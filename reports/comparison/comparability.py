@@ -168,8 +168,8 @@ def _asked_texts(side: Result, base: Result, new: Result) -> dict[str, str]:
 def beside_command(base: Result, new: Result) -> str | None:
     """Return the `dlrmbench` command that measures the configurations of two results alternately (A/B).
 
-    None where there is no such command: the base is not a set of this harness, a side ran code that is not
-    dlrmbench's own, or the benchmarks or the systems differ.
+    None where there is no such command: the baseline was not measured by this harness, one of the two ran code that
+    is not dlrmbench's own, or their benchmarks or systems differ.
     """
     if base.place is None or base.status == "official" or systems_differ(base, new) or system_of(base):
         return None

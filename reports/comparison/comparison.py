@@ -307,9 +307,9 @@ def _excludes_regression(draft: _Draft) -> bool:
     """Return whether the new result is shown to be slower, or worse, by less than the smallest effect
     (non-inferiority test).
 
-    The end of a one-sided interval decides, at the confidence asked for and without adjustment: all of several
-    comparisons have to pass. Drift widens the interval; where drift is assumed and not measured, or too many runs
-    failed, nothing is excluded.
+    The end of a one-sided interval decides, at the requested confidence and without adjustment, because every one of
+    several comparisons has to pass. Drift widens the interval; where drift is assumed and not measured, or too many
+    runs failed, no regression is excluded.
     """
     difference, name = draft.differences[0], draft.comparison.factors[0].name
     is_assumed = draft.tolerance is not None and drifts(name) and not draft.tolerance.sets

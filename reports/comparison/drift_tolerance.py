@@ -135,8 +135,8 @@ def measure_drift_tolerance(repeats: Repeats, names: Sequence[str]) -> DriftTole
 
 @dataclass(frozen=True, slots=True)
 class DriftTolerances:
-    """Drift tolerances (differences that drift may cause) between pairs of results, computed once per group of
-    repeated sets."""
+    """Drift tolerances (largest differences that drift of a system may cause) between pairs of results, computed once
+    per group of repeated sets."""
 
     _known: dict[tuple[object, ...], DriftTolerance] = field(default_factory=dict)
 
@@ -184,8 +184,8 @@ def _mean_speed(samples: Sequence[Repetition], name: str) -> float | None:
 
 
 def width_for(name: str, tolerance: DriftTolerance, pairing: Pairing) -> float:
-    """Return a factor's drift tolerance between two compared results (difference of logarithms): wider where speed
-    varies much between runs of one result."""
+    """Return the drift tolerance (a difference of logarithms) of a factor of the time between two results: wider
+    where speed varies much between the runs of one."""
     return max(tolerance.width(name), DRIFT_REACH * (_own_spread(name, pairing) or 0.0))
 
 
@@ -194,7 +194,8 @@ def _own_spread(name: str, pairing: Pairing) -> float | None:
 
 
 def drift_words(name: str, tolerance: DriftTolerance, pairing: Pairing) -> str:
-    """Return a factor's drift tolerance and its source in words: 'drift tolerance 20 % (assumed)'."""
+    """Return the drift tolerance of a factor of the time to train, with its source, in words: 'drift tolerance 20 %
+    (assumed)'."""
     width, spread = width_for(name, tolerance, pairing), _own_spread(name, pairing)
     if width > tolerance.width(name) and spread is not None:
         return (

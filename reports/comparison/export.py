@@ -75,8 +75,8 @@ def mean_words(comparison: Comparison) -> str:
 
 
 def factor_cells(factor: FactorComparison) -> list[str | None]:
-    """Return a compared factor's table cells for FACTOR_COLUMNS, None where unknown; the interval is the one that
-    decides the verdict."""
+    """Return the table cells of one compared factor of the time to train, by FACTOR_COLUMNS, None where unknown; the
+    interval is the one that decides the verdict."""
     interval, kind = factor.shown_interval, factor_of(factor.name)
     is_difference = factor.difference is not None
     words = difference_text if is_difference else ratio_text

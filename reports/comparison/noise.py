@@ -33,7 +33,7 @@ def noise_of_runs(result: Result, tolerance: DriftTolerance) -> Noise:
     """Return the noise of a result's runs to the target: each factor's share of the spread in time, and detectable
     differences.
 
-    A set whose speed varies between runs may as a whole be off by more than `tolerance`.
+    In a set whose speed varies between runs, the mean speed may deviate by more than `tolerance`.
     """
     own = _own_reach(compared_values(result.samples, "throughput"))
     tolerances = {name: fraction_from(max(tolerance.width(name), own)) for name in ("time_to_train", "throughput")}

@@ -27,8 +27,8 @@ many runs."""
 
 
 class SideValues(NamedTuple):
-    """Values of one result's runs in a compared factor, None where a run lacks the value; `moments` is None for fewer
-    than two runs."""
+    """Values of one result's runs in a factor of the time to train, None where a run lacks the value; `moments` is
+    None for fewer than two runs."""
 
     values: Floats | None
     mean: float
@@ -40,12 +40,12 @@ class SideValues(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KnownValues:
-    """Cache of values of runs by factor, shared by all comparisons that a result takes part in."""
+    """Cache of runs' values by factor of the time to train, shared by all comparisons that a result takes part in."""
 
     _known: dict[tuple[int, str], tuple[tuple[Repetition, ...], SideValues]] = field(default_factory=dict)
 
     def of(self, samples: tuple[Repetition, ...], factor: str) -> SideValues:
-        """Return the values of runs in a compared factor; the cache identifies the tuple of runs by object
+        """Return runs' values in a factor of the time to train; the cache identifies the tuple of runs by object
         identity."""
         key = id(samples), factor  # the cache keeps the runs, so their id stays unique
         if key not in self._known:
@@ -61,8 +61,8 @@ class KnownValues:
 class Pairing:
     """Runs of two compared results (base and new); where they are paired, base[i] and new[i] share a seed.
 
-    `share_turns` is True if a record says that both sides' measurements were made alternately; `is_cross_system` is
-    True if they were made on two systems.
+    `share_turns` is True if a record says that both results were measured alternately (A/B); `is_cross_system` is
+    True if they were measured on two systems.
     """
 
     base: tuple[Repetition, ...]
@@ -90,8 +90,8 @@ class Pairing:
         return turns >= min(len(self.base), len(self.new))
 
     def spread(self, factor: str) -> float | None:
-        """Return the spread of single runs in a `factor`: standard deviation of the logarithms, pooled over both
-        results."""
+        """Return the spread of single runs in a factor of the time to train: standard deviation of logarithms, pooled
+        over both results."""
         base, new = self._of_sides(factor)
         if base.moments is None or new.moments is None:
             return None
@@ -104,14 +104,14 @@ class Pairing:
         return f"Welch's t{on}"
 
     def compared(self, factor: str) -> tuple[Floats | None, Floats | None]:
-        """Return the values of both results in a factor: logarithms, or plain values where differences are
-        compared."""
+        """Return both results' values in a factor of the time to train: logarithms, or plain values where differences
+        are compared."""
         base, new = self._of_sides(factor)
         return base.values, new.values
 
     def means(self, factor: str) -> tuple[float, float]:
-        """Return each result's mean value in a factor (of logarithms, where ratios are compared); both must be
-        known."""
+        """Return each result's mean value in a factor of the time to train (of logarithms, where ratios are
+        compared); both must be known."""
         base, new = self._of_sides(factor)
         assert base.values is not None and new.values is not None
         return base.mean, new.mean
@@ -120,8 +120,8 @@ class Pairing:
         return self.known.of(self.base, factor), self.known.of(self.new, factor)
 
     def is_identical(self, factor: str) -> bool:
-        """Return whether both runs of every pair have equal values of a factor, as samples to converge have where
-        only speed changed."""
+        """Return whether both runs of every pair have equal values in a factor of the time to train, as samples to
+        converge are where only speed changed."""
         base, new = self.compared(factor)
         return self.is_paired and base is not None and new is not None and bool(np.array_equal(base, new))
 
@@ -133,8 +133,8 @@ class Pairing:
         )
 
     def step(self, factor: str) -> float:
-        """Return the resolution (grid) of a factor's logarithms, the coarser of two results': the least spread
-        assumed.
+        """Return the resolution (grid) of runs' logarithms in a factor of the time to train, the coarser of two
+        results': the least spread assumed.
 
         Where the runs of every pair converge identically, their samples are exact, so the time has the clock's
         resolution.
@@ -145,8 +145,8 @@ class Pairing:
         return max(base.step, new.step)
 
     def difference(self, factor: str, *, sign: float = 1.0, tolerance: float = 0.0) -> Difference | None:
-        """Return the new result's mean minus the baseline's in a factor, times `sign`; None if unknown or of fewer
-        than two runs."""
+        """Return the new result's mean minus the baseline's in a factor of the time to train, times `sign`; None if
+        unknown or of fewer than two runs."""
         base, new = self._of_sides(factor)
         if base.values is None or new.values is None or base.moments is None or new.moments is None:
             return None
@@ -187,8 +187,8 @@ def _by_seed(samples: Sequence[Repetition]) -> dict[int, Repetition]:
 
 
 def compared_values(samples: Sequence[Repetition], factor: str) -> Floats | None:
-    """Return the values of one result's runs in a factor: logarithms, or plain values where differences are compared;
-    None if unknown."""
+    """Return one result's values in a factor of the time to train, per run: logarithms, or plain values where
+    differences are compared; None if unknown."""
     known = np.asarray([sample.values[factor] for sample in samples if factor in sample.values], dtype=np.float64)
     if not len(known) or len(known) != len(samples):
         return None

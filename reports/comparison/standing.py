@@ -82,8 +82,8 @@ def find_standings(result: Result, folder: Path | None = None) -> tuple[Standing
 
 
 def _read_alike(result: Result, path: Path) -> list[Result]:
-    """Read the sets in a reference bundle whose requested configuration equals that of `result`; other sets are not
-    judged."""
+    """Read the result sets in a reference bundle (.zip of a system's results) whose requested configuration equals
+    that of `result`; other sets are not judged."""
     assert result.asked is not None
     records = sorted(open_system(path).folder.glob("*/extra/run_set.json"))
     decoded = ((place, decode(place, RunSetRecord)) for place in records)

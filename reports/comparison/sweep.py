@@ -44,7 +44,7 @@ _BETTER_OF_TWO = {"faster": 1, "better": 1, "slower": 0, "worse": 0}
 class SweepRow:
     """Configuration of a sweep with its outcome; `result` is None where nothing was measured.
 
-    `num_runs` counts finished runs, or processes of a measurement; `num_planned` the ones asked for.
+    `num_runs` counts finished runs, or processes of a measurement; `num_planned` those requested.
     """
 
     index: int
@@ -59,7 +59,7 @@ class SweepRow:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the rules reject the configuration's runs."""
+        """Whether MLPerf's (or the benchmark's) rules reject the runs of the sweep's configuration."""
         return self.result is not None and self.result.outcome == "invalid"
 
     @property
@@ -227,8 +227,8 @@ def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFact
     """Read the configurations and results of the sweep in `folder`. Raises InputError where there is no sweep, or its
     record is damaged.
 
-    Raises AbsentKindError where its sets are of a kind that this copy of dlrmbench does not have. Results in `known`
-    are not judged again.
+    Raises AbsentKindError where its sets are of a kind of measurement that this copy of dlrmbench lacks. Results in
+    `known` are not judged again.
     """
     problems: list[str] = []
     sweep = read_experiment_record(folder, problems)

@@ -74,7 +74,7 @@ def _when(comparison: Comparison) -> str:
     """Return the caveat ', measured one after the other; drift tolerance 20 % (...)'; empty where runs were made
     alternately.
 
-    The drift is left out where the reason for no verdict is given elsewhere.
+    The drift tolerance is left out where the comparison gives it in its reason for no verdict.
     """
     has_reason = comparison.whole is not None and comparison.whole.reason
     drift = f"; {comparison.drift}" if comparison.drift and not has_reason else ""

@@ -79,7 +79,7 @@ def footnotes(standings: Sequence[Standing]) -> tuple[str, ...]:
     """Return the footnotes that MLCommons' messaging guidelines ask for below results under the names of its
     benchmarks.
 
-    `standings` are those of all results, each as often as it occurs.
+    `standings` are the verification statuses of all results, each as often as it occurs.
     """
     num_official = sum(standing in MARKS for standing in standings)
     notes = [FOOTNOTE_UNVERIFIED] if "unverified" in standings else []

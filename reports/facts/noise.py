@@ -1,7 +1,7 @@
 """Computes the noise of a result set: each factor's share of the spread of its times, and its detectable difference.
 
-The page, `score` and `run` show it before anybody compares. Floors are those of verdicts: a spread is at least the
-resolution of the evaluations, and a detectable difference at least the smallest effect of interest.
+The page, `score` and `run` show it before any comparison. Lower limits are those of verdicts: a spread is at least
+the resolution of the evaluations, and a detectable difference at least the smallest effect of interest.
 """
 
 import math
@@ -46,9 +46,10 @@ class Smallest:
     """Detectable difference: the smallest true difference between two sets that is found with 80 % power, as a
     fraction; for a quality, in the quality's unit.
 
-    `apart` is for two sets measured one after the other; `in_turns` for pairs measured alternately with shared seeds,
-    which need equal samples to converge; None where equal seeds are not known to share anything. It lies between
-    `in_turns_low` and `in_turns_high` in 95 % of sets: few runs know badly how far neighbours in time differ.
+    `apart` is for two sets measured one after the other; `in_turns` for pairs measured alternately (A/B) with shared
+    seeds, which need equal samples to converge; None where equal seeds are not known to share anything. It lies
+    between `in_turns_low` and `in_turns_high` in 95 % of sets: few runs estimate badly how far runs that follow each
+    other differ.
     """
 
     apart: float

@@ -81,8 +81,8 @@ class ScalingLaw:
 def find_law(labels: Sequence[str], measured: Sequence[Result | None], seed: int) -> ScalingLaw:
     """Fit a scaling law to the configurations that were measured with the largest number of seeds.
 
-    Of several configurations with training FLOP equal within 10 % the best is used: a learning rate may be an axis,
-    too. `fitted` is None where sizes do not follow a law. `seed` is that of the bootstrap.
+    Of several configurations with training FLOP equal within 10 % the best is used, since the learning rate may vary,
+    too. `fitted` is None where the sizes do not follow a law. `seed` is that of the bootstrap.
     """
     known = [
         (label, found.measured)

@@ -54,7 +54,8 @@ NO_DETAILS = Details()
 
 @cache
 def details_of(kind: str) -> Details:
-    """Return the additional presentation of a kind of measurement or study; NO_DETAILS where it has none."""
+    """Return the additional presentation of a kind of measurement (such as throughput) or study; NO_DETAILS where it
+    has none."""
     if kind in (places := find_places("shown")):
         found = load_place(places[kind])
     elif kind in {module.name for module in iter_modules(reports.kinds.__path__)}:
@@ -66,7 +67,7 @@ def details_of(kind: str) -> Details:
 
 
 def own_blocks(results: Sequence[Result], id_: str) -> list[Block]:
-    """Return the additional blocks of a page for each kind of measurement among some results."""
+    """Return the additional blocks (tables, charts) of a page for each kind of measurement among some results."""
     made: list[Block] = []
     for kind in dict.fromkeys(result.kind for result in results):
         if (blocks := details_of(kind).blocks) is not None:

@@ -83,7 +83,8 @@ def provenance_of_profile(record: RunSetRecord, profiles: Sequence[ProfileRecord
 
 
 def provenance_of_study(study: StudyRecord) -> Provenance:
-    """Return the provenance of a study (machine, command, code, date) from the study's own record."""
+    """Return the provenance of a study (machine, command, code and date of a computed or measured analysis) from its
+    own record."""
     made = study.made
     origins = dict.fromkeys(column.origin for table in study.tables for column in table.columns)
     shown = [origin for origin in origins if origin not in ("given", "published", "measured")]
@@ -123,8 +124,8 @@ def _numbers(environment: Mapping[str, Any]) -> str:
 
 
 def _machine_words(study: StudyRecord, host: str) -> str:
-    """Return the machine that a study models, followed by the host that computed the study; the host only, where none
-    is modelled."""
+    """Return the machine that a study (analysis) models, followed by the host that computed it; only the host, where
+    none is modelled."""
     find_modelled = details_of(study.kind).modelled
     if find_modelled is None or not (modelled := find_modelled(study)):
         return host
@@ -133,8 +134,8 @@ def _machine_words(study: StudyRecord, host: str) -> str:
 
 
 def command_of_study(study: StudyRecord) -> str:
-    """Return the command that reproduces a study: the command as typed, with the seed added where it was drawn at
-    random."""
+    """Return the command that reproduces a study (a computed or measured analysis): as typed, with the seed added
+    where it was drawn at random."""
     if study.made is None:
         return ""
     return study.made.command if study.seed is None else with_seed(study.made.command, study.seed)

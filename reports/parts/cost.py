@@ -20,7 +20,7 @@ def cost_to_train(mean_s: float | None, price_per_hour: float | None) -> float |
     """Return the cost to train, derived: the measured Olympic mean time in seconds times the price per hour, in the
     price's currency.
 
-    The time is not the score: an RCP factor normalises a time for comparing it, but nobody pays for added minutes.
+    The mean time is not the score: an RCP factor normalises times to compare them, but nobody pays for added minutes.
     """
     if mean_s is None or price_per_hour is None or not math.isfinite(mean_s):
         return None

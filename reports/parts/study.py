@@ -1,5 +1,5 @@
-"""Makes the blocks of a study: findings, parameters, tables and checks; every column states the origin of its
-numbers."""
+"""Makes the blocks of a study (a computed or measured analysis): findings, parameters, tables and checks; every
+column states the origin of its numbers."""
 
 import math
 import re
@@ -49,12 +49,14 @@ such accuracy."""
 
 
 def study_blocks(study: StudyRecord) -> tuple[Block, ...]:
-    """Return the blocks of a whole study; its texts are made printable, since anyone may have written the file."""
+    """Return the blocks (tables, texts) of a whole study, a computed or measured analysis; its texts are made
+    printable, since anyone may have written the file."""
     return (Heading(text=printable(study.title)), *study_parts(study))
 
 
 def study_parts(study: StudyRecord) -> tuple[Block, ...]:
-    """Return the blocks of a study without its heading, for a page section that has a heading of its own."""
+    """Return the blocks (tables, texts) of a study, a computed or measured analysis, without its heading, for a page
+    section that has one."""
     return (
         *(Prose(text=printable(finding)) for finding in study.findings),
         *(study_table(table) for table in study.tables if not table.title.startswith(TIMELINE)),
@@ -84,7 +86,8 @@ def study_grounds(study: StudyRecord) -> tuple[Block, ...]:
 
 
 def study_table(table: StudyTable) -> Table:
-    """Return one table of a study, with the origin (measured, computed …) of each column's numbers."""
+    """Return one table of a study (a computed or measured analysis), with the origin (measured, computed …) of each
+    column's numbers."""
     unit = _shared_seconds(table)
     shown = [_shown(column, [row[index] for row in table.rows], unit) for index, column in enumerate(table.columns)]
     return text_table(
@@ -102,8 +105,8 @@ def study_table(table: StudyTable) -> Table:
 
 
 def without_empty_columns(table: StudyTable) -> StudyTable:
-    """Return a study's table without columns that are empty in all rows; a table without rows is returned
-    unchanged."""
+    """Return a table of a study (a computed or measured analysis) without columns that are empty in all rows; one
+    without rows unchanged."""
     columns = range(len(table.columns))
     kept = [at for at in columns if not table.rows or any(row[at] is not None for row in table.rows)]
     if not kept:
@@ -221,7 +224,8 @@ def _runs(numbers: Sequence[int]) -> str:
 
 
 def _parameters_table(parameters: Sequence[Parameter]) -> Table:
-    """Return the table of a study's parameters, each with the source of its value."""
+    """Return the table of the parameters of a study (a computed or measured analysis), each with the source of its
+    value."""
     has_notes = any(parameter.note for parameter in parameters)
     return table_of(
         parameters,
@@ -252,13 +256,15 @@ def _checks(checks: Sequence[StudyCheck]) -> Bullets:
 
 
 def rows_of(table: StudyTable) -> list[Mapping[str, Value]]:
-    """Return the rows of a study's table, each as a mapping from column names to values."""
+    """Return the rows of a study's table (of a computed or measured analysis), each as a mapping from column names to
+    values."""
     names = [column.name for column in table.columns]
     return [dict(zip(names, row, strict=True)) for row in table.rows]
 
 
 def find_parameter(study: StudyRecord, name: str) -> float | None:
-    """Return the numeric value of a study's parameter of that name; None where there is none."""
+    """Return the number of that name among the parameters of a study (a computed or measured analysis); None where
+    there is none."""
     return next((number_of(parameter.value) for parameter in study.parameters if parameter.name == name), None)
 
 

@@ -29,7 +29,7 @@ def sweep_table(sweep: SweepFacts, id_: str, *, is_narrow: bool = False) -> Tabl
     """Return the table of a sweep, one row per configuration, the same on the page and in the terminal except for its
     width.
 
-    The page's is narrow: sections of keys are below their names, intervals below their means.
+    The page's table is narrow: a setting's section is below its name, an interval below its mean.
     """
     axes = [
         (_axis_column(key, is_narrow=is_narrow), lambda row, at=at: _axis_cell(row, at))

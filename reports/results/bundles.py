@@ -131,7 +131,7 @@ def is_bundle(path: Path) -> bool:
 
 
 def write_members(bundle: Bundle, folder: Path) -> None:
-    """Write the files in a reference bundle below an empty folder. Raises OSError."""
+    """Write the files in a reference bundle (.zip of a system's results) below an empty folder. Raises OSError."""
     for member, content in bundle.files.items():
         place = folder / member
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -140,8 +140,8 @@ def write_members(bundle: Bundle, folder: Path) -> None:
 
 
 def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Return the archive's entries by name, without decompressing them. Raises InputError for a file that no bundle
-    may have."""
+    """Return the entries of a reference bundle (a .zip) by name, without decompressing them. Raises InputError for a
+    file that no bundle may have."""
     found = archive.infolist()
     if len(found) > MAX_MEMBERS:
         raise _refused(path, "", f"{len(found):,} members", f"at most {MAX_MEMBERS:,}")

@@ -35,7 +35,7 @@ def find_index(labels: Sequence[str], briefs: Sequence[str], name: str, option: 
     """Return the index of the configuration whose label or chosen name is `name`, or of the only one whose label
     contains it, ignoring case.
 
-    Raises InputError, which names the `option`, where none or several fit.
+    Raises InputError, which names the command-line `option`, where none or several match.
     """
     wanted = name.casefold()
     both = list(enumerate(zip(labels, briefs, strict=True)))

@@ -83,7 +83,7 @@ def _levels_above(
 def make_result(
     index: int, label: str, judged: JudgedSet, records: SetRecords, levels: tuple[Verdict, ...] = ()
 ) -> Result:
-    """Make the result of one judged set of logs and its records; reads no file."""
+    """Make the result of one judged set of logs and of the records beside the logs; reads no file."""
     score, result_set = judged.result, judged.result_set
     by_index = {
         attempt.run_index: attempt

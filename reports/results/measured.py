@@ -16,8 +16,8 @@ from rules.records.run_set import RunSetRecord
 
 
 def find_measured(folder: Path, kind: str, problems: list[str]) -> Result | None:
-    """Read the measurement of a kind in a folder; None where it is missing, or damaged, which is added to
-    `problems`."""
+    """Read the measurement of a kind (such as throughput) in a folder; None where it is missing, or damaged, which is
+    added to `problems`."""
     path = folder / "extra" / f"{kind}.json"
     record = read_record(path, find_record_type(kind), problems)
     if record is None:
@@ -35,7 +35,8 @@ def find_measured(folder: Path, kind: str, problems: list[str]) -> Result | None
 
 
 def read_measured(folder: Path, kind: str) -> Result:
-    """Read the measurement of a kind in a folder. Raises InputError where the file is missing or damaged."""
+    """Read the measurement of a kind (such as throughput) in a folder. Raises InputError where its file is missing or
+    damaged."""
     problems: list[str] = []
     measured = find_measured(folder, kind, problems)
     if measured is None:
@@ -110,8 +111,8 @@ def rate_summary(result: Result) -> LogSummary | None:
 
 
 def centre_of(result: Result) -> tuple[float | None, Interval | None]:
-    """Return the mean of a measurement's compared values and its interval, both by logarithms where ratios are
-    compared."""
+    """Return the mean of a measurement's compared values over processes, and its interval, both by logarithms where
+    ratios are compared."""
     if result.measure.scale == "difference":
         return result.mean(result.measure.value), mean_interval(result.measured_values)
     if result.num_runs == 1:  # the value as measured, without rounding by a logarithm

@@ -41,8 +41,8 @@ def repetition_key(record: RunSetRecord | None) -> str | None:
 
 
 def group_of(folder: Path | None) -> Group | None:
-    """Return the group (pair, sweep, suite or search) that the set in `folder` was measured in; None for a set of its
-    own."""
+    """Return the group (pair, sweep, suite or search) in which the result set in `folder` was measured; None for a
+    set of its own."""
     if folder is None:
         return None
     place = real_path(folder)
@@ -70,7 +70,7 @@ def interleaving_of(folder: Path) -> str | None:
 def labels_of(places: Sequence[tuple[str, Path | None]]) -> tuple[str, ...]:
     """Return distinct labels of result sets, made from their names and folders.
 
-    Where sets of several pairs or sweeps share a name, all sets of these get the folder in front, as in
+    Where sets of several pairs or sweeps share a name, all sets of these get their folder in front, as in
     'beside-small-20261122T101500Z/base'. Any other repeated name gets a number.
     """
     groups = _groups_of([folder for _, folder in places])

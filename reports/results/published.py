@@ -1,5 +1,5 @@
-"""Reads and makes tables of published MLPerf results: the shipped one, one from a file, or one made of scored
-sets."""
+"""Reads and makes tables of published MLPerf results: the shipped table, one from a file, or one made of scored
+result sets."""
 
 import re
 from collections.abc import Sequence

@@ -95,7 +95,8 @@ def read_experiment_record(folder: Path, problems: list[str]) -> ExperimentRecor
 
 
 def read_study(path: Path) -> StudyRecord | None:
-    """Read the study in a file, or in study.json of a folder; None where the file is missing or damaged."""
+    """Read the study (a computed or measured analysis) in a file, or in study.json of a folder; None where the file
+    is missing or damaged."""
     return read_record(path / STUDY_FILE if path.is_dir() else path, StudyRecord, [])
 
 
@@ -221,7 +222,8 @@ def commit_of(record: RunSetRecord) -> str | None:
 
 
 def brief_commit(commit: object, is_dirty: object) -> str | None:
-    """Return the first 12 characters of a commit, with a + where files differed from it; None where it is unknown."""
+    """Return the first 12 characters of a code commit, with a + where files differed from it; None where the commit
+    is unknown."""
     if not isinstance(commit, str) or not commit:
         return None
     return f"{printable(commit[:12])}{'+' if is_dirty is True else ''}"

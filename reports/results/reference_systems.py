@@ -61,8 +61,8 @@ def find_bundles(folder: Path) -> tuple[Path, ...]:
 
 
 def known_bundles(folder: Path | None = None) -> tuple[Path, ...]:
-    """Return the shipped reference bundles, then those in `folder`, by default in the folder that FOLDER_VARIABLE
-    names.
+    """Return the shipped reference bundles (.zip of systems' results), then those in `folder`, by default in the
+    folder that FOLDER_VARIABLE names.
 
     A user's own bundle replaces a shipped one of the same file name.
     """
@@ -72,8 +72,8 @@ def known_bundles(folder: Path | None = None) -> tuple[Path, ...]:
 
 
 def open_system(given: str | Path) -> OpenedSystem:
-    """Unpack a reference system, given by the name of a known bundle or by a bundle's file; an opened one is not read
-    again.
+    """Unpack the results of a reference system, given by the name of a known bundle (.zip) or by a bundle's file; an
+    opened one is not read again.
 
     Raises ReferenceSystemError, which lists the known names, InputError for a bundle that is refused, and OSError.
     """
@@ -93,7 +93,7 @@ def open_system(given: str | Path) -> OpenedSystem:
 
 @atexit.register
 def close_systems() -> None:
-    """Remove the unpacked folders of all reference bundles that were opened."""
+    """Remove the unpacked folders of all reference bundles (.zip of systems' results) that were opened."""
     while _opened:
         _opened.popitem()[1][1].close()
 
@@ -110,8 +110,8 @@ def passing_systems() -> Iterator[None]:
 
 
 def expand_bundles(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Return paths of results in which reference bundles, also those in folders, are replaced by the folders of their
-    sets.
+    """Return paths of results in which reference bundles (.zip of a system's results), also those in folders, are
+    replaced by the folders of their sets.
 
     A folder stays in the list with its bundles unless it holds only bundles. Raises InputError for a bundle that
     cannot be read.
@@ -131,12 +131,14 @@ def expand_bundles(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def find_system(given: str | Path) -> Path:
-    """Return the folder of a reference system's result sets, given the name of a known bundle or a bundle's file."""
+    """Return the folder of a reference system's result sets, given the name of a known bundle (.zip of its results)
+    or the bundle's file."""
     return open_system(given).folder
 
 
 def _find(given: str | Path) -> Path:
-    """Return the file of a reference bundle, given by path or by name; an existing path wins over a name."""
+    """Return the file of a reference bundle (.zip of a system's results), given by path or by name; an existing path
+    wins over a name."""
     path = Path(given)
     if path.suffix == SUFFIX or os.sep in str(given) or _is_file(path):
         return path
@@ -176,8 +178,8 @@ def variation_of(result: Result) -> float | None:
 
 
 def why_no_reference(result: Result) -> str | None:
-    """Return the reason why a set cannot serve as a reference (too few processes, INVALID, unknown load, noise), else
-    None."""
+    """Return the reason why a result set cannot serve as a reference (too few processes, INVALID, unknown load,
+    noise), else None."""
     few = f"{plural(result.num_converged, 'process', 'processes')} to compare, expected at least {MIN_RUNS}"
     if result.num_converged < MIN_RUNS:
         return few
@@ -196,7 +198,8 @@ def why_no_reference(result: Result) -> str | None:
 
 
 def require_references(results: Sequence[Result]) -> None:
-    """Raise InputError, which names the set, for a set in a reference bundle that cannot serve as a reference."""
+    """Raise InputError, which names the result set, for a set in a reference bundle that cannot serve as a
+    reference."""
     for result in results:
         if (why := why_no_reference(result)) is not None:
             raise InputError(f"reference system {system_of(result)}: {result.label}: {why}. Measure it again.")

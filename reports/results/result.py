@@ -193,7 +193,7 @@ class Result:
 
     @cached_property
     def drawn(self) -> tuple[Run, ...]:
-        """Runs that charts show here: those that no earlier configuration on the page has."""
+        """Runs of the configuration that charts draw: those that no earlier configuration on the page has."""
         return tuple(run for run in self.runs if not run.repeats)
 
     @property
@@ -403,7 +403,8 @@ def stated_by(runs: Sequence[RunResult]) -> tuple[tuple[str, str], ...]:
 
 
 def make_run(log: RunResult, **about: Any) -> Run:
-    """Make a result's run from its log; `about` has values that the log does not hold, such as `fate`.
+    """Make a run of a result from its log; `about` has values that the log does not hold, such as `fate` (its use in
+    the score).
 
     The factors of the time to train are computed from the same three measurements, so that their logarithms add up.
     """

@@ -82,11 +82,11 @@ class LogSummary:
 def log_reach(logs: Floats, step: Floats | float, nominal: float = NOMINAL) -> Floats:
     """Return half the width of the confidence interval of the mean of logarithms [..., n], n at least 2.
 
-    Student's t. The variance is at least the one with one more run that ends a `step` away, as in comparisons
-    (`sample_variance`), so that equal values do not promise certainty. The interval is widened by the shift of the
-    mean if one run ended a step earlier or later: the continuity correction of a mean on a grid, of which half is
-    usual (Cox 1970, "The continuity correction"), in full because few values are skewed. Both vanish where the grid
-    is fine. `step` is a fraction of the values, one for all or [...].
+    Student's t. The variance is at least that of the values with one more run that ends a `step` away, as in
+    comparisons (`sample_variance`), so that equal values do not promise certainty. The interval is widened by the
+    shift of the mean if one run ended a step earlier or later: the continuity correction of a mean on a grid, of
+    which half is usual (Cox 1970, "The continuity correction"), in full because few values are skewed. Both vanish
+    where the grid is fine. `step` is a fraction of the values, one for all or [...].
     """
     number = logs.shape[-1]
     error = np.sqrt(sample_variance(logs, step) / number)

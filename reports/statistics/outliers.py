@@ -17,7 +17,7 @@ FRACTION = 0.1
 def find_outliers(logs: Sequence[float]) -> tuple[int, ...]:
     """Return the indices of outliers in a set of values, given as logarithms.
 
-    Each value is compared with the mean of all others, in standard deviations of a further value of their spread
+    Each value is compared with the mean of all others, in standard deviations of one further value with their spread
     (Student's t with one left out); two outliers on the same side hide each other.
     """
     values = np.asarray(logs, dtype=np.float64)

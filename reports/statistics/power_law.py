@@ -112,7 +112,7 @@ def fit_power_law(compute: Sequence[float], values: Sequence[Sequence[float]], s
     """Fit a scaling law to `values` [size][seed] of models with training FLOP `compute` per size; all sizes have the
     same seeds.
 
-    `seed` is that of the resamples. Raises ValueError where sizes are too few or too close, or differ in their seeds.
+    `seed` is that of the bootstrap. Raises ValueError where sizes are too few or too close, or differ in their seeds.
     """
     if (why := why_no_law(compute)) is not None:
         raise ValueError(why)

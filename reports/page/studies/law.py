@@ -107,8 +107,8 @@ def _match(laws: Sequence[_ModelLaw]) -> _Match | None:
     """Compare fitted scaling laws at the largest training FLOP that all of them cover; None for a single law, or
     where their ranges do not meet.
 
-    The best is compared with each other law; intervals are at 95 % for all comparisons together (Bonferroni). Sweeps
-    of one base seed draw the same seeds.
+    The law that is best there is compared with each other law; intervals are at 95 % for all comparisons together
+    (Bonferroni). Sweeps with the same base seed draw the same seeds.
     """
     fitted = [(law, law.law.fitted) for law in laws if law.law.fitted is not None]
     if len(fitted) < 2:
