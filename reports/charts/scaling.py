@@ -47,7 +47,7 @@ def scaling_panel(
 
 
 def scaling_legend(series: Sequence[Series], *, id_: str) -> Markup:
-    """Draw the legend of the series as a drawing of its own beside the panels."""
+    """Draw the legend of a chart's series as a drawing of its own, placed after the panels."""
     marks: list[Markup] = [svg.text(0, 12, "Lines", class_="axis")]
     names = svg.fit_names([line.name for line in series], SMALL_PX - 38)
     for number, (name, line) in enumerate(zip(names, series, strict=True)):

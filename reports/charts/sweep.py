@@ -1,4 +1,5 @@
-"""Draws charts of a sweep: a quantity over one varied setting, a panel per value of the others; and scaling laws.
+"""Draws charts of a sweep: a quantity over one varied setting, a panel per value of the other settings; and scaling
+laws.
 
 Numeric values of the setting are on a logarithmic x axis, other values side by side. Vertical bars are intervals; a
 cross at the bottom marks a configuration without a value.

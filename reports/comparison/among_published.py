@@ -68,7 +68,8 @@ class ResultPlace:
 
 
 def refuse_own(results: Sequence[Result]) -> None:
-    """Raise ReferenceSystemError for a result that has no MLPerf logs, or is of no official MLPerf benchmark."""
+    """Raise ReferenceSystemError, before a ranking among published MLPerf results, for a result without logs or of no
+    official benchmark."""
     for result in results:
         if result.status != "official" or not result.is_logged:
             official = [name for name in shipped_names() if load_benchmark(name).status == "official"]

@@ -188,7 +188,8 @@ def beside_command(base: Result, new: Result) -> str | None:
 
 
 def notes_of(base: Result, new: Result, pairing: Pairing) -> tuple[str, ...]:
-    """Return the remarks to read with the comparison of two results, such as differing systems, one sentence each."""
+    """Return the remarks, one sentence each, that a reader of two results' comparison needs, such as that the systems
+    differ."""
     notes = []
     if base.asked and new.asked and not list_changes(base, new) and not list_hardware_changes(base, new):
         notes.append(f"{SAME_CONFIGURATION}: no setting, software or hardware on record differs")

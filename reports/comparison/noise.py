@@ -30,8 +30,8 @@ def find_tolerances(sides: Sequence[Result], repeats: Repeats | None = None) -> 
 
 
 def noise_of_runs(result: Result, tolerance: DriftTolerance) -> Noise:
-    """Return the noise of a result's runs to the target: each factor's share of the spread in time, and detectable
-    differences.
+    """Return the noise of a result's runs to the target: each factor's share of the spread in time to train, and
+    detectable differences.
 
     In a set whose speed varies between runs, the mean speed may deviate by more than `tolerance`.
     """

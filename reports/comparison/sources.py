@@ -38,7 +38,7 @@ def read_results(path: Path, ruleset: str | None = None) -> tuple[Result, ...]:
 
 
 def results_of(document: ReportDocument) -> list[Result]:
-    """Make results from a JSON export's configurations: values of the logs, without the files beside the logs."""
+    """Make results from a JSON export's configurations: they have the logs' values, but no log or record files."""
     return [_result(member) for member in document.configurations]
 
 

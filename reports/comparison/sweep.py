@@ -59,7 +59,7 @@ class SweepRow:
 
     @property
     def is_refused(self) -> bool:
-        """Whether MLPerf's (or the benchmark's) rules reject the runs of the sweep's configuration."""
+        """Whether the benchmark's rules reject the runs of the sweep's configuration (verdict INVALID)."""
         return self.result is not None and self.result.outcome == "invalid"
 
     @property

@@ -128,7 +128,7 @@ def change_text(factor: FactorComparison) -> str | None:
 
 
 def effect_text(min_effect: float, factor: FactorComparison) -> str:
-    """Format the smallest effect of interest in a compared factor: '3 %', '0.001'."""
+    """Format the smallest effect of interest in a factor of the time to train: '3 %', '0.001'."""
     return percent(min_effect, 0) if factor_of(factor.name).is_ratio else f"{min_effect:g}"
 
 
@@ -197,8 +197,8 @@ def times(factor: float) -> str:
 
 
 def needs(factor: FactorComparison) -> str:
-    """Return in words how many runs an inconclusive factor needs for a verdict, if the true difference is as
-    measured."""
+    """Return in words how many runs a verdict on an inconclusive factor of the time to train needs, if the true
+    difference is as measured."""
     if factor.runs_needed is None:
         return f"more than {MAX_RUNS:,} runs per side would be needed to decide"
     low, high = factor.runs_needed_low or factor.runs_needed, factor.runs_needed_high
@@ -209,8 +209,8 @@ def needs(factor: FactorComparison) -> str:
 
 
 def could_show(factor: FactorComparison) -> str:
-    """Return 'the detectable difference of such runs is 12 % (80 % power)' for a compared factor; empty where it is
-    unknown."""
+    """Return 'the detectable difference of such runs is 12 % (80 % power)' for a factor of the time to train; empty
+    where it is unknown."""
     if factor.smallest_shown is None:
         return ""
     least = percent(factor.smallest_shown) if factor_of(factor.name).is_ratio else f"{factor.smallest_shown:.2g}"
@@ -233,8 +233,8 @@ def _what_it_takes(comparison: Comparison, whole: FactorComparison, ends: tuple[
 
 
 def verdict_text(factor: FactorComparison) -> str:
-    """Return the verdict on a compared factor in words; for equal values with the number of pairs: 'identical in all
-    5 pairs'."""
+    """Return the verdict on a factor of the time to train in words; for equal values with the number of pairs:
+    'identical in all 5 pairs'."""
     if factor.verdict != "identical":
         return factor.verdict
     return f"identical{' convergence' if factor.is_identical else ''} in all {factor.num_base} pairs"

@@ -181,8 +181,8 @@ def _strips_section(group: Sequence[Result], id_: str) -> PageSection | None:
 
 
 def _spread_section(group: Sequence[Result], context: GroupContext, id_: str) -> PageSection | None:
-    """Return the section on the spread of times, and on the detectable difference between sets like these; None
-    without a run."""
+    """Return the section on the spread of a group's times to train, and on the detectable difference between two of
+    its sets; None without a run."""
     if not any(result.runs for result in group):
         return None
     blocks = spread_blocks(group, context, f"{id_}-spread-table")

@@ -55,7 +55,8 @@ def export_csv(sets: Sequence[Result], measured: Sequence[Result] = ()) -> str:
 
 def result_blocks(sets: Sequence[Result], order: Order, sections: Iterable[PageSection]) -> list[Block]:
     """Return the verdict tables, one per group of comparable configurations, and the detectable differences between
-    sets of such runs; then the `sections` of sweeps, measurements, profiles and studies, without their figures."""
+    sets of the same numbers of runs; then the `sections` of sweeps, measurements, profiles and studies, without their
+    figures."""
     blocks: list[Block] = []
     groups = comparable_groups(briefly_named(sets))
     for index, of_files in enumerate(groups):

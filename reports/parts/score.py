@@ -247,7 +247,8 @@ def _overhead(record: ScoreRecord) -> Fact | None:
 
 
 def _smallest(record: ScoreRecord) -> str:
-    """Return in one short line the detectable differences of a comparison with a set like this one."""
+    """Return in one short line the detectable differences between this set of runs and another with as many runs and
+    equal noise."""
     if (number := record.num_converged or 0) < MIN_RUNS:
         return f"not known: takes {MIN_RUNS} runs that reach the target, has {number}"
     apart, in_turns = record.smallest_time_apart, record.smallest_time_in_turns

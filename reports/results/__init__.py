@@ -1,1 +1,2 @@
-"""Reading of results: one configuration with its runs, from logs, from the records beside them, or from an export."""
+"""Reading of results (one configuration with its runs): from logs, from the records stored with logs, or from an
+export."""

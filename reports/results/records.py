@@ -1,4 +1,4 @@
-"""Reads the files beside logs: the records of a run set and the MLPerf system description, for display.
+"""Reads the files stored with logs: the records of a run set and the MLPerf system description, for display.
 
 All files are optional and none is trusted: published logs have no such files, and existing ones may hold anything. A
 damaged file becomes one problem to show and is not used; all texts of the others are printable, and no list is longer
@@ -62,7 +62,7 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetRecords:
-    """Records beside the logs of one result set. `problems` are sentences about files that are not used."""
+    """Records stored with the logs of one result set. `problems` are sentences about files that are not used."""
 
     run_set: RunSetRecord | None
     attempts: tuple[Attempt, ...]
@@ -107,8 +107,8 @@ def read_run_set(folder: Path, problems: list[str]) -> RunSetRecord | None:
 
 
 def read_set_records(result_set: ResultSet, files: SetFiles | None = None) -> SetRecords:
-    """Read the records beside a set's logs; never raises for their content. Records that `files` has are not read
-    again."""
+    """Read the records stored with a result set's logs; never raises for their content. Records that `files` has are
+    not read again."""
     problems: list[str] = []
     system = _read_system(result_set.system_json, problems)
     if result_set.root is None:

@@ -428,7 +428,7 @@ def make_run(log: RunResult, **about: Any) -> Run:
 
 
 def make_runs(logs: Sequence[RunResult]) -> tuple[Run, ...]:
-    """Make a result's runs from logs that have no records beside them."""
+    """Make a result's runs from logs that have no records stored with them."""
     return tuple(
         make_run(log, label=str(index), fate="counted" if log.converged else "failed")
         for index, log in enumerate(logs)

@@ -40,7 +40,8 @@ def chi_square_quantile(degrees: Real, upper_tail: Real) -> Any:
 
 
 def f_tail(numerator: Real, denominator: Real, ratio: Real) -> Any:
-    """Return the probability of more than `ratio`, for the F distribution with these degrees of freedom."""
+    """Return the probability of a value above `ratio`, for the F distribution with `numerator` and `denominator`
+    degrees of freedom."""
     from scipy.special import fdtrc
 
     return fdtrc(numerator, denominator, ratio)

@@ -47,8 +47,9 @@ def judge_family(
 
 
 def confidence_with_best(number: int, confidence: float) -> float:
-    """Return the confidence for comparing the best of `number` groups with each other one, so that `confidence` holds
-    over all pairs: any group may turn out the best, and in each pair either may be called worse."""
+    """Return the confidence level at which to compare the best of `number` groups with each other group, so that
+    `confidence` holds over all pairs: any group may turn out the best, and in each pair either may be called
+    worse."""
     return 1.0 - 2.0 * (1.0 - confidence) / number
 
 

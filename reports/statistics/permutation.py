@@ -1,5 +1,5 @@
-"""Tests differences of two groups without assuming a distribution, and gives an effect size; shown beside intervals,
-but verdicts do not use them."""
+"""Tests two groups of runs for a difference without assuming a distribution, and gives an effect size; both are
+printed, but verdicts do not use them."""
 
 from functools import lru_cache
 from itertools import combinations

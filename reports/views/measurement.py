@@ -56,7 +56,8 @@ def _noise(measured: Result) -> Smallest | None:
 
 
 def _smallest(measured: Result) -> str:
-    """Return in one short line the detectable difference of a comparison with a measurement like this one."""
+    """Return in one short line the detectable difference between this measurement and another with as many processes
+    and equal noise."""
     smallest = _noise(measured)
     if smallest is None:
         return f"not known: takes {MIN_RUNS} processes, has {len(measured.measured_values)}"

@@ -1,5 +1,5 @@
-"""Makes the section on measurements that leave no logs (such as throughput): table and notes, from the record of
-their kind."""
+"""Makes the section on measurements that leave no logs (such as throughput): table and notes, as the record type of
+each kind describes them."""
 
 import math
 from collections.abc import Sequence

@@ -56,8 +56,8 @@ def phases_chart(record: ProfileRecord, id_: str) -> Chart | None:
 
 
 def _parts(share: float, phase: PhaseRecord) -> tuple[float, float]:
-    """Return a phase's share of the step's time in two parts: what the phase would take at its roofline ceiling, and
-    the rest."""
+    """Return a phase's share of the step's time in two parts: the time at the phase's roofline ceiling, and the time
+    beyond it."""
     at_ceiling = share * min(max(amount(phase.computed.ceiling_fraction) or 0.0, 0.0), 1.0)
     return at_ceiling, share - at_ceiling
 

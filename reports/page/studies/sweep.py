@@ -100,8 +100,8 @@ def _of_processes(row: SweepRow) -> _Estimate | None:
 
 
 def _chart(sweep: SweepFacts, quantity: _SweptQuantity, id_: str) -> Chart:
-    """Return a chart of one quantity over the setting with the most values, a panel per combination of the others'
-    values."""
+    """Return a chart of one quantity over the varied setting with the most values, a panel per combination of the
+    other settings' values."""
     along = max(range(len(sweep.axes)), key=lambda number: len(sweep.axes[number][1]))
     key, positions = sweep.axes[along]
     others = [axis for number, axis in enumerate(sweep.axes) if number != along]
