@@ -1,4 +1,4 @@
-"""Experiments: groups of run sets and their plans, from the request to the last repetition.
+"""Make, resume and finish experiments: groups of run sets (repeated runs of one configuration) and their plans.
 
     request -> expand -> prepare -> create -> complete -> finish
 

@@ -1,8 +1,6 @@
-"""Run a user's own code in a child process: the processes that start, keep and judge runs never import it.
-
-The child resolves the configuration, checks that it can be run and autotunes it; only the folder that it makes
-remains.
-"""
+"""Run a user's own code in a child process: the processes that start, keep and judge runs never import that code. //
+The child resolves the configuration, checks that it can be run and autotunes it; only the folder that the child makes
+remains."""
 
 import os
 import signal
@@ -39,10 +37,8 @@ class _ChildAnswer(msgspec.Struct, frozen=True):
 
 
 def names_outside_code(request: Request) -> bool:
-    """Return whether a request names code that is not dlrmbench's own; imports none of it.
-
-    Wrong names are not reported here: resolving the request reports them.
-    """
+    """Return whether a request names a model or an implementation that is not dlrmbench's own; imports neither. //
+    Wrong names are not reported here: resolving the request reports them."""
     with suppress(DefinitionError, ConfigError, HarnessError, OSError):
         implementations, models = (set(_named(request, key)) for key in (_IMPLEMENTATION, _MODEL))
         if request.beside is None or request.benchmark is not None:
@@ -55,7 +51,7 @@ def names_outside_code(request: Request) -> bool:
 
 
 def _named(request: Request, key: str) -> Iterator[str]:
-    """Yield all values that a request gives to a key."""
+    """Yield all values that a request gives to a configuration key, by --set or by an axis of a sweep."""
     yield from (str(each.value) for each in asked_relation(request).overrides(request) if each.key == key)
     for axis in request.axes:
         name, _, values = axis.partition("=")
@@ -64,11 +60,9 @@ def _named(request: Request, key: str) -> Iterator[str]:
 
 
 def look_apart(work: Callable[[], T], kind: type[T]) -> T:
-    """Return the result of `work`, a text or a record, computed in a child process.
-
+    """Return the result of `work` (a callable that returns a text or a record), computed in a child process. //
     Raises HarnessError, or RequestError, with the message and exit code of the child's error. A process with threads
-    or with torch, such as a notebook, cannot fork, and does the work itself.
-    """
+    or with torch, such as a notebook, cannot fork, and calls `work` itself."""
     if threading.active_count() > 1 or "torch" in sys.modules:
         return work()
     for stream in (sys.stdout, sys.stderr):
@@ -100,7 +94,8 @@ def look_apart(work: Callable[[], T], kind: type[T]) -> T:
 
 
 def _answer(work: Callable[[], T]) -> _ChildAnswer:
-    """Do the work in the child; print the traceback of an unexpected error there."""
+    """Call `work` in the child process; return its result or its error, and print the traceback of an unexpected
+    error."""
     try:
         return _ChildAnswer(value=msgspec.to_builtins(work()))
     except Exception as error:

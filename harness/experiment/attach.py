@@ -1,4 +1,5 @@
-"""Attach a profile to a run set: one more record, measured with the configuration of the set's runs."""
+"""Attach a profile to a run set: a record of where a training step spends its time, for the configuration of the
+runs."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ from rules.records.run_set import RunSetRecord
 
 
 def open_or_create(request: Request) -> Path:
-    """Return the run set at the request's output if it has the same configuration; else create one below the output.
+    """Return the run set at the request's output if it has the same configuration; else create one below that folder.
 
     A new set is autotuned; an existing one already was. Raises HarnessError, before anything is written, where the
     configuration cannot be profiled.
@@ -65,10 +66,8 @@ def refuse_other_configuration(folder: Path, config: RunConfig, num_threads: int
 def attach_profile(
     folder: Path, *, num_steps: int | None, trace: Path | None, on_progress: Callable[[str], None]
 ) -> Path:
-    """Profile the configuration of the set in `folder` in a fresh process; return the path of extra/profile.json.
-
-    Raises HarnessError.
-    """
+    """Profile the configuration of the run set in `folder` in a fresh process; return the path of extra/profile.json.
+    // Raises HarnessError where the profile fails."""
     options: Mapping[str, Any] = {"num_steps": num_steps, "trace": None if trace is None else str(trace.absolute())}
     run_set, _ = open_run_set(folder)
     with locked(run_set):
@@ -88,7 +87,7 @@ def attach_profile(
 
 
 class _ProgressRelay:
-    """Passes the progress messages of a process to a callback."""
+    """Passes the progress messages of a profile's process to a callback."""
 
     def __init__(self, on_progress: Callable[[str], None]) -> None:
         self._on_progress = on_progress
@@ -98,4 +97,4 @@ class _ProgressRelay:
             self._on_progress(str(event.get("doing")))
 
     def finish(self, text: str) -> None:
-        """Do nothing: the record has the result."""
+        """Do nothing at the end of a profile: the record, not the progress display, has its result."""

@@ -1,4 +1,4 @@
-"""Context of an experiment's command: the permissions that only its user gives, and the callbacks for progress."""
+"""Hold an experiment's permissions, which only the user's command gives, and its callbacks for progress."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from harness.run_sets.keepers import KeptOutcome
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """Position of the next repetition in its stage, its configuration, and the estimated seconds for all that are
-    left; None before the first repetition, and in later stages."""
+    """Position of the next repetition in its stage (training or profile), its configuration's label, and the
+    estimated seconds for all repetitions that are left: None before the first one has run, and in later stages."""
 
     number: int
     total: int
@@ -23,41 +23,43 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Watcher:
-    """Callbacks for an experiment's progress."""
+    """Callbacks that an experiment calls as its repetitions (runs or measurements) begin and end."""
 
     on_begin: Callable[[int, int], None] = lambda kept, planned: None
-    """Called with the finished and the planned number of repetitions of a single set."""
+    """Called with the numbers of finished and of planned repetitions of an experiment of one configuration."""
     on_step: Callable[[Progress], None] = lambda progress: None
-    """Called before each repetition of a group."""
+    """Called before each repetition of an experiment of several configurations."""
     on_done: Callable[[int, KeptOutcome], None] = lambda index, outcome: None
-    """Called after each repetition of a single set."""
+    """Called after each repetition of an experiment of one configuration, with its index and its outcome."""
     on_lost_energy: Callable[[str], None] = lambda why: None
-    """Called once per stage with the reason why a requested power command gave no energy."""
+    """Called once per stage with the reason why the user's power command gave no energy."""
     on_growth: Callable[[int], None] = lambda num_runs: None
-    """Called with the number of repetitions that a stop rule is about to ask for."""
+    """Called with the total number of repetitions of each configuration that a stop rule is about to require."""
     quiet: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Context:
-    """Permissions that come with the command: a folder may be a stranger's, so its files alone start no code."""
+    """Permissions that the user's command gives an experiment: a stranger may have made the folder, so that its files
+    alone start no code."""
 
     python: Path | None = None
-    """Interpreter that measures the base of a pair; None for this process's own."""
+    """Python interpreter whose dlrmbench measures the base (the existing run set that is compared with); None for
+    this process's interpreter."""
     models: Collection[str] = ()
-    """Models that the user named and that are not dlrmbench's own."""
+    """Names of models that the user gave and that are not dlrmbench's own."""
     implementations: Collection[str] = ()
-    """Implementations that the user named and that are not dlrmbench's own."""
+    """Names of implementations that the user gave and that are not dlrmbench's own."""
     hooks: Hooks = NO_HOOKS
-    """Commands around every repetition."""
+    """User's shell commands before, after and during every repetition."""
     log_to: Path | None = None
-    """File to which events are appended."""
+    """JSON-lines file to which the experiment's events are appended; None for no such file."""
     watcher: Watcher = Watcher()
 
     @classmethod
     def of(cls, request: Request, watcher: Watcher | None = None) -> "Context":
-        """Return the permissions that a request gives; its models and implementations are recorded in what it
-        makes."""
+        """Return the permissions that a request gives; the request's models and implementations are recorded in the
+        folders that it makes."""
         return cls(
             python=request.python,
             hooks=Hooks.asked_by(request),
@@ -67,4 +69,4 @@ class Context:
 
 
 NO_CONTEXT = Context(watcher=Watcher(quiet=True))
-"""Context without permissions and without callbacks."""
+"""Context of an experiment that may start no code of the user's and reports no progress."""

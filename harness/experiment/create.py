@@ -49,7 +49,7 @@ from rules.records.run_set import ChoiceRecord, RunSetRecord
 
 
 def create(experiment: Experiment) -> Path:
-    """Create the folder of a prepared experiment and return it; the link `latest` beside it then points to it.
+    """Create the folder of a prepared experiment and return it; point the link `latest` in the parent folder to it.
 
     The file that describes the folder is written last, so that a folder with it is complete. Raises HarnessError
     (exit 9) where kept weights would not fit on the disk.
@@ -72,7 +72,8 @@ def _create_alone(experiment: Experiment) -> Path:
 
 
 def create_group(experiment: Experiment) -> Path:
-    """Create the folder of several configurations, without the link `latest`."""
+    """Create and return the folder of an experiment of several configurations, without pointing the link `latest` to
+    it."""
     request, relation = experiment.request, find_relation(experiment.relation)
     refuse_small_disk(experiment)
     created = datetime.now(UTC)
@@ -133,7 +134,8 @@ def create_set(
     created: datetime,
     base_seed: int | None = None,
 ) -> RunSet:
-    """Create the folder of a run set below `output`, with everything that its repetitions need."""
+    """Create the folder of a run set below `output`, with the definition, seeds and system that its repetitions
+    need."""
     request, config, prepared = experiment.request, configuration.config, configuration.prepared
     assert prepared is not None
     benchmark = config.benchmark
@@ -192,7 +194,8 @@ def create_set(
 
 
 def _with_spinning(environment: Mapping[str, Any], choice: ChoiceRecord | None) -> dict[str, Any]:
-    """Return a set's environment with the OpenMP spin variables of its autotuned choice."""
+    """Return a run set's environment variables together with the OpenMP spin variables that autotuning chose for
+    it."""
     variables = environment.get("variables")
     if choice is None or not isinstance(variables, Mapping):
         return dict(environment)
@@ -200,7 +203,8 @@ def _with_spinning(environment: Mapping[str, Any], choice: ChoiceRecord | None) 
 
 
 def refuse_small_disk(experiment: Experiment) -> None:
-    """Raise HarnessError (exit 9) where the weights of all runs do not fit on the disk."""
+    """Raise HarnessError (exit 9) where the kept weights (final parameters) of all planned runs do not fit on the
+    disk."""
     request = experiment.request
     if not request.keep_weights:
         return
@@ -220,6 +224,6 @@ def refuse_small_disk(experiment: Experiment) -> None:
 
 
 def _weights_bytes(workload: WorkloadConfig, data_dir: Path) -> int:
-    """Return the computed size in bytes of one run's weights."""
+    """Return the computed size in bytes of the weights (final parameters) that one run keeps."""
     num_embeddings = open_dataset(data_dir, workload.data).train.num_embeddings
     return workload.costs(num_embeddings).num_parameters * FLOAT_BYTES

@@ -1,4 +1,5 @@
-"""Choose the interpreter for an experiment's jobs: this installation's, or the one given on the command line."""
+"""Start an experiment's jobs with the right interpreter: this installation's, or the one given on the command
+line."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -31,7 +32,7 @@ from rules.records.run_set import RunSetRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RepetitionTask:
-    """One repetition that is about to run."""
+    """One repetition (run or measurement) that is about to start, with its run set, its index and its hooks."""
 
     kind: Kind
     keeper: Keeper
@@ -39,23 +40,23 @@ class RepetitionTask:
     record: RunSetRecord
     index: int
     more: Mapping[str, Any]
-    """Members of the repetition's job that the set's record does not have."""
+    """Fields of the repetition's job that the run set's record does not have, such as a number of steps."""
     resume: str
     """Command that completes the experiment after an interruption."""
     hooks: Hooks = NO_HOOKS
     events: EventLog = SILENT
     slot: Slot | None = None
-    """Cores and GPUs for a repetition that runs beside others; None for one that runs alone."""
+    """Cores and GPUs for a repetition that runs at the same time as others; None where no other runs at that time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerExecutor:
-    """Starts a worker process for each job, with this installation or another interpreter's."""
+    """Starts a worker process for each job, with this installation's interpreter or with another installation's."""
 
     installation: Installation | None = None
 
     def run(self, repetition: RepetitionTask, folder: Path, on_event: OnEvent) -> WorkerEnd:
-        """Run a repetition's job in `folder`; its kind decides how many processes take part."""
+        """Run a repetition's job in `folder`; its kind of measurement decides how many processes take part."""
         kind, record, index = repetition.kind, repetition.record, repetition.index
         members = job_members(repetition.run_set, record, index, folder)
         members["power_command"] = repetition.hooks.power_command
@@ -73,7 +74,8 @@ class WorkerExecutor:
             )
 
     def refuse_other_system(self, run_set: RunSet, record: RunSetRecord) -> None:
-        """Raise HarnessError (exit 2) where the set began on another system than this executor's."""
+        """Raise HarnessError (exit 2) where the run set began on another system (machine and framework) than this
+        executor's."""
         if self.installation is None:
             found = describe_system(given_fields(record), device=record.config["runtime.device"].value)
             name, framework = make_system_slug(found), found.fields["framework"]
@@ -87,10 +89,9 @@ class WorkerExecutor:
                 raise HarnessError(f"{run_set.folder}: was begun on {was!r}, this is {here!r}. Start a new set here.")
 
     def refuse_other_code(self, folder: Path, record: RunSetRecord, group: str) -> None:
-        """Raise HarnessError (exit 2) where the set began with other code than this executor's.
-
-        Code may be what is compared, so one side must not mix two versions.
-        """
+        """Raise HarnessError (exit 2) where the run set began with another version of dlrmbench's code than this
+        executor's. // Versions of the code may be what is compared, so one of two compared configurations must not
+        mix two of them."""
         here = code_sha256() if self.installation is None else self.installation.about.code_sha256
         if record.code_sha256 != here:
             who = "this dlrmbench" if self.installation is None else f"the dlrmbench of {self.installation.python}"
@@ -101,10 +102,8 @@ class WorkerExecutor:
 
 
 def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path) -> dict[str, Any]:
-    """Collect the members that jobs of every kind have, from the set's definition and record.
-
-    Raises HarnessError (exit 8) where the record's choice of matrix products is invalid.
-    """
+    """Collect the fields that jobs of every kind of measurement have, from the run set's definition and record. //
+    Raises HarnessError (exit 8) where the recorded choice of kernels for matrix products is invalid."""
     place = run_set.extra / RUN_SET_FILE
     tables = read_toml(run_set.definition)
     matmul = None if record.choice is None else record.choice.matmul
@@ -122,11 +121,9 @@ def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path)
 
 
 def find_executors(store: Store, python: Path | None) -> dict[int, WorkerExecutor]:
-    """Find the executor of each configuration, by its index.
-
-    A group may be a stranger's, so an interpreter named in its file is never started: `python` must be given on the
-    command line. Raises HarnessError (exit 2) where it is missing or not needed.
-    """
+    """Return the executor (which starts worker processes with one interpreter) of each configuration, by its index.
+    // A stranger may have made the folder, so an interpreter named in its file is never started: `python` must be
+    given on the command line. Raises HarnessError (exit 2) where it is missing or not needed."""
     folder, record = store.folder, store.record
     if record.python is None and python is not None:
         if find_relation(record.relation).takes_python:
@@ -147,8 +144,8 @@ def find_executors(store: Store, python: Path | None) -> dict[int, WorkerExecuto
 
 
 def refuse_other_definition(run_set: RunSet, record: RunSetRecord) -> None:
-    """Raise HarnessError (exit 8) where the definition in a set's folder differs from the one that the set began
-    with."""
+    """Raise HarnessError (exit 8) where the benchmark definition in a run set's folder differs from the one that the
+    set began with."""
     benchmark = parse_benchmark(read_toml(run_set.definition), run_set.definition)
     if (benchmark.definition_sha256, benchmark.name) != (record.benchmark.definition_sha256, record.benchmark.name):
         raise HarnessError(
@@ -157,10 +154,8 @@ def refuse_other_definition(run_set: RunSet, record: RunSetRecord) -> None:
 
 
 def refuse_changed(store: Store, executors: Mapping[int, WorkerExecutor]) -> None:
-    """Refuse to continue where a definition, the system or (if the group requires it) the code has changed.
-
-    Raises HarnessError: exit 2, or 8 for a definition.
-    """
+    """Refuse to continue an experiment where a benchmark definition, the system or (if required) dlrmbench's code
+    changed. // Raises HarnessError: exit 2, or 8 for a definition."""
     for place, (run_set, record) in store.sets.items():
         refuse_other_definition(run_set, record)
         if store.record.on_other_code == "refuse":

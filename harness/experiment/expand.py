@@ -18,7 +18,8 @@ from harness.run_sets.names import find_weights
 
 
 def expand(request: Request) -> Experiment:
-    """Resolve the request. Raises HarnessError, ConfigError or DefinitionError where it cannot be run."""
+    """Return the experiment that a user's request means, with every configuration resolved. // Raises HarnessError,
+    ConfigError or DefinitionError where it cannot be run."""
     kind, options = asked_kind(request)
     _refuse_combinations(request, kind)
     request = with_weights(request, kind)
@@ -29,7 +30,8 @@ def expand(request: Request) -> Experiment:
 
 
 def with_weights(request: Request, kind: Kind) -> Request:
-    """Return the request with its kept weights resolved to their folder. Raises HarnessError where a set has none."""
+    """Return the request with the run set whose kept weights (final parameters) it names resolved to the weights'
+    folder. // Raises HarnessError where that set kept none."""
     if request.weights is None or kind.weights_key is None:
         return request
     source = f"option {request.spelled('weights')}" if request.typed else "weights"
@@ -39,8 +41,8 @@ def with_weights(request: Request, kind: Kind) -> Request:
 
 
 def asked_kind(request: Request) -> tuple[Kind, dict[str, int]]:
-    """Return the requested kind of measurement and its options. Raises RequestError where the verb does not have
-    it."""
+    """Return the requested kind of measurement and its options, such as a number of steps. Raises RequestError where
+    the verb does not have that kind."""
     if not request.kinds:
         return find_kind("training"), {}
     name, *others = request.kinds
@@ -62,7 +64,7 @@ def asked_kind(request: Request) -> tuple[Kind, dict[str, int]]:
 
 
 def _refuse_combinations(request: Request, kind: Kind) -> None:
-    """Raise RequestError for members of a request that exclude each other, and for an unknown order or stop rule."""
+    """Raise RequestError where arguments of a request exclude each other, or its order or stop rule is unknown."""
     find_order(request.order)
     if find_stop_rule(request.stop) is not None and request.beside is None and not request.axes:
         raise RequestError("a stop rule needs two configurations or more; for a single set give until.")

@@ -1,4 +1,5 @@
-"""An experiment before it is made: configurations, repetitions of each, and the relation between configurations."""
+"""Describe an experiment before its folder is made: configurations, repetitions of each, and how these are
+compared."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,30 +18,33 @@ from rules.records.run_set import UntilRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Configuration:
-    """One configuration of an experiment; `failure` is the reason why it cannot be measured."""
+    """One configuration of an experiment; `failure` is the reason why the configuration cannot be measured, None if
+    it can."""
 
     label: str
     config: RunConfig
     folder: str = ""
-    """Name of the run set's folder in the group."""
+    """Name of the configuration's run-set folder in the experiment's folder; empty for an experiment of one
+    configuration."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """Values of the varied keys, as the user wrote them."""
+    """Values of the keys that differ between configurations, as the user wrote them."""
     installation: Installation | None = None
-    """Installation of dlrmbench that measures the configuration; None for this one."""
+    """Other installation of dlrmbench that measures the configuration; None for the running one."""
     prepared: Preparation | None = None
     failure: FailureRecord | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Experiment:
-    """Configurations to be measured, the number of repetitions, and the relation between the configurations."""
+    """Configurations to be measured, the number of repetitions of each, and how the configurations are compared."""
 
     request: Request
     kind: Kind
     options: Mapping[str, int]
-    """Options of the kind of measurement, such as the number of steps."""
+    """Options of the kind of measurement, such as its number of steps."""
     relation: str
-    """Name of the relation between configurations, from `relation.RELATIONS` or an extension."""
+    """Name of the relation (alone, pair, sweep, …) between configurations, from `relation.RELATIONS` or an
+    extension."""
     configurations: tuple[Configuration, ...]
     repetitions: int
     axes: tuple[Axis, ...] = ()
@@ -49,20 +53,19 @@ class Experiment:
     timeout_s: float | None = None
     matmul: GivenMatmul | None = None
     source: Source | None = None
-    """Run set that the base of a pair repeats."""
+    """Existing run set whose configuration is measured again, to compare a new configuration with; None without
+    --beside."""
     stop: StopRecord | None = None
-    """Rule by which the experiment grows from its measurements; `until` is the rule of a single set."""
+    """Rule that adds repetitions or configurations by what has been measured; for one configuration `until` is that
+    rule."""
     name: str = ""
-    """Middle part of a group's folder name, between its relation's prefix and the time."""
+    """Middle part of the experiment's folder name, between the prefix (such as `sweep`) and the time."""
     batch_sizes: tuple[int, ...] = ()
-    """Global batch sizes that configurations which are added later may have."""
+    """Global batch sizes that configurations added by a stop rule may have."""
 
     @property
     def is_autotuned(self) -> bool:
-        """Whether autotuning times how steps are computed before the first repetition.
-
-        Where ranks are varied, they would share the cores in every number that is compared; externally launched runs
-        choose nothing.
-        """
+        """Whether autotuning times kernels and threads before the first repetition. // Not so where ranks are varied,
+        since they would share the cores in every compared number; nor for externally launched runs."""
         are_ranks_varied = any(axis.key == "runtime.ranks" for axis in self.axes)
         return self.kind.is_autotuned and not are_ranks_varied and self.request.run_index is None

@@ -28,8 +28,8 @@ _WORST_FIRST = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedSides:
-    """Result of a completed pair: both run sets or both measurements, and the comparison of the new one with the
-    base."""
+    """Result of a completed pair (two configurations measured alternately): both run sets or both measurements, and
+    the comparison of the new one with the base."""
 
     page: Path
     comparisons: tuple[Comparison, ...]
@@ -39,7 +39,7 @@ class FinishedSides:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedStudy:
-    """Result of a completed experiment that is a study: its record, its page and the exit code."""
+    """Result of a completed experiment without runs to a target: its record, its page and the exit code."""
 
     study: StudyRecord
     page: Path
@@ -47,7 +47,8 @@ class FinishedStudy:
 
 
 def finish_set(folder: Path) -> tuple[Result, Path]:
-    """Read, judge and score a set once, and write its page. Writes nothing else; can be repeated at any time."""
+    """Read, judge and score the run set in `folder` once, and write its page. Writes nothing else; can be
+    repeated."""
     gathered = gather_everything([folder])
     if len(gathered.sets) != 1:
         places = ", ".join(printable(result.verdict.subject) for result in gathered.sets)
@@ -65,8 +66,8 @@ def write_folder_page(folder: Path) -> Path:
 
 
 def exit_code_of_set(result: Result) -> ExitCode:
-    """Return NOT_CONVERGED or TIMEOUT where failed runs leave no score, COMPLIANCE where a rule is broken, else
-    DONE."""
+    """Return a run set's exit code: NOT_CONVERGED or TIMEOUT where failed runs leave no score, COMPLIANCE where a
+    rule is broken, else DONE."""
     failed = [run for run in result.score.runs if not run.converged]
     if failed and result.score.score_s is None:
         timed_out = all(run.abort_reason == "timeout" for run in failed)
@@ -81,7 +82,8 @@ def worst_of(codes: Iterable[ExitCode]) -> ExitCode:
 
 
 def finish_sides(folder: Path) -> FinishedSides:
-    """Judge and score both sides of a pair once, compare them, and write the page of each side and of the pair."""
+    """Judge and score both configurations of a pair once, compare them, and write a page for each and one for the
+    pair."""
     kind, sides = find_kind(read(folder).kind), list(parts_of(folder).values())
     gathered = gather_everything([folder])
     page = write_page(gathered, folder)
@@ -98,7 +100,8 @@ def finish_sides(folder: Path) -> FinishedSides:
 
 
 def _only(gathered: ReportContent, folder: Path) -> Result:
-    """Return the only set of results in a side's folder. Raises HarnessError (exit 8) where the number is not one."""
+    """Return the one result in the folder of a pair's configuration. Raises HarnessError (exit 8) where there is not
+    exactly one."""
     found = [result for result in gathered.sets if result.place == folder]
     if len(found) != 1:
         raise HarnessError(f"{folder}: holds {len(found)} sets of results, expected its own alone.", ExitCode.INPUT)
@@ -106,22 +109,23 @@ def _only(gathered: ReportContent, folder: Path) -> Result:
 
 
 def exit_code_of_sides(finished: FinishedSides) -> ExitCode:
-    """Return the more serious exit code of the two sides."""
+    """Return the more serious of the exit codes of the two run sets of a completed pair."""
     return worst_of(exit_code_of_set(result) for result in finished.sets)
 
 
 def write_pages(folder: Path) -> None:
-    """Write the pages of a complete experiment, as its relation defines them."""
+    """Write the pages of the complete experiment in `folder`, as the relation between its configurations defines."""
     find_relation(read(folder).relation).write_pages(folder)
 
 
 def exit_code_from(number: int) -> ExitCode:
-    """Return the exit code for a number in a file; INPUT (damaged file) for an unknown number."""
+    """Return the exit code for a number in a record's file; INPUT (damaged file) for an unknown number."""
     return ExitCode(number) if number in set(ExitCode) else ExitCode.INPUT
 
 
 def exit_code_of_matrix(record: ExperimentRecord, facts: SweepFacts) -> ExitCode:
-    """Return the most serious exit code of a sweep's configurations."""
+    """Return the most serious exit code of a sweep's configurations, and INCONCLUSIVE where a requested fit
+    failed."""
     codes = [exit_code_from(entry.failure.exit_code) for entry in record.configurations if entry.failure is not None]
     codes += [exit_code_of_set(row.result) for row in facts.rows if row.result is not None and row.result.judged]
     codes += [ExitCode.INCONCLUSIVE] if facts.law is not None and facts.law.fitted is None else []

@@ -39,10 +39,8 @@ from rules.records.run_set import RunSetRecord
 
 
 def run_in_world(experiment: Experiment) -> str:
-    """Take part as one rank in a run of a prepared experiment, whose output folder is the set itself.
-
-    Returns how the run ended on rank 0, an empty string elsewhere.
-    """
+    """Take part as one rank in a run of a prepared experiment, whose output folder is the run set's own. // Returns
+    on rank 0 how the run ended; an empty string on other ranks."""
     request, (configuration,) = experiment.request, experiment.configurations
     index, config, prepared = request.run_index, configuration.config, configuration.prepared
     assert index is not None and prepared is not None
@@ -84,7 +82,8 @@ def _report_waiting(line: str) -> None:
 
 
 def _train(world: ProcessGroup, job: TrainingJob, data_dir: Path, *, quiet: bool) -> str:
-    """Train, with the dataset's path on this rank's machine; return the run's status on rank 0."""
+    """Train on this rank, with the dataset's path on this rank's machine; return the run's status on rank 0, else
+    ""."""
     job = replace(job, data_dir=str(data_dir.resolve()))
     benchmark, workload = job.parse()
     agree(world, job, workload)
@@ -115,7 +114,7 @@ def _quiet_libraries() -> Iterator[None]:
 
 
 def _asked(experiment: Experiment) -> dict[str, Any]:
-    """Collect the command line's values that must be the same on all ranks."""
+    """Collect the command line's values that must be the same on all ranks of an externally launched run."""
     request, config = experiment.request, experiment.configurations[0].config
     return {
         "--run-index": request.run_index,
@@ -132,22 +131,22 @@ def _asked(experiment: Experiment) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BegunRun:
-    """A run that is about to begin, kept by rank 0; the other ranks receive only its job."""
+    """Externally launched run that is about to begin, kept by rank 0; the other ranks receive only its job."""
 
     run_set: RunSet
     keeper: Keeper
     job: TrainingJob
 
     def record(self, reason: str, exit_code: int) -> None:
-        """Record why the attempt was interrupted, unless its log is already complete."""
+        """Record why the attempt at a run was interrupted, unless the attempt's log is already complete."""
         attempt, index = Path(self.job.folder), self.job.run_index
         if not ((attempt / "log.txt").exists() and self.keeper.recover(index)):
             record_interrupted(attempt, index=index, reason=reason, exit_code=exit_code)
 
 
 def _begin(experiment: Experiment, index: int, held: ExitStack) -> BegunRun | str | HarnessError:
-    """Prepare the run; return the run that may begin, or a message that it exists already, or the error that
-    prevents it."""
+    """Prepare an externally launched run on rank 0; return the run, or a message that it exists already, or the error
+    that prevents it."""
     (configuration,), folder = experiment.configurations, experiment.request.output
     try:
         if not (folder / "extra").exists():
@@ -171,7 +170,7 @@ def _begin(experiment: Experiment, index: int, held: ExitStack) -> BegunRun | st
 
 
 def _refuse_other(record: RunSetRecord, experiment: Experiment) -> None:
-    """Refuse a run whose configuration or number of runs differs from the set's."""
+    """Raise HarnessError where this launch's configuration, seed or number of runs differs from the run set's."""
     request, config = experiment.request, experiment.configurations[0].config
     begun = {key: entry.value for key, entry in record.config.items()}
     begun |= {"--runs": record.num_runs, "--seed": record.base_seed}

@@ -1,4 +1,5 @@
-"""The one loop over repetitions: make all that are missing of a new or an interrupted experiment."""
+"""Make all repetitions (runs or measurements) that a new or an interrupted experiment lacks, in the only such
+loop."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,18 +46,17 @@ from rules.temporary_folder import temporary_folder
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunContext:
-    """Hooks and event log around each repetition, outside its timed part."""
+    """User's shell commands (hooks) and event log around each repetition, outside its timed part."""
 
     hooks: Hooks
     events: EventLog
 
 
 def look_again(folder: Path, context: Context) -> tuple[tuple[PreflightCheck, ...], str | None]:
-    """Return the environment check's current results, and a warning where the code has changed but may.
-
-    Raises HarnessError: exit 2 where a user's own code is not named again, or the folder is one side of a pair; 6
-    where the environment check warns and the experiment began with --strict-env; 8 for a kind that this copy lacks.
-    """
+    """Return the environment check's current results, and a warning where dlrmbench's code changed since the
+    experiment began (None if it did not, or may not). // Raises HarnessError: exit 2 where a user's own code is not
+    named again, or the folder is one configuration of a pair; 6 where the environment check warns and the experiment
+    began with --strict-env; 8 for a kind of measurement that this copy lacks."""
     refuse_outside_code(folder, {"model": context.models, "implementation": context.implementations})
     _refuse_side(folder)
     record = read(folder)
@@ -72,7 +72,8 @@ def look_again(folder: Path, context: Context) -> tuple[tuple[PreflightCheck, ..
 
 
 def _refuse_side(folder: Path) -> None:
-    """Raise HarnessError (exit 2) for one side of a pair: its missing runs alternate with the other side's."""
+    """Raise HarnessError (exit 2) for a folder of one of a pair's two configurations: missing runs alternate with the
+    other's."""
     whole, name = folder.absolute().parent, folder.absolute().name
     group = None if group_file(folder) is not None else read_group(whole)
     if group is not None and group.is_pair and group.holds(name):
@@ -85,12 +86,10 @@ def _refuse_side(folder: Path) -> None:
 
 def complete(folder: Path, context: Context = NO_CONTEXT, *, num_runs: int | None = None) -> ExperimentRecord:
     """Make all missing repetitions of the experiment in `folder`, stage by stage, then those that its stop rule adds.
-
-    With `num_runs` the experiment first grows to that many repetitions of each configuration. A failed repetition is
-    handled as its stage says; a failed hook (a command around every repetition) ends the experiment. Raises
+    // With `num_runs` the experiment first grows to that many repetitions of each configuration. A failed repetition
+    is handled as its stage says; a failed hook (a command around every repetition) ends the experiment. Raises
     HarnessError where it cannot continue: before anything is run where the interpreter, the hooks, the system or (if
-    its record requires it) the code differ from those that it began with.
-    """
+    its record requires it) the code differ from those that it began with."""
     watcher, hooks = context.watcher, context.hooks
     with hold(folder) as store, closing(open_event_log(context.log_to, folder)) as events, _leaving_nothing(store):
         for run_set, set_record in store.sets.values():
@@ -143,7 +142,8 @@ def complete(folder: Path, context: Context = NO_CONTEXT, *, num_runs: int | Non
 
 @contextmanager
 def _leaving_nothing(store: Store) -> Iterator[None]:
-    """Point the link `latest` back to an earlier set where a hook fails before anything is measured."""
+    """Point the link `latest` back to an earlier run set where a hook (user's command) fails before anything is
+    measured."""
     try:
         yield
     except HookError:
@@ -160,7 +160,8 @@ def _state_of(store: Store) -> State:
 
 
 def _refuse_single(store: Store) -> None:
-    """Refuse to continue a kind of measurement that has a single record."""
+    """Raise HarnessError for a kind of measurement that makes a single record, and so has no repetitions to
+    continue."""
     kind = find_kind(store.record.kind)
     if kind.max_repetitions is not None:
         raise HarnessError(
@@ -170,7 +171,7 @@ def _refuse_single(store: Store) -> None:
 
 
 _UNKNOWN = -1
-"""Index of a configuration that is not known yet."""
+"""Index that stands for a configuration which a stop rule has not chosen yet, in estimates of the time left."""
 
 
 def _complete_stage(
@@ -181,7 +182,8 @@ def _complete_stage(
     around: RunContext,
     took_s: dict[int, list[float]],
 ) -> None:
-    """Make the missing repetitions of a stage; `took_s` collects their seconds by configuration."""
+    """Make the missing repetitions of a stage one after the other; `took_s` collects their seconds by
+    configuration."""
     steps, is_told, relation = store.steps(stage), False, find_relation(store.record.relation)
     total = stage.repetitions * sum(store.record.configurations[place].failure is None for place in store.sets)
     if (planned := relation.num_planned(store.record)) is not None:
@@ -221,8 +223,8 @@ def _complete_side_by_side(
     around: RunContext,
     took_s: dict[int, list[float]],
 ) -> None:
-    """Make the missing repetitions of a stage in batches, one configuration per slot, each configuration always in
-    the same slot; `took_s` collects the seconds of each batch.
+    """Make the missing repetitions of a stage in batches that run at once, one configuration per slot (cores and
+    GPUs), each always in the same slot; `took_s` collects the seconds of each batch.
 
     A configuration of the batch that is finished or failed leaves its slot, which is then kept busy.
     """
@@ -252,7 +254,8 @@ def _complete_side_by_side(
 def _note_end(
     store: Store, stage: StageRecord, steps: Mapping[int, OrderStep], number: int, error: HarnessError | None
 ) -> None:
-    """Record why the repetition in a slot failed, if it did. Raises that error where the stage stops at a failure."""
+    """Record why the repetition in a slot (its cores and GPUs) failed, if it did. Raises that error where the stage
+    stops at a failure."""
     if error is None:
         return
     if stage.on_failure == "stop" or isinstance(error, HookError):
@@ -263,7 +266,8 @@ def _note_end(
 def _keep_busy(
     store: Store, stage: StageRecord, executors: Mapping[int, WorkerExecutor], first: int, slot: Slot
 ) -> bool:
-    """Repeat a finished repetition in a temporary folder to keep a slot busy; return whether it succeeded.
+    """Repeat a finished repetition in a temporary folder to keep a slot (cores and GPUs) busy; return whether it
+    succeeded.
 
     It is a repetition of the slot's own configuration in the batch that begins with configuration `first`, or else of
     the first configuration that has not failed. Returns False where there is none.
@@ -290,7 +294,8 @@ def _keep_busy(
 
 
 def _why_no_energy(outcome: KeptOutcome | None) -> str | None:
-    """Return why the power command gave no energy for a repetition; None where it did, or nothing was measured."""
+    """Return why the user's power command gave no energy for a repetition; None where it did, or nothing was
+    measured."""
     record = None if outcome is None else outcome.record
     holder = record.repetitions()[0] if isinstance(record, Measurement) else record
     energy: EnergyRecord | None = getattr(holder, "energy", None)
@@ -310,7 +315,8 @@ def _describe(
 def _look_ahead(
     store: Store, number: int, total: int, place: int, took_s: Mapping[int, Sequence[float]], later: Iterable[int]
 ) -> Outlook:
-    """Return a repetition's position in its stage, with its configuration's label where there are several."""
+    """Return a repetition's number in its stage, its configuration's label where there are several, and expected
+    seconds."""
     return Outlook(
         number=number,
         total=total,
@@ -343,7 +349,8 @@ def _make(
     quiet: bool,
     slot: Slot | None = None,
 ) -> KeptOutcome | None:
-    """Make one repetition under its set's lock; None where an interrupted attempt turned out to be complete."""
+    """Make one repetition while its run set is locked; None where an interrupted attempt turned out to be
+    complete."""
     with store.holding(step.configuration):
         run_set, record = store.sets[step.configuration]
         kind = find_kind(stage.kind)
@@ -372,10 +379,8 @@ def _make(
 
 
 def perform(repetition: RepetitionTask, executor: WorkerExecutor, progress: ProgressDisplay) -> KeptOutcome:
-    """Make and keep one repetition; the caller holds the lock of its set.
-
-    Raises HarnessError where it yields no result; an interrupted attempt is kept as its kind defines.
-    """
+    """Make one repetition and keep its result; the caller holds the lock of its run set. // Raises HarnessError where
+    the repetition yields no result; an interrupted attempt is kept as its kind of measurement defines."""
     keeper, index, hooks, events = repetition.keeper, repetition.index, repetition.hooks, repetition.events
     folder, slot = keeper.open(index), repetition.slot
 
@@ -414,7 +419,7 @@ def perform(repetition: RepetitionTask, executor: WorkerExecutor, progress: Prog
 
 
 def _refuse_externally_launched(run_set: RunSet, record: RunSetRecord, index: int) -> None:
-    """Refuse to make a run whose ranks an external launcher must start."""
+    """Raise HarnessError for a missing run whose ranks an external launcher (torchrun or srun) must start."""
     if "runtime.ranks" in record.config and record.config["runtime.ranks"].source == WORLD_SOURCE:
         raise HarnessError(
             f"{run_set.folder}: run {index} is missing, and the ranks of this set are started by torchrun or srun. "

@@ -1,4 +1,4 @@
-"""Orders in which the repetitions of several configurations are made: pure functions of names and numbers."""
+"""Order the repetitions of several configurations, such as alternately: pure functions of indices and numbers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
@@ -51,7 +51,7 @@ def pairs(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep
 
 
 def after(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep]:
-    """Make all repetitions of a configuration before those of the next: the order of later stages."""
+    """Make all repetitions of a configuration before those of the next: the order of a profile after the runs."""
     for configuration in configurations:
         for repetition in range(repetitions):
             yield OrderStep(configuration, repetition)
@@ -62,11 +62,11 @@ ORDERS: Mapping[str, Order] = {
     "pairs": pairs,
     "after": after,
 }
-"""Orders by the name that a stage has on disk."""
+"""Orders of repetitions by the name that a stage of an experiment records in experiment.json."""
 
 
 def find_order(name: str) -> Order:
-    """Return the order of that name. Raises HarnessError (exit 8) where this version has none."""
+    """Return the order of repetitions that has a name. Raises HarnessError (exit 8) where this version has none."""
     if name not in ORDERS:
         raise HarnessError(
             f"order {name!r}: not known to this version, which has {', '.join(ORDERS)}.", ExitCode.INPUT

@@ -1,7 +1,5 @@
-"""Prepare an experiment before its folder is made: each configuration's data and autotuning.
-
-Writes only beside the data.
-"""
+"""Prepare an experiment before its folder is made: each configuration's dataset, id map and autotuning. // Writes
+only into the folders of datasets."""
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
@@ -37,11 +35,9 @@ from rules.records.run_set import ChoiceRecord
 
 
 def prepare(experiment: Experiment) -> Experiment:
-    """Return the experiment with data and autotuning ready, and the kind's options fitted to the dataset's size.
-
-    A point of a sweep, or a side in a suite, that cannot be prepared fails alone. Raises HarnessError, DatasetError
-    or OSError otherwise.
-    """
+    """Return the experiment with data and autotuning ready, and options such as step counts fitted to the dataset's
+    size. // A configuration of a sweep or of a suite that cannot be prepared is left out, and the others go on.
+    Raises HarnessError, DatasetError or OSError otherwise."""
     request = experiment.request
     refuse_output(request.output)
     if request.strict_env:
@@ -55,10 +51,8 @@ def prepare(experiment: Experiment) -> Experiment:
 
 
 def _fit_options(experiment: Experiment, made: Sequence[tuple[RunConfig, Preparation]]) -> Mapping[str, int]:
-    """Return the kind's options fitted to the datasets' sizes.
-
-    Raises ConfigError where they do not fit, or where fewer checkpoints are made than are to be restored.
-    """
+    """Return the options of the kind of measurement, such as a number of samples, fitted to the datasets' sizes. //
+    Raises ConfigError where they do not fit, or where fewer checkpoints are made than are to be restored."""
     sizes = [prepared.size for _, prepared in made]
     sizes += [(size, num_samples) for _, num_samples in sizes for size in experiment.batch_sizes]
     options = experiment.kind.fit(experiment.options, sizes)
@@ -69,10 +63,8 @@ def _fit_options(experiment: Experiment, made: Sequence[tuple[RunConfig, Prepara
 
 
 def _refuse_restores_untimed(experiment: Experiment) -> None:
-    """Raise ConfigError as `_fit_options` where checkpoints are to be restored, before autotuning times anything.
-
-    Data that cannot be prepared is left to be reported later.
-    """
+    """Raise ConfigError, before autotuning times anything, where fewer checkpoints are made than are to be restored.
+    // Data that cannot be prepared is left to be reported later."""
     configs = [each.config for each in experiment.configurations]
     if not any(config.workload.checkpoint and config.workload.checkpoint.restores for config in configs):
         return
@@ -84,10 +76,8 @@ def _refuse_restores_untimed(experiment: Experiment) -> None:
 
 
 def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet: bool) -> Preparation:
-    """Make or find the dataset and its id map.
-
-    Raises DatasetError; HarnessError where the dataset has less than one batch, or its map is damaged.
-    """
+    """Make or find a configuration's dataset and its id map (the order of embedding rows). // Raises DatasetError;
+    HarnessError where the dataset has less than one batch, or its map is damaged."""
     workload = config.workload
     num_threads = workload.runtime.threads or max(1, read_resources().num_cores // kind.num_processes(config))
     with generation_progress(workload.data, quiet=quiet) as on_progress:
@@ -114,7 +104,8 @@ def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet
 
 
 def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:
-    """Prepare each configuration by itself; configurations of one shape are autotuned once."""
+    """Prepare each configuration's data and autotuning; configurations with equal shapes of matrix products are
+    autotuned once."""
     request, kind, relation = experiment.request, experiment.kind, find_relation(experiment.relation)
     _refuse_restores_untimed(experiment)
     known: MutableMapping[str, ChoiceRecord] = {}
@@ -157,7 +148,8 @@ def _settle(
 
 
 def _prepare_sides(experiment: Experiment, source: Source) -> tuple[Configuration, ...]:
-    """Prepare both sides of a pair: the base as its set was prepared, by another interpreter where one is given."""
+    """Prepare both configurations of a pair: the base as its run set was prepared, by another interpreter where one
+    is given."""
     request, kind = experiment.request, experiment.kind
     base, new = experiment.configurations
     if request.python is not None:
@@ -176,7 +168,8 @@ def _prepare_sides(experiment: Experiment, source: Source) -> tuple[Configuratio
 
 
 def _prepare_side(experiment: Experiment, source: Source, config: RunConfig) -> Preparation:
-    """Make or find a side's data, by default the set's own dataset. Raises DatasetError where it is gone."""
+    """Make or find the dataset of one configuration of a pair, by default the existing run set's. Raises DatasetError
+    where it is gone."""
     request, recorded = experiment.request, source.record.dataset
     root = request.data
     is_alike = config.workload.data == source.config.workload.data
@@ -192,10 +185,9 @@ def _prepare_side(experiment: Experiment, source: Source, config: RunConfig) -> 
 def _autotune_sides(
     source: Source, base: Configuration, new: Configuration, given: GivenMatmul | None, *, quiet: bool
 ) -> tuple[Configuration, Configuration]:
-    """Autotune both sides: the base as its set was where that still fits, both alike where they have one shape.
-
-    Threads that nobody gives the new side are as many as the base's, so that no side gains by a core alone.
-    """
+    """Autotune both configurations of a pair: the base as its run set was where that still fits, both alike where
+    their shapes are equal. // Threads that nobody gives the new configuration are as many as the base's, so that a
+    core more or less does not decide the comparison."""
     assert base.prepared is not None and new.prepared is not None
     recorded, of_set = source.record.choice, None
     if recorded is not None and recorded.matmul is not None:

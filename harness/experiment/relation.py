@@ -1,4 +1,5 @@
-"""Relations between configurations, and what the loop needs to know of each. The registry imports none before use."""
+"""Define how the configurations of an experiment belong together (alone, pair, sweep): what the loop over repetitions
+needs to know of each kind of relation. The registry imports none before use."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -19,78 +20,83 @@ from rules.records.experiment import ExperimentRecord, MemberRecord, ReadsAs
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Relation(ABC):
-    """Relation between the configurations of an experiment. Methods have the common behaviour; subclasses differ from
-    it."""
+    """Relation between the configurations of an experiment (alone, pair, sweep). Methods have the common behaviour,
+    from which subclasses differ."""
 
     name: str
-    """Name in experiment.json."""
+    """Name of the relation in experiment.json."""
     word: str
-    """Word for the whole in messages, such as "sweep"."""
+    """Word for an experiment with this relation in messages, such as "sweep"."""
     reads_as: ReadsAs
     prefix: str = ""
-    """Beginning of a group's folder name, before a hyphen."""
+    """Beginning of the experiment's folder name, before a hyphen."""
     parts: str = "runs"
-    """Word for the repetitions in messages."""
+    """Word for the experiment's repetitions in messages, such as "runs"."""
     on_failure: Literal["stop", "leave_out"] = "stop"
-    """Action when a repetition fails."""
+    """Action when a repetition fails: stop the experiment, or leave its configuration out."""
     on_other_code: Literal["warn", "refuse"] = "refuse"
-    """Action when other code began the group."""
+    """Action when another version of dlrmbench's code began the experiment."""
     needs_first: bool = False
     """True if the first configuration cannot be left out, since all others are compared with it."""
     forgets_failures: bool = True
-    """True if `resume` retries failed configurations; False where a failure is a finding."""
+    """True if `resume` retries failed configurations; False where a configuration's failure is itself a result."""
     takes_python: bool = False
-    """True if another interpreter may measure a configuration."""
+    """True if another Python interpreter's dlrmbench may measure one of the configurations."""
     num_at_end: int = 0
-    """Usual number of repetitions that `end` makes, for the estimate of the time left."""
+    """Usual number of repetitions that `end`, the work after the planned ones, makes; for the estimate of the time
+    left."""
     may_grow: bool = True
     """True if a user may ask for more repetitions of each configuration."""
 
     @property
     def is_group(self) -> bool:
-        """Whether a file says how several run sets belong together."""
+        """Whether the experiment has a file, experiment.json, that says how several run sets belong together."""
         return self.reads_as != "alone"
 
     def benchmarks(self, request: Request) -> Sequence[str]:
-        """Return the definitions that a request names, without reading them."""
+        """Return the names of the benchmark definitions that a request names, without reading the definitions."""
         return [request.benchmark_named]
 
     def overrides(self, request: Request) -> Sequence[Override]:
-        """Return all values that a request sets, in any configuration."""
+        """Return all values that a request sets (--set and the like), in any configuration."""
         return request.overrides
 
     @abstractmethod
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
-        """Resolve every configuration; `options` are those of the kind of measurement.
+        """Return the experiment of a request, every configuration resolved; `options` are those of the kind of
+        measurement.
 
         Raises HarnessError, ConfigError or DefinitionError for what cannot be run.
         """
 
     def why_misshapen(self, record: ExperimentRecord) -> str | None:
-        """Return why a group's record is not one that this relation makes; None where it is. The file may be a
-        stranger's."""
+        """Return the reason why this relation does not make such a record of an experiment; None where it does. A
+        stranger may have made the file."""
         return None
 
     def num_planned(self, record: ExperimentRecord) -> int | None:
-        """Return the number of repetitions in the first stage; None where the list of configurations determines
-        it."""
+        """Return the number of repetitions in the first stage; None where it follows from the list of
+        configurations."""
         return None
 
     def plan_slots(self, folder: Path, record: ExperimentRecord) -> Sequence[Slot]:
-        """Return the slots in which configurations are measured side by side; none where they run one at a time.
+        """Return the slots (cores and GPUs) in which configurations are measured at the same time; none if one after
+        the other.
 
         Raises HarnessError (exit 2) where this system has too few cores or GPUs.
         """
         return ()
 
     def make_member(self, folder: Path, record: ExperimentRecord, values: Mapping[str, str]) -> MemberRecord:
-        """Make one more configuration and its run set, from the values by key that a stop rule proposes."""
+        """Make one more configuration and its run set, from the values by key that a stop rule proposes; return its
+        record."""
         raise HarnessError(
             f"{folder}: its stop rule adds a configuration, which no {self.word} takes.", ExitCode.INPUT
         )
 
     def end(self, folder: Path, context: Context) -> None:
-        """Do the remaining work after all repetitions. Raises HarnessError where that fails."""
+        """Do the work that remains after all repetitions, such as measuring the best again. Raises HarnessError where
+        that fails."""
         return  # most relations have nothing left to do
 
     @abstractmethod
@@ -98,10 +104,8 @@ class Relation(ABC):
         """Write the pages of a complete experiment."""
 
     def show(self, folder: Path, record: ExperimentRecord, form: str, problem: str) -> ExitCode | None:
-        """Print the result of a complete experiment in `form`; `problem` is the reason why `end` failed.
-
-        Returns the command's exit code; None where the default output for this relation applies.
-        """
+        """Print the result of a complete experiment in `form` (text or JSON); `problem` is the reason why `end`
+        failed. // Returns the command's exit code; None where the default output for this relation applies."""
         return None
 
 
@@ -110,11 +114,12 @@ RELATIONS: Mapping[str, str] = {
     "sides": "harness.experiment.relations.pair:PAIR",
     "matrix": "harness.experiment.relations.sweep:SWEEP",
 }
-"""Relations of the core by their name in experiment.json, as module:name; extensions add theirs."""
+"""Relations between configurations by their name in experiment.json, as module:name; extensions add theirs."""
 
 
 def find_relation(name: str) -> Relation:
-    """Return the relation of that name. Raises HarnessError (exit 8) for one that this copy does not have."""
+    """Return the relation between configurations that has a name. Raises HarnessError (exit 8) where this copy lacks
+    it."""
     known = with_extensions(RELATIONS, "relations")
     if name not in known:
         raise HarnessError(
@@ -126,7 +131,7 @@ def find_relation(name: str) -> Relation:
 
 
 def asked_relation(request: Request) -> Relation:
-    """Return the relation that a request asks for, by name, by --beside, or by its verb."""
+    """Return the relation between configurations that a request asks for, by name, by --beside, or by its verb."""
     if request.beside is not None:
         return find_relation("sides")
     return find_relation(request.relation or ("matrix" if request.verb == "sweep" else "one"))

@@ -1,4 +1,4 @@
-"""Requests for `run`, `sweep`, `profile` and extensions' verbs; the command line and the API make the same record."""
+"""Describe what a user asks of `run`, `sweep`, `profile` and extensions' verbs, alike by command line or by API."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,30 +12,32 @@ from rules.records.experiment import StopRecord
 
 
 class RequestError(HarnessError):
-    """Members of a request contradict each other."""
+    """Error of a user's request whose arguments contradict each other, or do not fit the command."""
 
 
 class RequestOption(NamedTuple):
-    """Command-line option of one member of the request."""
+    """Command-line option for one argument of a user's request."""
 
     help: str | Mapping[str, str]
-    """Text of `--help`, for all verbs or by verb."""
+    """Text of the option in `--help`, for all verbs or by verb."""
     type: str = "text"
-    """Type of the value: one of count, index, seed, seconds, fraction, path, program, set, text, texts, flag."""
+    """Type of the option's value: one of count, index, seed, seconds, fraction, path, program, set, text, texts,
+    flag."""
     flags: tuple[str, ...] | Mapping[str, tuple[str, ...]] = ()
-    """Spellings of the option, for all verbs or by verb; made of the member's name where empty."""
+    """Spellings of the option, for all verbs or by verb; where empty, made of the argument's name."""
     unit: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """A user's request, before any of it is read or checked. None and empty members were not given."""
+    """A user's request for an experiment, before any of it is read or checked. None and empty fields were not
+    given."""
 
     verb: str = "run"
     like: str | None = None
-    """Verb of the core whose kinds of measurement an extension's verb shares."""
+    """Verb of the core, such as `sweep`, whose kinds of measurement an extension's verb shares."""
     benchmark: str | None = None
-    """Name or path of a definition; None is dlrm_small, or with --beside the set's own."""
+    """Name or path of a benchmark definition; None is dlrm_small, or with --beside that of the existing run set."""
     axes: Sequence[str] = ()
     beside: Path | None = None
     python: Path | None = None
@@ -49,9 +51,10 @@ class Request:
     max_runs: int | None = None
     seed: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Values by `section.key`, as API callers give them."""
+    """Values of the configuration by `section.key`, as callers of the API give them."""
     kinds: Mapping[str, int | None] = field(default_factory=dict)
-    """Requested kinds of measurement, each with its number; empty for training to the target."""
+    """Requested kinds of measurement, each with its number (of steps, samples, …) or None; empty for training to the
+    target."""
     matmul: Path | None = None
     name: str | None = None
     division: str | None = None
@@ -66,28 +69,30 @@ class Request:
     power_command: str | None = None
     """Shell command that prints watts, run while a repetition is timed; the recorded energy comes from it."""
     log_to: Path | None = None
-    """File to which events are appended, one line of JSON each."""
+    """File to which the experiment's events are appended, one line of JSON each; None for no such file."""
     order: str = "turns"
-    """Order of several configurations' repetitions: a name in `orders.ORDERS`."""
+    """Name, from `orders.ORDERS`, of the order in which repetitions of several configurations are made."""
     relation: str | None = None
-    """Relation between configurations: a name in `relation.RELATIONS` or of an extension; None for the verb's
-    default, or a pair with --beside."""
+    """Name, from `relation.RELATIONS` or an extension, of the relation between configurations (pair, sweep, …); None
+    for the verb's default, or a pair with --beside."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """Options of an extension's verb that are spelled differently from the core's, by member; empty where the verb
-    implies the value."""
+    """Options of an extension's verb that are spelled differently from the core's, by the request's field; empty
+    where the verb implies the value."""
     asked: Any = None
-    """Members of an extension's own request."""
+    """Further arguments that only an extension's verb has, as the extension's own record; None for verbs of the
+    core."""
     stop: StopRecord | None = None
-    """Rule by which a group grows from its measurements; `until` is the rule of a single set."""
+    """Rule that adds repetitions or configurations by what has been measured; for one configuration `until` is that
+    rule."""
     overrides: Sequence[Override] = ()
-    """All changes of the definition, weakest first, including `settings`."""
+    """All changes that the user makes to the benchmark definition, weakest first, including `settings`."""
     typed: Sequence[str] = ()
-    """Words of the command line; empty for an API call."""
+    """Arguments of the command line as typed; empty for an API call."""
     quiet: bool = False
 
     @property
     def benchmark_named(self) -> str:
-        """Name or path of the requested definition."""
+        """Name or path of the requested benchmark definition."""
         return self.benchmark or "dlrm_small"
 
     def command(self) -> list[str]:
@@ -103,7 +108,8 @@ class Request:
         return words
 
     def spelled(self, member: str) -> str:
-        """Return the caller's name for a member: an option on the command line, an argument in the API."""
+        """Return the user's name for a field of the request: an option on the command line, an argument in the
+        API."""
         return self._flag(member) if self.typed else member
 
     def _flag(self, member: str) -> str:
@@ -210,11 +216,11 @@ OPTIONS: Mapping[str, RequestOption] = {
         type="index",
     ),
 }
-"""Command-line options by member of the request; other members have none, or are made otherwise."""
+"""Command-line options by the request's field; fields without an entry have no option, or a generated one."""
 
 
 def flags_of(verb: str, member: str) -> tuple[str, ...]:
-    """Return the spellings of a member's option on a verb's command line, short form first."""
+    """Return the spellings of the option for a request's field on a verb's command line, short form first."""
     option = OPTIONS.get(member)
     default = (f"--{_NAMES.get(member, member).replace('_', '-')}",)
     if option is None:
@@ -242,7 +248,7 @@ _NAMES = {"settings": "set"}
 
 
 def _words(flag: str, value: Any) -> list[str]:
-    """Write one member as words of a command line; none where it was not given."""
+    """Return the command-line arguments for one field of a request; none where the field was not given."""
     if isinstance(value, Mapping):
         return [word for key, given in value.items() for word in (flag, f"{key}={as_text(given)}")]
     if value is None or value is False:
@@ -254,5 +260,5 @@ def _words(flag: str, value: Any) -> list[str]:
 
 
 def as_text(value: Any) -> str:
-    """Write a value as --set and --axis take it."""
+    """Return a configuration value as the text that --set and --axis take."""
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,10 +1,8 @@
-"""Run repetitions of several configurations at once, each in a slot of its own, with all slots always busy.
-
-A repetition that ends early would leave the others alone for the rest of their time. Its slot is therefore kept busy
-until all have ended: its work is begun again and again, and thrown away. Measurements of programs that share a
-processor are made so (Tuck and Tullsen, "Initial Observations of the Simultaneous Multithreading Pentium 4
-Processor", PACT 2003).
-"""
+"""Run repetitions of several configurations at once, each in its own slot (cores and GPUs), with all slots always
+busy. // A repetition that ends early would leave the others with more memory bandwidth than at the start. Its slot is
+therefore kept busy until all have ended: its work is begun again and again, and thrown away. Measurements of programs
+that share a processor are made so (Tuck and Tullsen, "Initial Observations of the Simultaneous Multithreading Pentium
+4 Processor", PACT 2003)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -15,10 +13,11 @@ from harness.foundation.errors import HarnessError
 from harness.launch.slots import Slot, Stop, StopWork
 
 Make = Callable[..., object]
-"""Function that makes one repetition, given its `slot` by name. Raises HarnessError where the repetition fails."""
+"""Function that makes one repetition, given its `slot` (cores and GPUs) by name. Raises HarnessError where it
+fails."""
 KeepBusy = Callable[[Slot], bool]
-"""Function that does throw-away work in a slot; returns False where there is no such work, or where the work
-failed."""
+"""Function that does throw-away work in a slot (cores and GPUs); returns False where there is no such work, or where
+the work failed."""
 
 
 def make_side_by_side(
@@ -27,7 +26,8 @@ def make_side_by_side(
     keep_busy: KeepBusy,
     on_end: Callable[[int, HarnessError | None], None],
 ) -> None:
-    """Make one repetition in each slot of `made_in`, by number, and keep all other slots busy until these have ended.
+    """Make one repetition in each slot (cores and GPUs) of `made_in`, by number, and keep the others busy until these
+    ended.
 
     `on_end` is called in this thread with the number of each slot whose repetition has ended, and its error if it
     failed. If an exception (Ctrl-C or another) leaves this call, all workers are ended first.

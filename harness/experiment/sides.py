@@ -1,4 +1,4 @@
-"""Resolve the two sides of a pair: an existing set's configuration, measured again, and a new one."""
+"""Resolve the two configurations of a pair: an existing run set's, measured again, and a new one."""
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -28,7 +28,8 @@ from rules.records.run_set import RunSetRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """Run set that is measured again: its record, and its configuration as it was resolved."""
+    """Existing run set whose configuration is measured again: its record, and its configuration as it was
+    resolved."""
 
     folder: Path
     record: RunSetRecord
@@ -37,7 +38,7 @@ class Source:
 
     @property
     def is_division_given(self) -> bool:
-        """Whether a user chose the set's division, rather than the benchmark's default."""
+        """Whether a user chose the run set's division (closed or open), rather than the benchmark's default."""
         submission = self.record.submission
         return "division" not in submission or submission["division"].source != "benchmark"
 
@@ -46,10 +47,8 @@ _NOT_GIVEN = ("definition", "default")
 
 
 def open_source(request: Request, asked: Kind | None) -> Source:
-    """Read the set that is measured again; `asked` is the requested kind of measurement, if any.
-
-    Raises HarnessError where it is no set, or cannot be run here.
-    """
+    """Read the run set named by --beside, to measure it again; `asked` is the requested kind of measurement, if any.
+    // Raises HarnessError where the folder is no run set, or cannot be run here."""
     folder = request.beside
     assert folder is not None
     if (said := not_one_set(folder)) is not None:
@@ -74,7 +73,7 @@ def open_source(request: Request, asked: Kind | None) -> Source:
 
 
 def read_source(folder: Path) -> Source:
-    """Read a set and its resolved configuration. Raises HarnessError or DefinitionError."""
+    """Read a run set's record and its resolved configuration. Raises HarnessError or DefinitionError."""
     run_set, record = open_run_set(folder)
     tables = read_toml(run_set.definition)
     benchmark = parse_benchmark(tables, run_set.definition)
@@ -90,8 +89,8 @@ def read_source(folder: Path) -> Source:
 
 
 def _refuse_unsaid_hooks(folder: Path, request: Request, record: RunSetRecord) -> None:
-    """Raise HarnessError (exit 2) where hooks ran around the set's runs and the request neither gives nor declines
-    them: no file starts a command, and both sides have the same hooks or none."""
+    """Raise HarnessError (exit 2) where hooks (user's commands) ran around the set's runs and the request neither
+    gives nor declines them: no file starts a command, and both configurations have the same hooks or none."""
     unsaid = {
         name: command for name, command in record.hooks.items() if getattr(request, name.replace("-", "_")) is None
     }
@@ -118,7 +117,7 @@ def _refuse_other_kind(folder: Path, request: Request, asked: Kind | None, kind:
 
 
 def _refuse_other_definition(run_set: RunSet, record: RunSetRecord, benchmark: Benchmark) -> None:
-    """Refuse a set whose definition was changed, or is of no shipped version of its name."""
+    """Raise HarnessError where a run set's definition was changed, or equals no shipped version of its benchmark."""
     if benchmark.definition_sha256 != record.benchmark.definition_sha256:
         raise HarnessError(
             f"{run_set.definition}: differs from the definition that the set was made with.", ExitCode.INPUT
@@ -133,7 +132,7 @@ def _refuse_other_definition(run_set: RunSet, record: RunSetRecord, benchmark: B
 
 
 def given_code(request: Request) -> Mapping[str, Collection[str]]:
-    """Collect the models and implementations that the request names and that may not be dlrmbench's own."""
+    """Return the models and implementations, by kind, that the request names and that may not be dlrmbench's own."""
     files = {
         what: [str(each.value) for each in request.overrides if each.key == f"runtime.{what}"]
         for what in ("model", "implementation")
@@ -143,7 +142,7 @@ def given_code(request: Request) -> Mapping[str, Collection[str]]:
 
 
 def _again(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
-    """Return the message that names the user's own code which must be given again."""
+    """Return the error message that says which of the user's own code must be named again."""
     words = [
         f"--{what} {shlex.quote(name)}"
         if what != "model" or parse_place(name) is not None
@@ -158,10 +157,8 @@ def _again(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
 
 
 def resolve_beside(request: Request, source: Source) -> RunConfig:
-    """Resolve the new side: the request's benchmark, or without one the set's configuration with the changes.
-
-    Raises HarnessError where its runs cannot be compared with the set's.
-    """
+    """Return the new configuration of a pair: the request's benchmark, or without one the run set's with the user's
+    changes. // Raises HarnessError where its runs cannot be compared with the run set's."""
     base, kind = source.config, source.kind
     if request.benchmark is not None:
         config = kind.resolve(request.benchmark, request.overrides, request.name)

@@ -1,4 +1,4 @@
-"""Stop rules: extend an experiment, or end it, by what has been measured."""
+"""Extend an experiment, or end it, by what has been measured so far: its stop rules."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,33 +23,30 @@ MAX_RUNS = 30
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class State:
-    """An experiment all of whose planned repetitions are measured."""
+    """Experiment all of whose planned repetitions are measured, as a stop rule sees it."""
 
     folder: Path
     record: ExperimentRecord
     sets: tuple[RunSet, ...]
-    """Run sets of all configurations that are not left out."""
+    """Run sets of all configurations that have not failed."""
 
 
 class StopRule(Protocol):
-    """Decides from the measurements whether an experiment grows; made from the numbers that the record has for the
-    rule."""
+    """Stop rule: decides from the measurements whether an experiment grows; made from the numbers that the
+    experiment's record has for the rule."""
 
     def __init__(self, values: Mapping[str, float]) -> None: ...
 
     def extend(self, state: State) -> int | Mapping[str, str] | None:
-        """Return the new number of repetitions of each configuration, or one more configuration as values by key, as
-        they are written; None to stop.
-
-        The extension is on disk before its repetitions are made.
-        """
+        """Return the new number of repetitions of each configuration, or the values by key of one more configuration,
+        as they are written on the command line; None to stop. // The extension is on disk before its repetitions are
+        made."""
 
 
 class Until:
-    """Add runs one by one until the interval of every mean time to train is narrow enough, or there are max_runs.
-
-    None is added after a run that did not converge, since no further run makes the mean known.
-    """
+    """Stop rule that adds runs one by one until the confidence interval of every mean time to train is narrow enough,
+    or there are max_runs. // No run is added after one that did not converge, since no further run makes the mean
+    known."""
 
     def __init__(self, values: Mapping[str, float]) -> None:
         self._width, self._min_runs, self._max_runs = (values[key] for key in ("width", "min_runs", "max_runs"))
@@ -72,12 +69,12 @@ class Until:
 STOP_RULES: Mapping[str, type[StopRule]] = {
     "until": Until,
 }
-"""Stop rules by their name in a record; extensions have theirs."""
+"""Stop rules by their name in an experiment's record; extensions have theirs."""
 
 
 def find_stop_rule(record: StopRecord | None) -> StopRule | None:
-    """Return the stop rule that a record names, if any. Raises HarnessError (exit 8) for an unknown rule or a missing
-    value."""
+    """Return the stop rule that an experiment's record names, None if it names none. Raises HarnessError (exit 8) for
+    an unknown rule or a missing value."""
     if record is None:
         return None
     places = find_places("stop_rules")
@@ -97,7 +94,8 @@ def find_stop_rule(record: StopRecord | None) -> StopRule | None:
 
 
 def make_until(benchmark: Benchmark, width: float, min_runs: int, max_runs: int | None) -> UntilRecord:
-    """Make the stop rule of a new set. Raises HarnessError (exit 2) where the set cannot grow by it."""
+    """Return the stop rule of a new run set, for --until. Raises HarnessError (exit 2) where the set cannot grow by
+    it."""
     if benchmark.status == "official":
         raise HarnessError(
             f"{benchmark.name} is an official benchmark: its score is over exactly {benchmark.score.num_runs} runs, "

@@ -1,4 +1,4 @@
-"""An experiment on disk: one run set, or a group of them; locked while it is held."""
+"""Read, lock and write an experiment on disk: one run set (runs of one configuration), or a group of several."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,21 +30,24 @@ from rules.records.run_set import RunSetRecord
 
 @dataclass(kw_only=True)
 class Store:
-    """An experiment whose lock is held: its plan, its run sets, and the writing of its state."""
+    """Experiment on disk whose lock is held: its plan, its run sets, and the writing of its state."""
 
     folder: Path
     record: ExperimentRecord
     path: Path | None
-    """File of a group; None for a single set, which has none."""
+    """Path of experiment.json, the file of an experiment of several configurations; None for one configuration,
+    without that file."""
     sets: dict[int, tuple[RunSet, RunSetRecord]] = field(default_factory=dict)
-    """Run sets by the index of their configuration; one that failed before its set was created has none."""
+    """Run sets by the index of their configuration; a configuration that failed before its set was created has
+    none."""
 
     def keeper(self, stage: StageRecord, configuration: int) -> Keeper:
-        """Return the keeper of one configuration's repetitions in a stage."""
+        """Return the keeper (which makes results permanent) of one configuration's repetitions in a stage."""
         return find_keeper(find_kind(stage.kind), *self.sets[configuration])
 
     def steps(self, stage: StageRecord) -> list[tuple[int, OrderStep]]:
-        """List the missing repetitions of a stage in planned order, each with its number in the whole plan."""
+        """Return the missing repetitions of a stage in planned order, each with its number in the whole plan, from
+        1."""
         places = [place for place in self.sets if self.record.configurations[place].failure is None]
         planned = enumerate(find_order(stage.order)(places, stage.repetitions), start=1)
         keepers = {place: self.keeper(stage, place) for place in places}
@@ -62,7 +65,8 @@ class Store:
 
     @contextmanager
     def holding(self, configuration: int) -> Iterator[None]:
-        """Hold the lock of one set of a group; the lock of a single set is already held."""
+        """Hold the lock of one configuration's run set; where it is the experiment's only one, its lock is already
+        held."""
         if self.path is None:
             yield
         else:
@@ -73,10 +77,8 @@ class Store:
                 yield
 
     def recover(self) -> None:
-        """Recover repetitions of the first stage that a crash left unfinished.
-
-        A set of a group that was never locked has none.
-        """
+        """Record what became of repetitions of the first stage that a crash left unfinished. // A run set of several
+        that was never locked has no unfinished repetitions."""
         for place, (run_set, _) in self.sets.items():
             if self.path is not None and not (run_set.extra / LOCK_FILE).exists():
                 continue
@@ -86,7 +88,8 @@ class Store:
                     keeper.recover(index)
 
     def forget_failures(self) -> None:
-        """Clear earlier failures so that they are retried, except without a set, or where a failure is a finding."""
+        """Clear earlier failures of configurations, so that they are retried; not where a configuration has no run
+        set, or where its failure is itself a result."""
         if not find_relation(self.record.relation).forgets_failures:
             return
         self._change(
@@ -97,8 +100,8 @@ class Store:
         )
 
     def note(self, stage: StageRecord, step: OrderStep, error: HarnessError) -> None:
-        """Record that a repetition failed: its configuration is left out, or only lacks the stage, as the stage
-        says."""
+        """Record why a repetition failed: its configuration is left out, or only lacks the stage's result, as the
+        stage says."""
         members = list(self.record.configurations)
         member = members[step.configuration]
         if stage.on_failure == "note":
@@ -114,16 +117,15 @@ class Store:
         self.record = replace(self.record, configurations=tuple(members))
 
     def save(self) -> None:
-        """Write the group's file; a single set has none."""
+        """Write experiment.json; an experiment of one configuration, whose run set has its own record, has no such
+        file."""
         if self.path is not None:
             write_record(self.path, self.record)
 
     def grow(self, num_runs: int, *, is_asked: bool) -> None:
-        """Grow every set to `num_runs` repetitions; the plan is on disk before they are made.
-
+        """Extend the plan of every run set to `num_runs` repetitions, on disk, before the new ones are made. //
         `is_asked`: a user requested it, which ends the stop rule. Raises HarnessError (exit 2), before anything is
-        written, where a set may not grow.
-        """
+        written, where a run set may not grow."""
         for run_set, record in self.sets.values():
             _refuse_growth(run_set, record, num_runs)
         for place in self.sets:
@@ -137,7 +139,7 @@ class Store:
         self.save()
 
     def add(self, member: MemberRecord) -> int:
-        """Add a configuration whose set exists; return its index."""
+        """Add a configuration whose run set was created, or has failed, to the experiment; return its index."""
         place = len(self.record.configurations)
         if member.folder is not None:
             self.sets[place] = open_run_set(self.folder / member.folder)
@@ -146,7 +148,8 @@ class Store:
         return place
 
     def gather(self) -> None:
-        """Combine the results of the first stage's repetitions, and write the failures."""
+        """Combine the results of the repetitions of the first stage for each configuration, and write the
+        failures."""
         for place in self.sets:
             if self.record.configurations[place].failure is None:
                 self.keeper(self.record.stages[0], place).gather()
@@ -176,7 +179,7 @@ def _grow_set(run_set: RunSet, record: RunSetRecord, num_runs: int, *, is_asked:
 
 
 def experiment_of(folder: Path, record: RunSetRecord) -> ExperimentRecord:
-    """Return a single run set as an experiment of one configuration; no file records that."""
+    """Return a run set's record as that of an experiment of one configuration, which no file has."""
     until = record.until
     return ExperimentRecord(
         name=record.name,
@@ -207,16 +210,15 @@ def experiment_of(folder: Path, record: RunSetRecord) -> ExperimentRecord:
 
 
 def read(folder: Path) -> ExperimentRecord:
-    """Read the experiment in a folder: a group, or a run set. Raises HarnessError (exit 8)."""
+    """Read the record of the experiment in `folder`: of several configurations, or of a run set. Raises HarnessError
+    (exit 8)."""
     record = refuse_damage(read_experiment(folder))
     return experiment_of(folder, open_run_set(folder)[1]) if record is None else record
 
 
 def parts_of(folder: Path) -> dict[int, Path]:
-    """Return the folders of an experiment's run sets by the index of their configuration.
-
-    Raises HarnessError (exit 8) for a folder outside the group: the file may be a stranger's.
-    """
+    """Return the folders of an experiment's run sets by the index of their configuration. // Raises HarnessError
+    (exit 8) for a folder outside the experiment's: a stranger may have made the file."""
     path = group_file(folder)
     if path is None:
         return {0: folder}
@@ -230,7 +232,8 @@ def parts_of(folder: Path) -> dict[int, Path]:
 
 
 def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
-    """Raise HarnessError (exit 8) for a group's record that no command makes: the file may be a stranger's."""
+    """Raise HarnessError (exit 8) for a record of an experiment that no command makes: a stranger may have made the
+    file."""
     num_folders = sum(each.folder is not None for each in group.configurations)
     num_names = len({each.folder for each in group.configurations if each.folder is not None})
     relation = find_relation(group.relation)
@@ -251,7 +254,8 @@ def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
 
 
 def refuse_inconsistent(run_set: RunSet, record: RunSetRecord, experiment: ExperimentRecord) -> None:
-    """Raise HarnessError (exit 8) where a set contradicts the experiment, or lacks what its repetitions need."""
+    """Raise HarnessError (exit 8) where a run set's record contradicts the experiment's, or lacks what its
+    repetitions need."""
     place, expected = run_set.extra / RUN_SET_FILE, experiment.stages[0]
     known = find_kind(record.kind).option_members
     for is_wrong, words in (
@@ -276,7 +280,7 @@ def refuse_inconsistent(run_set: RunSet, record: RunSetRecord, experiment: Exper
 
 @contextmanager
 def hold(folder: Path) -> Iterator[Store]:
-    """Hold the lock of an experiment and yield its state as its files have it.
+    """Hold the lock of the experiment in `folder` and yield the experiment's state as its files have it.
 
     Raises HarnessError: exit 2 when another process holds the lock, 8 for files that are missing or damaged.
     """

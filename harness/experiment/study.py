@@ -1,4 +1,4 @@
-"""Make a study by measuring: a job without a run set, in a fresh process whose folder is temporary."""
+"""Measure something that makes no run set, such as costs of exchanges, in a fresh process with a temporary folder."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,12 +23,10 @@ from rules.temporary_folder import temporary_folder
 def measure_study(
     kind: Kind, configs: Sequence[RunConfig], request: Request, on_event: OnEvent = lambda event: None, **asked: Any
 ) -> StudyRecord:
-    """Check the configurations, make their data ready, and run the first one's job in one process.
-
-    `asked` are further members of the job; the members of further configurations are its `others`. Raises the errors
+    """Check the configurations, make their data ready, run the first one's job in one process, and return its record.
+    // `asked` are further fields of the job; the fields of further configurations are its `others`. Raises the errors
     of `check` and `prepare_data`, and HarnessError with the process's last words and exit code where the job fails.
-    The study records the environment check, whose warnings go to standard error, and the load during the job.
-    """
+    The record has the environment check, whose warnings go to standard error, and the load during the job."""
     for config in configs:
         kind.check(config.workload)
         refuse_id_map(config.workload.data, kind.takes_id_maps)

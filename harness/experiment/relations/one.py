@@ -1,4 +1,4 @@
-"""One configuration alone: a run set, or a measurement."""
+"""Make experiments of only one configuration: a run set, or a measurement such as a profile."""
 
 import os
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from harness.system.launcher_env import launcher_of_many, world_size
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class One(Relation):
-    """One configuration, recorded by its own set alone."""
+    """Relation of an experiment of only one configuration, which its run set's own record describes."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
         request = in_world(request, kind)
@@ -52,7 +52,7 @@ ONE = One(name="one", word="set", reads_as="alone", on_other_code="warn")
 
 
 def in_world(request: Request, kind: Kind) -> Request:
-    """Add the ranks of an external launcher's world to the request. Raises RequestError where another number is
+    """Return the request with as many ranks as torchrun or srun started. Raises RequestError where another number is
     given."""
     if request.verb != "run":
         return request
@@ -67,11 +67,9 @@ def in_world(request: Request, kind: Kind) -> Request:
 
 
 def ranks_of_world(request: Request, kind: Kind) -> int | None:
-    """Return the number of ranks in the launcher's world; None where this process starts its own.
-
-    Raises RequestError where this process is one rank of several without --run-index, or has --run-index without
-    being a rank.
-    """
+    """Return the number of ranks that torchrun or srun started; None where this process starts its own. // Raises
+    RequestError where this process is one rank of several without --run-index, or has --run-index without being a
+    rank."""
     if not request.typed:
         return None
     if request.run_index is None:
@@ -94,7 +92,7 @@ def ranks_of_world(request: Request, kind: Kind) -> int | None:
 
 
 def _refuse_stop(request: Request, kind: Kind) -> None:
-    """Raise RequestError where --until or --max-runs does not apply."""
+    """Raise RequestError where --until or --max-runs (which add runs until the mean is precise) does not apply."""
     named = request.spelled
     if request.max_runs is not None and request.until is None:
         runs = "-n for a number of runs" if request.typed else "runs"

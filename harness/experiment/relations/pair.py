@@ -1,4 +1,4 @@
-"""Two sides, of which the new one is compared with the base: `versus` and `run --beside`."""
+"""Compare two configurations measured alternately, the new one with the base: `versus` and `run --beside`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from rules.records.experiment import BASE, NEW, ExperimentRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pair(Relation):
-    """An existing set's configuration, measured again, and a new one, measured alternately with equal seeds."""
+    """Relation of two configurations measured alternately with equal seeds: an existing run set's and a new one."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
-        """Resolve the existing set's configuration and the new one."""
+        """Return the experiment of an existing run set's configuration and the new one that a request asks for."""
         ranks_of_world(request, kind)
         source = open_source(request, kind if request.kinds else None)
         kind, base = source.kind, source.config

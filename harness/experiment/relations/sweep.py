@@ -1,4 +1,4 @@
-"""A sweep: every combination of the axes' values, compared with the baseline and with the best."""
+"""Make sweeps: every combination of the axes' values, compared with the baseline and with the best."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,14 +19,11 @@ from rules.records.experiment import ExperimentRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sweep(Relation):
-    """Every combination of the axes' values; one that fails is left out."""
+    """Relation of a sweep's configurations, every combination of the axes' values; one that fails is left out."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
-        """Resolve every combination of the axes' values.
-
-        Raises ConfigError for an invalid axis, or one that the kind may not vary; HarnessError for what cannot be
-        run.
-        """
+        """Return the experiment of every combination of the axes' values. // Raises ConfigError for an invalid axis,
+        or one that the kind of measurement may not vary; HarnessError for what cannot be run."""
         benchmark = request.benchmark_named
         base = kind.resolve(benchmark, request.overrides, request.name)
         axes = [read_axis(text, base.workload.model_spec.width_keys) for text in request.axes]
@@ -64,7 +61,7 @@ class Sweep(Relation):
         )
 
     def repetitions(self, kind: Kind, base: RunConfig, request: Request) -> int:
-        """Return the number of repetitions of each configuration."""
+        """Return the number of repetitions of each configuration of a sweep."""
         return kind.repetitions(base, request.runs)
 
     def why_misshapen(self, record: ExperimentRecord) -> str | None:
