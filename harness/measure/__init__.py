@@ -1,1 +1,1 @@
-"""The work of one fresh process: a run, a measurement of throughput, a profile."""
+"""Do the work of one fresh process: train to the target, measure throughput, profile a step."""

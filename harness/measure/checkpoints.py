@@ -1,4 +1,4 @@
-"""Checkpoints of a process that trains: their folder, their record, and reading one back."""
+"""Make checkpoints in a process that trains: their folder, their record, and reading one back."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,11 +32,12 @@ _AGAIN = "Take checkpoints anew with --set checkpoint.every=5%, or give another 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointFolder:
-    """A process's folder of checkpoints, each in a folder of its own: a `CheckpointStore`."""
+    """Folder in which a process that trains makes checkpoints, each in a subfolder of its own: a
+    `CheckpointStore`."""
 
     root: Path
     about: Mapping[str, Any]
-    """Members that the manifests of all checkpoints have."""
+    """Fields that the manifests of all the process's checkpoints have."""
 
     def write(
         self, chain: Sequence[int], samples_count: int, tensors: Mapping[str, "torch.Tensor"]
@@ -66,7 +67,8 @@ class CheckpointFolder:
 def read_checkpoint(
     folder: Path, definition_sha256: str, id_map_sha256: str | None = None
 ) -> Mapping[str, "torch.Tensor"]:
-    """Read the state that the checkpoint in `folder` restores, with the earlier checkpoints that it builds on.
+    """Return the model's state that the checkpoint in `folder` restores, read with the earlier checkpoints that it
+    builds on.
 
     Every byte is verified. Raises HarnessError: exit 2 for a checkpoint of another definition, 8 where anything is
     damaged or not as the manifests say, or where training used another map of ids to rows than that of
@@ -100,8 +102,8 @@ def read_checkpoint(
 
 
 class CheckpointsCompanion(Companion):
-    """Lets a workload make the checkpoints that its configuration asks for. A run keeps their folder; after a
-    measurement it is removed.
+    """Lets training make the checkpoints that its configuration asks for. A run keeps the folder of checkpoints;
+    after a measurement it is removed.
 
     Restores are spread evenly over the process's `num_samples`; training continues from each restored checkpoint.
     """
@@ -109,10 +111,8 @@ class CheckpointsCompanion(Companion):
     _made: "Checkpoints | None" = None
 
     def before_build(self) -> None:
-        """Prepare the checkpoints, and remove what lies in their folder.
-
-        Raises ConfigError for a workload that cannot make checkpoints, or makes fewer than are restored.
-        """
+        """Prepare to make checkpoints: remove earlier files from their folder. // Raises ConfigError for a workload
+        that cannot make checkpoints, or makes fewer than are to be restored."""
         workload, config = self.process.workload, self.process.config
         checkpoint = config.checkpoint
         if checkpoint is None:
@@ -161,7 +161,8 @@ class CheckpointsCompanion(Companion):
         return (folder.parent if self.process.is_run else folder) / CHECKPOINTS_FOLDER
 
     def _describe(self, checkpoint: CheckpointConfig) -> Mapping[str, Any]:
-        """Describe the process and policy that checkpoints come from, as all their manifests do."""
+        """Return the process and the policy that checkpoints come from, as the manifests of all of them have
+        these."""
         process = self.process
         return {
             "benchmark": process.benchmark.name,

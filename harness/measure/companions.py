@@ -1,8 +1,6 @@
-"""Companions of a process that trains observe or keep what is not measured itself, such as energy and weights.
-
-A companion is a class and a line of `COMPANIONS`. The values that it returns become members of the process's record:
-`RunRecord` for a run, an entry of `processes` for a measurement.
-"""
+"""Observe or keep what a training process does not itself measure, such as energy and weights, by classes called
+companions. // A companion is a class and a line of `COMPANIONS`. The values that it returns become fields of the
+process's record: `RunRecord` for a run, an entry of `processes` for a measurement."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -30,56 +28,55 @@ COMPANIONS: Mapping[str, str] = {
     "checkpoints": "harness.measure.checkpoints:CheckpointsCompanion",
     "traffic": "harness.measure.traffic:TrafficCompanion",
 }
-"""Class of every companion, in the order in which companions are called. Weights come before traffic, whose steps
-train further; peaks before checkpoints, since reading a checkpoint back takes memory."""
+"""Class of every companion (observer of a process that trains), in the order in which companions are called. Weights
+come before traffic, whose steps train further; peaks before checkpoints, since reading a checkpoint back takes
+memory."""
 
 
 class Companion:
-    """One companion of one process; a subclass overrides the moments at which it acts. Every rank has one of each
-    class."""
+    """Observer of one process that trains, such as of its energy; a subclass overrides the methods called before the
+    build, at start and stop, and after. Every rank has one of each class."""
 
     def __init__(self, process: "Process") -> None:
         self.process = process
 
     def before_build(self) -> None:
-        """Prepare before the model is built and before any clock runs.
-
-        Raises ConfigError for what the workload cannot do.
-        """
+        """Prepare to observe the process, before its model is built and before any clock runs. // Raises ConfigError
+        for what the workload cannot do."""
 
     def start(self) -> None:
-        """Begin with the timed region; in a run this is inside the region, right after run_start."""
+        """Begin to observe at the start of the timed region; in a run this is inside the region, right after
+        run_start."""
 
     def stop(self) -> None:
-        """End right after the timed region, while the log is still open."""
+        """Stop to observe right after the timed region, while the run's log is still open."""
 
     def after(self) -> Mapping[str, Any]:
-        """Return members of the record by their names in its file, once the log is closed; rank 0's are recorded.
-
-        An error here is recorded in a run, which is complete without the companion, and raised in a measurement.
-        """
+        """Return fields for the process's record by their names in its file, once the log is closed; only rank 0's
+        are recorded. // An error here is recorded in a run, which is complete without these fields, and raised in a
+        measurement."""
         return {}
 
 
 @dataclass(kw_only=True, slots=True)
 class Process:
-    """One rank of a job that trains, as its companions see it."""
+    """One rank of a job that trains, as its companions (observers of energy, weights and the like) see it."""
 
     job: Job
     world: World
     on_event: OnEvent
     record: type[Record]
-    """Type of the record that takes the companions' members."""
+    """Type of the record that takes the fields from the process's companions."""
     benchmark: Benchmark
     config: WorkloadConfig
     dataset: OpenedDataset
     workload: Workload
     num_samples: int
-    """Samples that are trained, where the number is known beforehand; else 0."""
+    """Number of samples that the process trains, where it is known beforehand; else 0."""
     trained: Mapping[str, Any] = field(default_factory=dict)
-    """The run and how it ended, as members of its weights' manifest; set before companions' `after`."""
+    """Fields for the weights' manifest: the run and how it ended; set before the companions' `after` is called."""
     members: dict[str, Any] = field(default_factory=dict)
-    """Members of the record that the companions returned in `after`."""
+    """Fields for the process's record that its companions returned in `after`."""
     companions: tuple[Companion, ...] = ()
 
     @property
@@ -88,16 +85,16 @@ class Process:
 
     @property
     def is_run(self) -> bool:
-        """Return whether the process makes a run, whose folder is kept, and not a measurement."""
+        """Whether the process makes a run to the target, whose folder is kept, and not a measurement."""
         return self.record is RunRecord
 
     def start(self) -> None:
-        """Let every companion begin."""
+        """Let every companion (observer of the process) begin, at the start of the timed region."""
         for companion in self.companions:
             companion.start()
 
     def stop(self) -> None:
-        """Let every companion end."""
+        """Let every companion (observer of the process) stop, at the end of the timed region."""
         for companion in self.companions:
             companion.stop()
 
@@ -112,11 +109,10 @@ def measuring(
     num_samples: int = 0,
     reshape: Callable[[WorkloadConfig], WorkloadConfig] = lambda config: config,
 ) -> Iterator[Process]:
-    """Load the job's workload for the body to build, train, start and stop; `members` then has companions' values.
-
-    `reshape` changes the definition's configuration. Raises the errors of loading and of companions; after an error
-    in the body no companion is called any more.
-    """
+    """Yield the process, with the job's workload loaded, for the caller to build, train, start and stop; its
+    `members` then has the values from companions (energy, weights and the like). // `reshape` changes the
+    definition's configuration. Raises the errors of loading and of companions; after an error in the caller's block
+    no companion is called any more."""
     started = datetime.now(UTC)
     benchmark, config = job.parse()
     config = reshape(config)

@@ -1,4 +1,4 @@
-"""Energy of a process's timed region, as a member of its record."""
+"""Record the energy of a process's timed region, as a field of the process's record."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from harness.system.energy import EnergyMeter, join_ranks
 
 
 class EnergyCompanion(Companion):
-    """Reads the energy counters of all ranks, or the power command, from start to stop of the timed region."""
+    """Reads the energy counters of all ranks, or the user's power command, from start to stop of the timed region."""
 
     def before_build(self) -> None:
         process = self.process

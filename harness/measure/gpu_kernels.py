@@ -14,11 +14,12 @@ from rules.records.run_set import PreflightCheck as Check
 
 _MODULE = "harness.measure.gpu_kernels"
 _ANSWERS_WITHIN_S = 300.0
-"""Seconds to wait for the check: kernels are compiled when they are first used."""
+"""Seconds to wait for the process that tries the kernels: they are compiled when they are first used."""
 
 
 def check_kernels(workload: WorkloadConfig) -> Check | None:
-    """Try the kernels that runs would use; return None where runs use no kernels, or are not on a GPU."""
+    """Return the result of trying the GPU kernels that runs would use; None where runs use none, or are not on a
+    GPU."""
     runtime, train = workload.runtime, workload.train
     if runtime.device == "cpu" or runtime.kernels == "off" or "kernels" not in workload.implementation.switches:
         return None
@@ -51,7 +52,7 @@ def _answer(device: str, dim: int, sums: int, precision: str) -> str:
 
 
 def main(device: str, dim: str, sums: str, precision: str) -> int:
-    """Print, as the last line, the reason why kernels cannot be used, or nothing where they can."""
+    """Print, as the last line, the reason why the GPU kernels cannot be used, or an empty line where they can."""
     sys.stdout.write("\n" + _answer(device, int(dim), int(sums), precision))
     return 0
 

@@ -20,12 +20,13 @@ from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.id_maps import ID_MAPS_FOLDER, IdMapManifest
 
 _VERSION = 1
-"""Version of the ways to make maps, increased whenever a kind of map is made in another way."""
+"""Version of the methods that make maps of ids to embedding rows, increased whenever one of the methods changes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdMapPlace:
-    """Folder of a map, and its sizes: ids, rows and rows per id of each table with fewer rows than ids."""
+    """Folder of a map of ids to embedding rows, and its sizes: ids, rows and rows per id of each table with fewer
+    rows than ids."""
 
     folder: Path
     sizes: Mapping[int, tuple[int, int, int]]
@@ -33,17 +34,17 @@ class IdMapPlace:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdMaps:
-    """A map of ids to rows as read: for each table int32 [ids, rows per id], and the map's digest."""
+    """Map of ids to embedding rows as read: for each table int32 [ids, rows per id], and the digest of the whole
+    map."""
 
     sha256: str
     tables: Mapping[int, NDArray[np.int32]]
 
 
 def locate_id_map(config: WorkloadConfig, data_dir: Path) -> IdMapPlace | None:
-    """Return the place of the map that the configuration asks for; None where each id has a row of its own.
-
-    Raises ConfigError for a budget that leaves a table no row, DatasetError where the map's data is missing.
-    """
+    """Return the folder and sizes of the map of ids to rows that the configuration asks for; None where each id has
+    its own row. // Raises ConfigError for a budget that leaves a table no row, DatasetError where the map's data is
+    missing."""
     id_map = config.data.id_map
     if not id_map.is_active:
         return None
@@ -63,7 +64,8 @@ def locate_id_map(config: WorkloadConfig, data_dir: Path) -> IdMapPlace | None:
 
 
 def read_id_maps(config: WorkloadConfig, data_dir: Path, sha256: str | None = None) -> IdMaps | None:
-    """Read the configuration's map with every byte verified; return None where each id has a row of its own.
+    """Return the configuration's map of ids to rows, with every byte verified; None where each id has a row of its
+    own.
 
     Raises HarnessError (exit 8) for a map that is damaged, names rows outside of its tables, or has another digest
     than `sha256`.

@@ -1,4 +1,5 @@
-"""The child process: does one job of any kind, from the job's file to its record, and handles errors of all kinds.
+"""Do one job of any kind of measurement in a child process, from the job's file to its record, and report every
+error.
 
 Started as `python -m harness.measure.job SPEC.json`. Progress goes to stdout as JSON lines; standard input is a
 pipe whose end means that the parent process has ended.
@@ -42,7 +43,7 @@ measured alternately."""
 
 
 def write_job(kind: Kind, job: Job) -> Path:
-    """Write the file that a child is started with, in the job's folder."""
+    """Write the JSON file that a child process is started with into the job's folder; return the file's path."""
     path = Path(job.folder) / SPEC_FILE
     # Members at their empty default are left out, so that an older installation without such a member can do the job.
     optional = {member.name for member in fields(job) if member.default is None or member.default is False}
@@ -52,7 +53,8 @@ def write_job(kind: Kind, job: Job) -> Path:
 
 
 def read_job(path: Path) -> tuple[Kind, Any]:
-    """Read the kind and the job from a file that `write_job` made. Raises HarnessError for another job_version."""
+    """Return the kind of measurement and the job from a file that `write_job` made. Raises HarnessError for another
+    job_version."""
     content = read_json(path)
     version = content.pop("job_version", None)
     if version != JOB_VERSION:
@@ -65,8 +67,8 @@ def read_job(path: Path) -> tuple[Kind, Any]:
 
 
 def measure(kind: Kind, job: Job, world: World, on_event: OnEvent) -> Document | None:
-    """Do the job together with the other ranks of `world`; rank 0 writes the record, which describes the code too,
-    into the job's folder."""
+    """Do the job together with the other ranks of `world`; return its record, which rank 0 writes into the job's
+    folder together with a description of the code."""
     code = describe_code()
     try:
         record = kind.run(job, world, on_event)
@@ -80,13 +82,15 @@ def measure(kind: Kind, job: Job, world: World, on_event: OnEvent) -> Document |
 
 
 def send_to_parent(event: Mapping[str, Any]) -> None:
-    """Send one line of progress to the parent, marked, since the user's code may have printed on the same line."""
+    """Send one line of progress to the parent process, marked, since the user's code may have printed on the same
+    line."""
     sys.stdout.write(f"{EVENT_MARK}{json.dumps(event)}\n")
     sys.stdout.flush()
 
 
 def watch_parent() -> None:
-    """End this process when standard input closes: the parent has ended, if only by kill -9."""
+    """End this process when its standard input closes, since the parent process has then ended, if only by kill
+    -9."""
 
     def wait() -> None:
         while os.read(0, 4096):
@@ -97,7 +101,8 @@ def watch_parent() -> None:
 
 
 def explain_and_end(attempt: Callable[[], object]) -> int:
-    """Call `attempt` and return its exit code; an error that users can act on goes to stderr in one line."""
+    """Call `attempt`, which does the job, and return its exit code; an error that users can act on goes to stderr in
+    one line."""
     try:
         attempt()
     except KeyboardInterrupt:
@@ -119,7 +124,8 @@ def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
 
 
 def main(spec_path: str) -> int:
-    """Do one job without other ranks; return the exit code for the parent, with the reason on stderr."""
+    """Do the job of the file named on the command line; return the exit code for the parent, with the reason on
+    stderr."""
     signal.signal(signal.SIGTERM, _interrupt)
     watch_parent()
     return explain_and_end(lambda: measure(*read_job(Path(spec_path)), SingleProcess(), send_to_parent))

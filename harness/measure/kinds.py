@@ -1,4 +1,4 @@
-"""The kinds of measurement: each describes one task of a fresh process, and all that is particular to the task.
+"""Describe the kinds of measurement: each is one task of a fresh process, with all that is particular to the task.
 
 A new kind is a module with a `KIND`, its record, and one line in `rules.records.kinds` or its `extension.py`. No
 other module branches on the kind: it calls the kind's methods. Importing a kind imports no torch, so that `--help`
@@ -32,13 +32,14 @@ if TYPE_CHECKING:
     from reference_models.config.sections import RuntimeConfig
 
 EVENT_MARK = "\x1e"
-"""Prefix of an event on a line of standard output: a record separator, as in RFC 7464."""
+"""Prefix of a progress event on a line of a child's standard output: a record separator, as in RFC 7464."""
 OnEvent = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """Task of one process; each kind adds members of its own. Passed as a JSON file in `folder`."""
+    """Task of one child process; each kind of measurement adds fields. Passed to the child as a JSON file in
+    `folder`."""
 
     tables: dict[str, Any]
     definition_path: str
@@ -46,14 +47,14 @@ class Job:
     seed: int
     folder: str
     matmul: dict[str, Any] | None = None
-    """Forms of the step's matrix products, where they were chosen by timing; else None."""
+    """Kernels for a training step's matrix products, where they were chosen by timing; else None."""
     id_map_sha256: str | None = None
-    """Digest of the map of ids to rows with which the set began; None without such a map."""
+    """Digest of the map of ids to embedding rows with which the run set began; None where each id has its own row."""
     power_command: str | None = None
-    """Command that prints watts, as given on the command line that makes the repetition."""
+    """User's command that prints watts, from the command line; None to read the system's energy counters instead."""
 
     def parse(self) -> tuple[Benchmark, WorkloadConfig]:
-        """Parse the definition. Raises DefinitionError or ConfigError."""
+        """Return the benchmark and workload of the job's definition. Raises DefinitionError or ConfigError."""
         benchmark = parse_benchmark(self.tables, Path(self.definition_path))
         return benchmark, parse_recorded(benchmark)
 
@@ -68,19 +69,20 @@ class Job:
 
 
 class Option(NamedTuple):
-    """Option of a command line that asks for a kind: `--NAME VALUE`, where NAME is the kind's name."""
+    """Command-line option that asks for a kind of measurement: `--NAME VALUE`, where NAME is the kind's name."""
 
     verbs: tuple[str, ...]
-    """Commands that have the option."""
+    """Commands, such as `run` and `sweep`, that have the option."""
     help: str
     member: str | None = None
-    """Member of the kind's job that takes the option's value, a whole number of at least 1; None for an option
-    without a value."""
+    """Field of the job that takes the option's value, a whole number of at least 1; None for an option without a
+    value."""
     unit: str = ""
 
 
 class Work(NamedTuple):
-    """Steps and evaluations of one process of a kind, from which its time is estimated."""
+    """Numbers of steps and evaluations in one process of a measurement, from which the process's time is
+    estimated."""
 
     num_steps: int
     num_evals: int
@@ -89,75 +91,82 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind of measurement. Methods do what holds for most kinds; a kind that differs is a subclass."""
+    """Kind of measurement, such as training to the target or throughput. Methods do what holds for most kinds; a kind
+    that differs is a subclass."""
 
     name: str
-    """Name of the kind in run_set.json, in options and in folders."""
+    """Name of the kind of measurement in run_set.json, in options and in folders."""
     job: type[Job]
     record: type[Document]
     run: Callable[[Any, World, OnEvent], Document | None]
-    """Function that does the job: called on every rank; returns the record on rank 0, None elsewhere."""
+    """Function that does the measurement's job: called on every rank; returns the record on rank 0, None
+    elsewhere."""
     file: str = "measured.json"
-    """Name of the record's file in the job's folder."""
+    """Name of the file with the measurement's record in the job's folder."""
     option: Option | None = None
     keeper: Literal["logs", "records", "record"] = "records"
-    """Way in which a repetition's record is stored in its set: a key of `harness.run_sets.keepers`."""
+    """Way in which the record of a repetition is stored in its run set: a key of `harness.run_sets.keepers`."""
     min_repetitions: int = 1
     usual_repetitions: int | None = None
-    """Repetitions of a set for which no number is given; None: `min_repetitions`."""
+    """Number of repetitions in a run set where the user gives none; None: `min_repetitions`."""
     max_repetitions: int | None = None
     ends_early: bool = False
-    """Whether a repetition may end early, by meeting a target."""
+    """Whether a repetition of the measurement may end early, by meeting a target."""
     is_autotuned: bool = True
-    """Whether the way to compute steps, or to answer queries, is chosen by timing."""
+    """Whether kernels and threads of training steps, or of answers to queries, are chosen by timing before the
+    measurement."""
     takes: frozenset[str] = frozenset()
-    """Requests of those that only some kinds take: timeout_s, until, keep_weights, run_index, with_fit; and a key of
-    [checkpoint]: restores."""
+    """Options that only some kinds of measurement have, of: timeout_s, until, keep_weights, run_index, with_fit; and
+    restores, a key of [checkpoint]."""
     weights_key: str | None = None
-    """Key of a definition that names kept weights; None for a kind that takes none."""
+    """Key of the benchmark definition that names kept weights (final parameters); None for a measurement that reads
+    none."""
     sections: tuple[str, ...] = ()
-    """Optional sections of a definition that the kind reads: keys of `harness.config.sections`."""
+    """Optional sections of a benchmark definition that the measurement reads: keys of `harness.config.sections`."""
     takes_id_maps: TakenIdMaps = "fixed"
-    """Maps of ids to rows that the kind allows for its data."""
+    """Maps of ids to embedding rows that the measurement allows: fixed, also made of training data, or any."""
 
     @property
     def derived_suffix(self) -> str | None:
-        """Return the suffix for the name of a benchmark with changed keys; None where the user names it."""
+        """Suffix for the name of a benchmark whose keys were changed for this measurement; None where the user names
+        it."""
         return f"_{self.name}"
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
-        """Resolve a benchmark with its overrides: any key may vary, and data of another shape is synthetic.
-
-        Raises ConfigError or DefinitionError.
-        """
+        """Return a benchmark's configuration with the user's changes: any key may vary, and data of another shape is
+        synthetic. // Raises ConfigError or DefinitionError."""
         return resolve(benchmark, overrides, label, derived_suffix=self.derived_suffix, sections=self.sections)
 
     @property
     def option_members(self) -> set[str]:
-        """Return the names of the option's value in run_set.json; empty for a kind without such a value."""
+        """Names under which run_set.json has the number given with the measurement's option; empty for an option
+        without a number."""
         return set() if self.option is None or self.option.member is None else {self.option.member}
 
     def check(self, workload: WorkloadConfig) -> None:
-        """Raise HarnessError, ConfigError or DeviceError for what cannot be done on this system."""
+        """Raise HarnessError, ConfigError or DeviceError for a configuration that cannot be measured on this
+        system."""
         refuse_untrainable(workload)
         refuse_checkpoint(workload, has_restores="restores" in self.takes)
 
     def check_axes(self, axes: Sequence[Axis], benchmark: Benchmark) -> None:
-        """Raise ConfigError for an axis of a sweep that this kind may not vary."""
+        """Raise ConfigError for an axis of a sweep that this kind of measurement may not vary."""
 
     def is_comparable(self, base: Benchmark, new: Benchmark) -> bool:
-        """Return whether measurements of two definitions may be compared."""
+        """Return whether this measurement of one benchmark definition may be compared with that of another."""
         return True
 
     def fit(self, options: Mapping[str, int], sizes: Sequence[tuple[int, int]]) -> Mapping[str, int]:
-        """Return `options` adjusted to configurations of these `sizes`: global batch size and training samples.
+        """Return the measurement's `options`, such as a number of samples, adjusted to configurations of these
+        `sizes`: global batch size and training samples.
 
         Raises ConfigError where the options cannot be adjusted.
         """
         return options
 
     def repetitions(self, config: RunConfig, asked: int | None) -> int:
-        """Return the number of a set's repetitions. Raises HarnessError (exit 2) where `asked` is too low or high."""
+        """Return the number of repetitions of a new run set. Raises HarnessError (exit 2) where `asked` is too low or
+        too high."""
         if asked is not None and asked < self.min_repetitions:
             raise HarnessError(
                 f"-n is {asked}, but --{self.name} measures in at least {self.min_repetitions} processes, to know "
@@ -166,51 +175,56 @@ class Kind:
         return asked or self.usual_repetitions or self.min_repetitions
 
     def refuse_growth(self, folder: Path, record: RunSetRecord, definition: Path, num_runs: int) -> None:
-        """Raise HarnessError (exit 2) where a set in `folder` may not hold `num_runs` repetitions."""
+        """Raise HarnessError (exit 2) where the run set in `folder` may not grow to `num_runs` repetitions."""
 
     def num_processes(self, config: RunConfig) -> int:
-        """Return the number of processes that share the cores in one repetition."""
+        """Return the number of processes that share the CPU cores in one repetition."""
         return config.workload.runtime.ranks
 
     def make_job(self, record: RunSetRecord, index: int, members: Mapping[str, Any], more: Mapping[str, Any]) -> Job:
-        """Make the job of repetition `index` of a set: `members` are common to all kinds, `more` are of this kind."""
+        """Return the job of repetition `index` of a run set: `members` are fields of every measurement's job, `more`
+        those of this one's."""
         return self.job(**members, **more)
 
     def with_choice(self, tables: Mapping[str, Any], choice: ChoiceRecord) -> dict[str, Any]:
-        """Return a definition's tables with the values that were chosen by timing for this kind alone."""
+        """Return a definition's tables with the values that autotuning chose by timing for this kind of measurement
+        only."""
         return dict(tables)
 
     def num_ranks(self, job: Job) -> int:
-        """Return the number of processes that do a job together."""
+        """Return the number of processes (ranks) that do a job together."""
         return int(job.tables.get("runtime", {}).get("ranks", 1))
 
     def rank_device(self, runtime: "RuntimeConfig", num_ranks: int) -> "torch.device":
-        """Return the device of this rank of several."""
+        """Return the device (CPU or GPU) on which this rank of `num_ranks` computes."""
         from reference_models.training.devices import local_device
 
         return local_device(runtime.device, num_ranks)
 
     def remarks(self, config: RunConfig) -> list[str]:
-        """Return the lines to print before a set's first repetition."""
+        """Return the lines to print for the user before the first repetition of a run set."""
         return []
 
     def work(self, options: Mapping[str, int], config: RunConfig, sizes: tuple[int, int] | None) -> Work | None:
-        """Return the work of one process with `sizes`: training and evaluation samples; None where it is unknown."""
+        """Return the numbers of steps and evaluations of one process, for training and evaluation samples `sizes`;
+        None where they are unknown."""
         return None
 
 
 def find_kind(name: str) -> Kind:
-    """Find a kind of sets by its name. Raises HarnessError (exit 8) for a name that this version does not have."""
+    """Return the kind of measurement that run sets may have, by its name. Raises HarnessError (exit 8) where this
+    version lacks it."""
     return _find(name, KIND_MODULES)
 
 
 def find_job_kind(name: str) -> Kind:
-    """Find the kind of a job by its name, also a kind without sets. Raises HarnessError as `find_kind` does."""
+    """Return the kind of a job by its name, also a kind that makes no run sets. Raises HarnessError as `find_kind`
+    does."""
     return _find(name, {**KIND_MODULES, **with_extensions(AUXILIARY_KINDS, "jobs")})
 
 
 def kinds_asked_by(verb: str) -> list[tuple[Kind, Option]]:
-    """List the kinds for which a command has an option, each with that option."""
+    """List the kinds of measurement for which a command has an option, each with that option."""
     found = (find_kind(name) for name in KIND_MODULES)
     return [(kind, kind.option) for kind in found if kind.option is not None and verb in kind.option.verbs]
 
@@ -220,7 +234,7 @@ AUXILIARY_KINDS: Mapping[str, str] = {
     "id_map": "harness.autotune.id_maps",
     "forward": "harness.measure.profile.forward",
 }
-"""Module of each kind of job without sets; extensions add their own."""
+"""Module of each kind of job that makes no run sets, by its name; extensions add theirs."""
 
 
 def _find(name: str, known: Mapping[str, str]) -> Kind:

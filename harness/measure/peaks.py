@@ -1,4 +1,4 @@
-"""Peak memory of each rank of a process, with the host of each rank."""
+"""Record the peak memory of each rank of a process that trains, with the host of each rank."""
 
 import socket
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from reference_models.training.workload import peak_reserved_bytes
 
 
 class PeaksCompanion(Companion):
-    """Reads peak memory once the measurement is over: of the processes of all ranks, and of rank 0's device."""
+    """Reads peak memory, once the measurement is over: of the processes of all ranks, and of rank 0's device."""
 
     def after(self) -> Mapping[str, Any]:
         world, workload = self.process.world, self.process.workload

@@ -1,4 +1,5 @@
-"""Predict the samples of a prepared split, or of a file, with kept weights: a logit for each, written as Parquet."""
+"""Predict the samples of a prepared split, or of a file, with a run's kept weights: a logit for each, written as
+Parquet."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,12 +28,12 @@ _MODEL = "model."
 
 
 class PredictionSummary(NamedTuple):
-    """Summary of written predictions: samples, and the means of their probabilities and of their labels."""
+    """Numbers of written predictions, and the means of the predicted probabilities and of the samples' labels."""
 
     num_samples: int
     mean_probability: float
     mean_label: float | None
-    """Mean of the labels; None for the rows of a file, whose labels are not read."""
+    """Mean of the predicted samples' labels; None for the rows of a file, whose labels are not read."""
     has_soft_labels: bool = False
 
 
@@ -45,7 +46,8 @@ def write_predictions(
     *,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> PredictionSummary:
-    """Write the logits of a split's samples by the weights in a folder, row by row; `output` is complete or absent.
+    """Write the logits of a split's samples, by the weights in a folder, to `output`, which is complete or absent;
+    return their summary.
 
     Columns: `row` int64, the sample's number in the split from 0; `label` uint8, or float32 for soft labels; `logit`
     float32, before the sigmoid. Raises ConfigError for a model whose answer is not one logit, HarnessError and
@@ -85,7 +87,7 @@ def write_file_predictions(
     *,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> PredictionSummary:
-    """Write the logits of the rows of a file, which need no label, by the weights in a folder.
+    """Write the logits of a file's rows, which need no label, by the weights in a folder; return their summary.
 
     Values become ids by the dictionaries beside the prepared data in `data_dir`, on which the weights were trained.
     Columns: `row` int64, the row's number in the file from 1, not counting a header; `logit` float32. Malformed rows
@@ -136,14 +138,14 @@ def write_file_predictions(
 
 
 def _refuse_same_file(path: Path, output: Path) -> None:
-    """Raise ConfigError where both paths, links followed, are one file."""
+    """Raise ConfigError where the path to read and the path to write, links followed, are the same file."""
     with suppress(OSError):  # mostly the output is not there yet; reading reports what cannot be read
         if path.samefile(output):
             raise ConfigError(f"{output}: is the file whose rows are predicted, {path}. Give another name with -o.")
 
 
 def _open_model(entry: Entry, weights: Path, data_dir: Path) -> tuple[Servable, WorkloadSpec]:
-    """Build the model with the weights in a folder, which were trained on the data in `data_dir`."""
+    """Return the model with the weights in a folder, which were trained on the data in `data_dir`."""
     config, sha256 = entry.workload, entry.benchmark.definition_sha256
     maps = read_id_maps(config, data_dir)
     spec = config.spec(data_dir, 0, None, None if maps is None else maps.tables)
@@ -159,7 +161,7 @@ def _open_model(entry: Entry, weights: Path, data_dir: Path) -> tuple[Servable, 
 
 
 def _answer(servable: Servable, batch: Any, name: str, what: str, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the logits [B] of a batch; messages name a sample as `what` and its number in `rows` [B]."""
+    """Return a model's logits [B] of a batch; error messages name a sample as `what` and its number in `rows` [B]."""
     logits: NDArray[np.float32] = servable.answer(batch).numpy()
     if logits.ndim != 1 or not hasattr(batch, "labels"):
         raise ConfigError(f"{name}: its model does not give one logit for each sample, which is what is written.")
@@ -174,7 +176,7 @@ def _sum_probabilities(logits: NDArray[np.float32]) -> float:
 
 
 def _refuse_other_data(weights: Path, trained: str | None, found: str | None) -> None:
-    """Raise HarnessError for weights that were trained on other data, whose ids stand for other values."""
+    """Raise HarnessError for weights that were trained on other data, in which the ids stand for other values."""
     if None not in (trained, found) and trained != found:
         raise HarnessError(
             f"{weights}: trained on other data ({str(trained)[:12]}) than that which is here ({str(found)[:12]}): "

@@ -1,4 +1,4 @@
-"""Quality: train a fixed number of samples in one fresh process, evaluate on the way; never a score."""
+"""Measure model quality: train a fixed number of samples in one fresh process, evaluate on the way; never a score."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,15 +21,15 @@ from rules.records.measured.quality import QualityProcess, QualityRecord
 from rules.records.metrics import metric_of
 
 SHARES = (1 / 4, 1 / 2, 1)
-"""Shares of the steps after which the whole evaluation split is evaluated."""
+"""Shares of the training steps after which the whole evaluation split is evaluated."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QualityJob(Job):
-    """Measurement of quality in one process."""
+    """Job that measures model quality in one process."""
 
     num_samples: int
-    """Samples to train: whole batches, as `fit_samples` rounds them."""
+    """Number of samples to train: whole batches, as `fit_samples` rounds them."""
 
 
 def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> QualityRecord | None:
@@ -78,10 +78,8 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
 
 
 def fit_samples(options: Mapping[str, int], sizes: Sequence[tuple[int, int]]) -> Mapping[str, int]:
-    """Round the samples up to whole batches of all configurations, so that each trains the same number.
-
-    Raises ConfigError where a training split holds fewer.
-    """
+    """Return the number of samples to train, rounded up to whole batches of all configurations, so that each trains
+    the same number. // Raises ConfigError where a training split holds fewer."""
     asked, multiple = options["num_samples"], math.lcm(*(batch_size for batch_size, _ in sizes))
     num_samples = -(-asked // multiple) * multiple
     least = min((train_samples for _, train_samples in sizes), default=num_samples)
@@ -94,7 +92,8 @@ def fit_samples(options: Mapping[str, int], sizes: Sequence[tuple[int, int]]) ->
 
 
 class QualityKind(Kind):
-    """Quality after training on a number of samples; refuses synthetic data, from which nothing can be learnt."""
+    """Measurement of quality after training a number of samples; refuses synthetic data, from which nothing can be
+    learnt."""
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
         return resolve(

@@ -1,4 +1,5 @@
-"""Hash the data that a process has read, after the clock stopped, through the files that its workload had open."""
+"""Hash the data files that a process has read, after the clock stopped, through the descriptors that its workload
+opened."""
 
 import socket
 from collections.abc import Mapping, Sequence
@@ -36,11 +37,9 @@ class ReadDataCompanion(Companion):
 def hash_read_data(
     workload: Workload, opened: OpenedDataset, world: World, on_event: OnEvent
 ) -> tuple[Mapping[str, Any], ...] | None:
-    """Hash the files that the ranks had open, each copy once; return members of ReadDatasetRecord for each on rank 0.
-
-    None on other ranks, and an empty tuple for data that is not in files. A workload that does not name its dataset
-    is taken to have read the files of `opened`, which this process opened before the run.
-    """
+    """Return, on rank 0, the ReadDatasetRecord fields with the hashes of the data files that the ranks opened, each
+    copy once. // None on other ranks, and an empty tuple for data that is not in files. A workload that does not name
+    its dataset is taken to have read the files of `opened`, which this process opened before the run."""
     files = (workload.dataset() if isinstance(workload, NamesDataset) else opened).read_files
     host = socket.gethostname()
     copies = world.broadcast(_copies(world.gather((host, files.look()))))
@@ -51,11 +50,11 @@ def hash_read_data(
 
 
 def _ignore(event: Mapping[str, Any]) -> None:
-    """Ignore an event: only rank 0 reports progress."""
+    """Ignore a progress event: only rank 0 reports progress."""
 
 
 def _copies(looked: Sequence[tuple[str, tuple[ReadFile, ...]]] | None) -> tuple[tuple[int, ...], ...]:
-    """Return, on rank 0, groups of ranks that had the same files of the same host open."""
+    """Return, on rank 0, groups of ranks that opened the same data files on the same host."""
     copies: dict[tuple[str, tuple[ReadFile, ...]], list[int]] = {}
     for rank, (host, files) in enumerate(looked or ()):
         if files:
@@ -64,7 +63,7 @@ def _copies(looked: Sequence[tuple[str, tuple[ReadFile, ...]]] | None) -> tuple[
 
 
 def _hash(files: ReadFiles, on_event: OnEvent) -> dict[str, Any]:
-    """Hash this process's files."""
+    """Return the hashes and states of the data files that this process has open."""
     num_bytes, said = 0, 0
 
     def count(more: int) -> None:
@@ -94,10 +93,8 @@ def _state(state: FileState | None) -> dict[str, Any] | None:
 
 
 def refuse_other_data(workload: Workload, opened: OpenedDataset, world: World, on_event: OnEvent) -> None:
-    """Raise DatasetError on every rank where the data that was read does not match its manifest.
-
-    For kinds without rules that check the data: their measurement is then worthless.
-    """
+    """Raise DatasetError on every rank where the hash of the data that was read does not match the dataset's
+    manifest. // For measurements that no rule checks for their data: on other data they are worthless."""
     read = hash_read_data(workload, opened, world, on_event)
     if (reason := world.broadcast(_why_other(read or (), opened.dataset_sha256))) is not None:
         raise DatasetError(reason)

@@ -1,4 +1,4 @@
-"""Refuse what cannot run on this system, before anything is written."""
+"""Refuse configurations that cannot run on this system, before anything is written."""
 
 import os
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from reference_models.process.errors import ConfigError
 from reference_models.registry import label_of, refuse_impossible_runtime, refuse_impossible_serving
 
 TakenIdMaps = Literal["fixed", "made", "any"]
-"""Maps of ids to rows that a kind allows: fixed ones, which follow from ids alone; also those made of training data;
-or any."""
+"""Maps of ids to embedding rows that a measurement allows: fixed ones, which follow from ids only; also those made of
+training data; or any."""
 
 
 def refuse_untrainable(workload: WorkloadConfig) -> None:
-    """Refuse to train with a device, an implementation, a precision or CPUs that this system does not have.
+    """Refuse to train with a device, implementation, precision or number of threads that this system does not have.
 
     Raises ConfigError, HarnessError or DeviceError. Imports torch only to look at a requested GPU.
     """
@@ -31,7 +31,8 @@ def refuse_untrainable(workload: WorkloadConfig) -> None:
 
 
 def refuse_checkpoint(workload: WorkloadConfig, *, has_restores: bool) -> None:
-    """Raise ConfigError for [checkpoint] with a model, an implementation or a kind that makes no checkpoints."""
+    """Raise ConfigError for [checkpoint] with a model, an implementation or a measurement that makes no
+    checkpoints."""
     if workload.checkpoint is None:
         return
     refuse_without_bags(workload, "checkpoint")
@@ -69,7 +70,7 @@ def refuse_restores(checkpoint: CheckpointConfig | None, num_samples: int, train
 
 
 def refuse_unservable(workload: WorkloadConfig) -> None:
-    """Refuse a model that cannot be served here, on the device and CPUs asked for. Raises the errors of
+    """Refuse a model that cannot be served here, on the requested device and CPUs. Raises the errors of
     `refuse_untrainable`."""
     workload.implementation.require_installed()
     refuse_impossible_serving(workload.model_name, workload.runtime)
@@ -78,7 +79,7 @@ def refuse_unservable(workload: WorkloadConfig) -> None:
 
 
 def refuse_id_map(data: DataConfig, taken: TakenIdMaps) -> None:
-    """Raise ConfigError for an id map that `taken` does not allow."""
+    """Raise ConfigError for a map of ids to embedding rows that a measurement (`taken`) does not allow."""
     id_map = data.id_map
     if not id_map.looks_at_data or taken == "any" or (taken == "made" and id_map.kind != "classes"):
         return
@@ -94,7 +95,7 @@ def refuse_id_map(data: DataConfig, taken: TakenIdMaps) -> None:
 
 
 def refuse_device(runtime: RuntimeConfig) -> None:
-    """Raise DeviceError for a device that this machine lacks, and for more ranks on this machine than GPUs.
+    """Raise DeviceError for a device that this machine lacks, and for more ranks on this machine than it has GPUs.
 
     Ranks that a launcher has started are checked when they begin: they may be on several machines.
     """
@@ -105,7 +106,7 @@ def refuse_device(runtime: RuntimeConfig) -> None:
 
 
 def refuse_threads(num_threads: int | None) -> None:
-    """Raise HarnessError for more threads than the CPUs that this process may use."""
+    """Raise HarnessError for more threads than this process has CPUs to use."""
     num_cpus = read_resources().num_affinity_cpus
     if num_threads is not None and num_threads > num_cpus:
         raise HarnessError(
@@ -115,7 +116,7 @@ def refuse_threads(num_threads: int | None) -> None:
 
 
 def refuse_unprofilable(workload: WorkloadConfig) -> None:
-    """Raise HarnessError for an implementation that does not report the phases of its step."""
+    """Raise HarnessError for an implementation that does not report the phases of its training step."""
     if workload.implementation.reports_phases:
         return
     others = [repr(name) for name, other in workload.model_spec.implementations.items() if other.reports_phases]
@@ -127,7 +128,8 @@ def refuse_unprofilable(workload: WorkloadConfig) -> None:
 
 
 def refuse_unfittable(workloads: Sequence[WorkloadConfig]) -> None:
-    """Raise HarnessError (exit 7) for too few sizes of a model, or sizes too near to one another, to fit a law to.
+    """Raise HarnessError (exit 7) for too few sizes of a model, or sizes that span too small a factor, to fit a
+    scaling law to.
 
     All sizes train equally many samples, so that their training FLOP compare as the FLOP of one sample.
     """

@@ -1,4 +1,4 @@
-"""Write one run's log in MLPerf's format: context managers, so that every start has its stop."""
+"""Write one run's log in MLPerf's format, by context managers, so that every start line has its stop line."""
 
 import contextlib
 import json
@@ -33,7 +33,7 @@ _encode = json.JSONEncoder(default=_plain).encode
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingBlock:
-    """The steps between two evaluations. Sample counts are global and count from the run's start."""
+    """Training steps between two evaluations. Sample counts are global and count from the run's start."""
 
     num_steps: int
     first_sample: int
@@ -54,7 +54,7 @@ class TrainingBlock:
 
 @dataclass(slots=True)
 class RunOutcome:
-    """Progress of a run, in samples since its start and in epochs, and its end: aborted with a reason, until it
+    """Progress of a run, in samples since its start and in epochs, and how it ends: aborted with a reason, until it
     succeeds."""
 
     status: str = keys.ABORTED
@@ -63,23 +63,21 @@ class RunOutcome:
     epoch_num: float = 0.0
 
     def succeed(self) -> None:
-        """Mark the run as successful: the target is met."""
+        """Mark the run as successful: its quality target is met."""
         self.status, self.reason = keys.SUCCESS, None
 
 
 class RunLogWriter:
     """Writer of a run's log file, on rank 0: each line is written at once and in one piece; `close` syncs the file.
-
-    Without a path, as on other ranks, nothing is written. `on_stamped` is called with run_start and run_stop as soon
-    as the line has its time stamp, before it is written, since a disk may be slow.
-    """
+    // Without a path, as on other ranks, nothing is written. `on_stamped` is called with run_start and run_stop as
+    soon as the line has its time stamp, before it is written, since a disk may be slow."""
 
     def __init__(self, path: Path | None, clock: Clock, on_stamped: Callable[[str], None] = lambda key: None) -> None:
         self._clock, self._on_stamped = clock, on_stamped
         self._file = path.open("xb", buffering=0) if path is not None else None
 
     def _write(self, event_type: str, key: str, value: Any, metadata: Mapping[str, Any]) -> None:
-        """Write a line in the form of mllog.MLLogger; a failed write (disk full) raises OSError."""
+        """Write a log line in the form of mllog.MLLogger; a failed write (disk full) raises OSError."""
         time_ms = self._clock.time_ms()  # synchronises the device of every rank
         if key in (keys.RUN_START, keys.RUN_STOP):
             self._on_stamped(key)
@@ -118,10 +116,8 @@ class RunLogWriter:
 
     @contextmanager
     def run(self) -> Iterator[RunOutcome]:
-        """Write run_start and run_stop around the body, run_stop also after an error in the body.
-
-        The status is aborted unless the body calls `succeed`.
-        """
+        """Write run_start to the log before the caller's block and run_stop after it, also after an error in the
+        block. // The status is aborted unless the block calls `succeed`."""
         self._start(keys.RUN_START)
         outcome = RunOutcome()
         try:
@@ -138,7 +134,8 @@ class RunLogWriter:
 
     @contextmanager
     def block(self, block: TrainingBlock, run: RunOutcome) -> Iterator[None]:
-        """Write block_start and block_stop around the body, block_stop with the samples that the run reached."""
+        """Write block_start to the log before the caller's block and block_stop after it, with the samples that the
+        run reached."""
         run.samples_count = block.first_sample
         self._start(keys.BLOCK_START, block.metadata(run.samples_count))
         try:
@@ -165,14 +162,14 @@ class RunLogWriter:
         return {keys.EPOCH_NUM: block.epoch_num(block.last_sample), keys.SAMPLES_COUNT: block.last_sample}
 
     def close(self) -> None:
-        """Sync the log to the disk and close it."""
+        """Sync the run's log to the disk and close it."""
         if self._file is not None:
             os.fsync(self._file.fileno())
             self._file.close()
 
 
 def _caller() -> dict[str, str | int]:
-    """Return file and line number of the code that logs: the first caller outside this file."""
+    """Return file and line number of the code that writes a log line: the first caller outside this file."""
     frame = sys._getframe(1)
     while frame.f_code.co_filename in _NOT_CALLERS and frame.f_back is not None:
         frame = frame.f_back
@@ -180,7 +177,7 @@ def _caller() -> dict[str, str | int]:
 
 
 def log_built(workload: Workload, log: RunLogWriter) -> None:
-    """Log the hyperparameters of a workload that is built.
+    """Log the hyperparameters of a workload that is built, in MLPerf's keys.
 
     The optimizer's name is read off the built optimizers; for a workload that shows none, the name that the workload
     claims is logged, and marked as claimed.
@@ -198,10 +195,9 @@ def log_built(workload: Workload, log: RunLogWriter) -> None:
 
 
 def make_schedule(benchmark: Benchmark, train_samples: int, global_batch_size: int) -> list[TrainingBlock]:
-    """Make blocks of FLOOR(train_samples / (GBS * evals_per_epoch)) steps until max_epochs (training_rules.adoc).
-
-    The first block lasts until the first evaluation, where the definition says when that is.
-    """
+    """Yield training blocks of FLOOR(train_samples / (GBS * evals_per_epoch)) steps until max_epochs
+    (training_rules.adoc). // The first block lasts until the first evaluation, where the definition says when that
+    is."""
     num_steps = benchmark.steps_between_evals(train_samples, global_batch_size)
     max_steps = int(benchmark.quality.max_epochs * (train_samples // global_batch_size))
     first = benchmark.first_eval_samples(train_samples, global_batch_size) // global_batch_size

@@ -1,4 +1,4 @@
-"""Throughput: samples per second of a fixed number of steps in one fresh process; never a score."""
+"""Measure training throughput: samples per second of a fixed number of steps in one fresh process; never a score."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ WARM_UP_STEPS = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThroughputJob(Job):
-    """Measurement of throughput in one process."""
+    """Job that measures training throughput in one process."""
 
     num_steps: int
     warm_up_steps: int = WARM_UP_STEPS
 
 
 def measure_throughput(job: ThroughputJob, world: World, on_event: OnEvent) -> ThroughputRecord | None:
-    """Warm up, train `num_steps`, and return the record on rank 0, None elsewhere.
+    """Warm up, train `num_steps`, and return the record of throughput on rank 0, None elsewhere.
 
     Reading the dataset is part of the time; synthetic data is in memory once the warm-up has touched it. With several
     ranks the samples of all are counted, and the time lasts until the last rank is done.
@@ -75,12 +75,12 @@ def measure_throughput(job: ThroughputJob, world: World, on_event: OnEvent) -> T
 
 
 def describe_costs(costs: ComputedCosts) -> dict[str, int]:
-    """Return the model's size and its work per sample, in the members of measurement records."""
+    """Return the model's size and its work per sample, as fields of measurement records."""
     return {member: getattr(costs, member) for member in ModelCosts.__struct_fields__}
 
 
 def train_steps(train: Callable[[int], Any], num_steps: int) -> int:
-    """Train exactly `num_steps`, across the end of an epoch where needed; return the number of samples."""
+    """Train exactly `num_steps`, across the end of an epoch where needed; return the number of trained samples."""
     done, num_samples = 0, 0
     while done < num_steps:
         counts = train(num_steps - done)
@@ -93,7 +93,7 @@ def train_steps(train: Callable[[int], Any], num_steps: int) -> int:
 
 
 class ThroughputKind(Kind):
-    """Samples per second over a fixed number of steps."""
+    """Measurement of training throughput: samples per second over a fixed number of steps."""
 
     def work(self, options: Mapping[str, int], config: RunConfig, sizes: tuple[int, int] | None) -> Work:
         return Work(num_steps=WARM_UP_STEPS + options["num_steps"], num_evals=0, eval_samples=0)

@@ -1,4 +1,4 @@
-"""Count and time the traffic between ranks, in extra steps after the measurement."""
+"""Count and time the exchanges of data between ranks, in extra training steps after the measurement."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,12 +7,12 @@ from harness.measure.companions import Companion
 from reference_models.training.workload import MeasuresTraffic
 
 NUM_STEP_PAIRS = 5
-"""Pairs of extra steps in which traffic is counted and timed."""
+"""Number of pairs of extra training steps in which the traffic between ranks is counted and timed."""
 
 
 class TrafficCompanion(Companion):
-    """Counts the traffic between several ranks where the record has a member for it; for a run, that of an evaluation
-    as well."""
+    """Counts the traffic between several ranks, where the process's record has a field for it; for a run, an
+    evaluation's traffic as well."""
 
     def after(self) -> Mapping[str, Any]:
         process, workload = self.process, self.process.workload

@@ -1,4 +1,4 @@
-"""One run to the quality target, from an empty attempt folder to a finished log."""
+"""Make one run to the quality target, from an empty attempt folder to a finished log."""
 
 import hashlib
 import math
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingJob(Job):
-    """One run to the quality target, with all values resolved by the parent process."""
+    """Job of one run to the quality target, with all values resolved by the parent process."""
 
     run_index: int
     attempt: int
@@ -50,11 +50,12 @@ class TrainingJob(Job):
 
 
 class _GiveUp(Exception):  # noqa: N818 (an outcome, not an error)
-    """The run cannot succeed any more; the reason goes into the log."""
+    """Raised where a run cannot succeed any more; its reason goes into the run's log."""
 
 
 class Monitor:
-    """Sends progress to the parent, enforces the run's deadline, and records the time of blocks and evaluations."""
+    """Sends a run's progress to the parent, enforces the run's deadline, and records the time of blocks and
+    evaluations."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class Monitor:
         self._on_start()
 
     def decide(self, value: T) -> T:
-        """Return rank 0's value on every rank: decisions that depend on time must agree."""
+        """Return rank 0's value on every rank: decisions that depend on time must be the same on all."""
         return self._world.broadcast(value)
 
     def check_deadline(self) -> None:
@@ -144,7 +145,8 @@ def initialized_tensors(benchmark: Benchmark) -> Sequence[str]:
 def _train_block(
     workload: Workload, block: TrainingBlock, log: RunLogWriter, clock: Clock, monitor: Monitor, run: RunOutcome
 ) -> None:
-    """Train one block in chunks of about half a second, to report progress and to check the deadline."""
+    """Train the steps up to the next evaluation in chunks of about half a second, to report progress and to check the
+    deadline."""
     with log.block(block, run):
         started_s = clock.elapsed_s()
         remaining, chunk = block.num_steps, max(1, min(block.num_steps, 4))
@@ -231,7 +233,7 @@ def describe_end(
     outcome: RunOutcome,
     monitor: Monitor,
 ) -> dict[str, Any]:
-    """Describe the run that ended, as members of its weights' manifest; the log must be closed."""
+    """Return how a run ended, as fields of its weights' manifest; the run's log must be closed."""
     log, trained = Path(spec.folder) / "log.txt", outcome.samples_count
     return {
         "benchmark": benchmark.name,
@@ -273,7 +275,8 @@ def describe_run(
 
 
 class TrainingKind(Kind):
-    """Training to the quality target, which is scored; only keys outside of the training problem may vary."""
+    """Measurement that trains to the quality target and is scored; only keys outside of the training problem may
+    vary."""
 
     @property
     def derived_suffix(self) -> None:

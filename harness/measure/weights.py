@@ -1,4 +1,5 @@
-"""Weights at the end of a run: written after the clock stopped, beside the run's attempts, and read back later."""
+"""Keep the weights (final parameters) of a run: written after the clock stopped, in the run's folder, and read back
+later."""
 
 import time
 from collections.abc import Mapping
@@ -31,14 +32,15 @@ _AGAIN = "Keep weights anew with 'dlrmbench run --keep-weights', or give another
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadWeights:
-    """Verified weights, by the names of the model's `state_dict`."""
+    """Weights (parameters) with every byte verified, by the names of the model's `state_dict`."""
 
     manifest: WeightsManifest
     tensors: Mapping[str, "torch.Tensor"]
 
 
 class WeightsCompanion(Companion):
-    """Keeps the weights of a run with --keep-weights, before any companion trains further."""
+    """Keeps the final weights of a run with --keep-weights, before any other companion of the process trains
+    further."""
 
     @property
     def _is_asked(self) -> bool:
@@ -60,7 +62,7 @@ class WeightsCompanion(Companion):
 
 
 def keep_weights(run_folder: Path, tensors: Mapping[str, "torch.Tensor"], about: Mapping[str, Any]) -> KeptWeights:
-    """Write weights to `run_folder`/weights, completely or not at all; return sizes and time, or the error.
+    """Write a run's weights to `run_folder`/weights, completely or not at all; return sizes and time, or the error.
 
     `about` has the other members of the manifest. Weights of an earlier attempt are replaced.
     """
@@ -76,7 +78,7 @@ def keep_weights(run_folder: Path, tensors: Mapping[str, "torch.Tensor"], about:
 
 
 def read_weights(folder: Path, definition_sha256: str, id_map_sha256: str | None = None) -> ReadWeights:
-    """Read the weights in `folder` with every byte verified.
+    """Return the kept weights in `folder`, read with every byte verified.
 
     Raises HarnessError: exit 2 for weights of another definition, 8 where anything is damaged or not as the manifest
     says, or where training used another map of ids to rows than that of `id_map_sha256`, 9 where the weights do not
@@ -94,7 +96,8 @@ def read_weights(folder: Path, definition_sha256: str, id_map_sha256: str | None
 def refuse_foreign(
     folder: Path, kept: WeightsManifest | CheckpointManifest, definition_sha256: str, id_map_sha256: str | None
 ) -> None:
-    """Raise HarnessError for weights or checkpoints of another definition (exit 2) or another id map (exit 8)."""
+    """Raise HarnessError for weights or checkpoints of another benchmark definition (exit 2) or another map of ids to
+    rows (exit 8)."""
     if kept.definition_sha256 != definition_sha256:
         raise HarnessError(
             f"{folder}: weights of another definition ({kept.benchmark}, {kept.definition_sha256[:12]}) than "

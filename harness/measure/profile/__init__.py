@@ -1,1 +1,1 @@
-"""`dlrmbench profile`: this system's ceilings, the phases of a training step, and the gap between them."""
+"""Profile a training step, for `dlrmbench profile`: its phases, this system's ceilings, and the gap between them."""

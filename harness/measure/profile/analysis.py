@@ -1,4 +1,5 @@
-"""Find the bound of each phase and of the step from measured times, computed costs, measured ceilings; no torch."""
+"""Find the bottleneck of each phase and of the step from measured times, computed costs, measured ceilings; no
+torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,11 +21,12 @@ from rules.records.profile import (
 )
 
 OVERHEAD_BELOW = 0.5
-"""Share of its time that a phase would take at its ceiling, below which it counts as bound by overhead."""
+"""Share of a phase's measured time that it would take at its ceiling (best rate), below which overhead is its
+bound."""
 
 
 def compute_ceilings(measured: MeasuredCeilings) -> CeilingsRecord:
-    """Return measured ceilings with the roofline's values computed from them."""
+    """Return measured ceilings together with the roofline's values that are computed from them."""
     best = max(product.flop_per_s.best for product in (*measured.matmul, *measured.square))
     memory = measured.copies[-1].bytes_per_s.best  # between the largest buffers, which no cache holds
     return CeilingsRecord(
@@ -40,7 +42,8 @@ def compute_ceilings(measured: MeasuredCeilings) -> CeilingsRecord:
 
 
 def matmul_s(products: Sequence[Matmul], ceilings: CeilingsRecord, *, at_median: bool = False) -> float:
-    """Return the seconds of all matrix products, each at the best (or median) rate measured for its shape."""
+    """Return the seconds of all matrix products of a phase, each at the best (or median) rate measured for its
+    shape."""
     rates = {(each.num, each.m, each.k, each.n): each.flop_per_s for each in ceilings.measured.matmul}
     return sum(
         product.flop / (rates[product.shape].median if at_median else rates[product.shape].best)
@@ -49,17 +52,16 @@ def matmul_s(products: Sequence[Matmul], ceilings: CeilingsRecord, *, at_median:
 
 
 def move_s(num_bytes: float, copies: Sequence[CopyRate]) -> float:
-    """Return the seconds to move `num_bytes`, at the best rate of all measured copies of at least that size."""
+    """Return the seconds to move `num_bytes` of memory, at the best rate of all measured copies of at least that
+    size."""
     large_enough = [copy for copy in copies if copy.bytes >= num_bytes] or [copies[-1]]
     return num_bytes / max(copy.bytes_per_s.best for copy in large_enough)
 
 
 def find_bound(time_s: float | None, limits_s: Mapping[Bound, float]) -> tuple[float | None, Bound | None]:
-    """Return the largest of a phase's limits as a share of its time, and the phase's bound.
-
-    The bound is the resource with the largest limit, or overhead below `OVERHEAD_BELOW`; None for both where the
-    phase has no time of its own.
-    """
+    """Return the largest of a phase's limits as a share of its time, and the phase's bound. // The bound is the
+    resource with the largest limit, or overhead where the share is below `OVERHEAD_BELOW`; None for both where the
+    phase has no time of its own."""
     if not time_s:
         return None, None
     resource = max(limits_s, key=lambda name: limits_s[name])
@@ -70,8 +72,8 @@ def find_bound(time_s: float | None, limits_s: Mapping[Bound, float]) -> tuple[f
 def join_replayed(
     times_s: Mapping[str, float], costs: dict[str, PhaseCosts], products: tuple[Matmul, ...]
 ) -> tuple[dict[str, PhaseCosts], tuple[Matmul, ...]]:
-    """Assign to REPLAY the costs and products of phases that were replayed as one graph; without a replay, change
-    nothing."""
+    """Assign the costs and matrix products of phases that a CUDA graph replayed as one to the phase REPLAY; without a
+    replay, change nothing."""
     if Phase.REPLAY not in times_s:
         return costs, products
     inside = [phase for phase in costs if phase not in times_s]
@@ -87,7 +89,7 @@ def analyse_phases(
     ceilings: CeilingsRecord,
     labels: Mapping[str, str],
 ) -> tuple[PhaseRecord, ...]:
-    """Describe every phase that has a time or costs, in the model's order, which is that of `labels`."""
+    """Return every phase of a step that has a time or costs, in the model's order, which is that of `labels`."""
     return tuple(
         PhaseRecord(
             phase=str(phase),
@@ -109,8 +111,8 @@ def analyse_phases(
 def _analyse_phase(
     time_s: float | None, step_s: float, costs: PhaseCosts, products: Sequence[Matmul], ceilings: CeilingsRecord
 ) -> ComputedPhase:
-    """Compute a phase's limits: products at the rates of their shapes, bytes at copies of that size, rows at the
-    gather rate of real batches.
+    """Return a phase's least times: its matrix products at the rates of their shapes, its bytes at that of copies of
+    that size, its embedding rows at the gather rate of real batches.
 
     The bytes of a product's operands are left out of the memory limit: they are part of the product's measured time.
     """
@@ -148,7 +150,7 @@ def analyse_step(
     ceilings: CeilingsRecord,
     batch_size: int,
 ) -> ComputedStep:
-    """Summarise a step of `step_s` seconds: its work, its bounds, and its least time at the ceilings."""
+    """Return the summary of a step of `step_s` seconds: its work, its bounds, and its least time at the ceilings."""
     flop = sum(phase.matmul_flop for phase in costs.values())
     num_bytes = sum(phase.bytes for phase in costs.values())
     intensity = sum(phase.flop for phase in costs.values()) / num_bytes
@@ -179,5 +181,6 @@ def analyse_step(
 
 
 def phase_limit_s(phase: ComputedPhase) -> float:
-    """Return the least time of a phase in seconds: the largest of its limits, each at its own ceiling."""
+    """Return the least time of a phase in seconds: the largest of its resources' limits, each at its own measured
+    ceiling."""
     return max(phase.compute_limit_s, phase.memory_limit_s, phase.gather_limit_s)

@@ -1,4 +1,4 @@
-"""Time of each part of the forward pass by batch size, against this system's ceilings: a study."""
+"""Time each part of the forward pass by batch size, and compare the times with this system's ceilings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,20 +43,21 @@ _REMARK = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForwardJob(Job):
-    """Batch sizes to time, for the job's definition and for others with the same device, precisions and threads."""
+    """Job that times the forward pass: batch sizes, for its definition and for others of equal device, precisions and
+    threads."""
 
     batch_sizes: Sequence[int]
     others: Sequence[Mapping[str, Any]] = ()
-    """Members in which the jobs of further definitions differ from this one."""
+    """Fields in which the jobs of further benchmark definitions differ from this job."""
 
 
 class Ceilings(NamedTuple):
-    """Best rates measured on this system."""
+    """Best rates of matrix products and copies measured on this system."""
 
     flop_per_s: float
-    """FLOP/s of square matrix products in the served precision."""
+    """Measured FLOP/s of square matrix products in the precision in which the model is served."""
     copies: tuple[CopyRate, ...]
-    """Rates of copies, by size; the last between buffers that no cache holds."""
+    """Measured rates of memory copies, by size; the last is between buffers that no cache holds."""
 
 
 def profile_forward(job: ForwardJob, world: World, on_event: OnEvent) -> StudyRecord:
@@ -124,7 +125,8 @@ def forward_table(
     labels: Mapping[str, str],
     ceilings: Ceilings,
 ) -> StudyTable:
-    """Make a table with a row for each batch size and part, and one for the whole batch."""
+    """Return a table of times with a row for each batch size and part of the forward pass, and one for the whole
+    pass."""
     rows = []
     for size, phases in times.items():
         whole_s = sum(phases.values())
@@ -147,7 +149,8 @@ def _row(
 
 
 def describe_times(name: str, times: Mapping[int, Mapping[str, float]], labels: Mapping[str, str]) -> str:
-    """Return a sentence with the time of the smallest and the largest batch, and the part that takes the most."""
+    """Return a sentence with the time of the smallest and the largest batch, and the part that takes the most
+    time."""
     parts = []
     for size in sorted({min(times), max(times)}):
         phases = times[size]
@@ -158,7 +161,7 @@ def describe_times(name: str, times: Mapping[int, Mapping[str, float]], labels: 
 
 
 class ForwardKind(Kind):
-    """Study of the time of each part of the forward pass, in one process."""
+    """Measurement of the time of each part of the forward pass, in one process, without a run set."""
 
     def check(self, workload: WorkloadConfig) -> None:
         if workload.model_spec.serve is None:

@@ -1,4 +1,4 @@
-"""Job and kind of a profile, without the measurement itself, which imports torch."""
+"""Describe the job and the kind of measurement of a profile, without the code that measures, which imports torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from rules.records.run_set import RunSetRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProfileJob(Job):
-    """Profile of a training step. `num_steps` None: as many steps as fit into a time budget."""
+    """Job that profiles a training step. `num_steps` None: as many steps as fit into a time budget."""
 
     num_steps: int | None
     trace: str | None
@@ -33,7 +33,7 @@ def _run(job: ProfileJob, world: World, on_event: OnEvent) -> ProfileRecord:
 
 
 class ProfileKind(Kind):
-    """Time of each phase of a training step, in one process."""
+    """Measurement of the time of each phase of a training step, in one process."""
 
     def check(self, workload: WorkloadConfig) -> None:
         refuse_unprofilable(workload)

@@ -1,4 +1,4 @@
-"""Measure ceilings: matrix products, copies, gathers and transfers, warmed up and repeated."""
+"""Measure this system's ceilings: matrix products, copies, gathers and transfers, warmed up and repeated."""
 
 import math
 import statistics
@@ -24,7 +24,7 @@ Call = Callable[[], object]
 Shape = tuple[int, int, int, int]
 
 SQUARE_SIZES = {"cpu": (512, 1024, 1536), "cuda": (1024, 2048, 4096, 8192)}
-"""Rows of square matrix products, by device: an H100 reaches its full rate only at 8192."""
+"""Rows of the measured square matrix products, by device: an H100 reaches its full rate only at 8192."""
 COPY_BYTES = tuple(1 << power for power in (18, 20, 22, 24, 26, 29))
 """Bytes of both buffers of a copy, from sizes that fit into a core's cache to sizes beyond the largest cache."""
 MAX_TABLE_BYTES = 1 << 30
@@ -38,10 +38,8 @@ of a small shape."""
 
 
 def repeat(call: Call, device: torch.device, *, budget_s: float, at_least: int = _LEAST_REPETITIONS) -> list[float]:
-    """Return the seconds of each repetition, after one that warms up, until the budget is spent.
-
-    On a GPU, events measure the time, and a repetition is the mean of so many calls that launches are hidden.
-    """
+    """Return the seconds of each repetition of a call, after one that warms up, until a budget of seconds is spent.
+    // On a GPU, events measure the time, and a repetition is the mean of so many calls that launches are hidden."""
     call()
     took_s: list[float] = []
     num_calls = 1
@@ -72,13 +70,15 @@ def _time_events(call: Call, device: torch.device, num_stretches: int, num_calls
 
 
 def rate(amount: float, took_s: Sequence[float]) -> Rate:
-    """Return the amount per second of the fastest and of the median repetition, with the spread of repetitions."""
+    """Return the amount of work per second of the fastest and of the median repetition, with the spread of
+    repetitions."""
     median_s = max(statistics.median(took_s), 1e-9)
     return Rate(best=amount / max(min(took_s), 1e-9), median=amount / median_s, spread=spread_of(took_s))
 
 
 def spread_of(took_s: Sequence[float]) -> float:
-    """Return the interquartile range of repetitions as a fraction of their median; 0 for a single one."""
+    """Return the interquartile range of the times of repetitions as a fraction of their median; 0 for a single
+    one."""
     if len(took_s) < 2:
         return 0.0
     low, middle, high = statistics.quantiles(took_s, n=4, method="inclusive")
@@ -96,7 +96,8 @@ def measure_ceilings(
     dtype: torch.dtype,
     available_bytes: int,
 ) -> MeasuredCeilings:
-    """Measure all ceilings of one model on one device. `batches_ids` are ids [B, sum(multi_hot)] of real batches."""
+    """Measure all ceilings (best rates) that concern one model on one device. `batches_ids` are ids [B,
+    sum(multi_hot)] of real batches."""
     used_by: dict[Shape, list[str]] = {}
     for product in products:
         used_by.setdefault(product.shape, []).append(f"{product.layer} {str(product.phase).rpartition('_')[2]}")
@@ -118,12 +119,13 @@ def measure_ceilings(
 
 
 def measure_squares(device: torch.device, dtype: torch.dtype) -> tuple[SquareProduct, ...]:
-    """Measure square matrix products of each size of `SQUARE_SIZES`."""
+    """Return the measured rates of square matrix products of each size of `SQUARE_SIZES`."""
     return tuple(measure_matmul((1, n, n, n), device, dtype, budget_s=_BUDGET_S) for n in SQUARE_SIZES[device.type])
 
 
 def find_best_flop_per_s(device: torch.device, precision: str) -> float:
-    """Measure the best rate, in FLOP/s, of square matrix products in a precision of serving."""
+    """Return the best measured rate, in FLOP/s, of square matrix products in a precision in which models are
+    served."""
     if precision == "int8":
         return max(_measure_int8(size, device).best for size in SQUARE_SIZES[device.type])
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
@@ -138,7 +140,8 @@ def _measure_int8(size: int, device: torch.device) -> Rate:
 def measure_matmul(
     shape: Shape, device: torch.device, dtype: torch.dtype = torch.float32, *, budget_s: float = _SHAPE_BUDGET_S
 ) -> SquareProduct:
-    """Measure matrix products of one shape: try every layout of operands and result, then repeat the fastest few.
+    """Return the measured rate of matrix products of one shape: try every layout of operands and result, then repeat
+    the fastest few.
 
     On a CPU both one thread and all threads are tried: for small products, waking other threads takes longer than
     their help saves.
@@ -159,7 +162,7 @@ def measure_matmul(
 
 
 def _on_one_thread(call: Call) -> Call:
-    """Return a function that makes `call` on one thread. Switching threads takes less than a microsecond."""
+    """Return a function that makes `call` on one CPU thread. Switching threads takes less than a microsecond."""
 
     def run() -> None:
         num_threads = torch.get_num_threads()
@@ -173,7 +176,8 @@ def _on_one_thread(call: Call) -> Call:
 
 
 def _layouts(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
-    """Yield a name and a call for each layout: operands row- or column-major, the result or its transpose written."""
+    """Yield a name and a call for each layout of a matrix product: operands row- or column-major, the result or its
+    transpose written."""
     num, m, k, n = shape
     majors = ("row", "column")
     rights = {major: _matrix(num, k, n, major, device, dtype) for major in majors}
@@ -198,13 +202,15 @@ def _product(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> Call
 
 
 def measure_copies(device: torch.device, available_bytes: int) -> tuple[CopyRate, ...]:
-    """Measure copies of each size of `COPY_BYTES` within a quarter of the memory; at least the smallest size."""
+    """Return the measured rates of copies of each size of `COPY_BYTES` within a quarter of the memory; at least the
+    smallest size."""
     sizes = [size for size in COPY_BYTES if size <= available_bytes // 4] or COPY_BYTES[:1]
     return tuple(measure_copy(size, device) for size in sizes)
 
 
 def measure_copy(num_bytes: int, device: torch.device) -> CopyRate:
-    """Measure a copy from one buffer to another, of `num_bytes` in all: half of them read, half written."""
+    """Return the measured rate of a copy from one buffer to another, of `num_bytes` in all: half read, half
+    written."""
     source = torch.ones(num_bytes // 8, device=device)
     target = torch.empty_like(source)
     took_s = repeat(lambda: target.copy_(source), device, budget_s=_BUDGET_S / 2)
@@ -220,7 +226,8 @@ def measure_gathers(
     *,
     table_bytes: int,
 ) -> tuple[GatherRate, GatherRate]:
-    """Measure fetching rows by uniform ids and by the batches' ids, from one table of all rows or as many as fit."""
+    """Return measured rates of fetching embedding rows by uniform ids and by the batches' ids, from one table of all
+    rows, or as many as fit into memory."""
     row_bytes = 4 * embedding_dim
     table_rows = max(1, min(sum(num_embeddings), table_bytes // row_bytes))
     table = torch.ones(table_rows, embedding_dim, device=device)
@@ -237,7 +244,8 @@ def measure_gathers(
 def _measure_gather(
     name: str, table: torch.Tensor, batches_ids: Sequence[torch.Tensor], multi_hot: Sequence[int]
 ) -> GatherRate:
-    """Measure fetching rows, one by one and summed by bag, batch after batch; return the faster way's rate."""
+    """Measure fetching embedding rows, one by one and summed by bag, batch after batch; return the faster way's
+    rate."""
     device, num_rows = table.device, batches_ids[0].numel()
     fetched = torch.empty(num_rows, table.shape[1], device=device)
     turn = cycle([ids.flatten() for ids in batches_ids])
@@ -260,7 +268,7 @@ def _measure_gather(
 
 
 def measure_transfer(device: torch.device) -> TransferRate:
-    """Measure copies of 64 MiB of pinned memory to the device and back."""
+    """Return the measured rates of copies of 64 MiB of pinned host memory to the device and back."""
     num_bytes = 1 << 26
     host = torch.ones(num_bytes // 4).pin_memory()
     there = torch.empty_like(host, device=device)

@@ -1,4 +1,4 @@
-"""Operators that take the most time according to torch's profiler, and a trace for Perfetto."""
+"""List the operators that take the most time according to torch's profiler, and write a trace for Perfetto."""
 
 import math
 import threading
@@ -45,14 +45,15 @@ def profile_operators(
 
 
 def write_trace(export: Callable[[str], Any], path: Path) -> None:
-    """Write a trace by one rename; the draft keeps the file's ending, by which the profiler decides to compress."""
+    """Write a profiler's trace by one rename; the draft keeps the file's ending, by which the profiler decides to
+    compress."""
     with draft_file(path, ".json.gz" if path.name.endswith(".gz") else ".json") as draft:
         export(str(draft))
 
 
 class _Ranges:
-    """Phases as named ranges of the trace. Phases that another thread enters are ignored: they cannot close this
-    thread's range."""
+    """Marks the phases of a step as named ranges of a profiler's trace. Phases that another thread enters are
+    ignored: they cannot close this thread's range."""
 
     def __init__(self) -> None:
         self._open: torch.autograd.profiler.record_function | None = None
@@ -72,7 +73,7 @@ class _Ranges:
 
 
 def summarise(averages: Sequence[Any], num_steps: int, *, is_cuda: bool) -> MeasuredOperators:
-    """Return operators ordered by self time, which includes the profiler's overhead.
+    """Return the operators of a profiled step ordered by self time, which includes the profiler's overhead.
 
     `averages` are the profiler's, by input shape.
 
@@ -90,12 +91,13 @@ def summarise(averages: Sequence[Any], num_steps: int, *, is_cuda: bool) -> Meas
 
 
 def _is_kernel(average: Any) -> bool:
-    """Return whether a row of the profiler is a kernel of the device, and not a named range."""
+    """Return whether a row of the profiler's table is a kernel of the device, and not a named range."""
     return average.device_type == DeviceType.CUDA and not average.is_user_annotation
 
 
 def _summarise_kernels(averages: Sequence[Any], kernels: Sequence[Any], num_steps: int) -> MeasuredOperators:
-    """Return the operators that launched the kernels where they are known, as in eager steps; else the kernels.
+    """Return the profiled operators that launched GPU kernels where they are known, as in eager steps; else the
+    kernels.
 
     The profiler lists the same microseconds for a kernel, its operator and its range; the kernels' are complete. No
     operator launches the kernels of a replayed graph.
@@ -141,7 +143,8 @@ def _operator(average: Any, self_s: float, num_steps: int, total_s: float) -> Op
 
 
 def count_operator_bytes(name: str, shapes: Shapes) -> int | None:
-    """Return the compulsory fp32 bytes of a call by its inputs' shapes; None for operators not in `_BYTES`."""
+    """Return the compulsory fp32 bytes of an operator's call by its inputs' shapes; None for operators not in
+    `_BYTES`."""
     count = _BYTES.get(name)
     try:
         return None if count is None else count(shapes)
@@ -159,7 +162,8 @@ def _addmm_bytes(shapes: Shapes) -> int:
 
 
 def _in_and_out(num_inputs: int) -> Callable[[Shapes], int]:
-    """Return a function that counts the bytes of `num_inputs` equal inputs and an output of the same size."""
+    """Return a function that counts the bytes of an operator's `num_inputs` equal inputs and its output of the same
+    size."""
     return lambda shapes: _FLOAT_BYTES * (num_inputs + 1) * math.prod(shapes[0])
 
 

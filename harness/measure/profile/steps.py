@@ -1,4 +1,5 @@
-"""Time training steps with and without reporting phases, alternately in blocks, and the phases of a forward pass."""
+"""Time training steps with and without stamps for their phases, alternately in blocks, and the phases of a forward
+pass."""
 
 import math
 import statistics
@@ -29,11 +30,11 @@ _WARM_UP_ANSWERS, _LEAST_ANSWERS, _ANSWERS_BUDGET_S = 3, 20, 0.4
 
 
 class ProfiledWorkload(Workload, ReportsPhases, Protocol):
-    """A workload that can be profiled."""
+    """Workload whose training steps can be profiled."""
 
 
 class Timeline:
-    """Collects time stamps of the phases that a workload reports. One stamp takes about 0.1 µs on a CPU.
+    """Collects time stamps of the phases that a training step reports. One stamp takes about 0.1 µs on a CPU.
 
     On a CUDA device a stamp is an event on the current stream, so that the host does not wait for the device.
     """
@@ -49,10 +50,8 @@ class Timeline:
         self._stamps.append((phase, event))
 
     def take(self) -> dict[str, float]:
-        """Return the seconds in each phase up to now, and begin anew. The last phase ends now.
-
-        The device must have finished its work.
-        """
+        """Return the seconds in each phase of a step up to now, and begin anew. The last phase ends now. // The
+        device must have finished its work."""
         self.enter(Phase.OTHER)
         if self._is_cuda:
             torch.cuda.synchronize()
@@ -66,7 +65,8 @@ class Timeline:
 
 
 def _stamping(stamps: list[tuple[str, Any]]) -> Enter:
-    """Return a function that stamps a phase without attribute look-ups, since it runs inside the measurement."""
+    """Return a function that takes the time stamp of a phase without attribute look-ups, since it runs inside the
+    measurement."""
     append: Callable[[tuple[str, Any]], None] = stamps.append
     now = time.monotonic_ns
 
@@ -78,7 +78,8 @@ def _stamping(stamps: list[tuple[str, Any]]) -> Enter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepTimes:
-    """Seconds per step of each block: plain, as in a run, and instrumented, with phases reported."""
+    """Seconds per training step of each block of steps: plain, as in a run, and instrumented, with phases
+    reported."""
 
     steps_per_block: int
     plain_s: tuple[float, ...]
@@ -87,15 +88,16 @@ class StepTimes:
 
     @property
     def step_s(self) -> float:
-        """Return the median over blocks without instrumentation."""
+        """Seconds per training step: the median over the blocks without instrumentation."""
         return statistics.median(self.plain_s)
 
     def phase_times_s(self) -> dict[str, float]:
-        """Return the seconds per step in each phase that was entered; they add up to a step."""
+        """Return the seconds per training step in each phase that was entered; their sum is the time of a step."""
         return average_middle(self.phases_s, self.instrumented_s)
 
     def measured(self, batch_size: int) -> MeasuredStep:
-        """Summarise the blocks; the cost of instrumentation is the ratio of neighbouring blocks."""
+        """Return a summary of the timed blocks of steps; the cost of instrumentation is the ratio of neighbouring
+        blocks."""
         pairs = zip(self.instrumented_s, self.plain_s, strict=True)
         ratios = [instrumented / plain - 1 for instrumented, plain in pairs]
         unnamed_s = sum(phases.get(Phase.OTHER, 0.0) for phases in self.phases_s)
@@ -115,7 +117,8 @@ class StepTimes:
 
 
 def average_middle(phases_s: Sequence[Mapping[str, float]], whole_s: Sequence[float]) -> dict[str, float]:
-    """Return each phase's mean over the middle half of repetitions by whole time: without outliers, and adding up."""
+    """Return each phase's mean seconds over the repetitions in the middle half by total time: without outliers, and
+    with a sum that is the mean total."""
     by_time = sorted(range(len(whole_s)), key=lambda number: whole_s[number])
     quarter = len(by_time) // 4
     middle = [phases_s[number] for number in by_time[quarter : len(by_time) - quarter]]
@@ -124,7 +127,8 @@ def average_middle(phases_s: Sequence[Mapping[str, float]], whole_s: Sequence[fl
 
 
 def measure_answers(servable: Servable, batch: Batch, device: torch.device) -> dict[str, float]:
-    """Return the seconds in each phase of answering a batch. Raises HarnessError for a model without such phases."""
+    """Return the seconds in each phase of a batch's forward pass. Raises HarnessError for a model without such
+    phases."""
     if not isinstance(servable, ReportsForwardPhases):
         raise HarnessError("the model does not report the phases of its forward pass and cannot be profiled so.")
     timeline = Timeline(device)
@@ -139,7 +143,8 @@ def measure_answers(servable: Servable, batch: Batch, device: torch.device) -> d
 
 
 def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: int | None) -> StepTimes:
-    """Time at least `num_steps` steps with phases and as many without; None: as many as fit into a time budget."""
+    """Time at least `num_steps` training steps with stamps for phases and as many without; None: as many as fit into
+    a time budget."""
     clock = Clock(workload.synchronize)
 
     def time_steps(num_steps: int) -> float:
@@ -186,7 +191,8 @@ def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: i
 
 
 def split_replay(phases_s: dict[str, float], inside_s: Mapping[str, float]) -> dict[str, float]:
-    """Replace REPLAY by the phases timed inside it; the rest of its time belongs to no phase."""
+    """Return the seconds by phase with REPLAY (of a CUDA graph) replaced by the phases timed inside it; the rest of
+    its time belongs to no phase."""
     if not inside_s:
         return phases_s
     seconds = {phase: took_s for phase, took_s in phases_s.items() if phase != Phase.REPLAY}
@@ -196,7 +202,8 @@ def split_replay(phases_s: dict[str, float], inside_s: Mapping[str, float]) -> d
 
 
 def _per_step(phases_s: dict[str, float], total_s: float, num_steps: int) -> dict[str, float]:
-    """Return seconds per step of each phase; time before the first and after the last stamp counts as OTHER."""
+    """Return seconds per step of each phase; the time before the first and after the last time stamp counts as
+    OTHER."""
     named_s = sum(seconds for phase, seconds in phases_s.items() if phase != Phase.OTHER)
     whole = {**phases_s, Phase.OTHER: max(total_s - named_s, 0.0)}
     return {phase: seconds / num_steps for phase, seconds in whole.items()}

@@ -1,4 +1,4 @@
-"""Measure a profile in one process: build the workload, time steps, measure ceilings."""
+"""Measure a profile in one process: build the workload, time its training steps, measure this system's ceilings."""
 
 from pathlib import Path
 
@@ -39,7 +39,8 @@ _HELD_STEPS = 50
 def profile(
     spec: Job, world: World, on_event: OnEvent, *, num_steps: int | None, trace: Path | None
 ) -> ProfileRecord:
-    """Measure the content of profile.json; steps come first, on the workload as a run has it after its warm-up."""
+    """Return the measured content of profile.json; steps come first, on the workload as a run has it after its
+    warm-up."""
     benchmark, workload_config = spec.parse()
     config = hold_in_memory(workload_config, _HELD_STEPS)
     model = config.model_spec
@@ -113,14 +114,14 @@ def profile(
 
 
 def available_bytes(device: torch.device) -> int:
-    """Return the free bytes of the memory that `device` computes in."""
+    """Return the free bytes of the memory (of the host or a GPU) in which `device` computes."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return read_resources().available_memory_bytes
 
 
 def measure_evaluation(workload: Workload, flop_per_sample: int) -> ProfiledEvaluation:
-    """Time one evaluation of the whole split, after another that warms up."""
+    """Return the timing of one evaluation of the whole evaluation split, after another that warms up."""
     workload.evaluate()
     clock = Clock(workload.synchronize)
     workload.evaluate()
@@ -135,13 +136,14 @@ def measure_evaluation(workload: Workload, flop_per_sample: int) -> ProfiledEval
 
 
 def read_ids(dataset: OpenedDataset, batch_size: int) -> list[torch.Tensor]:
-    """Read the ids [B, lookups] of the first batches."""
+    """Return the ids [B, lookups] of the first batches of a training split."""
     most = max(1, min(_NUM_BATCHES, dataset.train.num_samples // batch_size))
     return [dataset.train.read(index * batch_size, (index + 1) * batch_size).ids for index in range(most)]
 
 
 def count_unique_rows(batches_ids: list[torch.Tensor], multi_hot: tuple[int, ...]) -> int:
-    """Return the number of distinct rows that one batch looks up in all tables, on average over the batches."""
+    """Return the number of distinct embedding rows that one batch looks up in all tables, on average over the
+    batches."""
     found = [
         sum(np.unique(part.numpy()).size for part in torch.split(ids, list(multi_hot), dim=1)) for ids in batches_ids
     ]
