@@ -133,8 +133,8 @@ def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:
 def _settle(
     experiment: Experiment, config: RunConfig, prepared: Preparation, known: MutableMapping[str, ChoiceRecord]
 ) -> tuple[RunConfig, Preparation]:
-    """Return configuration and preparation with `auto` replaced by the precision chosen here, and print the
-    reason."""
+    """Return configuration and preparation with precision `auto` replaced by the one chosen on this system, and print
+    the reason."""
     request = experiment.request
 
     def find_choice(in_bf16: RunConfig) -> ChoiceRecord | None:

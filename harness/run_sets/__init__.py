@@ -1,1 +1,1 @@
-"""Run sets on disk: their folders, names and locks, and how a repetition becomes permanent in them."""
+"""Keep run sets on disk: their folders, names and locks, and how the result of a repetition becomes permanent."""

@@ -1,4 +1,4 @@
-"""Command lines that complete an experiment's folder."""
+"""Compose the command lines that complete an interrupted experiment's folder."""
 
 import shlex
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from rules.records.run_set import HookName
 
 
 def split_command(command: str) -> list[str]:
-    """Split the recorded command line of an experiment into words. Raises HarnessError (exit 8)."""
+    """Return the words of the recorded command line of an experiment. Raises HarnessError (exit 8)."""
     try:
         return shlex.split(command)
     except ValueError as error:
@@ -21,8 +21,8 @@ def split_command(command: str) -> list[str]:
 
 
 def resume_command(folder: Path, python: str | None = None, hooks: Mapping[HookName, str] | None = None) -> str:
-    """Return the command that completes the experiment in `folder`, with its interpreter, its hooks and the code that
-    is not dlrmbench's own."""
+    """Return the command that completes the experiment in `folder`, with the other interpreter, the hooks and the
+    user's own code that it needs."""
     code = dict.fromkeys((what, without_digest(name)) for what, name in find_outside_code(folder))
     given = [] if python is None else ["--python", python]
     given += [word for what, name in (*code, *(hooks or {}).items()) for word in (f"--{what}", name)]

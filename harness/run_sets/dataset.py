@@ -28,10 +28,8 @@ def ensure_dataset(
     on_progress: Callable[[int], None] | None = None,
     benchmark: str = "BENCHMARK",
 ) -> Path:
-    """Return the folder of a dataset, generated here if it can be, else checked.
-
-    Raises DatasetError with the command that makes it; `benchmark` is the definition's name in that command.
-    """
+    """Return the folder of a benchmark's dataset, generated here if that is possible, else checked. // Raises
+    DatasetError with the command that makes the dataset; `benchmark` is the definition's name in that command."""
     folder, spec = locate_dataset(data, root), find_data(data.kind)
     if spec.is_in_memory:
         return folder  # its reader generates it
@@ -47,7 +45,7 @@ def ensure_dataset(
 
 
 _MOST_LOOKS = 500
-"""Most columns whose statistics a set's record keeps; the dataset's manifest has all."""
+"""Most columns of a dataset whose statistics a run set's record keeps; the dataset's manifest has those of all."""
 _MOST_REMARKS = 50
 
 
@@ -58,7 +56,7 @@ def dataset_record(data_dir: Path) -> dict[str, Any]:
 
 
 def _read_look(manifest: Path) -> DataLookRecord | None:
-    """Return the statistics from the preparation of the data; None for other data, or an edited manifest."""
+    """Return the statistics from the preparation of the dataset; None for generated data, or an edited manifest."""
     found = read_json(manifest) if manifest.is_file() else {}
     columns, remarks = found.get("columns"), found.get("remarks", [])
     if not isinstance(columns, list) or not isinstance(remarks, list):
@@ -82,11 +80,9 @@ def _read_digest(folder: Path) -> Any:
 
 
 def find_recorded(data: DataConfig, recorded: DatasetRecord, owner: Path) -> Path | None:
-    """Return the dataset's folder from the record of the set `owner` where it holds the set's data; None elsewhere.
-
-    The record may be a stranger's, so nothing is created in that folder. Raises HarnessError (exit 8) where the
-    folder holds other data or a damaged manifest.
-    """
+    """Return the dataset's folder that the record of the run set `owner` names, where it holds that set's data; None
+    elsewhere. // A stranger may have made the record, so nothing is created in that folder. Raises HarnessError (exit
+    8) where the folder holds other data or a damaged manifest."""
     folder, spec = Path(recorded.dir), find_data(data.kind)
     if spec.is_in_memory or not folder.is_dir():
         return None
@@ -102,8 +98,8 @@ def find_recorded(data: DataConfig, recorded: DatasetRecord, owner: Path) -> Pat
 
 
 def refuse_other_data(folder: Path, found: object, recorded: DatasetRecord, owner: Path) -> None:
-    """Raise HarnessError (exit 8) where the digest `found` in a folder differs from that of the set `owner`'s
-    data."""
+    """Raise HarnessError (exit 8) where the dataset's digest `found` in a folder differs from that of the run set
+    `owner`'s data."""
     if None not in (found, recorded.dataset_sha256) and found != recorded.dataset_sha256:
         raise HarnessError(
             f"{folder}: holds other data (digest {str(found)[:12]}) than {owner} was measured on "
@@ -114,7 +110,7 @@ def refuse_other_data(folder: Path, found: object, recorded: DatasetRecord, owne
 
 
 def is_begun(folder: Path) -> bool:
-    """Return whether a dataset's folder holds more than a lock; a failed preparation leaves only the lock."""
+    """Return whether a dataset's folder holds more than a lock file, all that a failed preparation leaves there."""
     return folder.is_dir() and any(path.name != _LOCK for path in folder.iterdir())
 
 
@@ -141,10 +137,8 @@ def how_to_get(data: DataConfig, benchmark: str, root: Path | None) -> str:
 
 
 def making_lock(folder: Path, root: Path | None) -> AbstractContextManager[None]:
-    """Lock `folder` while a dataset is made in it; a second process waits and then finds it complete.
-
-    Raises HarnessError (exit 8) for a link in its place, unless it is `root`, which the user named.
-    """
+    """Lock `folder` while a dataset is made in it; a second process waits and then finds the dataset complete. //
+    Raises HarnessError (exit 8) for a link in the folder's place, unless it is `root`, which the user named."""
     return _folder_lock(folder) if folder == root else kept_lock(folder)
 
 
@@ -161,11 +155,9 @@ def _folder_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def kept_lock(folder: Path, dataset: Path | None = None) -> Iterator[None]:
-    """Lock a folder beside the data (which may be a stranger's) while its contents are made.
-
+    """Lock a folder in a dataset's folder (which may be a stranger's) while the contents of the former are made. //
     Raises HarnessError (exit 8) where the folder is a link, which may lead to a folder of the user's, a file or a
-    pipe; and where the `dataset` that it is in is a link, as a folder of datasets may hold one.
-    """
+    pipe; and where the `dataset` that it is in is a link, as a folder of datasets may hold one."""
     if dataset is not None and dataset.is_symlink():
         raise HarnessError(
             f"{dataset} is a link, and nothing is written beside data through a link. Give the link's target "

@@ -1,4 +1,4 @@
-"""Environment of a measurement: warn of noise before it, or refuse to measure, and record the check and the load.
+"""Check the environment before a measurement: warn of noise, or refuse to measure; record the check and the load.
 
 Every measurement uses this module: for the check before it, with warnings on standard error, and for the load while
 each process measures.
@@ -29,29 +29,29 @@ T = TypeVar("T", StudyRecord, CalibrationRecord)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Environment:
-    """Environment check and loads of a measurement without a run set. (A set has the check in run_set.json, and each
-    process's record has its load.)"""
+    """Environment check and system load of a measurement without a run set. (A run set has the check in run_set.json,
+    and each process's record has its load.)"""
 
     preflight: tuple[PreflightCheck, ...]
     loads: list[LoadRecord] = field(default_factory=list)
 
     @classmethod
     def check(cls, data: Path | None = None, output: Path | None = None) -> "Environment":
-        """Check the environment and print its warnings on standard error; `data` and `output` are the folders in
-        use."""
+        """Return the result of the environment check, and print its warnings on standard error; `data` and `output`
+        are the folders in use."""
         checks = run_checks(data, output)
         warn(checks)
         return cls(preflight=checks)
 
     @contextmanager
     def measuring(self) -> Iterator[LoadWatch]:
-        """Record the system's load while the body measures, unless the body fails."""
+        """Record the system's load while the caller's block measures, unless the block fails."""
         watch = LoadWatch()
         yield watch
         self.loads.append(watch.end())
 
     def put_on(self, record: T) -> T:
-        """Return the record with the environment check and the loads."""
+        """Return a measurement's record with the environment check and the system's loads added."""
         return msgspec.structs.replace(record, preflight=self.preflight, loads=tuple(self.loads))
 
 
@@ -68,8 +68,8 @@ def describe_warnings(checks: Iterable[PreflightCheck]) -> list[str]:
 
 
 def check_again(folder: Path, record: RunSetRecord) -> tuple[PreflightCheck, ...]:
-    """Check the environment before a set is resumed. HarnessError (exit 6) where a set of --strict-env gets a
-    warning."""
+    """Return the results of an environment check before a run set is resumed. HarnessError (exit 6) where a set of
+    --strict-env gets a warning."""
     data_dir = Path(record.dataset.dir)
     if "--strict-env" in record.command.split():
         refuse_disturbed_environment(data_dir, folder)

@@ -1,7 +1,5 @@
-"""Event stream of --log-to: one line of JSON per event, written by the process that starts runs.
-
-Workers do not write to it and never wait for it: they send the same events as for progress.
-"""
+"""Write the event stream of --log-to: one line of JSON per event, by the process that starts runs. // Worker
+processes do not write to it and never wait for it: they send the same events as for progress."""
 
 import os
 import sys
@@ -20,7 +18,7 @@ from rules.records.run import RunRecord
 
 
 class _Stream:
-    """File to which lines are appended; abandoned with a warning once it cannot be written.
+    """File to which events are appended; abandoned with a warning once it cannot be written.
 
     Writing never blocks: a pipe whose reader is too slow is abandoned as well.
     """
@@ -51,18 +49,18 @@ class _Stream:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventLog:
-    """Log of an experiment's events, or of one repetition's; without a stream nothing is written."""
+    """Log of an experiment's events, or of one repetition's; nothing is written where --log-to names no file."""
 
     stream: _Stream | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
-    """Members that identify the source of every event."""
+    """Fields of every event that identify its source, such as the experiment and the repetition."""
 
     def of(self, **about: Any) -> "EventLog":
-        """Return a log whose events have further identifying members."""
+        """Return a log with the same file whose events have further identifying fields."""
         return replace(self, about={**self.about, **about})
 
     def write(self, event: str, values: Mapping[str, Any] | None = None) -> None:
-        """Write one event with the current time."""
+        """Write one event to the log with the current time."""
         if self.stream is not None:
             record = EventRecord(
                 event=event, time_ms=time.time_ns() // 10**6, values=dict(values or {}), **self.about
@@ -70,11 +68,11 @@ class EventLog:
             self.stream.write(msgspec.json.encode(record, enc_hook=str) + b"\n")
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        """Write an event that a process sent."""
+        """Write an event that a worker process sent to the log."""
         self.write(event["event"], {name: value for name, value in event.items() if name != "event"})
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the log's file; do nothing where --log-to names no file."""
         if self.stream is not None:
             self.stream.close()
 
@@ -83,13 +81,14 @@ SILENT = EventLog()
 
 
 def open_event_log(path: Path | None, folder: Path) -> EventLog:
-    """Open the log of the experiment in `folder`. Raises HarnessError (exit 2) where the file cannot be written."""
+    """Return the event log of the experiment in `folder`. Raises HarnessError (exit 2) where its file cannot be
+    written."""
     return SILENT if path is None else EventLog(stream=_Stream(path), about={"experiment": folder.absolute().name})
 
 
 def quantity_of(record: object) -> dict[str, Any]:
-    """Return the compared quantity from the record of one repetition, by its name; for a run with status and
-    reason."""
+    """Return the measured quantity, such as samples per second, from the record of one repetition, by the quantity's
+    name; for a run with status and reason."""
     if not isinstance(record, Measurement):
         return {}
     status = {"status": record.status, "reason": record.reason} if isinstance(record, RunRecord) else {}

@@ -1,4 +1,4 @@
-"""A run set on disk: its folders, its lock, and the state of each run, derived from its files.
+"""Keep a run set on disk: its folders, its lock, and the state of each run, derived from the run's files.
 
 <set>/systems/<system>.json
 <set>/results/<system>/<benchmark>/result_<i>.txt
@@ -53,7 +53,7 @@ _ATTEMPT = re.compile("attempt_(0|[1-9][0-9]{0,8})")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunSet:
-    """Paths of one run set."""
+    """Paths of the files and folders of one run set."""
 
     folder: Path
     system: str
@@ -78,19 +78,20 @@ class RunSet:
         return [path for path in self._numbered(index).values() if path.is_dir()]
 
     def new_attempt(self, index: int) -> Path:
-        """Create an empty folder for the next attempt at run `index`, numbered after all existing ones."""
+        """Create an empty folder for the next attempt at run `index`, numbered after all existing attempts; return
+        its path."""
         folder = self.extra / f"run_{index}" / f"attempt_{max(self._numbered(index), default=-1) + 1}"
         folder.mkdir(parents=True)
         return folder
 
     def _numbered(self, index: int) -> dict[int, Path]:
-        """Return files and folders named like attempts at run `index`, by their number, in order."""
+        """Return files and folders named like attempts at run `index`, by their attempt's number, in order."""
         found = (self.extra / f"run_{index}").glob("attempt_*")
         named = {path: _ATTEMPT.fullmatch(path.name) for path in found}
         return dict(sorted((int(match[1]), path) for path, match in named.items() if match))
 
     def commit(self, index: int, attempt: Path) -> Path:
-        """Commit a run by one rename of its finished log."""
+        """Make a run permanent by one rename of its finished log to result_<i>.txt."""
         target = self.result(index)
         (attempt / "log.txt").rename(target)
         sync_folder(target.parent)
@@ -117,7 +118,8 @@ class RunSet:
         return self.result(index).exists()
 
     def _add_observation(self, attempt: Path) -> None:
-        """Add the timekeeper's observation to a run's record; do nothing where it is missing or damaged."""
+        """Add the times that the timekeeper process observed to a run's record; do nothing where they are missing or
+        damaged."""
         seen = read_object(attempt / CLOCK_FILE) if (attempt / CLOCK_FILE).exists() else {}
         if isinstance(seen, Damage) or not seen:
             return
@@ -126,7 +128,7 @@ class RunSet:
         _add_members(path, observation, RunRecord)
 
     def _link(self, path: Path) -> None:
-        """Append a run's record to the set's hash chain; do nothing in a set of an earlier version, which has no
+        """Append a run's record to the run set's hash chain; do nothing in a set of an earlier version, which has no
         chain."""
         last = self.extra / LAST_FILE
         if not last.is_file():
@@ -157,8 +159,8 @@ class RunSet:
 
 
 def add_load(path: Path, record: type[Record]) -> None:
-    """Move the load in LOAD_FILE beside a process's record into the record; do nothing where it is missing or
-    damaged."""
+    """Move the system's load during a repetition from LOAD_FILE into the process's record in the same folder; do
+    nothing where that file is missing or damaged."""
     beside = path.with_name(LOAD_FILE)
     found = decode(beside, LoadRecord)
     if not isinstance(found, Damage):
@@ -174,13 +176,13 @@ def _add_members(path: Path, members: Mapping[str, Any], record: type[Record]) -
 
 
 def given_fields(record: RunSetRecord) -> dict[str, SubmissionValue]:
-    """Return the submission and system fields that were given for a set."""
+    """Return the fields of the submission and the system description that were given for a run set."""
     return {field: SubmissionValue(entry.value, entry.source) for field, entry in record.submission.items()}
 
 
 def describe_other_code(folder: Path, record: RunSetRecord) -> str | None:
-    """Return a warning that other code began the set than this process runs; None where it is the same, or
-    unknown."""
+    """Return a warning that another version of dlrmbench began the run set than this process runs; None where it is
+    the same, or unknown."""
     if record.code_sha256 in (None, code_sha256()):
         return None
     begun, here = (
@@ -191,12 +193,12 @@ def describe_other_code(folder: Path, record: RunSetRecord) -> str | None:
 
 
 def record_interrupted(attempt: Path, *, index: int, reason: str, exit_code: int | None) -> None:
-    """Write run.json of an attempt that did not finish."""
+    """Write run.json of an attempt at a run that did not finish."""
     _write_run(attempt, index=index, status="interrupted", reason=reason, exit_code=exit_code)
 
 
 def _record_finished(attempt: Path, index: int, log: RunLog) -> None:
-    """Write run.json of a run whose process ended between writing its log and its record."""
+    """Write run.json of a run whose process ended between writing its log and writing its record."""
     stop = log.last(keys.RUN_STOP)
     reason = None if stop is None else stop.metadata.get(keys.REASON)
     _write_run(attempt, index=index, status="success" if reason is None else "not_converged", reason=reason)
@@ -210,7 +212,7 @@ def _write_run(
     reason: str | None,
     exit_code: int | None = None,
 ) -> None:
-    """Write run.json of an attempt that could not write its own; unmeasured values are null."""
+    """Write run.json of an attempt at a run that could not write its own; unmeasured values are null."""
     spec_path = attempt / "spec.json"
     record = RunRecord(
         run_index=index,
@@ -244,7 +246,7 @@ def is_finished(log: RunLog) -> bool:
 
 
 def open_run_set(folder: Path) -> tuple[RunSet, RunSetRecord]:
-    """Open an existing run set and its run_set.json. Raises HarnessError (exit 8)."""
+    """Return an existing run set and its record, run_set.json. Raises HarnessError (exit 8)."""
     path = folder / "extra" / RUN_SET_FILE
     if not folder.is_dir():
         refuse_missing([folder])
@@ -262,7 +264,7 @@ def open_run_set(folder: Path) -> tuple[RunSet, RunSetRecord]:
 
 
 def create_run_set(folder: Path, record: RunSetRecord, definition: str) -> RunSet:
-    """Create the folders of a new set; run_set.json is written last, so that a set with it is complete."""
+    """Create the folders of a new run set; run_set.json is written last, so that a set with that file is complete."""
     run_set = RunSet(folder=folder, system=record.system.name, benchmark=record.benchmark.name)
     run_set.extra.mkdir(parents=True)
     run_set.results.mkdir(parents=True)
@@ -278,7 +280,7 @@ def create_run_set(folder: Path, record: RunSetRecord, definition: str) -> RunSe
 
 @contextmanager
 def locked(run_set: RunSet) -> Iterator[None]:
-    """Hold the set's lock; the kernel releases it however this process ends. Raises HarnessError (exit 2)."""
+    """Hold the run set's lock; the kernel releases it however this process ends. Raises HarnessError (exit 2)."""
     with hold_lock(run_set.extra / LOCK_FILE, run_set.folder):
         yield
 
@@ -296,7 +298,8 @@ def hold_lock(path: Path, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def hold_alone(path: Path, words: str) -> Iterator[None]:
-    """Hold a lock file. Raises HarnessError: exit 2, with `words`, when another process holds it, 8 for a link."""
+    """Hold the lock of a lock file. Raises HarnessError: exit 2, with `words`, when another process holds it, 8 for a
+    link."""
     descriptor = open_lock(path)
     try:
         try:

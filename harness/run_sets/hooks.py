@@ -1,7 +1,5 @@
-"""Hooks, the user's commands around each repetition: --prepare, --cleanup, and --power-command while it is timed.
-
-They come from the command line alone: a set records its hooks, but no file starts a command.
-"""
+"""Run hooks, the user's commands around each repetition: --prepare, --cleanup, and --power-command while it is timed.
+// Hooks come only from the command line: a run set records its hooks, but no file starts a command."""
 
 import shlex
 import subprocess
@@ -24,12 +22,13 @@ _NAMES: tuple[HookName, ...] = ("prepare", "cleanup", "power-command")
 
 
 class HookError(HarnessError):
-    """A command of --prepare or --cleanup failed, so the measurement may not have had the requested conditions."""
+    """Error of a failed command of --prepare or --cleanup, so that a measurement may lack the conditions that its
+    user wanted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hooks:
-    """Shell commands around every repetition; None where there is none."""
+    """User's shell commands around every repetition; None for each that was not given."""
 
     prepare: str | None = None
     cleanup: str | None = None
@@ -37,7 +36,7 @@ class Hooks:
 
     @classmethod
     def asked_by(cls, request: Any) -> "Hooks":
-        """Return the hooks of a request; an empty command means none."""
+        """Return the hooks (user's commands) of a request; an empty command means none."""
         return cls(
             prepare=request.prepare or None,
             cleanup=request.cleanup or None,
@@ -46,16 +45,16 @@ class Hooks:
 
     @property
     def asked(self) -> dict[HookName, str]:
-        """Commands by hook name, without hooks that were not given."""
+        """User's shell commands by the name of their hook (prepare, cleanup, power-command), without those that were
+        not given."""
         return {name: command for name in _NAMES if (command := getattr(self, name.replace("-", "_"))) is not None}
 
     def run(
         self, name: HookName, folder: Path, on_done: Callable[[Mapping[str, Any]], None] = lambda values: None
     ) -> None:
-        """Run a hook's command, if there is one, and record its result in hooks.json in a repetition's folder.
-
-        `on_done` is called with members of the record. Raises HookError (exit 2) where the command fails.
-        """
+        """Run the user's command of a hook, if there is one, and record its result in hooks.json in a repetition's
+        folder. // `on_done` is called with fields of that record. Raises HookError (exit 2) where the command
+        fails."""
         command = getattr(self, name)
         if command is None:
             return
@@ -70,8 +69,8 @@ class Hooks:
             raise HookError(f"--{name} {shlex.quote(command)} ended with exit code {record.exit_code}.{said}")
 
     def refuse_other(self, folder: Path, recorded: Mapping[HookName, str], resume: str) -> None:
-        """Raise HarnessError (exit 2) where a set began with other hooks than are given: all its repetitions have the
-        same hooks, and a file never starts a command."""
+        """Raise HarnessError (exit 2) where a run set began with other hooks (user's commands) than are given: all
+        its repetitions have the same hooks, and a file never starts a command."""
         if self.asked == dict(recorded):
             return
         if not recorded:
@@ -83,7 +82,8 @@ NO_HOOKS = Hooks()
 
 
 def _run(command: str) -> HookRecord:
-    """Run a command by the shell, without waiting for processes that it starts in the background."""
+    """Run a user's command by the shell, without waiting for processes that it starts in the background; return its
+    result."""
     with TemporaryFile() as output:
         started_s = time.monotonic()
         code = subprocess.run(

@@ -1,12 +1,9 @@
-"""Describe an installation of dlrmbench: this process's own, or another interpreter's, which answers a query.
-
-`run --beside --python` measures with two installations. The parent writes both sets, launches, judges and compares;
-the workers of one side are the other installation's, so code, torch and records of its runs are its own. The two
-share only versioned formats: the query and answer here, the job's file (`harness.measure.job`), records
-(`rules.records`) and the log. A dlrmbench without this module is too old.
-
-Started there as `python -P -m harness.run_sets.installation`, with the query as JSON on standard input.
-"""
+"""Describe an installation of dlrmbench: this process's own, or another interpreter's, which answers a query. // `run
+--beside --python` measures with two installations. The parent writes both run sets, launches, judges and compares;
+the workers of one configuration are the other installation's, so code, torch and records of its runs are its own. The
+two installations share only versioned formats: the query and answer here, the job's file (`harness.measure.job`),
+records (`rules.records`) and the log. A dlrmbench without this module is too old. // Started there as `python -P -m
+harness.run_sets.installation`, with the query as JSON on standard input."""
 
 import json
 import os
@@ -38,8 +35,8 @@ _MODULE = "harness.run_sets.installation"
 
 
 class InstallationQuery(Record, frozen=True, kw_only=True):
-    """Query to another installation: the resolved definition that is about to run, and the given submission
-    fields."""
+    """Query to another installation of dlrmbench: the resolved definition that is about to run, and the given
+    submission fields."""
 
     tables: dict[str, Any]
     definition_path: str
@@ -47,25 +44,26 @@ class InstallationQuery(Record, frozen=True, kw_only=True):
 
 
 class InstallationRecord(Record, frozen=True, kw_only=True):
-    """Answer of an installation: its code, environment and system, and the digest that it computes for the
-    definition."""
+    """Answer of an installation of dlrmbench: its code, environment and system, and the digest that it computes for
+    the definition."""
 
     harness_version: str
     code_sha256: Sha256
     environment: dict[str, Any]
     system: DescribedSystem
     variables: dict[str, str]
-    """Default environment variables of the installation's workers; the user's own take precedence."""
+    """Default environment variables of the installation's worker processes; the user's own take precedence."""
     definition_sha256: Sha256
     job_version: int
     record_version: int
     chooses: bool = False
-    """True if it can autotune how steps are computed; an older one cannot, and only takes a number of threads."""
+    """True if the installation can choose threads and kernels by timing; an older one cannot, and only takes a number
+    of threads."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Installation:
-    """Another installation, with its answer."""
+    """Another interpreter's installation of dlrmbench, with the installation's answer to a query."""
 
     python: str
     about: InstallationRecord
@@ -76,7 +74,7 @@ class Installation:
 
 
 def describe_here(benchmark: Benchmark, device: str, given: Mapping[str, SubmissionValue]) -> InstallationRecord:
-    """Describe this process's installation and the system as this process detects it."""
+    """Return a description of this process's dlrmbench installation and of the system as this process detects it."""
     system = describe_system(given, device=device)
     return InstallationRecord(
         harness_version=version("dlrmbench"),
@@ -94,10 +92,8 @@ def describe_here(benchmark: Benchmark, device: str, given: Mapping[str, Submiss
 
 
 def find_interpreter(python: Path) -> str:
-    """Return the full path of an interpreter. Raises HarnessError (exit 2) where there is no program.
-
-    A link is not resolved: an environment's interpreter is identified by its path.
-    """
+    """Return the full path of a Python interpreter. Raises HarnessError (exit 2) where there is no such program. // A
+    link is not resolved: an environment's interpreter is identified by its path."""
     found = shutil.which(str(python))
     if found is None:
         inside = python / "bin" / "python"
@@ -158,7 +154,7 @@ def _refuse_other_versions(path: str, about: InstallationRecord) -> None:
 
 
 def _refuse(path: str, done: "subprocess.CompletedProcess[str]") -> None:
-    """Raise HarnessError with the reason why the installation did not answer."""
+    """Raise HarnessError with the reason why another interpreter's dlrmbench did not answer the query."""
     words = done.stderr.strip().splitlines()
     last = words[-1] if words else f"it ended with exit code {done.returncode} and no message"
     if "No module named 'harness'" in last:
@@ -173,7 +169,8 @@ def _refuse(path: str, done: "subprocess.CompletedProcess[str]") -> None:
 
 
 def answer(text: str) -> str:
-    """Answer a query. Raises the errors of resolving a configuration where the definition cannot run here."""
+    """Return this installation's answer to a query. Raises the errors of resolving a configuration where the
+    definition cannot run here."""
     question = convert(json.loads(text), InstallationQuery)
     benchmark = parse_benchmark(question.tables, Path(question.definition_path))
     workload = parse_recorded(benchmark)
@@ -183,7 +180,8 @@ def answer(text: str) -> str:
 
 
 def main() -> int:
-    """Answer the query on standard input in one line; return an exit code that tells why it cannot be answered."""
+    """Answer another installation's query on standard input in one line; return an exit code that tells why it cannot
+    be answered."""
     return explain_and_end(lambda: sys.stdout.write(answer(sys.stdin.read()) + "\n"))
 
 

@@ -1,4 +1,5 @@
-"""Make a repetition permanent in one of three ways: as a log, as one record among several, or as the only record."""
+"""Make the result of a repetition permanent in one of three ways: as a run's log, as one record of several, or as the
+only record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,40 +26,44 @@ from rules.records.run_set import RunSetRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptOutcome:
-    """Result of keeping a repetition."""
+    """Result of keeping a repetition's files: a record, an error, or both."""
 
     words: str
-    """Final words on the progress line; empty where the record says everything."""
+    """Final words on the repetition's progress line; empty where the record says everything."""
     record: Document | None = None
     """Record of the repetition; None where it has no result."""
     error: HarnessError | None = None
-    """Reason why there is no result; or an error after the result, which is then kept and not repeated."""
+    """Reason why the repetition has no result; or an error after the result, which is then kept and not repeated."""
 
 
 class Keeper(Protocol):
-    """Keeps the repetitions of one kind in one run set. All methods but `is_done` require the set's lock."""
+    """Keeps the repetitions of one measurement in one run set. All methods but `is_done` require the set's lock."""
 
     def is_done(self, index: int) -> bool:
         """Return whether repetition `index` is complete; changes nothing."""
 
     def recover(self, index: int) -> bool:
-        """Recover a repetition that a crash left unfinished, and return whether it is complete."""
+        """Keep or record repetition `index` if a crash left it unfinished, and return whether it is complete."""
 
     def open(self, index: int) -> Path:
-        """Create the folder for a repetition that is about to run."""
+        """Create the folder for a repetition that is about to run; return its path."""
 
     def close(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> KeptOutcome:
-        """Keep the results in a repetition's folder; `resume` is the command that completes the experiment."""
+        """Keep the results in a repetition's folder and return them; `resume` is the command that completes the
+        experiment."""
 
     def gather(self) -> None:
-        """Combine the results of all repetitions."""
+        """Combine the results of all repetitions of the run set in one file, where its kind of measurement has
+        one."""
 
     def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> ProgressDisplay:
-        """Make the progress display of a repetition; `outlook` is its position among all."""
+        """Return the progress display of a repetition; `outlook` is the repetition's position among all of the
+        command."""
 
 
 class LogKeeper:
-    """Keeps runs: every attempt stays, and the rename of a finished log to result_<i>.txt makes it a run."""
+    """Keeps runs to the target: every attempt stays, and the rename of a finished log to result_<i>.txt makes it a
+    run."""
 
     def __init__(self, run_set: RunSet, record: RunSetRecord, kind: Kind) -> None:
         self._set, self._record = run_set, record
@@ -104,23 +109,24 @@ class LogKeeper:
         return KeptOutcome(words="interrupted", error=error)
 
     def gather(self) -> None:
-        """Do nothing: runs need no combined file."""
+        """Do nothing: runs to the target need no file that combines them."""
 
     def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> ProgressDisplay:
         return RunProgress(self._label(index), self._benchmark.quality, quiet=quiet, outlook=outlook)
 
     def _label(self, index: int) -> str:
-        """Return the name of a run, numbered from 0 like its log file."""
+        """Return the name of a run in messages, numbered from 0 like its log file."""
         return f"run {index} ({index + 1} of {self._record.num_runs})"
 
 
 def _show_frames(end: WorkerEnd) -> str:
-    """Return the traceback lines of the user's own code, each after a line feed; empty where it did not fail."""
+    """Return the traceback lines of the user's own code, each after a line feed; empty where that code did not
+    fail."""
     return "".join(f"\n{frame}" for frame in end.own_frames)
 
 
 def find_lost(ended: RunRecord, label: str, remedy: str = "") -> HarnessError | None:
-    """Return the error of a complete run that lacks requested weights or checkpoints; None where it has them."""
+    """Return the error of a complete run that lacks requested weights or checkpoints; None where the run has them."""
     for kept, name in ((ended.weights, "weights"), (ended.checkpoints, "checkpoints")):
         if kept is not None and kept.error is not None:
             code = ExitCode(kept.exit_code) if kept.exit_code in set(ExitCode) else ExitCode.RESOURCES
@@ -138,21 +144,19 @@ def _describe_end(record: RunRecord, metric: Metric) -> str:
 
 
 class RecordKeeper:
-    """Keeps the record of each of several processes in a folder of its own, and all of them in extra/<kind>.json.
-
-    An interrupted process is measured again from the beginning.
-    """
+    """Keeps the record of each of several measuring processes in its own folder, and all records in
+    extra/<kind>.json. // An interrupted process is measured again from the beginning."""
 
     def __init__(self, run_set: RunSet, record: RunSetRecord, kind: Kind) -> None:
         self._set, self._kind, self._num_runs = run_set, kind, record.num_runs
 
     @property
     def path(self) -> Path:
-        """File with the combined records of all processes."""
+        """Path of the file with the combined records of all measuring processes."""
         return self._set.extra / f"{self._kind.name}.json"
 
     def folder(self, index: int) -> Path:
-        """Return the folder of one process."""
+        """Return the folder of one measuring process."""
         return self._set.extra / f"{self._kind.name}_{index}"
 
     def is_done(self, index: int) -> bool:
@@ -192,11 +196,9 @@ class RecordKeeper:
         return f"process {index} measured nothing"
 
     def gather(self) -> None:
-        """Write the combined record of all processes that have measured so far, up to the first gap.
-
-        Those after a gap wait for it, since the seed of a process is identified by its position. Raises HarnessError
-        without a first process.
-        """
+        """Write the combined record of the processes that have measured, up to the first one that is missing. //
+        Later records wait for the missing one, since the seed of a process is identified by its position. Raises
+        HarnessError without a first process."""
         done = takewhile(self.is_done, range(1, self._num_runs))
         found = [read_record(self.folder(index) / self._kind.file, self._kind.record) for index in (0, *done)]
         measured = [part for part in found if isinstance(part, Measurement)]
@@ -211,7 +213,8 @@ class RecordKeeper:
 
 
 class OnlyRecordKeeper(RecordKeeper):
-    """Keeps the only record of a kind with a single process, in extra/<kind>.json, with its folder beside it."""
+    """Keeps the record of a measurement with a single process, in extra/<kind>.json, and the process's folder next to
+    it."""
 
     def folder(self, index: int) -> Path:
         return self._set.extra / self._kind.name
@@ -226,7 +229,7 @@ class OnlyRecordKeeper(RecordKeeper):
         return MeasuringProgress(self._kind.name, quiet=quiet, outlook=outlook)
 
     def gather(self) -> None:
-        """Move the record to its final path."""
+        """Move the measurement's only record to its final path."""
         (self.folder(0) / self._kind.file).replace(self.path)
 
 
@@ -238,5 +241,5 @@ KEEPERS: Mapping[str, type[LogKeeper] | type[RecordKeeper]] = {
 
 
 def find_keeper(kind: Kind, run_set: RunSet, record: RunSetRecord) -> Keeper:
-    """Return the keeper for the repetitions of a kind in a set."""
+    """Return the keeper, which makes results permanent, for the repetitions of a kind of measurement in a run set."""
     return KEEPERS[kind.keeper](run_set, record, kind)

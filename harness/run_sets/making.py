@@ -1,4 +1,5 @@
-"""Describe how a study was made, for its record: command, code, processor, and the digests of its inputs."""
+"""Describe how a simulation or measurement without a run set was made: command, code, processor, digests of its
+inputs."""
 
 import hashlib
 import shlex
@@ -20,10 +21,8 @@ _BLOCK = 1 << 20
 
 
 def describe_making(command: Sequence[str], inputs: Iterable[Path] = ()) -> MadeRecord:
-    """Describe how this process makes a study: by the words of `command`, from the files `inputs`.
-
-    A folder among the inputs is identified by its manifest. Inputs that can no longer be read are left out.
-    """
+    """Describe how this process makes a result without a run set: by the words of `command`, from the files `inputs`.
+    // A folder among the inputs is identified by its manifest. Inputs that can no longer be read are left out."""
     processors = read_processors()
     return MadeRecord(
         command=shlex.join(command),
@@ -38,7 +37,8 @@ def describe_making(command: Sequence[str], inputs: Iterable[Path] = ()) -> Made
 
 
 def making_of(record: ExperimentRecord, member: RunSetRecord | None) -> MadeRecord | None:
-    """Return how the study of an experiment was made; `member` is one of its sets. None where that is unknown."""
+    """Return the record of how an experiment's result was made; `member` is one of its run sets. None where that is
+    unknown."""
     if member is None or member.code_sha256 is None:
         return None
     fields = member.system.fields

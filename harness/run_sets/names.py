@@ -1,4 +1,5 @@
-"""Find sets, and weights in them, in a results folder by name: the folder's, the one given by --name, or `latest`."""
+"""Find run sets, and their weights, in a results folder by name: the folder's, the one given by --name, or
+`latest`."""
 
 import os
 import re
@@ -23,16 +24,16 @@ LATEST = "latest"
 _DEFAULT = "results"
 _MOMENT = re.compile(r"-\d{8}T\d{6}Z(?:-\d+)?\Z")
 _DIGEST = re.compile("[0-9a-f]{8}")
-"""Digest of a configuration, which is in a folder's name where no label was given."""
+"""Pattern of a configuration's digest, which is in a run set's folder name where no --name was given."""
 
 
 def find_results_folder() -> Path:
-    """Return the folder for results where -o is not given."""
+    """Return the folder for results where -o is not given: DLRMBENCH_OUTPUT, or `results`."""
     return Path(os.environ.get("DLRMBENCH_OUTPUT") or _DEFAULT)
 
 
 def link_latest(folder: Path) -> None:
-    """Point the link `latest` to a new set or sweep beside it, unless a file has that name or links are
+    """Point the link `latest` to a new run set or sweep in the same folder, unless a file has that name or links are
     impossible."""
     link, draft = folder.parent / LATEST, folder.parent / f".{LATEST}-{os.getpid()}"
     if link.exists() and not link.is_symlink():
@@ -43,7 +44,8 @@ def link_latest(folder: Path) -> None:
 
 
 def unlink_latest(folder: Path) -> None:
-    """Point the link `latest` from a set without any run back to the newest other set; remove it without one."""
+    """Point the link `latest`, where it leads to a run set without any run, back to the newest other set; remove it
+    if there is none."""
     link = folder.parent / LATEST
     if not link.is_symlink() or link.readlink() != Path(folder.name):
         return
@@ -55,7 +57,7 @@ def unlink_latest(folder: Path) -> None:
 
 
 def find_named(name: str, results: Path) -> list[Path]:
-    """Return the sets and sweeps in `results` of that name, in order; a folder's own name matches only that
+    """Return the run sets and sweeps in `results` that have a name, in order; a folder's own name matches only that
     folder, and the name of a benchmark only where --name gave it to none."""
     folder = results / name
     with suppress(PermissionError):  # a path inside an unreadable folder is no name
@@ -66,8 +68,8 @@ def find_named(name: str, results: Path) -> list[Path]:
 
 
 def led_to(word: str, *results: Path) -> str:
-    """Return a word that names a set, or SET:RUN, with a link such as `latest` replaced by the folder that it points
-    to, since the link may change before the word is read again. Paths come first, then names in `results`."""
+    """Return a word that names a run set, or SET:RUN, with a link such as `latest` replaced by the folder that it
+    points to, since the link may change before the word is read again. Paths come first, then names in `results`."""
     for name in filter(None, (word, word.rpartition(":")[0])):
         for path in (Path(name), *(folder / name for folder in results)):
             with suppress(OSError):  # an unreadable path is not known to be a link
@@ -80,10 +82,8 @@ def led_to(word: str, *results: Path) -> str:
 
 
 def refuse_missing(paths: Iterable[Path]) -> None:
-    """Raise InputError for the first word that is neither a path nor a set's name, suggesting similar names.
-
-    A word that can only be a path, such as an export or one with folders, is left to its reader.
-    """
+    """Raise InputError for the first word that is neither a path nor a run set's name, suggesting similar names. // A
+    word that can only be a path, such as an exported file or one with folders, is left to its reader."""
     for path in paths:
         word = str(path)
         if word != path.name or path.suffix == ".json" or ":" in word or word == "-" or not _is_missing(path):
@@ -122,7 +122,7 @@ def sets_of(results: Path) -> Iterator[Path]:
 
 
 def names_to_give(results: Path) -> list[str]:
-    """Return every name that identifies one set or sweep of a folder: names from --name, folder names, and
+    """Return every name that identifies one run set or sweep of a folder: names from --name, folder names, and
     `latest`."""
     folders = list(sets_of(results))
     given = Counter(name for folder in folders for name in names_of(folder) if not _DIGEST.fullmatch(name))
@@ -131,18 +131,15 @@ def names_to_give(results: Path) -> list[str]:
 
 
 def name_given(folder: Path) -> str | None:
-    """Return the --name of a set, also of one behind a link such as `latest`; None where it has none."""
+    """Return the --name of a run set, also of one behind a link such as `latest`; None where it has none."""
     names = [name for name in names_of(folder.resolve()) if not _DIGEST.fullmatch(name)]
     return names[0] if names else None
 
 
 def names_of(folder: Path) -> tuple[str, ...]:
-    """Return the names from --name, of the set or of the benchmark that --set made; a digest where no label was
-    given.
-
-    A set's label is its folder's name without its benchmark and time; a group's label is its folder's name without
-    its relation's prefix and the time.
-    """
+    """Return the names from --name of a run set, or of the benchmark that --set made; a digest where no --name was
+    given. // The name is the set's folder name without its benchmark and time; that of an experiment of several
+    configurations is the folder name without its prefix (such as `sweep`) and the time."""
     if (match := _MOMENT.search(folder.name)) is None:
         return ()
     record = decode(folder / "extra" / "run_set.json", RunSetRecord)
@@ -193,7 +190,8 @@ def _find_checkpoint(root: Path, number: int) -> Path:
 
 
 def _packaged_set(folder: Path) -> Path:
-    """Return the only set with weights in a package; any other folder is returned as it is. Raises HarnessError."""
+    """Return the only run set with weights in a package; any other folder is returned as it is. Raises
+    HarnessError."""
     if (folder / "extra").is_dir():
         return folder
     inner = f"benchmarks/*/*/extra/run_*/{WEIGHTS_FOLDER}/{MANIFEST_FILE}"
@@ -204,7 +202,8 @@ def _packaged_set(folder: Path) -> Path:
 
 
 def _find_set(text: str) -> tuple[Path, int | None, int | None]:
-    """Split SET:RUN@N, unless a folder has the whole text as its name."""
+    """Return SET, RUN and N of a name SET:RUN@N, which are not split where a folder has the whole text as its
+    name."""
     if (folder := _named(text)) is not None:
         if (said := not_one_set(folder)) is not None:
             raise HarnessError(f"weights {printable(text)}: {said}", ExitCode.INPUT)

@@ -22,7 +22,7 @@ def refuse_output(output: Path) -> None:
 
 
 def find_unique_folder(output: Path, name: str) -> Path:
-    """Return a folder below `output` that does not exist yet; two sets of one second get a counter."""
+    """Return a folder below `output` that does not exist yet; two run sets made in one second get a counter."""
     folder, number = output / name, 1
     while folder.exists():
         number += 1

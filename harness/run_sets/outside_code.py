@@ -1,4 +1,4 @@
-"""Run code that is not dlrmbench's own only where its user names it: a set may be a stranger's."""
+"""Run code that is not dlrmbench's own only where its user names it, since a stranger may have made the run set."""
 
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -12,8 +12,8 @@ from rules.benchmarks.loader import parse_benchmark, read_toml
 
 
 def find_outside_code(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield ("model" or "implementation", name) for code that is not dlrmbench's own, from the definitions of a set,
-    an experiment or the pair that ends a search."""
+    """Yield ("model" or "implementation", name) for code that is not dlrmbench's own, from the definitions of a run
+    set, an experiment or the pair that ends a search."""
     for path in sorted(each for depth in ("", "*/", "*/*/") for each in folder.glob(f"{depth}extra/definition.toml")):
         tables = read_toml(path)
         runtime = dict(tables.get("runtime", {}))
@@ -22,7 +22,8 @@ def find_outside_code(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def resume_outside_code(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
-    """Return the message that says how to resume a set whose definition names code that is not dlrmbench's own."""
+    """Return the message that says how to resume a run set whose definition names code that is not dlrmbench's
+    own."""
     words = " ".join(f"--{what} {shlex.quote(name)}" for what, name in missing)
     return (
         f"{folder}: was made with code that is not dlrmbench's own. To run it, name it again: "
@@ -35,10 +36,8 @@ def refuse_outside_code(
     allowed: Mapping[str, Collection[str]],
     explain: Callable[[Path, Sequence[tuple[str, str]]], str] = resume_outside_code,
 ) -> None:
-    """Refuse to run code of another package or file that only the set names: a set may be a stranger's.
-
-    `explain` makes the message from the folder and the missing ("model" or "implementation", name) pairs.
-    """
+    """Refuse to run code of another package or file that only the run set names, since a stranger may have made the
+    set. // `explain` makes the message from the folder and the missing ("model" or "implementation", name) pairs."""
     allowed = {what: [without_digest(pin_code(name)) for name in names] for what, names in allowed.items()}
     missing: dict[tuple[str, str], None] = {}
     for what, name in find_outside_code(folder):

@@ -1,4 +1,4 @@
-"""Progress of a run and of making its data, on standard error; used by the loop, external ranks and verbs."""
+"""Show the progress of a run, and of making its data, on standard error."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,29 +13,31 @@ from rules.records.metrics import METRICS
 
 
 class ProgressDisplay(Protocol):
-    """Progress display of one repetition."""
+    """Progress display of one repetition (run or measurement) on standard error."""
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        """Show an event of the process."""
+        """Show a progress event of the repetition's process."""
 
     def finish(self, text: str) -> None:
-        """Show how the repetition ended, if there is something to show."""
+        """Show how the repetition ended, if `text` says something."""
 
 
 class Outlook(NamedTuple):
-    """Position of a repetition among all that a command makes, and their durations so far."""
+    """Position of a repetition among all that a command makes, and their durations so far, for estimates of the time
+    left."""
 
     number: int
     total: int
     label: str = ""
     """Label of the repetition's configuration; empty where there is only one configuration."""
     usual_s: float | None = None
-    """Usual seconds of a repetition of this configuration; None before the first."""
+    """Usual seconds of a repetition of this configuration; None before its first one."""
     later_s: float | None = None
-    """Expected seconds of all later repetitions; None before the first."""
+    """Expected seconds of all later repetitions; None before the first repetition has ended."""
 
     def row(self, share: float, elapsed_s: float, what: str) -> StatusRow:
-        """Return the status row of all repetitions, when `share` of this one is done after `elapsed_s` seconds."""
+        """Return the status row of the command's repetitions, when `share` of the present one is done after
+        `elapsed_s` seconds."""
         parts: tuple[str, ...] = ()
         if self.usual_s is not None and self.later_s is not None:
             left_s = max(self.usual_s - elapsed_s, 0.0) + self.later_s
@@ -43,16 +45,17 @@ class Outlook(NamedTuple):
         return StatusRow(f"all {self.total} {what}", (self.number - 1 + min(share, 1.0)) / self.total, parts)
 
     def share(self, elapsed_s: float) -> float | None:
-        """Return the estimated share of a repetition that is done, from the usual duration; None without one."""
+        """Return the estimated share of the present repetition that is done, from the usual duration; None where that
+        is unknown."""
         return min(elapsed_s / self.usual_s, 0.99) if self.usual_s else None
 
 
 ALONE = Outlook(number=1, total=1)
-"""Position of a repetition that is the only one."""
+"""Position of a repetition that is the only one of its command."""
 
 
 class RunProgress:
-    """Progress display of one run; training ends at the latest after `quality.max_epochs`."""
+    """Progress display of one run to the target; training ends at the latest after `quality.max_epochs`."""
 
     def __init__(
         self,
@@ -74,7 +77,7 @@ class RunProgress:
             self._show("starting")
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        """Show an event of the run's process."""
+        """Show a progress event of the run's process."""
         doing = ""
         if event["event"] == "start":
             self._max_samples, self._trained_s = max(1, int(self._max_epochs * event["train_samples"])), self._clock()
@@ -89,7 +92,7 @@ class RunProgress:
         self._show(doing)
 
     def finish(self, text: str) -> None:
-        """Show how the run ended; on a terminal where no start was shown, also its name."""
+        """Show how the run ended; on a terminal where its start was not shown, also its name."""
         whose = ""
         if self._line.is_terminal and self._outlook.label:
             whose = f"[{self._outlook.number}/{self._outlook.total}] {self._outlook.label}, "
@@ -119,7 +122,7 @@ class RunProgress:
 
 
 class MeasuringProgress:
-    """Progress display of one measuring process."""
+    """Progress display of one process that measures, such as throughput."""
 
     def __init__(
         self,
@@ -135,12 +138,12 @@ class MeasuringProgress:
             self._show("")
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        """Show an event of the process."""
+        """Show a progress event of the measuring process."""
         if event["event"] == "progress":
             self._show(event["doing"])
 
     def finish(self, text: str) -> None:
-        """Remove the display from a terminal; the result is shown elsewhere."""
+        """Remove the measurement's progress display from a terminal; its result is shown elsewhere."""
         self._line.finish()
 
     def _show(self, doing: str) -> None:
@@ -154,8 +157,8 @@ class MeasuringProgress:
 
 @contextmanager
 def generation_progress(data: DataConfig, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """Return a callback for `generate`; the status line appears with the first samples, so only if some are
-    generated."""
+    """Yield a callback for the progress of `generate`, which makes a dataset; the status line appears with the first
+    samples, so only if some are generated."""
     total = (data.train_samples or 0) + (data.eval_samples or 0)
     line = StatusLine(quiet=quiet)
     done = 0

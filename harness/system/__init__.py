@@ -1,1 +1,1 @@
-"""Describe this system: its hardware and software, the resources a process may use, and sources of noise."""
+"""Describe this system: its hardware and software, the resources that a process may use, and sources of noise."""

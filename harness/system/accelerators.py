@@ -12,7 +12,7 @@ from harness.system.resources import ROOT, read_text, run_for_output
 
 _NVIDIA = "0x10de"
 _DISPLAY, _COMPUTE = "0x0300", ("0x0302", "0x12")
-"""PCI classes: VGA controller; 3D controller, processing accelerator."""
+"""PCI device classes of accelerators: VGA controller; 3D controller, processing accelerator."""
 NOWHERE = "no driver, no PCI bus"
 _SMI_FIELDS = ("name", "memory.total", "clocks.max.sm", "pcie.link.gen.max", "pcie.link.width.max", "driver_version")
 
@@ -35,7 +35,8 @@ NOT_APPLICABLE = "N/A"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accelerator:
-    """One device; members are None where the device does not report them. `num_links` counts active NVLink links."""
+    """One accelerator; fields are None where the device does not report them. `num_links` counts active NVLink
+    links."""
 
     model_name: str | None = None
     memory_bytes: int | None = None
@@ -45,12 +46,12 @@ class Accelerator:
     num_links: int | None = None
     num_processes: int | None = None
     throttle_reasons: int | None = None
-    """NVML's bit mask of the present reasons for lowered clocks."""
+    """NVML's bit mask of the present reasons for lowered clocks of the accelerator; None where it is not reported."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accelerators:
-    """All devices that the driver or the PCI bus lists, and the source of the list."""
+    """All accelerators that the driver or the PCI bus lists, and the source of the list."""
 
     devices: tuple[Accelerator, ...]
     driver_version: str | None
@@ -58,7 +59,7 @@ class Accelerators:
 
 
 def read_accelerators(root: Path = ROOT) -> Accelerators:
-    """Detect accelerators with NVML if installed, else nvidia-smi, else the PCI bus."""
+    """Return the accelerators that NVML lists if it is installed, else nvidia-smi, else the PCI bus."""
     if root == ROOT:
         for read in (_read_nvml, _read_nvidia_smi):
             found = read()
@@ -68,8 +69,8 @@ def read_accelerators(root: Path = ROOT) -> Accelerators:
 
 
 def describe_accelerators(found: Accelerators) -> dict[str, DetectedValue]:
-    """Return the accelerator_* fields; the number is '0' only where a driver or PCI bus was there to show a
-    device."""
+    """Return the accelerator_* fields of MLPerf's system description; the number is '0' only where a driver or PCI
+    bus was there to show a device."""
     source = found.source
     if source == NOWHERE:
         return {}
@@ -132,7 +133,7 @@ def _read_nvml_device(pynvml: Any, handle: Any) -> Accelerator:
 
 
 def _ask(pynvml: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call an NVML function; None where device or driver does not support it."""
+    """Return the result of an NVML function; None where device or driver does not support it."""
     try:
         return function(*arguments)
     except pynvml.NVMLError:

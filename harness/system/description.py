@@ -1,8 +1,6 @@
 """Describe this system in MLPerf's 33 fields: detected values, given values, and empty ones where neither is known.
-
-Nothing is guessed. Values are strings, as MLPerf's checker needs them. The result file has the fields alone; the run
-set keeps where each comes from.
-"""
+// Nothing is guessed. Values are strings, as MLPerf's checker needs them. The result file has only the fields; the
+run set records the source of each."""
 
 import hashlib
 import re
@@ -29,7 +27,8 @@ _NOT_UNIQUE = re.compile(r"\((r|tm|c)\)|[®™©]|\b(cpu|processor|\d+-core)\b|@
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SystemDescription:
-    """MLPerf's 33 `fields`, and the `provenance` of each: 'detected (…)', 'given (…)' or 'unknown …'."""
+    """System description: MLPerf's 33 `fields`, and the `provenance` of each: 'detected (…)', 'given (…)' or 'unknown
+    …'."""
 
     fields: Mapping[str, str]
     provenance: Mapping[str, str]
@@ -38,7 +37,7 @@ class SystemDescription:
 def describe_system(
     given: Mapping[str, SubmissionValue | str], *, device: str = "any", root: Path = ROOT
 ) -> SystemDescription:
-    """Detect all fields that can be detected, and replace them by given ones.
+    """Return the system's description: every field that can be detected, and given values in place of detected ones.
 
     `given` comes from make_submission_fields; other keys than the 33 (platform) belong to the log and are left out.
     Without a given system name, one is made of the accelerators (of the processors where there are none or the run's
@@ -74,7 +73,8 @@ def describe_system(
 
 
 def make_system_slug(description: SystemDescription) -> str:
-    """Return the system's file name: a given name, or hardware and software, such as '2x-amd-epyc-9554_torch-2.13.0'.
+    """Return the name of the system's file: a given name, or hardware and software, such as
+    '2x-amd-epyc-9554_torch-2.13.0'.
 
     It has at most 80 characters of [a-z0-9._-] and never starts with a dot; a name that had to be cut ends in a
     digest, so that different systems keep different names.
@@ -84,10 +84,8 @@ def make_system_slug(description: SystemDescription) -> str:
 
 
 def write_system_json(folder: Path, description: SystemDescription, *, name: str | None = None) -> Path:
-    """Write `<folder>/<name>.json` atomically, with the 33 fields as strings. Returns its path.
-
-    `name` is by default the system's slug.
-    """
+    """Write the system's description to `<folder>/<name>.json` atomically, with the 33 fields as strings. Returns its
+    path. // `name` is by default the system's slug."""
     path = folder / f"{name or make_system_slug(description)}.json"
     folder.mkdir(parents=True, exist_ok=True)
     write_text(path, encode(convert(dict(description.fields), SystemRecord)))

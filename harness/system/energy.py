@@ -31,7 +31,7 @@ _POWERCAP = Path("sys/class/powercap")
 
 
 class EnergyCounter:
-    """Accumulates an energy counter in units of `unit_j` joules from its creation; the counter wraps at
+    """Accumulates an energy counter in units of `unit_j` joules from this object's creation; the counter wraps at
     `range_units`."""
 
     def __init__(self, name: str, source: str, read: Callable[[], int], unit_j: float, range_units: int = 0) -> None:
@@ -42,7 +42,7 @@ class EnergyCounter:
         self._last, self._total = read(), 0
 
     def update(self) -> None:
-        """Read the counter, at least once per wrap; OSError where reading fails."""
+        """Read the energy counter, at least once per wrap; OSError where reading fails."""
         now = self._read()
         self._total += now - self._last + (self._range if now < self._last else 0)
         self._last, self.energy_j = now, self._total * self._unit_j
@@ -60,7 +60,7 @@ class NvmlPower:
         self._last_s, self._last_w = now_s(), self._read()
 
     def update(self) -> None:
-        """Read the power once; OSError where reading fails."""
+        """Read the accelerator's power in watts once; OSError where reading fails."""
         now_s, now_w = self._now_s(), self._read()
         self.energy_j += (now_s - self._last_s) * (now_w + self._last_w) / 2
         self._last_s, self._last_w = now_s, now_w
@@ -70,13 +70,15 @@ Counter = EnergyCounter | NvmlPower
 
 
 def make_rapl_counter(folder: Path, name: str) -> EnergyCounter:
-    """Make the counter of one powercap domain, which wraps (Documentation/power/powercap)."""
+    """Return the energy counter of one powercap domain (CPU package or memory), which wraps
+    (Documentation/power/powercap)."""
     range_uj = int((folder / "max_energy_range_uj").read_text())
     return EnergyCounter(name, "RAPL (powercap)", lambda: int((folder / "energy_uj").read_text()), 1e-6, range_uj)
 
 
 def make_nvml_counter(nvml: Any, handle: Any, name: str) -> EnergyCounter:
-    """Make the counter of an accelerator (nvmlDeviceGetTotalEnergyConsumption: millijoules, Volta and later)."""
+    """Return the energy counter of an accelerator (nvmlDeviceGetTotalEnergyConsumption: millijoules, Volta and
+    later)."""
     read = _asking(nvml, lambda: int(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)))
     return EnergyCounter(name, "NVML energy counter", read, 1e-3)
 
@@ -92,8 +94,8 @@ def _asking(nvml: Any, question: Callable[[], T]) -> Callable[[], T]:
 
 
 def find_rapl(root: Path = ROOT) -> tuple[list[EnergyCounter], list[EnergyGap]]:
-    """Find the counters of CPU packages and, where separate, of their memory; `core` and `uncore` are part of a
-    package.
+    """Return the RAPL energy counters of CPU packages and, where separate, of their memory; `core` and `uncore` are
+    part of a package.
 
     AMD's processors have the same names (Linux 5.8 and later). `psys` counts the whole platform, packages included,
     and is left out.
@@ -123,7 +125,7 @@ def find_rapl(root: Path = ROOT) -> tuple[list[EnergyCounter], list[EnergyGap]]:
 def find_nvml(
     device: str, nvml: Any = None, uuid_of: Callable[[str], str] | None = None
 ) -> tuple[list[Counter], list[EnergyGap]]:
-    """Find the counter of the accelerator that `device` names (cuda or cuda:N)."""
+    """Return the energy counter of the accelerator that `device` names (cuda or cuda:N)."""
     what = f"accelerator {device}"
     if nvml is None:
         try:
@@ -164,7 +166,8 @@ def _device_uuid(device: str) -> str:
 
 
 class EnergyMeter:
-    """Energy between `start` and `stop`. Creating a meter finds its counters, which may take a while."""
+    """Meter of the energy used between `start` and `stop`. Creating a meter finds its counters, which may take a
+    while."""
 
     def __init__(
         self,
@@ -221,10 +224,7 @@ class EnergyMeter:
 
     def stop(self) -> dict[str, Any] | None:
         """Return the energy since `start` as run.json and throughput.json have it; None when `start` was never
-        called.
-
-        `energy_j` is the sum of the measured parts, None where there is none.
-        """
+        called. // Its `energy_j` is the sum of the measured parts in joules, None where there is none."""
         if self._started_s is None:
             return None
         stopped_s = time.monotonic()
@@ -263,7 +263,7 @@ class EnergyMeter:
 
 
 def join_ranks(world: World, energy: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Combine the energy of all ranks on rank 0; return this rank's own elsewhere. Every rank must call it.
+    """Return the energy of all ranks, combined, on rank 0; this rank's own elsewhere. Every rank must call it.
 
     Each CPU package of a host and each accelerator counts once, however many ranks read it. Ranks without a counter
     are in `not_measured`; None where a rank's meter was never started.

@@ -22,7 +22,7 @@ class GpuState:
         self._samples.append((sm, memory, self._ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU)))
 
     def describe(self) -> dict[str, Any]:
-        """Return the members of `rules.records.run.GpuRecord`."""
+        """Return the fields of `rules.records.run.GpuRecord`: the GPU's clocks, temperature and configuration."""
         nvml = self._nvml
         limit_mw = self._ask("nvmlDeviceGetPowerManagementLimit")
         sm, memory, temperature = (
@@ -58,7 +58,8 @@ def _spread(values: list[Any]) -> dict[str, Any] | None:
 
 
 def _first_as_bool(modes: Any) -> bool | None:
-    """Return the first of (current mode, mode after the next reset) as a bool."""
+    """Return whether a GPU mode is on now, from (current mode, mode after the next reset); None where it is
+    unknown."""
     return None if modes is None else bool(modes[0])
 
 

@@ -25,7 +25,7 @@ _ARPHRD = {"1": "Ethernet", "32": "InfiniBand"}
 
 @dataclass(frozen=True, slots=True)
 class DetectedValue:
-    """Detected value of a field, and its source."""
+    """Detected value of a field of the system description, and the source of the value."""
 
     value: str
     source: str
@@ -33,7 +33,7 @@ class DetectedValue:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Processors:
-    """The host's processors as the kernel reports them; the name is None where it is not reported."""
+    """The host's processors as the kernel reports them; the model's name is None where it is not reported."""
 
     model_name: str | None
     num_packages: int
@@ -76,7 +76,8 @@ def describe_processors(root: Path = ROOT) -> dict[str, DetectedValue]:
 
 
 def read_processors(root: Path = ROOT) -> Processors:
-    """Return packages and cores from the topology of the online CPUs, and the model's name from /proc/cpuinfo."""
+    """Return the numbers of processors and cores from the topology of the online CPUs, and the model's name from
+    /proc/cpuinfo."""
     packages, cores, num_logical = set(), set(), 0
     for folder in sorted((root / _CPU_FOLDERS).glob("cpu[0-9]*")):
         topology = folder / "topology"
@@ -104,8 +105,8 @@ def read_processor_numbers(root: Path = ROOT) -> str | None:
 
 
 def describe_memory(root: Path = ROOT) -> dict[str, DetectedValue]:
-    """Return the memory fields: capacity without firmware reservations, and the modules where udev or EDAC list
-    them."""
+    """Return the memory fields: capacity without firmware reservations, and the memory modules where udev or EDAC
+    list them."""
     found: dict[str, DetectedValue] = {}
     match = re.search(r"^MemTotal:\s*(\d+) kB", read_text(root / "proc/meminfo") or "", re.MULTILINE)
     if match:
@@ -161,7 +162,7 @@ def virtualization(root: Path = ROOT) -> str | None:
 
 
 def count_alike(items: Iterable[str]) -> str:
-    """Return '8 x 32 GiB DDR5, 2 x …', in the order of first appearance."""
+    """Return hardware parts counted by kind, such as '8 x 32 GiB DDR5, 2 x …', in the order of first appearance."""
     return ", ".join(f"{count} x {item}" for item, count in Counter(items).items())
 
 
@@ -201,7 +202,7 @@ def _frequency(root: Path) -> DetectedValue | None:
 
 
 def _caches(root: Path) -> str:
-    """Return each cache once, however many CPUs share it: 'L1d 2 x 48 KiB, …'."""
+    """Return each CPU cache once, however many CPUs share it: 'L1d 2 x 48 KiB, …'."""
     caches: dict[tuple[str, str, str], str] = {}
     for folder in sorted((root / _CPU_FOLDERS).glob("cpu[0-9]*/cache/index[0-9]*")):
         level, kind, size, shared = (read_text(folder / n) for n in ("level", "type", "size", "shared_cpu_list"))

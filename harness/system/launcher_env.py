@@ -9,10 +9,8 @@ _SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "S
 
 
 def world_size(environ: Mapping[str, str]) -> int | None:
-    """Return the number of ranks in the launcher's world; None outside of one.
-
-    Raises HarnessError (exit 2) when a variable is not a number of ranks.
-    """
+    """Return the number of ranks that torchrun or srun started; None where neither did. // Raises HarnessError (exit
+    2) when a variable is not a number of ranks."""
     for name in ("WORLD_SIZE", _SLURM["WORLD_SIZE"]):
         if name in environ:
             if not environ[name].isdecimal() or int(environ[name]) == 0:
@@ -22,7 +20,7 @@ def world_size(environ: Mapping[str, str]) -> int | None:
 
 
 def adopt_slurm(environ: MutableMapping[str, str]) -> None:
-    """Set torchrun's variables from Slurm's where they are not set."""
+    """Set torchrun's variables of a rank from Slurm's where they are not set."""
     for name, slurm in _SLURM.items():
         if name not in environ and slurm in environ:
             environ[name] = environ[slurm]
@@ -50,7 +48,8 @@ def count_tasks_here(environ: Mapping[str, str]) -> int | None:
 
 
 def launcher_of_many(environ: Mapping[str, str]) -> str | None:
-    """Return the launcher that certainly started this process as one of several ranks; None where there is none.
+    """Return the name of the launcher that certainly started this process as one of several ranks; None where there
+    is none.
 
     The shell of a Slurm job has SLURM_NTASKS and SLURM_PROCID too, but is in no step with several tasks.
     """

@@ -1,7 +1,6 @@
-"""Record other load on the system during a measurement, and the CPUs' clock and temperature.
-
-Reading takes a few milliseconds: the load before and after a measurement, clock and temperature a few times between.
-"""
+"""Record the load of other processes on the system during a measurement, and the CPUs' clock and temperature. // A
+reading takes a few milliseconds: of the load before and after a measurement, of clock and temperature a few times
+between."""
 
 import os
 import statistics
@@ -25,7 +24,7 @@ _IDLE = (3, 4)
 
 
 class LoadReading(NamedTuple):
-    """Load of the system at one moment; members are None where the system does not report them."""
+    """Reading of the system's load at one time; values are None where the system does not report them."""
 
     at_s: float
     num_cpus: int
@@ -37,7 +36,7 @@ class LoadReading(NamedTuple):
 
 
 class LoadWatch:
-    """Watches the load from its creation to `end`; `look` may be called between at any rate."""
+    """Watches the system's load from this object's creation to `end`; `look` may be called between at any rate."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root, self._clocks_mhz, self._temperatures_c = root, list[float](), list[float]()
@@ -45,13 +44,14 @@ class LoadWatch:
         self._looked_s = self._begun.at_s
 
     def look(self) -> None:
-        """Sample clock and temperature, unless the last sample is recent."""
+        """Sample the CPUs' clock and temperature, unless the last sample is recent."""
         if time.monotonic() - self._looked_s >= _LOOK_EVERY_S:
             self._look()
             self._looked_s = time.monotonic()
 
     def end(self) -> LoadRecord:
-        """Return the load since the creation; where there was no sample of clock and temperature, take one now."""
+        """Return the system's load since this object's creation; where clock and temperature were never sampled,
+        sample them now."""
         if not self._clocks_mhz and not self._temperatures_c:
             self._look()
         ended, begun = read_load(self._root), self._begun
@@ -81,7 +81,7 @@ def _others(begun: LoadReading, ended: LoadReading, duration_s: float) -> float 
 
 
 def read_load(root: Path = ROOT) -> LoadReading:
-    """Read the load average, and the processor time of all processes and of this one with its descendants."""
+    """Return the load average, and the processor time of all processes and of this one with its descendants."""
     load_avg = None
     with suppress(OSError):
         load_avg = os.getloadavg()[0]

@@ -1,4 +1,4 @@
-"""Drop a dataset's pages from the page cache, and verify that they are gone.
+"""Drop a dataset's pages from the operating system's page cache, and verify that they are gone.
 
 `posix_fadvise(POSIX_FADV_DONTNEED)` drops a file's clean pages without root (posix_fadvise(2)); `mincore(2)` counts
 the remaining ones. A run that starts from a warm cache reads its data faster than one that does not, so the log has
@@ -21,15 +21,16 @@ from harness.system.resources import find_filesystem_type
 _WINDOW_BYTES = 1 << 30
 _BIT_0 = bytes(value & 1 for value in range(256))
 _ATTEMPTS = 3
-"""Attempts to drop pages: recently read ones may wait in a per-core list that only the first attempt drains."""
+"""Number of attempts to drop pages of a file: recently read ones may wait in a per-core list that only the first
+attempt drains."""
 TOLERANCE = 1e-3
-"""Share of the bytes that may remain in a cleared cache: another reader may hold a page."""
+"""Share of the files' bytes that may remain in a cleared page cache: another reader may hold a page."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageCacheClear:
-    """Result of clearing the page cache: the method in words, and resident bytes before and after (None if not
-    measurable)."""
+    """Result of clearing the page cache: the method in words, and resident bytes of the files before and after (None
+    if not measurable)."""
 
     cleared: bool
     method: str
@@ -39,10 +40,9 @@ class PageCacheClear:
 
 
 def clear_page_cache(paths: Iterable[str | Path]) -> PageCacheClear:
-    """Write back and drop the pages of every file; for a folder, those of all files below it.
-
-    `cleared` is True only where mincore has confirmed it. Raises OSError when a path is missing or unreadable.
-    """
+    """Write back every file and drop its pages from the page cache; for a folder, those of all files below it. //
+    `cleared` of the result is True only where mincore has confirmed it. Raises OSError when a path is missing or
+    unreadable."""
     files = list_files(paths)
     sizes = {path: path.stat().st_size for path in files}
     total = sum(sizes.values())
@@ -67,7 +67,8 @@ def clear_page_cache(paths: Iterable[str | Path]) -> PageCacheClear:
 
 
 def can_clear() -> bool:
-    """Return whether this system has the calls; only trying shows whether they work on a file system."""
+    """Return whether this system has the calls that drop pages; only trying shows whether they work on a file
+    system."""
     return sys.platform == "linux" and hasattr(os, "posix_fadvise")
 
 
@@ -99,7 +100,7 @@ def count_resident_bytes(path: Path) -> int | None:
 
 
 def list_files(paths: Iterable[str | Path]) -> list[Path]:
-    """Return the regular files among `paths` and below the folders among them, each once."""
+    """Return the regular files among `paths`, and below the folders among `paths`, each once."""
     files: dict[Path, None] = {}
     for path in map(Path, paths):
         below = sorted(path.rglob("*")) if path.is_dir() else [path]

@@ -1,7 +1,5 @@
-"""Read power once a second from a user's command, such as one for a wall meter or IPMI.
-
-The command comes from the command line alone, and runs by the shell in a process group of its own.
-"""
+"""Read the system's power in watts once a second from a user's command, such as one for a wall meter or IPMI. // The
+command comes only from the command line, and runs by the shell in its own process group."""
 
 import math
 import os
@@ -23,7 +21,7 @@ _MOST_BYTES = 1000
 
 
 class PowerCommand(threading.Thread):
-    """Thread that calls a power command until it is ended; the run never waits for it."""
+    """Thread that calls the user's power command until the thread is ended; the measured run never waits for it."""
 
     def __init__(self, command: str, interval_s: float, started_s: float) -> None:
         super().__init__(name="power-command", daemon=True)
@@ -32,19 +30,17 @@ class PowerCommand(threading.Thread):
         self._process: subprocess.Popen[bytes] | None = None
         self._is_ended = threading.Event()
         self.problem = ""
-        """Reason why there is no energy; empty where there is."""
+        """Reason why the power command gave no energy; empty where it gave some."""
 
     def end(self) -> None:
-        """Stop calling the command, and end a call in progress; may be called again."""
+        """Stop calling the power command, and end a call in progress; may be called again."""
         self._is_ended.set()
         self._kill()
 
     def take_energy(self, stopped_s: float) -> float | None:
-        """Return the joules from `started_s` to `stopped_s` of the monotonic clock by the trapezoidal rule, and end
-        the calls.
-
-        The first and the last reading extend to the ends. None where `problem` has the reason.
-        """
+        """Return the joules from `started_s` to `stopped_s` of the monotonic clock, from watts by the trapezoidal
+        rule, and end the calls. // The first and the last reading of watts extend to the ends. None where `problem`
+        has the reason."""
         self.end()
         self.join(1.0)  # longer only where a process outside the group still holds the output
         if not self._readings:
@@ -67,7 +63,7 @@ class PowerCommand(threading.Thread):
             self._is_ended.wait(max(0.0, self._interval_s - took_s))
 
     def _ask(self) -> float | None:
-        """Call the command once and return its watts; None at the end, and where it fails."""
+        """Return the watts of one call of the power command; None after the end, and where the call fails."""
         self._process = process = subprocess.Popen(
             self._command,
             shell=True,
@@ -98,7 +94,7 @@ class PowerCommand(threading.Thread):
 
 
 def end_power_commands() -> None:
-    """End all power commands of this process, however its work ended."""
+    """End all power commands of this process, however its measurement ended."""
     for thread in threading.enumerate():
         if isinstance(thread, PowerCommand):
             thread.end()

@@ -1,4 +1,4 @@
-"""Environment check: find sources of noise for measurements on this system, without changing anything.
+"""Check the environment: find sources of noise for measurements on this system, without changing anything.
 
 Each check says what was found, why it matters for measured times, and what to do. A check without an answer from the
 system is 'unknown', never 'ok'.
@@ -37,7 +37,7 @@ from rules.records.run_set import PreflightCheck as Check
 Status = Literal["ok", "warning", "unknown"]
 GIB = 1 << 30
 MIN_AVAILABLE_BYTES = 3 * GIB
-"""Peak memory of the default benchmark, rounded up."""
+"""Least available memory in bytes that is no warning: peak memory of the default benchmark, rounded up."""
 MIN_FREE_DISK_BYTES = 5 * GIB
 MAX_LOAD_PER_CPU = 0.1
 MAX_STEAL = 0.01
@@ -53,7 +53,7 @@ _THROTTLES = {
 
 
 def run_checks(data: Path | None = None, output: Path | None = None, root: Path = ROOT) -> tuple[Check, ...]:
-    """Return the results of all checks in a fixed order, well within a second.
+    """Return the results of all environment checks in a fixed order, well within a second.
 
     `data` and `output` are the folders that runs will use.
     """
@@ -82,7 +82,7 @@ def run_checks(data: Path | None = None, output: Path | None = None, root: Path 
 
 
 def check_cores(root: Path = ROOT) -> Check:
-    """Check for a quota of CPU time below the CPUs that may be used."""
+    """Check the environment for a quota of CPU time below the CPUs that may be used."""
     found = read_resources(root)
     quota = "none" if found.quota_cores is None else f"{found.quota_cores:g}"
     throttled = _throttled_periods(root)
@@ -97,7 +97,7 @@ def check_cores(root: Path = ROOT) -> Check:
 
 
 def check_load(load_1min: float, num_cpus: int) -> Check:
-    """Check for other work on the CPUs."""
+    """Check the environment for other processes at work on the CPUs."""
     return _judge(
         "load",
         f"{load_1min:.2f} over the last minute on {num_cpus} CPUs",
@@ -112,7 +112,7 @@ def _not_visible(root: Path) -> str:
 
 
 def check_governor(root: Path = ROOT) -> Check:
-    """Check how the kernel chooses the CPUs' clocks."""
+    """Check which policy (cpufreq governor) the kernel uses for the CPUs' clocks."""
     files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
     governors = sorted({text for file in files if (text := read_text(file))})
     return _judge(
@@ -126,7 +126,7 @@ def check_governor(root: Path = ROOT) -> Check:
 
 
 def check_boost(root: Path = ROOT) -> Check:
-    """Check whether clocks may rise above the base frequency."""
+    """Check whether CPU clocks may rise above the base frequency."""
     cpu = root / "sys/devices/system/cpu"
     no_turbo, boost = read_text(cpu / "intel_pstate/no_turbo"), read_text(cpu / "cpufreq/boost")
     is_on = no_turbo == "0" if no_turbo is not None else None if boost is None else boost == "1"
@@ -141,7 +141,7 @@ def check_boost(root: Path = ROOT) -> Check:
 
 
 def check_smt(root: Path = ROOT) -> Check:
-    """Check whether cores run two threads."""
+    """Check whether CPU cores run two hardware threads each."""
     active = read_text(root / "sys/devices/system/cpu/smt/active")
     return _judge(
         "smt",
@@ -165,7 +165,7 @@ def check_memory(root: Path = ROOT) -> Check:
 
 
 def check_swap() -> Check:
-    """Check whether memory was swapped out."""
+    """Check whether memory was swapped out to disk."""
     with warnings.catch_warnings():
         # psutil warns where the kernel hides the swap counters, which are not asked for here
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -200,7 +200,8 @@ def check_disk(name: str, folder: Path, root: Path = ROOT) -> Check:
 
 
 def check_page_cache(data: Path) -> Check:
-    """Check whether the page cache can be cleared, on one small file of the dataset, or else of this program."""
+    """Check whether the page cache can be cleared, tried on one small file of the dataset, or else of this
+    program."""
     done = clear_page_cache([_small_file(data) or Path(__file__)]) if can_clear() else None
     return _judge(
         "page_cache",
@@ -214,7 +215,7 @@ def check_page_cache(data: Path) -> Check:
 
 
 def check_container(root: Path = ROOT) -> Check:
-    """Check for signs of a container."""
+    """Check for signs that this process runs in a container."""
     why = "A container costs nothing by itself, but its limits apply and others may share its host."
     return _judge("container", container(root) or "none seen", why=why)
 
@@ -235,7 +236,7 @@ def check_virtualization(root: Path = ROOT) -> Check:
 
 
 def check_huge_pages(root: Path = ROOT) -> Check:
-    """Check whether embedding tables may use huge pages."""
+    """Check whether embedding tables may use huge pages of memory."""
     text = read_text(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""
     mode = text.partition("[")[2].partition("]")[0]
     return _judge(
@@ -262,8 +263,8 @@ def check_libraries() -> Check:
 
 
 def unsupported_versions() -> list[str] | None:
-    """Describe each package that is missing or has an unsupported version; None without the installation's
-    metadata."""
+    """Return a description of each package that is missing or has an unsupported version; None without the
+    installation's metadata."""
     try:
         distribution = metadata.distribution("dlrmbench")
     except metadata.PackageNotFoundError:
@@ -281,7 +282,8 @@ def unsupported_versions() -> list[str] | None:
 
 
 def unsupported_requirements() -> list[Requirement]:
-    """Return the requirements of this package that are missing or out of range; those of extras may be missing.
+    """Return the requirements of dlrmbench's package that are missing or out of range; those of extras may be
+    missing.
 
     Raises importlib.metadata.PackageNotFoundError without the installation's metadata.
     """
@@ -298,12 +300,13 @@ def unsupported_requirements() -> list[Requirement]:
 
 
 def is_within(version: str, specifier: str) -> bool:
-    """Return whether a release lies within 'A,B,…'; builds, pre- and post-releases count as their release."""
+    """Return whether a package's release lies within 'A,B,…'; builds, pre- and post-releases count as their
+    release."""
     return SpecifierSet(specifier).contains(Version(version).base_version)
 
 
 def check_clock(root: Path = ROOT) -> Check:
-    """Check for a clock source that is slow to read or coarse."""
+    """Check for a system clock that is slow to read or coarse."""
     source = read_text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")
     resolution_ns = time.get_clock_info("monotonic").resolution * 1e9
     return _judge(
@@ -317,7 +320,7 @@ def check_clock(root: Path = ROOT) -> Check:
 
 
 def check_accelerators(found: Accelerators) -> Check:
-    """Check for other processes on the accelerators, and for lowered clocks."""
+    """Check for other processes on the accelerators, and for lowered accelerator clocks."""
     num_processes = sum(device.num_processes or 0 for device in found.devices)
     reasons = {
         name for device in found.devices for bit, name in _THROTTLES.items() if (device.throttle_reasons or 0) & bit
@@ -335,7 +338,7 @@ def check_accelerators(found: Accelerators) -> Check:
 
 
 def check_kernels_folder(problem: str) -> Check:
-    """Make the warning that compiled kernels cannot be kept; there is no such check where they can."""
+    """Return a warning where compiled kernels cannot be kept on disk; there is no such check where they can."""
     return _judge(
         "kernels_folder",
         problem,
@@ -364,8 +367,8 @@ def _judge(
     is_known: bool = True,
     unknown_remedy: bool = False,
 ) -> Check:
-    """Make a check's result. The remedy is included with a warning, and with `unknown_remedy` also where nothing is
-    known."""
+    """Return the result of an environment check. Its remedy is included with a warning, and with `unknown_remedy`
+    also where nothing is known."""
     status: Status = "warning" if warns else "ok" if is_known else "unknown"
     is_said = warns or (unknown_remedy and not is_known)
     return Check(name=name, value=value, status=status, why=why, remedy=remedy if is_said else "")
@@ -397,7 +400,7 @@ def _steal_share(root: Path) -> float | None:
 
 
 def _small_file(folder: Path) -> Path | None:
-    """Return the smallest of the first files in `folder`, so that clearing its cache costs nothing."""
+    """Return the smallest of the first files in `folder`, so that dropping it from the page cache costs nothing."""
     sizes = {}
     with suppress(OSError):
         for path in [*sorted(folder.glob("*"))[:100], *sorted(folder.glob("*/*"))[:100]]:

@@ -1,4 +1,5 @@
-"""Shell commands that fix the warnings of `harness.system.preflight`, as text. No function here runs one."""
+"""Give shell commands that fix the environment check's warnings (`harness.system.preflight`), as text. No function
+here runs one."""
 
 import os
 import shlex
@@ -23,14 +24,13 @@ _LOOKS = {
         "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",
     ),
 }
-"""Commands that list the processes or settings in the way; only their owner can tell what may be ended."""
+"""Commands, by check, that list the processes or settings behind a warning; only their owner can tell what may be
+ended."""
 
 
 def find_commands(name: str, root: Path = ROOT, *, is_root: bool | None = None) -> tuple[str, ...]:
-    """Return the commands that fix a warning of the check `name`, in order; none where no command helps.
-
-    `is_root`: write them without sudo; by default as this process runs.
-    """
+    """Return the shell commands that fix a warning of the environment check `name`, in order; none where no command
+    helps. // `is_root`: write them without sudo; by default as this process runs."""
     is_root = os.geteuid() == 0 if is_root is None else is_root
     sudo = "" if is_root else "sudo "
 
@@ -56,7 +56,8 @@ def find_commands(name: str, root: Path = ROOT, *, is_root: bool | None = None) 
 
 
 def write_script(checks: Sequence[PreflightCheck], root: Path = ROOT, *, is_root: bool | None = None) -> str:
-    """Return a shell script: each warning and its remedy as comments, then its commands."""
+    """Return a shell script for warnings of the environment check: each with its remedy as comments, then its
+    commands."""
     lines = ["# Read before you run: nothing was run. What is set under /sys lasts until the next boot."]
     if where := container(root):
         lines.append(f"# In a container ({printable(where)}) /sys and swap are the host's: run these commands there.")

@@ -1,4 +1,4 @@
-"""Cores, memory and disk that this process may use, from its cgroup, affinity and file systems.
+"""Find the cores, memory and disk that this process may use, from its cgroup, affinity and file systems.
 
 The host's core count is misleading: a container may show 64 cores and grant 2, and 64 threads on 2 cores are many
 times slower than 2. Sources: cgroups(7), cpuset(7), proc(5), sysfs CPU topology.
@@ -20,7 +20,7 @@ _UNLIMITED_BYTES = 1 << 60
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resources:
-    """Resources of this process; None where no such limit is set, or the system does not report it."""
+    """Cores and memory that this process may use; None where no limit is set, or the system does not report it."""
 
     num_cores: int
     """Number of useful threads: physical cores in the affinity mask, at most the quota, at least 1."""
@@ -29,10 +29,10 @@ class Resources:
     num_affinity_cpus: int
     """Number of logical CPUs on which this process may be scheduled."""
     quota_cores: float | None
-    """CPU time per wall time that the cgroup grants."""
+    """CPU time per wall time that the process's cgroup grants, in cores; None without a quota."""
     physical_memory_bytes: int
     memory_limit_bytes: int | None
-    """Lowest memory limit on the path up the cgroup tree, in bytes."""
+    """Lowest memory limit on the path up the cgroup tree, in bytes; None without a limit."""
     available_memory_bytes: int
     """Memory available now without swapping and without exceeding the limit, in bytes."""
 
@@ -57,7 +57,8 @@ def peak_rss_bytes() -> int:
 
 
 def read_resources(root: Path = ROOT) -> Resources:
-    """Read all resources once, within a few milliseconds. `root` is the folder of /proc and /sys."""
+    """Return the cores and memory that this process may use, read within a few milliseconds. `root` is the folder of
+    /proc and /sys."""
     import psutil  # imported late: every command imports this module, few read resources
 
     cpus = list_affinity_cpus()
@@ -91,12 +92,14 @@ def list_affinity_cpus() -> frozenset[int]:
 
 
 def count_physical_cores(cpus: frozenset[int], root: Path = ROOT) -> int:
-    """Count the physical cores of `cpus`: SMT siblings count once. Without topology every CPU counts."""
+    """Return the number of physical cores of the logical CPUs `cpus`: SMT siblings count once. Without topology every
+    CPU counts."""
     return len(list_cores(cpus, root))
 
 
 def list_cores(cpus: frozenset[int] | None = None, root: Path = ROOT) -> list[tuple[int, ...]]:
-    """Return the physical cores of `cpus` (by default of the affinity mask), each as a tuple of its logical CPUs.
+    """Return the physical cores of the logical CPUs `cpus` (by default of the affinity mask), each as a tuple of
+    logical CPUs.
 
     Cores of one socket follow each other. Without topology every CPU is a core.
     """
@@ -145,7 +148,8 @@ def find_filesystem_type(path: Path, root: Path = ROOT) -> str | None:
 
 
 def list_cgroup_folders(controller: str, root: Path = ROOT) -> list[Path]:
-    """Return this process's folder of a cgroup controller and its parents up to the mount, cgroup v1 and v2 alike."""
+    """Return this process's folder of a cgroup controller, and the folders above it up to the mount, for cgroup v1
+    and v2 alike."""
     paths = _cgroup_paths(root)
     folders: list[Path] = []
     for mount, mount_root, kind, options in _mounts(root):
@@ -182,8 +186,8 @@ def run_for_output(*command: str, timeout_s: float = 10.0, **environ: str) -> st
 
 
 def _memory_limit_and_headroom(root: Path) -> tuple[int | None, int | None]:
-    """Return the lowest memory limit, and the smallest distance to a limit, in bytes. Clean file pages do not count
-    as used."""
+    """Return the lowest cgroup memory limit, and the smallest distance to a limit, in bytes. Clean file pages do not
+    count as used."""
     limits, headrooms = [], []
     for folder in list_cgroup_folders("memory", root):
         limit = _whole(read_text(folder / "memory.max") or read_text(folder / "memory.limit_in_bytes") or "")
@@ -197,7 +201,7 @@ def _memory_limit_and_headroom(root: Path) -> tuple[int | None, int | None]:
 
 
 def _reclaimable_bytes(folder: Path) -> int:
-    """Return the bytes of inactive file pages, children included: cgroup v1's `total_inactive_file`, v2's
+    """Return the bytes of a cgroup's inactive file pages, children included: cgroup v1's `total_inactive_file`, v2's
     `inactive_file`."""
     stat = dict(
         line.split(maxsplit=1) for line in (read_text(folder / "memory.stat") or "").splitlines() if " " in line
@@ -206,7 +210,7 @@ def _reclaimable_bytes(folder: Path) -> int:
 
 
 def _cgroup_paths(root: Path) -> dict[str, str]:
-    """Map cgroup controllers to this process's paths; cgroup v2's is under ''."""
+    """Return this process's paths by cgroup controller; cgroup v2's is under ''."""
     paths = {}
     for _, controllers, path in re.findall(
         r"^([^:]*):([^:]*):(.*)$", read_text(root / "proc/self/cgroup") or "", re.M
@@ -216,7 +220,8 @@ def _cgroup_paths(root: Path) -> dict[str, str]:
 
 
 def _mounts(root: Path) -> Iterator[tuple[Path, str, str, list[str]]]:
-    """Yield (mount point, root of the mount in its file system, type, options of the file system) of each mount."""
+    """Yield (mount point, root of the mount in its file system, type, options of the file system) of each mount on
+    this host."""
     for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
         before, _, after = line.partition(" - ")
         left, right = before.split(), after.split()
@@ -226,8 +231,8 @@ def _mounts(root: Path) -> Iterator[tuple[Path, str, str, list[str]]]:
 
 
 def _with_parents(mount: Path, mount_root: str, path: str) -> list[Path]:
-    """Return the process's folder and its parents up to the mount point; the mount alone where the process is
-    outside."""
+    """Return the process's cgroup folder and its parents up to the mount point; only the mount point where the
+    process is outside."""
     inside = os.path.relpath(path, mount_root)
     folder = mount if inside.startswith("..") else Path(os.path.normpath(mount / inside))
     return [parent for parent in (folder, *folder.parents) if parent.is_relative_to(mount) and parent.is_dir()]

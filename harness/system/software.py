@@ -53,12 +53,13 @@ _INSTRUCTION_SETS = (
 
 
 def make_spin_variables(spin_count: int | None) -> dict[str, str]:
-    """Return the environment variable for an autotuned spin count; none without one."""
+    """Return the environment variable that sets an autotuned spin count of OpenMP threads; none where none was
+    chosen."""
     return {} if spin_count is None else {SPIN: str(spin_count)}
 
 
 def describe_software(accelerators: Accelerators, root: Path = ROOT) -> dict[str, DetectedValue]:
-    """Return the fields framework, other_software_stack and operating_system."""
+    """Return the fields framework, other_software_stack and operating_system of MLPerf's system description."""
     found: dict[str, DetectedValue] = {}
     if torch_version := version_of("torch"):
         found["framework"] = DetectedValue(f"PyTorch {torch_version}", "package metadata")
@@ -104,7 +105,7 @@ def environment(environ: Mapping[str, str] | None = None, root: Path = ROOT) -> 
 
 
 def select_environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Select the variables that change speed or results, sorted; none that might hold a credential."""
+    """Return the environment variables that change speed or results, sorted; none that might hold a credential."""
     return {
         name: value if len(value) <= _VALUE_LIMIT else value[:_VALUE_LIMIT] + "…"
         for name, value in sorted(environ.items())

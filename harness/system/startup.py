@@ -1,4 +1,4 @@
-"""List the files that Python ran in this process before the harness: their code can change everything."""
+"""List the files that Python ran in this process before dlrmbench's code: their code can change everything."""
 
 import hashlib
 import site
@@ -22,8 +22,8 @@ class StartupFile:
 
 
 def find_startup_files() -> tuple[StartupFile, ...]:
-    """Return the start-up files: modules that `site` imports, and .pth files that have code (docs.python.org, module
-    site)."""
+    """Return the files that Python runs at start-up: modules that `site` imports, and .pth files that have code
+    (docs.python.org, module site)."""
     found = []
     for name in _MODULES:
         # A module without a file was made by another start-up file.

@@ -1,5 +1,5 @@
-"""Submission fields that only the submitter knows: from a configuration's [submission] table, the environment,
-options."""
+"""Collect submission fields that only the submitter knows, from a configuration's [submission] table, the environment
+and options."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +11,11 @@ from rules.records.system import SYSTEM_FIELDS
 from rules.tree.system_desc import COUNTS, STATUSES
 
 SUBMISSION_FIELDS = (*SYSTEM_FIELDS, "platform")
-"""Fields that a submitter may give; in logs `submitter` is submission_org, `platform` is submission_platform."""
+"""Names of the submission fields that a submitter may give; in logs `submitter` is submission_org, `platform` is
+submission_platform."""
 LOGGED_STATUS = dict(zip(STATUSES, ("onprem", "cloud", "research", "preview"), strict=True))
-"""Status by its spelling in logs (mlperf_logging's common.yaml up to round 4.0; submitters still write it)."""
+"""Submission status by its spelling in logs (mlperf_logging's common.yaml up to round 4.0; submitters still write
+it)."""
 DIVISIONS = ("closed", "open")
 UNSPECIFIED = "unspecified"
 ENVIRONMENT_PREFIX = "DLRMBENCH_SUBMISSION_"
@@ -37,7 +39,7 @@ def make_submission_fields(
     *,
     config_source: str = "[submission]",
 ) -> dict[str, SubmissionValue]:
-    """Collect all given fields; a later source wins: table, then environment, then option.
+    """Return all given submission fields; a later source wins: table, then environment, then option.
 
     `submitter` and `platform` are always included, 'unspecified' by default, since a log must name both. Options that
     are None were not given. Raises HarnessError (exit code 2) on unknown fields and invalid values.
@@ -57,7 +59,8 @@ def make_submission_fields(
 
 
 def check_field(key: str, value: Any, source: str) -> tuple[str, SubmissionValue]:
-    """Check one field; return it under its MLPerf name. Raises HarnessError (exit code 2) naming `source`."""
+    """Return one submission field under its MLPerf name, checked. Raises HarnessError (exit code 2) naming
+    `source`."""
     by_plain_name = {field.replace("-", "_"): field for field in SUBMISSION_FIELDS}
     plain = str(key).replace("-", "_")
     if plain not in by_plain_name:
