@@ -1,2 +1,2 @@
-"""Autotuning: choose threads and matrix products of a training step by timing them on this system, before the
-first run."""
+"""Autotune: choose threads and kernels for matrix products of a training step by timing them on this system, before
+the first run."""

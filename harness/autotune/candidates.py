@@ -1,9 +1,7 @@
-"""Time ways to compute a training step: thread counts within one process, each length of spinning in a process of its
-own.
-
-Where a slightly different time would change the choice, near-equal ways are timed again in another process before
-their least times are compared: each process has its own placement in memory and meets other load on the system.
-"""
+"""Time candidates for computing a training step: thread counts within one process, each spin count of OpenMP's
+threads in its own process. // Where a slightly different time would change the choice, near-equal candidates are
+timed again in another process before their least times are compared: each process has its own placement in memory and
+meets other load on the system."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,31 +20,36 @@ from rules.records.run_set import TIE, MatmulRecord, StepTimeRecord
 from rules.temporary_folder import temporary_folder
 
 _HOPELESS = 1.4
-"""Slowdown against the best above which a thread count is not timed with longer spinning."""
+"""Step time relative to the best one, above which a thread count is not timed with longer spinning of OpenMP's
+threads."""
 _CLOSE = TIE**2
-"""Slowdown against the best up to which a way is timed in a second process, since the difference may be chance."""
+"""Step time relative to the best one, up to which a candidate is timed in a second process, since the difference may
+be chance."""
 _LONG_S = 0.25
-"""Seconds of a step from which near-equal ways are not timed again: short disturbances average out within long
-steps."""
+"""Seconds of a training step from which near-equal candidates are not timed again: short disturbances average out
+within long steps."""
 Way = tuple[int, int | None]
-"""Number of threads, and GOMP_SPINCOUNT (None where the environment sets the spinning)."""
+"""Candidate for computing a step: number of threads, and GOMP_SPINCOUNT (None where the environment sets the
+spinning)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """Settings shared by all processes that time one configuration: its tables, data and interpreter."""
+    """Settings shared by all processes that time one configuration's training step: its tables, data and
+    interpreter."""
 
     tables: Mapping[str, Any]
     definition_path: Path
     data_dir: Path
     given: MatmulRecord | None
-    """Matrix products given by the user; None where they are chosen."""
+    """Kernels for matrix products given by the user; None where timing chooses them."""
     previous: MatmulRecord | None
-    """Matrix products chosen earlier, which only clearly faster ones replace; None where there are none."""
+    """Kernels for matrix products chosen earlier, which only clearly faster ones replace; None where there are
+    none."""
     interpreter: Interpreter | None
 
     def run(self, thread_counts: Sequence[int], spin_count: int | None) -> TrialsRecord | str:
-        """Time a step with each thread count in one process; return the times, or the reason why the process
+        """Time a training step with each thread count in one process; return the times, or the reason why the process
         failed."""
         most = max(thread_counts)
         with temporary_folder("choice") as folder:
@@ -74,18 +77,17 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class TimedWays:
-    """Least time of a step of each way that was tried, and the matrix products used in that time."""
+    """Least seconds of a training step for each candidate (threads, spinning) that was tried, and the kernels for
+    matrix products used in that time."""
 
     tried: tuple[StepTimeRecord, ...]
     matmuls: Mapping[Way, MatmulRecord]
 
 
 def time_ways(trial: Candidate, thread_counts: Sequence[int], spin_counts: Sequence[int | None]) -> TimedWays | str:
-    """Time all thread counts with the first length of spinning, and the promising ones with the other lengths.
-
-    Where a slightly different time would change the choice, near-equal ways are timed in a second process. Returns
-    the reason why the first process failed, if it did.
-    """
+    """Time a training step with all thread counts and the first spin count, and with the other spin counts where that
+    is promising. // Where a slightly different time would change the choice, near-equal candidates are timed in a
+    second process. Returns the reason why the first process failed, if it did."""
     first = trial.run(thread_counts, spin_counts[0])
     if isinstance(first, str):
         return first
@@ -111,7 +113,7 @@ def time_ways(trial: Candidate, thread_counts: Sequence[int], spin_counts: Seque
 
 
 def _least(records: Iterable[TrialsRecord]) -> TimedWays:
-    """Return the least time of each way over the records of several processes."""
+    """Return the least step time of each candidate (threads, spinning) over the records of several processes."""
     least: dict[Way, StepTimeRecord] = {}
     matmuls: dict[Way, MatmulRecord] = {}
     for record in records:

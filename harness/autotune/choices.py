@@ -1,4 +1,4 @@
-"""Candidates of a choice by timing: the thread counts, spinning and matrix products that a configuration may run
+"""List the candidates that autotuning times: the thread counts, spin counts and kernels that a configuration may run
 with."""
 
 import os
@@ -28,25 +28,25 @@ _SURROUNDINGS = ("OMP_", "KMP_", "GOMP_", "MKL_", "DNNL_", "ONEDNN_", "MALLOC_",
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnWays:
-    """Choice by timing that a section of a definition asks for, such as [serve], in place of that of a training
-    step."""
+    """Autotuning that a section of a definition asks for, such as [serve], in place of that of a training step."""
 
     thread_counts: tuple[int, ...]
-    """Number of threads of each way."""
+    """Numbers of threads, one for each candidate that is timed."""
     chosen_for: Mapping[str, Any]
-    """Settings that decide the choice besides shape, precision and system, as JSON values."""
+    """Settings that decide the choice of autotuning besides shape, precision and system, as JSON values."""
     words: str
-    """Noun phrase for messages that names the chosen settings, such as 'workers, threads and calls'."""
+    """Noun phrase for messages that names the settings chosen by timing, such as 'workers, threads and calls'."""
     done: str
-    """Participle for messages that says what is done with the choice, such as 'answered'."""
+    """Participle for messages that says what is done with the settings chosen by timing, such as 'answered'."""
     time: "Callable[[Candidates, Interpreter | None], ChoiceRecord | str]"
-    """Function that chooses by timing in fresh processes; returns the choice, or the reason why timing failed."""
+    """Function that chooses settings by timing in fresh processes; returns the choice, or the reason why timing
+    failed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidates:
-    """Ways to compute a configuration's steps among which timing chooses, and the settings that the choice is
-    valid for."""
+    """Candidates (threads, spinning, kernels) among which timing chooses for a configuration's training steps, and
+    the settings for which the choice is valid."""
 
     config: RunConfig
     data_dir: Path
@@ -59,13 +59,13 @@ class Candidates:
     num_cores: int
     cpu: str | None
     own: OwnWays | None = None
-    """Choice that a section of the definition asks for in place of a training step's; None where there is no such
+    """Autotuning that a section of the definition asks for in place of a training step's; None where there is no such
     section."""
 
     @property
     def chosen_for(self) -> dict[str, Any]:
-        """Settings that decide the choice, without torch's version: shape, batch, precision, training code and
-        this system."""
+        """Settings for which a choice by timing is valid, without torch's version: shape, batch, precision, training
+        code and this system."""
         workload, runtime = self.config.workload, self.config.workload.runtime
         data = asdict(workload.data.mapped)
         for key in ("name", "sha256", "id_map", "id_maps"):
@@ -91,8 +91,8 @@ class Candidates:
         }
 
     def on_threads(self, num_threads: int) -> "Candidates":
-        """Return the candidates with `num_threads` threads alone; unchanged where that number is given or is no
-        candidate."""
+        """Return the candidates that have `num_threads` threads; all of them where the user gave the threads, or none
+        has that number."""
         if self.own is not None or num_threads not in self.thread_counts or len(self.thread_counts) == 1:
             return self
         spin_counts = self.spin_counts if num_threads > 1 else self.spin_counts[:1]
@@ -100,7 +100,7 @@ class Candidates:
 
     @property
     def compares_fp32(self) -> bool:
-        """Whether a step in fp32 is timed besides bf16: bf16 products may be slower even on a CPU that has
+        """Whether autotuning times a step in fp32 besides bf16: bf16 products may be slower even on a CPU that has
         instructions for them."""
         return self.config.workload.runtime.precision == "bf16" and self.own is None
 
@@ -110,13 +110,14 @@ class Candidates:
 
     @property
     def path(self) -> Path:
-        """File beside the data in which the choice is remembered."""
+        """Path of the file in the dataset's folder in which the choice by timing is remembered."""
         version = "".join(char if char.isalnum() or char in ".-" else "-" for char in str(self.torch_version))
         return self.data_dir / FOLDER / f"{canonical_sha256(self.chosen_for)[:16]}-torch-{version}.json"
 
     @property
     def fits(self) -> Callable[[ChoiceRecord], bool]:
-        """Predicate of a choice record: whether it was made for these settings and is one of these candidates."""
+        """Function from a choice's record to whether the choice was made for these settings and is one of these
+        candidates."""
         return lambda choice: (
             choice.key == self.key
             and (choice.service is None) == (self.own is None)
@@ -129,10 +130,8 @@ class Candidates:
 def find_candidates(
     config: RunConfig, data_dir: Path, given: GivenMatmul | None = None, installation: Installation | None = None
 ) -> Candidates | None:
-    """Return the candidates of a configuration; None where only one way is possible.
-
-    On several ranks and on GPUs nothing is chosen: threads are as given, or as the cores allow.
-    """
+    """Return the candidates that autotuning times for a configuration; None where only one is possible. // On several
+    ranks and on GPUs nothing is chosen: threads are as given, or as the cores allow."""
     runtime, implementation = config.workload.runtime, config.workload.implementation
     if runtime.device != "cpu" or runtime.ranks != 1:
         return None
@@ -166,7 +165,8 @@ def find_candidates(
 
 
 def has_own_ways(config: RunConfig) -> bool:
-    """Return whether a section of the definition has a choice by timing of its own, as [serve] does."""
+    """Return whether a section of the configuration's definition, such as [serve], is autotuned in place of a
+    training step."""
     return _find_own(config) is not None
 
 

@@ -1,9 +1,6 @@
-"""Make the map of ids to rows that a definition's [id_map] asks for, before the first run of a set and off every
-clock.
-
-A job in a fresh process makes the map. `<dataset>/id_maps/`, beside the data, keeps the map for other sets of the
-same definition; the set's `run_set.json` records its digest. Equal torch versions and processors make equal maps.
-"""
+"""Make the map of ids to embedding rows that a definition's [id_map] asks for, before the first run and off every
+clock. // A job in a fresh process makes the map. `<dataset>/id_maps/` keeps the map for other run sets of the same
+definition; the run set's `run_set.json` records its digest. Equal torch versions and processors make equal maps."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -46,11 +43,9 @@ similar ids get similar embeddings."""
 
 
 def ensure_id_map(config: RunConfig, data_dir: Path, *, quiet: bool = False) -> str | None:
-    """Find the configuration's map of ids to rows beside the data, or make the map; return its digest, None without
-    [id_map].
-
-    Raises HarnessError (exit 8) where a kept map is damaged, or where none could be made, with the reason.
-    """
+    """Return the digest of the configuration's map of ids to embedding rows, which is found in the dataset's folder
+    or made; None without [id_map]. // Raises HarnessError (exit 8) where a kept map is damaged, or where none could
+    be made, with the reason."""
     if (place := locate_id_map(config.workload, data_dir)) is None:
         return None
     root, line, doing = place.folder.parent, StatusLine(quiet=quiet), "found in"
@@ -77,7 +72,7 @@ def _make_apart(config: RunConfig, data_dir: Path) -> None:
 
 
 def make_id_map(job: Job, world: World, on_event: OnEvent) -> IdMapManifest:
-    """Make the map of ids to rows and write its folder, while the parent process holds the folder's lock.
+    """Make the map of ids to embedding rows and write its folder, while the parent process holds the folder's lock.
 
     Raises OSError where the folder cannot be written.
     """
@@ -115,7 +110,8 @@ def make_id_map(job: Job, world: World, on_event: OnEvent) -> IdMapManifest:
 
 
 def _count_ids(plain: WorkloadConfig, data_dir: Path, num_samples: int) -> list[NDArray[np.int64]]:
-    """Count how often each id of each table is in the first samples of the training split: int64 [ids] each."""
+    """Return how often each id of each table is in the first samples of the training split: int64 [ids] for each
+    table."""
     split = open_dataset(data_dir, plain.data).train
     counts = [np.zeros(num_ids, np.int64) for num_ids in split.num_embeddings]
     for start in range(0, num_samples, _READ_SAMPLES):
@@ -127,8 +123,8 @@ def _count_ids(plain: WorkloadConfig, data_dir: Path, num_samples: int) -> list[
 
 
 def _learn_embeddings(plain: WorkloadConfig, data_dir: Path, num_samples: int) -> list[NDArray[np.float32]]:
-    """Train the small DLRM on the first samples, one epoch, with [train]; return its tables, float32 [ids, 4]
-    each."""
+    """Train the small DLRM, whose embeddings are clustered, on the first samples, one epoch, with [train]; return its
+    tables, float32 [ids, 4] each."""
     model, runtime = find_model("dlrm"), RuntimeConfig(threads=1)
     learner = replace(plain, model_name="dlrm", model=model.parse(_LEARNER), runtime=runtime)
     workload = learner.implementation.load(learner.spec(data_dir, seed=0), SingleProcess())

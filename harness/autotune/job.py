@@ -1,9 +1,8 @@
-"""Time ways to compute a configuration's training step in one fresh process, off every clock; nothing is scored.
-
-The parent (`harness.autotune.tuning`) starts a process per length of OpenMP's spinning, since that is fixed when a
-process starts. A first look, with every matrix product in torch.mm's form, finds the thread counts that are near the
-best; matrix products are then chosen for each of these, and the counts are timed alternately with their products.
-"""
+"""Time candidates (threads, kernels) for a configuration's training step in one fresh process, off every clock;
+nothing is scored. // The parent (`harness.autotune.tuning`) starts a process per spin count of OpenMP's threads,
+since that is fixed when a process starts. First, with every matrix product in torch.mm's form, the thread counts near
+the best are found; kernels for matrix products are then chosen for each of these, and the counts are timed
+alternately with their kernels."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,43 +20,45 @@ from rules.records.measure import Measurement
 from rules.records.run_set import TIE, MatmulRecord, StepTimeRecord
 
 _MIN_ROUNDS, _ROUNDS, _MOST_ROUNDS = 2, 6, 16
-"""Rounds of timing: minimum, even when the budget is used up; usual number; maximum, for counts about as far apart as
-a tie."""
+"""Rounds of timing thread counts: minimum, even when the budget is used up; usual number; maximum, for counts about
+as far apart as a tie."""
 _ABOUT = 0.04
 _LOOK_S, _MAX_LOOKS = 0.5, 4
 _ROUND_S, _BUDGET_S = 0.08, 4.0
-"""Seconds of consecutive steps per round, and of all rounds; large models make at least two rounds of one step
-each."""
+"""Seconds of consecutive steps per round of timing, and of all rounds; large models make at least two rounds of one
+step each."""
 _HOPELESS, _SLOW = 1.6, 1.4
-"""Slowdown against the best so far that ends the search for fewer threads, and slowdown above which a thread count is
-not timed further: other libraries' products make all counts faster, and hardly change their order."""
+"""Step time relative to the best so far that ends the search for fewer threads, and the one above which a thread
+count is not timed further: other libraries' products make all counts faster, and hardly change their order."""
 _HELD_STEPS = 64
-"""Number of batches of synthetic data held in memory."""
+"""Number of batches of synthetic data held in memory while thread counts are timed."""
 
 StepTimer = Callable[[int, int], float]
-"""Function (threads, steps) → seconds per step, measured over so many consecutive steps."""
+"""Function from (threads, steps) to seconds per step, measured over so many consecutive steps."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChoiceJob(Job):
-    """Job that times thread counts in one process, all with this process's length of spinning."""
+    """Job that times a training step by thread count in one process, with one spin count of OpenMP's threads."""
 
     thread_counts: tuple[int, ...]
     spin_count: int | None
     previous: dict[str, Any] | None
-    """Earlier forms of matrix products, which only clearly faster ones replace; None where there are none."""
+    """Kernels for matrix products chosen earlier, which only clearly faster ones replace; None where there are
+    none."""
 
 
 class TrialsRecord(Measurement, frozen=True, kw_only=True):
-    """Seconds per step of the ways that one process timed."""
+    """Seconds per training step of the candidates (thread counts) that one process timed."""
 
     tried: tuple[StepTimeRecord, ...]
     matmuls: tuple[MatmulRecord, ...]
-    """Matrix products chosen for each thread count near the best; empty where products are not chosen."""
+    """Kernels for matrix products chosen for each thread count near the best; empty where kernels are not chosen."""
 
 
 def fewest_changes(tried: Iterable[StepTimeRecord]) -> StepTimeRecord:
-    """Return the way with the fewest threads, then the shortest spinning, among those within `TIE` of the fastest.
+    """Return the candidate with the fewest threads, then the shortest spinning, among those whose step time is within
+    `TIE` of the fastest.
 
     In a tie more threads have no gain that could be shown, while the cores that they would keep busy serve reading of
     data, other processes and the clock speed of the rest; and fewer threads are disturbed less.
@@ -69,8 +70,8 @@ def fewest_changes(tried: Iterable[StepTimeRecord]) -> StepTimeRecord:
 
 
 def is_about_a_tie(seconds: Sequence[float]) -> bool:
-    """Return whether a time is so near to the boundary of a tie with the least time that a small change would decide
-    otherwise."""
+    """Return whether a step time is so close to the boundary of a tie with the least one that a small change would
+    decide otherwise."""
     return any(abs(step_s / min(seconds) / TIE - 1) < _ABOUT for step_s in seconds)
 
 
@@ -80,12 +81,10 @@ def time_threads(
     clock_s: Callable[[], float],
     choose_products: Callable[[int], None] | None = None,
 ) -> Mapping[int, float]:
-    """Return the least seconds of a step on each thread count that is not hopelessly slow, over the rounds.
-
-    Begins with the most threads and goes down until fewer are hopeless. `choose_products` is called for each thread
-    count near the best, whose later steps use the chosen products. These counts are timed alternately, in more rounds
-    the closer they are.
-    """
+    """Return the least seconds of a step for each thread count, over the rounds, except counts that are hopelessly
+    slow. // Begins with the most threads and goes down until fewer are hopeless. `choose_products` is called for each
+    thread count near the best, whose later steps use the chosen kernels for matrix products. These counts are timed
+    alternately, in more rounds the closer they are."""
     least_s: dict[int, float] = {}
     for count in sorted(thread_counts, reverse=True):
         time_steps(count, 1)  # starts threads, and touches what only the first step touches
@@ -116,7 +115,8 @@ def time_threads(
 
 
 def try_ways(job: ChoiceJob, world: World, on_event: OnEvent) -> TrialsRecord:
-    """Build the workload, choose matrix products for each promising thread count, and time steps that use them."""
+    """Build the workload, choose kernels for matrix products for each promising thread count, and time steps that use
+    them; return their times."""
     import torch
 
     config = hold_in_memory(job.parse()[1], _HELD_STEPS)

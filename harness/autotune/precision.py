@@ -1,4 +1,4 @@
-"""bf16 against fp32 on a CPU: decided by timing, since no CPU flag tells which is faster.
+"""Decide between bf16 and fp32 on a CPU by timing, since no CPU flag tells which is faster.
 
 A set in bf16 gets a warning where bf16 is slower. `runtime.precision=auto` becomes bf16 where bf16 is faster and a
 calibration in bf16 met the target; in every doubt it becomes fp32.
@@ -36,10 +36,9 @@ def compare_precisions(choice: ChoiceRecord | None) -> str | None:
 
 
 def check_precision(prepared: Preparation, runtime: RuntimeConfig) -> Check | None:
-    """Check whether a set's bf16 is slower than fp32, or emulated where the two were not timed (as on several ranks).
-
-    None where the precision was not left to choose, nothing was timed in both, and bf16 is not emulated.
-    """
+    """Return a warning where a run set's bf16 is slower than fp32, or emulated where the two were not timed (as on
+    several ranks). // None where the precision was not left to choose, nothing was timed in both, and bf16 is not
+    emulated."""
     timed = prepared.precision or compare_precisions(prepared.choice)
     value = timed or (explain_emulation(runtime) or "").rstrip(".")
     is_slower = timed is None or (prepared.choice is not None and prepared.choice.bf16_is == "slower than")
@@ -50,7 +49,8 @@ def check_precision(prepared: Preparation, runtime: RuntimeConfig) -> Check | No
 
 
 def check_kept_precision(data_root: Path | None) -> Check:
-    """Report the remembered times of bf16 and fp32 beside a folder's datasets, for this processor and this torch."""
+    """Return the remembered step times in bf16 and fp32 from a folder of datasets, for this processor and this torch,
+    as a result of the environment check."""
     root, here, found = data_root or DEFAULT_ROOT, [read_processors().model_name, version_of("torch")], []
     for path in sorted((*root.glob(f"{FOLDER}/*.json"), *root.glob(f"*/{FOLDER}/*.json"))):
         kept = decode(path, KeptChoice)
@@ -65,11 +65,9 @@ def check_kept_precision(data_root: Path | None) -> Check:
 def settle_precision(
     config: RunConfig, find_choice: Callable[[RunConfig], ChoiceRecord | None]
 ) -> tuple[RunConfig, str | None]:
-    """Return the configuration with the precision `auto` settled, and a sentence why; unchanged and None for any
-    other.
-
-    `find_choice` returns the choice by timing of a configuration in bf16, remembered or new.
-    """
+    """Return the configuration with its precision `auto` replaced, and a sentence why; unchanged and None for any
+    other precision. // `find_choice` returns the choice by timing, remembered or new, of the configuration in
+    bf16."""
     if config.workload.runtime.precision != "auto":
         return config, None
     precision, why = "fp32", _why_not_bf16(config)
@@ -82,8 +80,8 @@ def settle_precision(
 
 
 def tell_of_bf16(config: RunConfig, data_dir: Path) -> str | None:
-    """Return a sentence on the speedup of bf16, where other sets timed it; None where fp32 is not slower or is not
-    this set's precision. Nothing is timed."""
+    """Return a sentence on the speedup of bf16, where other run sets timed it; None where fp32 is not slower or is
+    not this set's precision. Nothing is timed."""
     runtime = config.workload.runtime
     if runtime.device != "cpu" or runtime.precision != "fp32":
         return None
@@ -103,8 +101,8 @@ def tell_of_bf16(config: RunConfig, data_dir: Path) -> str | None:
 
 
 def read_precision(config: RunConfig, data_root: Path | None) -> tuple[RunConfig, str | None]:
-    """Settle `auto` by the times remembered beside the data, without timing; return also a sentence on bf16
-    against fp32."""
+    """Return the configuration with precision `auto` replaced by the times remembered in the dataset's folder,
+    without timing; also a sentence on bf16 against fp32."""
     data_dir = locate_dataset(config.workload.data, data_root)
     config, why = settle_precision(config, lambda in_bf16: find_choice(in_bf16, data_dir))
     candidates = find_candidates(config, data_dir)
@@ -122,7 +120,8 @@ def _in_precision(config: RunConfig, precision: str, why: str) -> RunConfig:
 
 
 def _why_not_bf16(config: RunConfig) -> str | None:
-    """Return the reason why `auto` cannot become bf16, whatever timing says; None where nothing prevents it."""
+    """Return the reason why precision `auto` cannot become bf16, whatever timing says; None where nothing prevents
+    it."""
     runtime, train, benchmark = config.workload.runtime, config.workload.train, config.benchmark
     if runtime.device != "cpu" or runtime.ranks != 1:
         return "steps are timed beforehand on a CPU and one rank alone"

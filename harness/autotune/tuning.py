@@ -1,18 +1,13 @@
-"""Choose by timing, before the first run of a set and off every clock, how steps are computed or queries answered.
-
-Chosen are the number of threads, where none is given; the time that OpenMP's threads spin at a barrier; and the form
-of each matrix product, for an implementation that can use several libraries. The set's `run_set.json` records the
-choice, which holds for all of its runs. `<dataset>/choices/`, beside the data, remembers the choice for other sets of
-the same shape on the same processor and torch, so that all of them use the same. Remove the file to have it made
-anew.
-
-Each thread count is timed with products chosen for it. A plainer way, with fewer threads or shorter spinning, is
-replaced only by one that is 5 % faster; less is a tie, which is reported with the times. Choices timed while other
-processes were at work are timed again when it is quiet, and so are those of an earlier torch: a gain of 5 % replaces
-them.
-
-Choices that a section of a definition asks for (`harness.autotune.choices.OwnWays`) are made and remembered alike.
-"""
+"""Choose by timing, before the first run and off every clock, the threads and kernels that compute steps or answer
+queries. // Chosen are the number of threads, where none is given; the time that OpenMP's threads spin at a barrier;
+and the kernel of each matrix product, for an implementation that can use several libraries. The run set's
+`run_set.json` records the choice, which holds for all of its runs. `<dataset>/choices/` remembers the choice for
+other run sets of the same shape on the same processor and torch, so that all of them use the same. Remove the file to
+have the choice made anew. // Each thread count is timed with kernels chosen for it. A plainer candidate, with fewer
+threads or shorter spinning, is replaced only by one that is 5 % faster; less is a tie, which is reported with the
+times. Choices timed while other processes were at work are timed again when the system is quiet, and so are those of
+an earlier torch: a gain of 5 % replaces them. // Choices that a section of a definition asks for
+(`harness.autotune.choices.OwnWays`) are made and remembered alike."""
 
 import os
 import time
@@ -44,37 +39,38 @@ from rules.records.codec import Damage, Document, decode
 from rules.records.run_set import TIE, ChoiceRecord, MatmulRecord, PreflightCheck, StepTimeRecord
 
 _LOOK_S = 0.5
-"""Seconds for which other processes are watched before a choice of a noisy machine is made again."""
+"""Seconds for which other processes are watched before a choice made on a noisy machine is timed again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preparation:
-    """Settings made before the first run that all processes of one configuration share: data, threads, choice by
-    timing."""
+    """Settings made before the first run that all processes of one configuration share: data, threads, kernels chosen
+    by timing."""
 
     data_dir: Path
     num_threads: int
     size: tuple[int, int]
-    """Global batch size and training samples."""
+    """Global batch size and number of training samples."""
     choice: ChoiceRecord | None = None
-    """Threads and products chosen by timing; None where nothing was chosen."""
+    """Threads and kernels for matrix products chosen by timing; None where nothing was chosen."""
     precision: str | None = None
     """Precision that runtime.precision=auto became, with the reason; None where a precision was given."""
     id_map_sha256: str | None = None
-    """SHA-256 of the map of ids to rows beside the data; None where the definition has no [id_map]."""
+    """SHA-256 of the map of ids to embedding rows in the dataset's folder; None where the definition has no
+    [id_map]."""
 
 
 class KeptChoice(Document, frozen=True, kw_only=True):
-    """File of a choice by timing in `<dataset>/choices/`; `chosen_for` tells a reader the settings that it was
-    made for."""
+    """File in `<dataset>/choices/` of threads and kernels chosen by timing; `chosen_for` tells a reader the settings
+    that they were chosen for."""
 
     chosen_for: dict[str, Any]
     choice: ChoiceRecord
 
 
 Measure = Callable[[Candidates, MatmulRecord | None], ChoiceRecord | str]
-"""Function that chooses among candidates by timing, beginning from earlier products; returns the choice, or why it
-failed."""
+"""Function that chooses threads and kernels among candidates by timing, beginning from earlier kernels; returns the
+choice, or why it failed."""
 
 
 def autotune(
@@ -88,8 +84,7 @@ def autotune(
     measure: Measure | None = None,
     num_threads: int | None = None,
 ) -> Preparation:
-    """Return `prepared` with threads and products chosen by timing: those that `known` or a file has, or newly timed
-    ones.
+    """Return `prepared` with threads and kernels chosen by timing: a choice that `known` or a file has, or a new one.
 
     `known` gains the choice under its key, so that all configurations of one command share it. Where timing fails
     nothing is chosen, and a note says so: the first run meets the same failure and reports it. `num_threads` is the
@@ -138,19 +133,20 @@ def _with(prepared: Preparation, choice: ChoiceRecord) -> Preparation:
 
 
 def find_choice(config: RunConfig, data_dir: Path) -> ChoiceRecord | None:
-    """Return the remembered choice that a run would use; None where nothing is to be chosen, or the run would time
-    first."""
+    """Return the remembered choice of threads and kernels that a run would use; None where nothing is to be chosen,
+    or the run would time candidates first."""
     candidates = find_candidates(config, data_dir)
     return None if candidates is None else _read_kept(candidates, StatusLine(quiet=True))
 
 
 def to_be_timed(config: RunConfig, data_dir: Path) -> Candidates | None:
-    """Return the candidates that a run would time before it begins; None where nothing is left to choose."""
+    """Return the candidates (threads, kernels) that a run would time before it begins; None where nothing is left to
+    choose."""
     return None if find_choice(config, data_dir) is not None else find_candidates(config, data_dir)
 
 
 def describe_choice(choice: ChoiceRecord) -> str:
-    """Return a choice by timing in a few words: threads, spinning, times and products."""
+    """Return a choice by timing in a few words: threads, spinning, step times and kernels."""
     words = plural(choice.num_threads, "thread")
     if choice.service is not None:
         words = describe_way(choice.service.chosen)
@@ -162,7 +158,7 @@ def describe_choice(choice: ChoiceRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Timing:
-    """Chooser by timing in fresh processes, of the given installation or of this one."""
+    """Chooses threads and kernels by timing in fresh processes, of the given installation or of this one."""
 
     installation: Installation | None
 
@@ -221,11 +217,9 @@ class _Timing:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[str | None]:
-    """Let one process at a time choose; a second one waits and then reads the first one's choice.
-
-    Yields the reason why no choice will be written, if there is one. A dataset may be somebody else's, with links
-    that lead to the user's own files.
-    """
+    """Let one process at a time choose threads and kernels for a dataset; a second one waits and then reads the first
+    one's choice. // Yields the reason why no choice will be written, if there is one. A dataset may be somebody
+    else's, with links that lead to the user's own files."""
     with ExitStack() as held:
         why_not = None
         try:
@@ -240,7 +234,8 @@ def _say_why(error: OSError | HarnessError) -> str:
 
 
 def check_choice(choice: ChoiceRecord | None) -> PreflightCheck | None:
-    """Warn of a choice that was timed while other processes took processor time; None for any other choice."""
+    """Return a warning of a choice that was timed while other processes took processor time; None for any other
+    choice."""
     if choice is None or not choice.was_busy:
         return None
     return PreflightCheck(
@@ -266,8 +261,8 @@ def is_system_busy(watch: LoadWatch | None = None) -> bool:
 
 
 def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:
-    """Return the earlier choice `kept` unless a way in `timed` is clearly faster; its matrix products are those
-    timed now."""
+    """Return the earlier choice `kept` unless a candidate in `timed` is clearly faster; its kernels for matrix
+    products are those timed now."""
     if kept.service is not None and timed.service is not None:
         rates = {way.setup: way.queries_per_s for way in timed.service.tried}
         of_kept = rates.get(kept.service.chosen.setup)
@@ -280,7 +275,8 @@ def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:
 
 
 def _read_kept(candidates: Candidates, line: StatusLine) -> ChoiceRecord | None:
-    """Read the file of an earlier choice; print a note and return None where it is damaged."""
+    """Return an earlier choice of threads and kernels from its file; print a note and return None where the file is
+    damaged."""
     kept = decode(candidates.path, KeptChoice)
     if isinstance(kept, Damage):
         if os.path.lexists(candidates.path):
@@ -297,7 +293,8 @@ def _read_kept(candidates: Candidates, line: StatusLine) -> ChoiceRecord | None:
 
 
 def _earlier(candidates: Candidates) -> MatmulRecord | None:
-    """Return the matrix products in the newest choice made with another torch version; None without one."""
+    """Return the kernels for matrix products in the newest choice made with another torch version; None without
+    one."""
     try:
         others = sorted(
             candidates.path.parent.glob(f"{candidates.path.name[:16]}-torch-*.json"),
@@ -313,7 +310,8 @@ def _earlier(candidates: Candidates) -> MatmulRecord | None:
 
 
 def _keep(candidates: Candidates, choice: ChoiceRecord) -> str | None:
-    """Write a choice beside the data for other sets; return the reason why it could not be written, or None."""
+    """Write a choice of threads and kernels into the dataset's folder for other run sets; return the reason why it
+    could not be written, or None."""
     chosen_for = {**candidates.chosen_for, "torch": candidates.torch_version}
     try:
         write_record(candidates.path, KeptChoice(chosen_for=chosen_for, choice=choice))

@@ -1,4 +1,4 @@
-"""Axes of a sweep: from `--axis KEY=V1,V2` to the overrides of each configuration."""
+"""Read the axes of a sweep: from `--axis KEY=V1,V2` to the changed values of each configuration."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ MAX_CONFIGURATIONS = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Axis:
-    """Key of an axis and its values in the order given; `texts` are the values as the user wrote them."""
+    """One axis of a sweep: a configuration key and its values in the order given; `texts` are the values as the user
+    wrote them."""
 
     key: str
     values: tuple[Any, ...]
@@ -33,18 +34,19 @@ class AxisPoint:
 
     @property
     def label(self) -> str:
-        """Label of the configuration, such as 'global_batch_size=512 threads=1': keys without their sections."""
+        """Label of a sweep's configuration, such as 'global_batch_size=512 threads=1': keys without their
+        sections."""
         return " ".join(f"{key.partition('.')[2]}={text}" for key, text in self.texts.items())
 
     @property
     def folder_name(self) -> str:
-        """Name of the run set's folder, of characters that every file system accepts."""
+        """Name of the folder of the configuration's run set, of characters that every file system accepts."""
         words = "-".join(f"{key.partition('.')[2]}-{text}" for key, text in self.texts.items())
         return "".join(char if char.isascii() and (char.isalnum() or char in "_.-^") else "-" for char in words)[:100]
 
 
 def read_axis(text: str, width_keys: Collection[str] = ()) -> Axis:
-    """Read one `--axis section.key=V1,V2`. Commas inside brackets or quotes belong to a value.
+    """Return one axis of a sweep from `--axis section.key=V1,V2`. Commas inside brackets or quotes belong to a value.
 
     Values of the model's `width_keys` may be written 512-256-16, or 512^3: three layers of 512.
     """
@@ -65,7 +67,7 @@ def read_axis(text: str, width_keys: Collection[str] = ()) -> Axis:
 
 
 def split_values(text: str) -> list[str]:
-    """Split a list of values at its commas outside brackets and quotes; strip blanks around the values."""
+    """Return a list of values split at its commas outside brackets and quotes, without blanks around the values."""
     parts, depth, quote = [""], 0, ""
     for char in text:
         if quote:
@@ -84,7 +86,8 @@ def split_values(text: str) -> list[str]:
 
 
 def make_points(axes: Sequence[Axis]) -> tuple[AxisPoint, ...]:
-    """Combine the values of all axes, the last axis varying fastest. Raises ConfigError."""
+    """Return a sweep's configurations: every combination of the axes' values, the last axis varying fastest. Raises
+    ConfigError."""
     keys = [axis.key for axis in axes]
     if not axes:
         raise ConfigError("a sweep needs at least one --axis KEY=V1,V2.")
@@ -101,7 +104,8 @@ def make_points(axes: Sequence[Axis]) -> tuple[AxisPoint, ...]:
 
 
 def refuse_other_problems(axes: Sequence[Axis], benchmark: Benchmark) -> None:
-    """Raise ConfigError for an axis that changes the problem, since times to its target could not be compared."""
+    """Raise ConfigError for an axis that changes the training problem, since times to its target could not be
+    compared."""
     free = [f"train.{key}" for key, rule in benchmark.closed.items() if rule.free] or ["nothing"]
     for axis in axes:
         check_known(Override(key=axis.key, value=axis.values[0], source=f"--axis {axis.key}"), benchmark.sections)
@@ -114,7 +118,7 @@ def refuse_other_problems(axes: Sequence[Axis], benchmark: Benchmark) -> None:
 
 
 def overrides_of(point: AxisPoint) -> list[Override]:
-    """List the overrides that a configuration of a sweep makes; the model derives what follows from them."""
+    """Return the values that a configuration of a sweep changes; the model derives what follows from them."""
     return [Override(key=key, value=value, source=f"--axis {key}") for key, value in point.values.items()]
 
 

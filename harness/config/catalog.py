@@ -33,16 +33,17 @@ GIVEN_BY_USER = "Code in a file must be named by its user"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkloadConfig:
-    """Typed sections of a definition that `rules` does not interpret. `model` is parsed by the named model's spec."""
+    """Typed sections of a benchmark's definition that `rules` does not interpret. `model` is parsed by the named
+    model's spec."""
 
     model_name: str
-    """Name of the model, or its file with the file's digest."""
+    """Name of the model, or the file that it comes from with the file's digest."""
     model: Any
     data: DataConfig
     train: TrainConfig
     runtime: RuntimeConfig
     checkpoint: CheckpointConfig | None = None
-    """Checkpoints during training; None where none are made."""
+    """Checkpoints to make during training; None where none are made."""
 
     def spec(
         self,
@@ -51,8 +52,8 @@ class WorkloadConfig:
         matmul: MatmulChoice | None = None,
         id_maps: Mapping[int, Any] | None = None,
     ) -> WorkloadSpec:
-        """Return the specification from which an implementation builds one run; `id_maps` where the definition maps
-        ids."""
+        """Return the specification from which an implementation builds one run; `id_maps` are maps of ids to
+        embedding rows, where the definition has them."""
         return WorkloadSpec(
             model=self.model,
             data=self.data if id_maps is None else replace(self.data, id_maps=id_maps),
@@ -69,7 +70,8 @@ class WorkloadConfig:
 
     @property
     def implementation(self) -> Implementation:
-        """Implementation that `runtime.implementation` names. Raises ConfigError when none has that name."""
+        """Implementation of training that `runtime.implementation` names. Raises ConfigError when none has that
+        name."""
         return find_implementation(self.model_name, self.runtime.implementation)
 
     @property
@@ -79,7 +81,7 @@ class WorkloadConfig:
         return name if parse_place(self.model_name) is None else f"{name} of {label_of(self.model_name)}"
 
     def costs(self, num_embeddings: Sequence[int] | None = None) -> ComputedCosts:
-        """Return the model's costs.
+        """Return the model's parameters and FLOP.
 
         `num_embeddings` (rows of each table) is needed where only prepared data has the tables. Raises ConfigError
         where neither the definition nor the argument has them.
@@ -94,20 +96,20 @@ class WorkloadConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """One benchmark with its definition and its workload configuration."""
+    """One benchmark with its definition and its workload configuration, as loaded by name or file."""
 
     benchmark: Benchmark
     workload: WorkloadConfig
 
 
 def has_implementation(benchmark: Benchmark) -> bool:
-    """Return whether this program can train the benchmark's model on its data. Logs can be judged either way."""
+    """Return whether this program can train the benchmark's model on its data. Logs can be judged without that."""
     is_readable = benchmark.status != "official" or benchmark.sections["data"].get("kind") in DATA_KINDS
     return is_model(benchmark.model) and is_readable
 
 
 def load_entry(name_or_path: str | Path, model: str | None = None) -> Entry:
-    """Load and validate one benchmark, with its model from a file where `model` names one.
+    """Return one benchmark, loaded by name or file and validated, with its model from a file where `model` names one.
 
     Raises DefinitionError that names the file and the field, ConfigError where `model` names no file with a model.
     """
@@ -117,7 +119,7 @@ def load_entry(name_or_path: str | Path, model: str | None = None) -> Entry:
 
 
 def load_data(name_or_path: str | Path) -> DataConfig:
-    """Load the data section of a benchmark alone, without its model. Raises DefinitionError."""
+    """Return only the data section of a benchmark, without loading its model. Raises DefinitionError."""
     benchmark = load_benchmark(name_or_path)
     if benchmark.status == "official" and not has_implementation(benchmark):
         raise _no_implementation(benchmark)
@@ -143,14 +145,15 @@ def refuse_model_file(benchmark: Benchmark, place: str) -> None:
 
 
 def parse_recorded(benchmark: Benchmark) -> WorkloadConfig:
-    """Parse the definition that a run set stores; the user has already named the file of its model, if it has one."""
+    """Return the workload of the definition that a run set stores; the user has already named the file of its model,
+    if it has one."""
     return parse_workload(benchmark, benchmark.sections, benchmark.sections["runtime"].get(MODEL_KEY))
 
 
 def parse_workload(
     benchmark: Benchmark, sections: Mapping[str, Mapping[str, Any]], model: str | None = None
 ) -> WorkloadConfig:
-    """Parse the model, data, train and runtime sections.
+    """Return the workload from a definition's sections model, data, train and runtime.
 
     `model` is the file with the model and its digest, where the user gave one. Raises DefinitionError that names the
     file and the field; ConfigError where `model` names no file with a model.
@@ -190,7 +193,7 @@ def parse_workload(
 
 
 def _refuse_id_map(workload: WorkloadConfig) -> None:
-    """Raise ConfigError where the id map cannot be applied to the workload's data or model."""
+    """Raise ConfigError where the map of ids to embedding rows cannot be applied to the workload's data or model."""
     data = workload.data
     if not data.id_map.is_active:
         return
@@ -200,7 +203,8 @@ def _refuse_id_map(workload: WorkloadConfig) -> None:
 
 
 def refuse_without_bags(workload: WorkloadConfig, what: str) -> None:
-    """Raise ConfigError where `what` was requested of a model whose lookups are not pooled bags of embedding rows."""
+    """Raise ConfigError where `what` (a feature) was requested of a model whose lookups are not pooled bags of
+    embedding rows."""
     if why := workload.model_spec.why_no_bags:
         raise ConfigError(f"{what} is for models that pool bags of embedding rows: {workload.model_name} {why}.")
 

@@ -1,4 +1,4 @@
-"""Describe benchmarks for `list` and `show`, as plain values. Imports no torch."""
+"""Describe benchmarks for `list` and `show`, as plain JSON values. Imports no torch."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -23,7 +23,8 @@ _SIZES = (
 
 
 def summarize_benchmark(name: str) -> dict[str, Any]:
-    """Describe a shipped benchmark or workload in one line; a workload has None for target and runs."""
+    """Return a description of a shipped benchmark or workload in one line; a workload has None for target and
+    runs."""
     benchmark = load_benchmark(name)
     quality, score = benchmark.stated_quality, benchmark.stated_score
     return {
@@ -39,8 +40,8 @@ def summarize_benchmark(name: str) -> dict[str, Any]:
 
 
 def describe_benchmark(name_or_path: str, model: str | None = None) -> dict[str, Any]:
-    """Return the resolved definition with its size, evaluation cadence and memory; None where they depend on prepared
-    data.
+    """Return the resolved definition of a benchmark with its size, evaluation cadence and memory; None where they
+    depend on prepared data.
 
     `model` is the file with the benchmark's model. An official definition without an implementation here is returned
     as its file has it. Raises DefinitionError that names the file and the field.
@@ -100,8 +101,8 @@ def _cadence(
 
 
 def _size(workload: WorkloadConfig) -> Mapping[str, int | None] | None:
-    """Count the model's parameters, lookups and FLOP, and the bytes of one training process without Python and
-    torch."""
+    """Return the model's numbers of parameters, lookups and FLOP, and the bytes of one training process without
+    Python and torch."""
     data = workload.data
     if data.num_embeddings is None:
         return None

@@ -1,4 +1,4 @@
-"""Choices of kernels for matrix products, given by a user (`--matmul FILE`) or recorded by a run set."""
+"""Read choices of kernels for matrix products, given by a user (`--matmul FILE`) or recorded by a run set."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,14 +18,15 @@ from rules.records.run_set import MatmulRecord, RunSetRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenMatmul:
-    """A choice of matrix product kernels that a user gave, and its source."""
+    """Choice of kernels for matrix products that a user gave, and the source of the choice."""
 
     record: MatmulRecord
     source: str
 
 
 def give_matmul(path: Path | None, workloads: Sequence[WorkloadConfig]) -> GivenMatmul | None:
-    """Read the choice that `--matmul` names and check it against these configurations; None where no file is given.
+    """Return the choice of kernels that `--matmul` names, checked against these configurations; None where no file is
+    given.
 
     Raises HarnessError: exit 8 for an invalid file, exit 2 where a configuration cannot use the choice.
     """
@@ -37,11 +38,8 @@ def give_matmul(path: Path | None, workloads: Sequence[WorkloadConfig]) -> Given
 
 
 def read_matmul(path: Path) -> MatmulRecord:
-    """Read a choice of matrix product kernels: a file from a page or package, or the run_set.json of a set that has
-    one.
-
-    Raises HarnessError (exit 8) that names the file and the member.
-    """
+    """Return a choice of kernels for matrix products, read from a page's or package's file, or the run_set.json of a
+    set that has one. // Raises HarnessError (exit 8) that names the file and the member."""
     content = read_object(path)
     if isinstance(content, Damage):
         raise HarnessError(f"--matmul {content}.", ExitCode.INPUT)
@@ -61,8 +59,8 @@ def read_matmul(path: Path) -> MatmulRecord:
 
 
 def as_choice(matmul: MatmulRecord, place: str) -> MatmulChoice:
-    """Convert a recorded choice to the implementations' type. Raises HarnessError (exit 8) for kernels unknown
-    here."""
+    """Return a recorded choice of matrix product kernels as the implementations' type. Raises HarnessError (exit 8)
+    for kernels unknown here."""
     try:
         return convert_choice(msgspec.to_builtins(matmul), place)
     except ConfigError as error:
@@ -70,7 +68,8 @@ def as_choice(matmul: MatmulRecord, place: str) -> MatmulChoice:
 
 
 def refuse_other_matmul(matmul: MatmulRecord, path: Path, workloads: Sequence[WorkloadConfig]) -> None:
-    """Raise HarnessError (exit 2) where a configuration, or all of several, cannot use a given choice of kernels."""
+    """Raise HarnessError (exit 2) where a configuration, or each of several, cannot use the matrix product kernels
+    that the user gave."""
     choosing = [workload for workload in workloads if can_choose(workload)]
     if not choosing:
         names = ", ".join(dict.fromkeys(label_of(workload.runtime.implementation) for workload in workloads))

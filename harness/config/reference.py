@@ -1,5 +1,5 @@
 """Describe every key of a benchmark's definition from the records that read it; rules/benchmarks/README.md is made
-so.
+from this.
 
 `dlrmbench schema keys_page` prints that page; `harness.config.start` comments a new definition with it. The meaning
 of a key is the docstring below its attribute.
@@ -28,8 +28,8 @@ from rules.benchmarks.loader import NOT_THE_PROBLEM, FirstEval, Head, Quality, S
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DefinitionKey:
-    """One key of a definition. `default` is None where the key is required, "" where leaving it out has no default
-    value."""
+    """One key of a benchmark's definition. `default` is None where the key is required, "" where leaving it out has
+    no default value."""
 
     name: str
     allowed: str
@@ -58,9 +58,10 @@ SECTIONS: tuple[tuple[str, str, type[Any]], ...] = (
     ("runtime", "", RuntimeConfig),
     *((section.name, "", section.record) for section in sections_aside()),
 )
-"""Sections of a definition: name, variant (such as "with Adam"), and the record that reads the variant."""
+"""Sections of a benchmark's definition: name, variant (such as "with Adam"), and the record that reads the
+variant."""
 _LARGE = 1e15
-"""Largest bound that is shown; larger ones are the limits of TOML's numbers."""
+"""Largest bound of a number that is shown; larger ones are the limits of TOML's numbers."""
 *_OTHERS, _LAST = [f"`[{name}]`" for name in NOT_THE_PROBLEM]
 _HEAD = f"""# The keys of a definition
 
@@ -79,7 +80,7 @@ and `[closed]` must agree.
 
 
 def list_keys(record: type[Any]) -> list[DefinitionKey]:
-    """List the keys that a record reads, in the record's order."""
+    """Return the keys of a definition's section that a record reads, in the record's order."""
     hints, meanings = get_type_hints(record, include_extras=True), read_meanings(record)
     return [
         DefinitionKey(
@@ -93,7 +94,7 @@ def list_keys(record: type[Any]) -> list[DefinitionKey]:
 
 
 def read_meanings(record: type[Any]) -> dict[str, str]:
-    """Read the docstrings below the attributes of a class and its bases from the source, each as one line."""
+    """Return the docstrings below the attributes of a class and its bases from the source, each as one line."""
     found: dict[str, str] = {}
     for part in reversed(record.__mro__[:-1]):
         try:
@@ -112,7 +113,7 @@ def _one_line(text: str | None) -> str:
 
 
 def say_allowed(hint: Any) -> str:
-    """Describe a type's allowed values in words, such as 'a whole number of at least 1'. None is left out: TOML has
+    """Return a type's allowed values in words, such as 'a whole number of at least 1'. None is left out: TOML has
     none."""
     return " or ".join(_words(types.type_info(hint)))
 
@@ -155,7 +156,7 @@ def _default(entry: "Field[Any]", hint: Any) -> str | None:
 
 
 def render_page() -> str:
-    """Render the page of all keys as Markdown."""
+    """Return the reference page of all keys of a benchmark's definition, as Markdown."""
     return "\n".join([_HEAD, *(_render_section(*section) for section in SECTIONS), _RULES])
 
 

@@ -1,4 +1,4 @@
-"""Resolve every value of a run, with the source of each (RunConfig).
+"""Resolve every value of a run's configuration, with the source of each (RunConfig).
 
 Precedence: definition < configuration file < environment (DLRMBENCH_) < --set < option. Values that the definition
 fixes may change only under another name, which makes it another benchmark.
@@ -40,24 +40,24 @@ ENV_PREFIX = "DLRMBENCH_"
 OWN_VARIABLES = ("DATA", "OUTPUT", "SYSTEMS", "DEBUG")
 OVERRIDABLE = ("model", "data", "id_map", "train", *NOT_THE_PROBLEM, "quality", "score")
 DERIVED = "Derived from "
-"""Beginning of the note in a benchmark that --set derived from another."""
+"""Beginning of the note in the definition of a benchmark that --set derived from another benchmark."""
 WORLD_SOURCE = "the world's size"
-"""Source of the number of ranks when torchrun or srun started the ranks."""
+"""Text for the source of the number of ranks when torchrun or srun started the ranks."""
 SUBMISSION = "submission"
 _SECTIONS = (*OVERRIDABLE, SUBMISSION)
-"""Sections in which values may be given."""
+"""Sections of a definition in which users may give values."""
 _KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "train": tuple(sorted({key for section in TRAIN_SECTIONS.values() for key in section.__dataclass_fields__})),
     "runtime": (*RuntimeConfig.__dataclass_fields__, MODEL_KEY),
 }
 _UNSAID = ("graph", "kernels")
-"""Keys of [runtime] that are listed only where they were given: sets of earlier versions lack them."""
+"""Keys of [runtime] that are listed only where they were given: run sets of earlier versions lack them."""
 _NAMED_OTHERWISE = {
     "train.batch_size": "train.global_batch_size",
     "train.learning_rate": "train.opt_base_learning_rate",
     "runtime.num_threads": "runtime.threads",
 }
-"""Keys of other programs, with dlrmbench's key: the closest spelling would suggest a wrong one."""
+"""Names that other programs give to keys, with dlrmbench's key: the closest spelling would suggest a wrong one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,8 +77,8 @@ refuses."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunConfig:
-    """A benchmark as it is going to run: `tables` is the effective definition, `sources` has the source of each
-    changed key."""
+    """Configuration of a benchmark as it is going to run: `tables` is the effective definition, `sources` has the
+    source of each changed key."""
 
     benchmark: Benchmark
     workload: WorkloadConfig
@@ -114,7 +114,7 @@ class RunConfig:
                 yield f"{section.name}.{key}", value
 
     def digest(self) -> str:
-        """Return a short digest of all resolved values, for the folder's name."""
+        """Return a short digest of all resolved values, for the name of the run set's folder."""
         return canonical_sha256({key: entry["value"] for key, entry in self.values().items()})[:8]
 
 
@@ -127,7 +127,8 @@ def resolve(
     reshape: Reshape = use_synthetic_data,
     sections: Collection[str] = (CHECKPOINT.name,),
 ) -> RunConfig:
-    """Apply `overrides` in their order (weakest first) to a benchmark. Raises ConfigError or DefinitionError.
+    """Return the configuration of a benchmark with `overrides` (the user's values) applied in their order, weakest
+    first. Raises ConfigError or DefinitionError.
 
     Where fixed fields change and no `name` is given, the benchmark's name with `derived_suffix` is taken; without a
     suffix that is an error. With a suffix the rest of the model's shape follows the changed keys, and `reshape` makes
@@ -190,8 +191,8 @@ def resolve(
 
 
 def _pin_code(original: Benchmark, tables: dict[str, Any], sources: Mapping[str, str]) -> None:
-    """Add the digests of code files to [runtime]. Raises ConfigError for code files that the definition itself
-    names."""
+    """Add the digests of the user's code files to [runtime]. Raises ConfigError for code files that the definition
+    itself names."""
     runtime = dict(tables.get("runtime", {}))
     _refuse_code(original.path, {key: value for key, value in runtime.items() if f"runtime.{key}" not in sources})
     if (file := runtime.get(MODEL_KEY)) is not None:
@@ -203,14 +204,14 @@ def _pin_code(original: Benchmark, tables: dict[str, Any], sources: Mapping[str,
 
 
 def _leave_gpu_precision(runtime: dict[str, Any], sources: dict[str, str]) -> None:
-    """Replace the definition's tf32 by fp32 where the user chose a CPU and no precision."""
+    """Replace the definition's precision tf32 by fp32 where the user chose a CPU and no precision."""
     if runtime.get("device") == "cpu" and runtime.get("precision") == "tf32" and "runtime.precision" not in sources:
         runtime["precision"] = "fp32"
         sources["runtime.precision"] = f"{sources.get('runtime.device', 'definition')}, which has no tf32"
 
 
 def _follow(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:
-    """Update the model's other keys by the model's own rules where some were changed; expand shorthands."""
+    """Update the model's other keys by the model's own rules where the user changed some; expand shorthands."""
     changed = {key.partition(".")[2]: source for key, source in sources.items() if key.startswith("model.")}
     given, file = tables.get("model", {}), tables["runtime"].get(MODEL_KEY)
     if not changed or not (file or is_model(name)):
@@ -226,8 +227,8 @@ def _follow(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:
 def _derived_head(
     original: Benchmark, head: Mapping[str, Any], name: str | None, changed: list[str], sources: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Make the [benchmark] table of a derived problem, in which the `changed` fixed fields differ; it needs its own
-    name."""
+    """Return the [benchmark] table of a derived training problem, in which the `changed` fixed fields differ; it
+    needs its own name."""
     if name is None and changed:
         raise ConfigError(
             f"{', '.join(changed)} is fixed by the definition of {original.name!r} ({sources[changed[0]]}). "
@@ -245,8 +246,8 @@ def _derived_head(
 
 
 def _parse(tables: dict[str, Any], path: Path, sources: Mapping[str, str]) -> tuple[Benchmark, WorkloadConfig]:
-    """Parse the effective tables; an error in an overridden value names the value's source, not the definition's
-    file."""
+    """Return the workload from the effective tables; an error in an overridden value names the value's source, not
+    the definition's file."""
     try:
         benchmark = parse_benchmark(tables, path)
         workload = parse_recorded(benchmark)
@@ -261,7 +262,7 @@ def _parse(tables: dict[str, Any], path: Path, sources: Mapping[str, str]) -> tu
 
 
 def _refuse_sections(benchmark: Benchmark) -> None:
-    """Raise DefinitionError for invalid values in the sections that only some measurements read."""
+    """Raise DefinitionError for invalid values in the definition's sections that only some measurements read."""
     try:
         for section in sections_aside():
             if section.name in benchmark.sections:
@@ -280,17 +281,19 @@ def command_name(benchmark: Benchmark) -> str:
 
 
 def default_division(benchmark: Benchmark) -> str:
-    """Return the default division: closed for a user's own benchmark, open for an official one."""
+    """Return the division of a run set for which none was given: closed for a user's own benchmark, open for an
+    official one."""
     return keys.CLOSED if benchmark.status == "own" else keys.OPEN
 
 
 def read_config_file(path: Path) -> list[Override]:
-    """Read overrides from a TOML file that has the definition's sections and [submission]."""
+    """Return the values that a user's TOML file gives in the definition's sections and [submission]."""
     return read_config_tables(path, read_toml(path))
 
 
 def read_config_tables(path: Path, tables: Mapping[str, Any], prefix: str = "") -> list[Override]:
-    """Read overrides from a file's tables; `prefix` is the path to the tables inside the file. Raises ConfigError."""
+    """Return the values that a file's tables give; `prefix` is the path to the tables inside the file. Raises
+    ConfigError."""
     overrides = []
     for section, table in tables.items():
         if section not in _SECTIONS or not isinstance(table, Mapping):
@@ -308,7 +311,8 @@ def _refuse_code(path: Path, runtime: Mapping[str, Any]) -> None:
 
 
 def read_settings(settings: Mapping[str, Any] | None) -> list[Override]:
-    """List the overrides in an API caller's settings. Raises HarnessError for a key without a known section."""
+    """Return the values in the settings of a caller of the API. Raises HarnessError for a key without a known
+    section."""
     overrides = []
     for key, value in (settings or {}).items():
         section, _, name = key.partition(".")
@@ -320,7 +324,8 @@ def read_settings(settings: Mapping[str, Any] | None) -> list[Override]:
 
 
 def read_environment(environ: Mapping[str, str]) -> list[Override]:
-    """Read overrides from DLRMBENCH_<SECTION>_<KEY>; an unknown variable with the prefix is an error."""
+    """Return the values from environment variables DLRMBENCH_<SECTION>_<KEY>; an unknown variable with the prefix is
+    an error."""
     overrides = []
     for variable in sorted(environ):
         if not variable.startswith(ENV_PREFIX) or variable.removeprefix(ENV_PREFIX) in OWN_VARIABLES:
@@ -339,7 +344,8 @@ def read_environment(environ: Mapping[str, str]) -> list[Override]:
 
 
 def read_set_option(text: str, option: str = "--set") -> Override:
-    """Read one `--set section.key=value` (or the like of `option`); the value is TOML, or else a plain string."""
+    """Return the value of one `--set section.key=value` (or the like of `option`); it is TOML, or else a plain
+    string."""
     key, equals, value = text.partition("=")
     section, _, name = key.strip().partition(".")
     if not equals or not name:
@@ -356,7 +362,7 @@ def read_set_option(text: str, option: str = "--set") -> Override:
 
 
 def parse_value(text: str) -> Any:
-    """Parse a value as TOML; return the text itself where it is not valid TOML."""
+    """Return a value parsed as TOML; the text itself where it is not valid TOML."""
     try:
         return parse_toml(f"value = {text}".encode(), Path("value"))["value"]
     except ValueError:
@@ -379,11 +385,9 @@ def check_known(override: Override, tables: Mapping[str, Any]) -> None:
 
 
 def fill_table(override: Override, tables: Mapping[str, Any]) -> Override:
-    """Turn an override of a key inside a table, such as data.parameters.bias, into an override of the whole table.
-
-    Any other override is returned unchanged. Raises ConfigError where the definition has a plain value in place of
-    the table.
-    """
+    """Return the user's value for a key inside a table, such as data.parameters.bias, as a value for the whole table.
+    // Any other value is returned unchanged. Raises ConfigError where the definition has a plain value in place of
+    the table."""
     section, _, name = override.key.partition(".")
     name, dot, inner = name.partition(".")
     if not dot or section == SUBMISSION:
@@ -397,7 +401,7 @@ def fill_table(override: Override, tables: Mapping[str, Any]) -> Override:
 
 
 def is_fixed(benchmark: Benchmark, key: str) -> bool:
-    """Return whether another value of "section.key" makes another problem."""
+    """Return whether another value of "section.key" makes another training problem."""
     section, _, name = key.partition(".")
     constraint = benchmark.closed.get(name) if section == "train" else None
     return section not in NOT_THE_PROBLEM and not (constraint is not None and constraint.free)

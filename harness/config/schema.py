@@ -1,4 +1,4 @@
-"""JSON Schema of a benchmark's definition, made from the records that read it."""
+"""Make the JSON Schema of a benchmark's definition from the records that read the definition."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -45,7 +45,7 @@ def definition_schema(model: str) -> dict[str, Any]:
 
 
 def _explain(record: dict[str, Any], meanings: Mapping[str, str]) -> dict[str, Any]:
-    """Add each key's meaning as its description, which editors show."""
+    """Add the meaning of each key of a definition as its description in the JSON Schema, which editors show."""
     explained = {
         name: {**schema, "description": meanings[name]} if name in meanings else schema
         for name, schema in record["properties"].items()

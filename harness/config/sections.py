@@ -1,4 +1,4 @@
-"""Optional sections of a definition that only some measurements read, from the core and from extensions.
+"""Read optional sections of a definition that only some measurements read, from the core and from extensions.
 
 `rules.benchmarks.loader` takes their names alone. Everything else that is done with a section (explaining, overriding
 and recording its keys) is defined by its `Section`.
@@ -18,7 +18,7 @@ from rules.extensions import load_place, with_extensions
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section:
-    """One optional section of a definition, and the record that has its keys."""
+    """Optional section of a benchmark's definition, and the record that has the section's keys."""
 
     name: str
     record: type[Any]
@@ -28,18 +28,18 @@ class Section:
     asked_by: str | None = None
     """Name of the measurement that reads the section, for error messages; None where all measurements read it."""
     is_of_problem: bool = False
-    """True if other values make another problem, with another digest; only for sections of the core."""
+    """True if other values make another training problem, with another digest; only for sections of the core."""
     take: Callable[[dict[str, Any], dict[str, str], str], None] | None = None
-    """Completes, in place, the definition's tables and the sources of its values (by `section.key`), given the
-    model's name. Raises ConfigError."""
+    """Function that completes, in place, the definition's tables and the sources of its values (by `section.key`),
+    given the model's name. Raises ConfigError."""
     find_ways: Callable[[Any], Any] | None = None
-    """Returns the alternatives of a `RunConfig` that autotuning times in place of threads and matrix products
+    """Function from a `RunConfig` to the alternatives that autotuning times in place of threads and matrix products
     (`harness.autotune.choices.OwnWays`), or None where there is only one."""
     list_defaults: Callable[[Any], Mapping[str, Any]] = asdict
-    """Lists the section's values after parsing; a set records those that nobody gave."""
+    """Function from the parsed section to its values; a run set records those that nobody gave."""
 
     def read(self, table: Mapping[str, Any]) -> Any:
-        """Parse the section's table. Raises ConfigError that names the key."""
+        """Return the parsed table of the section. Raises ConfigError that names the key."""
         return read_section(self.name, table, self.record) if self.parse is None else self.parse(table)
 
 
@@ -59,16 +59,16 @@ _CORE_SECTIONS: Mapping[str, str] = {
 
 @cache
 def find_sections() -> Mapping[str, Section]:
-    """Import all optional sections, by name: the core's, then those of extensions."""
+    """Return all optional sections of a definition, by name: the core's, then those of extensions."""
     places = with_extensions(_CORE_SECTIONS, "sections")
     return MappingProxyType({name: load_place(place) for name, place in places.items()})
 
 
 def sections_of_problem() -> tuple[Section, ...]:
-    """Return the sections that are part of the problem, and so of its digest."""
+    """Return the sections of a definition that are part of the training problem, and so of its digest."""
     return tuple(section for section in find_sections().values() if section.is_of_problem)
 
 
 def sections_aside() -> tuple[Section, ...]:
-    """Return the sections that are no part of the problem; in a definition they follow [runtime]."""
+    """Return the sections of a definition that are no part of the training problem; they follow [runtime]."""
     return tuple(section for section in find_sections().values() if not section.is_of_problem)

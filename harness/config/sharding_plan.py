@@ -1,4 +1,4 @@
-"""Placement plans of embedding tables: as records in files, and as values of `runtime.sharding` that need no file."""
+"""Read and write plans that place embedding tables on ranks: in files, and as values of `runtime.sharding`."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +17,8 @@ from rules.records.kept.placement import PlanRecord
 
 
 def record_plan(task: Task, plan: PlacementPlan, **found: Any) -> PlanRecord:
-    """Make the record of a placement plan; `found` has the members on how it was found, and for which benchmark."""
+    """Return the record of a plan that places embedding tables on ranks; `found` has the fields on how it was found,
+    and for which benchmark."""
     shards = [asdict(shard) for shard in plan.shards]
     content = {**asdict(task), "shards": shards, "task": task.name, "task_sha256": task.digest, **found}
     del content["name"], content["kept"]
@@ -25,8 +26,8 @@ def record_plan(task: Task, plan: PlacementPlan, **found: Any) -> PlanRecord:
 
 
 def read_plan(path: Path) -> tuple[Task, PlacementPlan]:
-    """Read a placement plan and its task. Raises HarnessError (exit 8) for an invalid file or a plan that does not
-    fit the task."""
+    """Return a plan that places embedding tables on ranks, and its task, from a file. Raises HarnessError (exit 8)
+    for an invalid file or a plan that does not fit the task."""
     record = read_record(path, PlanRecord)
     task = Task(
         name=record.task,
@@ -44,7 +45,7 @@ def read_plan(path: Path) -> tuple[Task, PlacementPlan]:
 
 
 def write_sharding(task: Task, plan: PlacementPlan) -> str:
-    """Write a placement plan as a value of `runtime.sharding`.
+    """Return a plan that places embedding tables on ranks as a value of `runtime.sharding`.
 
     Raises ConfigError for a plan that cannot be run: with parts of unequal width, or a cut table under row-wise
     Adagrad.
@@ -64,8 +65,8 @@ def write_sharding(task: Task, plan: PlacementPlan) -> str:
 
 
 def take_plan(runtime: dict[str, Any]) -> Task | None:
-    """Replace the plan's file in a [runtime] table by the plan itself; return the plan's task, None where no file is
-    named.
+    """Replace the file of a placement plan in a [runtime] table by the plan itself; return the plan's task, None
+    where no file is named.
 
     Raises HarnessError or ConfigError for a plan that is damaged, or cannot be run.
     """
@@ -78,8 +79,8 @@ def take_plan(runtime: dict[str, Any]) -> Task | None:
 
 
 def refuse_other_plan(workload: WorkloadConfig, task: Task | None) -> None:
-    """Raise ConfigError for a plan of other tables or another number of ranks; `task` is the plan's, where a file has
-    it."""
+    """Raise ConfigError for a placement plan of other embedding tables or another number of ranks; `task` is the
+    plan's, where a file has it."""
     ranks = parse_sharding(workload.runtime.sharding)
     if ranks is None:
         return

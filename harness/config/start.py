@@ -1,4 +1,4 @@
-"""Make a new definition for `init`: a shipped one with another name and values, every key explained."""
+"""Make a new definition for `init`: a shipped one with another name and other values, every key explained."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -116,7 +116,8 @@ def begin_definition(
 
 
 def _share_data(tables: dict[str, Any], data_of: str) -> None:
-    """Replace [data] by the other definition's, with its digest, and update the rules on the number of samples."""
+    """Replace [data] of a new definition by the other definition's, with its digest, and update the rules on the
+    number of samples."""
     other = read_definition(load_benchmark(data_of).path)
     data = deepcopy(other["data"])
     if find_data(data["kind"]).example is None:
@@ -134,7 +135,8 @@ def _share_data(tables: dict[str, Any], data_of: str) -> None:
 
 
 def _take_columns(tables: dict[str, Any], columns: "Guess") -> None:
-    """Replace [data] by the user's columns, and choose cadence and batch size by the number of rows."""
+    """Replace [data] of a new definition by the user's columns, and choose cadence and batch size by the number of
+    rows."""
     tables["data"] = columns.data
     for section in find_places("sections"):  # sections of extensions refer to the other definition's data
         tables.pop(section, None)
@@ -148,12 +150,13 @@ def _take_columns(tables: dict[str, Any], columns: "Guess") -> None:
 
 
 def _first_target(columns: "Guess") -> float:
-    """Return `_FIRST_TARGET`, scaled down where soft labels limit the highest possible AUC."""
+    """Return the AUC target of a new definition: `_FIRST_TARGET`, scaled down where soft labels limit the highest
+    possible AUC."""
     return round(0.5 + (_FIRST_TARGET - 0.5) * (columns.best_auc - 0.5) / 0.5, 4)
 
 
 def _remarks(columns: "Guess", tables: Mapping[str, Any]) -> dict[tuple[str, str, int | None], str]:
-    """Return the reason for each guessed value that no option replaced."""
+    """Return the reason for each guessed value of a new definition that no option replaced."""
     guessed, given = columns.data["parameters"], tables["data"]["parameters"]
     return {
         ("data.parameters", key, place): f"Guessed: {reason}."
@@ -165,7 +168,7 @@ def _remarks(columns: "Guess", tables: Mapping[str, Any]) -> dict[tuple[str, str
 def render_definition(
     tables: Mapping[str, Any], remarks: Remarks = MappingProxyType({}), model: ModelSpec | None = None
 ) -> str:
-    """Write a definition as TOML with every key's meaning; keys that are left out follow as comments.
+    """Return a definition as TOML with every key's meaning; keys that are left out follow as comments.
 
     `remarks` are further comments on values, by section, key and position in a list. `model` is a user's model.
     """
@@ -204,7 +207,7 @@ def _render(
 
 
 def _rule(name: str, value: Any) -> str:
-    """Write a division's rule for one key on one line: a nested table would begin a TOML section."""
+    """Return a division's rule for one key as one line of TOML: a nested table would begin a TOML section."""
     if not isinstance(value, Mapping):
         return f"{name} = {_inline(value)}"
     return f"{name} = {{ {', '.join(f'{key} = {_inline(entry)}' for key, entry in value.items())} }}"
@@ -217,7 +220,8 @@ def _inline(value: Any) -> str:
 
 
 def _assign(name: str, value: Any, remarks: Sequence[str | None] = ()) -> str:
-    """Write `name = value`: a list of numbers on one line, a list of tables one per line, each with its remark."""
+    """Return `name = value` as TOML: a list of numbers on one line, a list of tables one per line, each with its
+    remark."""
     if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
         items = [
             f"  {{ {', '.join(f'{key} = {_inline(entry)}' for key, entry in item.items())} }},"
@@ -241,7 +245,7 @@ def _wrap(text: str) -> list[str]:
 
 
 def _record_of(section: str, tables: Mapping[str, Any], model_spec: ModelSpec | None) -> type[Any]:
-    """Find the record that reads this section, given the kind of data and the optimizer."""
+    """Return the record that reads a section of the definition, given the kind of data and the optimizer."""
     kind = str(tables["data"].get("kind"))
     which = {
         "data.parameters": f"of `{kind}`",

@@ -1,5 +1,5 @@
-"""Synthetic data for throughput of shapes that no dataset has: when it replaces a dataset, and how many samples it
-has."""
+"""Use synthetic data to measure throughput of shapes that no dataset has: when it replaces a dataset, and how many
+samples."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,8 @@ _OF_ANY_KIND = ("kind", "name", "train_samples", "eval_samples", "seed", "sha256
 
 
 def use_synthetic_data(tables: dict[str, Any], sources: dict[str, str]) -> None:
-    """Turn [data] into kind made_up, in place, where `sources` (changed keys) request it or change the data's shape.
+    """Turn [data] into synthetic data (kind made_up), in place, where `sources` (changed keys) request it or change
+    the data's shape.
 
     The definition's shape and its ids' Zipf exponent stay unless they were changed. Where more tables are requested
     than the definition has, its tables repeat in their order.
@@ -43,8 +44,8 @@ def use_synthetic_data(tables: dict[str, Any], sources: dict[str, str]) -> None:
 
 
 def refuse_reshaped_data(tables: Mapping[str, Any], sources: Mapping[str, str]) -> None:
-    """Raise ConfigError for data of a shape that no dataset has: its labels are random, so quality cannot be
-    learnt."""
+    """Raise ConfigError for data of a shape that no dataset has: its labels are random, so a model cannot learn from
+    it."""
     reshaped = [f"data.{key}" for key in (*_SHAPE, "kind") if f"data.{key}" in sources]
     if reshaped or tables.get("data", {}).get("kind") == "made_up":
         what = f"{sources[reshaped[0]]}: {reshaped[0]}" if reshaped else "data.kind = 'made_up'"
@@ -56,7 +57,8 @@ def refuse_reshaped_data(tables: Mapping[str, Any], sources: Mapping[str, str]) 
 
 
 def hold_in_memory(config: WorkloadConfig, num_steps: int) -> WorkloadConfig:
-    """Return `config` with synthetic samples for `num_steps`, as many as fit in memory; other data unchanged."""
+    """Return `config` with synthetic samples for `num_steps`, as many as fit in memory; unchanged where its data is
+    not synthetic."""
     if config.data.kind != "made_up" or config.data.train_samples is not None:
         return config
     data = replace(config.data, train_samples=fitting_samples(config.data, config.train.global_batch_size, num_steps))

@@ -18,7 +18,7 @@ from reference_models.process.world import World
 
 LIBRARIES = ("dlrmbench", "torch", "torchrec", "fbgemm-gpu-cpu", "fbgemm-gpu", "numpy", "mlperf-logging")
 _OWN = ("data_dir", "definition_path", "folder", "attempt")
-"""Members of a job that may differ between ranks: paths on each machine."""
+"""Fields of a job that may differ between ranks: paths on each rank's machine."""
 
 
 def agree(world: World, job: Job, config: WorkloadConfig) -> None:
@@ -34,7 +34,7 @@ def refuse_difference(world: World, described: dict[str, Any]) -> None:
 
 
 def describe_rank(job: Job, config: WorkloadConfig) -> dict[str, Any]:
-    """Return what must be equal on all ranks, by name."""
+    """Return the configuration, data and software of this rank that must be equal on all ranks, by name."""
     shared = {key: value for key, value in asdict(job).items() if key not in _OWN}
     return {
         "configuration": hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:12],

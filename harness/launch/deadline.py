@@ -12,16 +12,18 @@ from harness.launch.timekeeper import RUN_START, RUN_STOP, list_processes
 
 _TICK_S = 1.0
 AT_ONCE = 0.0
-"""Deadline of a job that must never be held up: none of its processes may be stopped, from its beginning on."""
+"""Deadline, in seconds, of a job that must never be held up: none of its processes may be stopped by a signal, from
+its beginning on."""
 STOPPED_FOR_S = 10.0
-"""Seconds that a process of a run may stay stopped after the deadline: a debugger may hold it briefly."""
+"""Seconds that a process of a run may stay stopped by a signal after the run's deadline: a debugger may hold it
+briefly."""
 SILENT_FOR_S = 300.0
-"""Seconds that a begun run may send no event after the deadline: an evaluation sends none."""
+"""Seconds that a begun run may send no progress event after its deadline: an evaluation sends none."""
 _LOOK_EVERY_S, _MOST_LOOKS = 0.05, 200
 
 
 class Deadline:
-    """While entered, watches the processes below `pid` and kills all of them once the run is hung.
+    """Watches, as a context manager, the processes below `pid` and kills all of them once their run is hung.
 
     A worker checks its deadline itself, several times a second, and then ends with a complete log. This class handles
     a worker that cannot: its run counts as hung when, `timeout_s` seconds after it began (or was launched, where it
@@ -50,10 +52,8 @@ class Deadline:
             self._thread.join()
 
     def take(self, event: str) -> bool:
-        """Register an event of the run's process as a sign of life; return whether it is only a mark for the clock.
-
-        The run's time counts from its first run_start. Work after run_stop is not timed.
-        """
+        """Register a progress event of the run's process as a sign of life; return whether it only marks the time of
+        a log line. // The run's time counts from its first run_start. Work after run_stop is not timed."""
         self._silent_s = 0.0
         if event == RUN_START and not self._has_begun:
             self._passed_s, self._has_begun = 0.0, True
@@ -61,7 +61,8 @@ class Deadline:
         return event in (RUN_START, RUN_STOP)
 
     def look(self, passed_s: float) -> str | None:
-        """Advance the clock by `passed_s` seconds; return the reason why the run is hung, None where it is not."""
+        """Advance the deadline's clock by `passed_s` seconds; return the reason why the run is hung, None where it is
+        not."""
         assert self._timeout_s is not None
         self._passed_s += passed_s
         self._silent_s += passed_s
@@ -92,8 +93,8 @@ class Deadline:
 
 
 def find_stopped(processes: Iterable[int]) -> int | None:
-    """Return the first of these processes that a signal has stopped; None where there is none, or /proc does not
-    tell."""
+    """Return the first of the process ids `pids` that a signal has stopped; None where there is none, or /proc does
+    not tell."""
     return next((pid for pid in processes if _state_of(pid) == b"T"), None)
 
 
@@ -116,7 +117,7 @@ def kill_tree(pid: int) -> None:
 
 
 def _state_of(pid: int) -> bytes:
-    """Return the state letter of a process; empty where the process is gone, or /proc does not tell."""
+    """Return the state letter of a process from /proc; empty where the process is gone, or /proc does not tell."""
     with suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
     return b""

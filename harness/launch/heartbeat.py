@@ -31,10 +31,11 @@ BEAT_S = 1.0
 LOST_AFTER_S = 20.0
 """Seconds without a heartbeat after which a rank counts as lost, and all others end."""
 SILENT_AFTER_S = 5.0
-"""Seconds without a heartbeat once a connection broke, which shows that some rank is gone but not which."""
+"""Seconds without a rank's heartbeat, once a connection broke, after which that rank counts as lost: the break shows
+that some rank is gone but not which."""
 _GONE_AFTER_S = 3.0
-"""Seconds to wait after the host of the shared notes closed the connection: this rank may be about to end well,
-too."""
+"""Seconds to wait after the host of the ranks' shared notes closed the connection: this rank may be about to end
+well, too."""
 _TERMINATED_FOR_S = 4.5
 """Seconds to look for a lost rank before blaming a SIGTERM: launchers terminate all ranks when one is lost."""
 _SETTLE_S = 10.0
@@ -51,7 +52,8 @@ class End:
 
 
 class Heartbeat:
-    """While entered, sends this rank's heartbeat to the ranks' shared notes and watches the other ranks and signals.
+    """Sends, as a context manager, this rank's heartbeat to the ranks' shared notes, and watches the other ranks and
+    signals.
 
     When a rank is lost, ends with an error or is asked to end, every process of the world ends with that reason and
     its exit code, wherever its main thread waits. `on_end` is called once before, with both. A heartbeat is a
@@ -83,7 +85,8 @@ class Heartbeat:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Raise HarnessError with the real reason in place of an error that only reports a broken connection."""
+        """Raise HarnessError with the real reason, such as a lost rank, in place of an error that only reports a
+        broken connection."""
         if error is None:
             self._stop()
             self._within(2 * self._lost_after_s, self._leave)
@@ -105,8 +108,8 @@ class Heartbeat:
         self._wakeup.close()
 
     def _leave(self) -> None:
-        """Let the host of the shared notes leave last: a late rank would otherwise take the finished host for
-        lost."""
+        """Wait, on the rank that hosts the shared notes, until all others have left: a late rank would otherwise take
+        the finished host for lost."""
         meeting = self._meeting
         meeting.note(f"ended/{meeting.rank}", "1")
         if meeting.is_host:
@@ -152,8 +155,8 @@ class Heartbeat:
         return [number for number in self._signals.recv(64) if number in _SIGNALS] if ready else []
 
     def _look(self, patience_s: float) -> End | None:
-        """Return the known reason why all must end: one that a rank gave, or ranks silent for `patience_s`; None
-        without one."""
+        """Return the reason why all ranks must end: one that a rank gave, or ranks silent for `patience_s` seconds;
+        None without one."""
         if self._received is not None:
             return self._received
         now_s, meeting = time.monotonic(), self._meeting
@@ -196,7 +199,7 @@ class Heartbeat:
         return self._look_for(2 * SILENT_AFTER_S, SILENT_AFTER_S)
 
     def _describe(self, error: BaseException) -> End:
-        """Describe an error of the main thread as this rank's own."""
+        """Return the reason for ending all ranks, made of an error of the main thread that is this rank's own."""
         rank, code = self._meeting.rank, exit_code_of(error)
         if code is not None:
             return End(rank=rank, reason=f"rank {rank}: {compose_message(error)}", code=code)
@@ -211,7 +214,8 @@ class Heartbeat:
         return End(rank=rank, reason=f"rank {rank} was ended by {kind.name}", code=_SIGNALS[kind])
 
     def _conclude(self, own: End, *, publishes: bool) -> End:
-        """Agree with the other ranks on one reason, record it, and publish it. A second caller waits forever."""
+        """Agree with the other ranks on one reason to end, record it, and publish it. A second caller waits
+        forever."""
         self._concluding.acquire()
         end = own
         if publishes:
@@ -226,8 +230,8 @@ class Heartbeat:
         return End(**json.loads(self._meeting.first_note("end", json.dumps(asdict(own)))))
 
     def _settle(self, end: End) -> None:
-        """Wait until rank 0 has recorded the reason and, on the host of the shared notes, until all ranks have read
-        it."""
+        """Wait until rank 0 has recorded the reason to end and, on the host of the shared notes, until all ranks have
+        read it."""
         meeting = self._meeting
         if meeting.rank != 0 and end.rank != 0:
             self._wait_for(["ended/0"], _SETTLE_S)
@@ -236,14 +240,15 @@ class Heartbeat:
             self._wait_for([f"ended/{rank}" for rank in self._seen if rank != end.rank], _SETTLE_S)
 
     def _wait_for(self, keys: list[str], seconds: float) -> None:
-        """Wait until all of these notes exist, for `seconds` at most."""
+        """Wait until notes with all of these names exist in the ranks' shared store, for `seconds` at most."""
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s and not all(self._meeting.read_note(key) for key in keys):
             time.sleep(BEAT_S / 10)
 
     @staticmethod
     def _within(seconds: float, call: Callable[[], End | None]) -> End | None:
-        """Return the call's result, None when the host of the shared notes is gone or does not answer."""
+        """Return the result of a call to the ranks' shared store; None when the store's host is gone or does not
+        answer."""
         with contextlib.suppress(RuntimeError, TimeoutError):
             return call_within(seconds, call)
         return None

@@ -1,4 +1,4 @@
-"""Launch one worker and follow it until it ends."""
+"""Launch one worker process and follow it until it ends."""
 
 import getpass
 import json
@@ -35,7 +35,8 @@ _MAX_PRINTED_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interpreter:
-    """Another Python whose dlrmbench runs the jobs, and the default environment variables of its workers."""
+    """Python of another dlrmbench installation, whose workers run the jobs, and these workers' default environment
+    variables."""
 
     python: str
     variables: Mapping[str, str]
@@ -43,7 +44,7 @@ class Interpreter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerEnd:
-    """End of a worker: its exit code, or minus the signal that killed it, and its last line of output.
+    """End of a worker process: its exit code, or minus the signal that killed it, and its last line of output.
 
     `rank` is the rank to blame where there were several. `own_frames` are the traceback lines in the user's own code.
     """
@@ -65,7 +66,7 @@ def launch_worker(
     timeout_s: float | None = None,
     slot: Slot | None = None,
 ) -> WorkerEnd:
-    """Run the job in `spec_path` to its end, in one process or several ranks.
+    """Run the job in `spec_path` to its end, in one process or several ranks; return how the worker ended.
 
     A timekeeper process starts the worker and writes the observed times of a run to CLOCK_FILE beside the job's file.
     `interpreter` replaces this process's own; `variables` were chosen for the job and override the environment. The
@@ -132,7 +133,8 @@ def _start(
     *,
     is_marked: bool,
 ) -> "subprocess.Popen[bytes]":
-    """Start the timekeeper that starts `command`; pipes and exit code of the timekeeper stand for the command's."""
+    """Start the timekeeper process that starts `command`; the timekeeper's pipes and exit code stand for the
+    command's."""
     asked = {
         "command": [_plain(word) for word in command],
         "environ": {_plain(name): _plain(value) for name, value in environ.items()},
@@ -166,7 +168,7 @@ def _plain(text: str) -> str:
 
 
 class _PrintedFile:
-    """File for the output of the user's own code, created with the first output and limited in size."""
+    """File for the printed output of the user's own code, created with the first output and limited in size."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._left = path, _MAX_PRINTED_BYTES
@@ -200,11 +202,8 @@ def remove_empty_cache(environ: Mapping[str, str]) -> None:
 
 
 def _split_event(line: bytes, *, is_marked: bool) -> tuple[bytes, dict[str, Any] | None]:
-    """Split a line into output of own code or a library and the event at its end; the event is None where there is
-    none.
-
-    Earlier versions did not mark events: theirs are the whole line.
-    """
+    """Return a line of a worker's output split into what own code or a library printed and the event at its end; the
+    event is None where there is none. // Earlier versions did not mark events: theirs are the whole line."""
     said, mark, text = line.rpartition(EVENT_MARK.encode())
     if not mark and is_marked:
         return line, None
@@ -216,7 +215,8 @@ def _split_event(line: bytes, *, is_marked: bool) -> tuple[bytes, dict[str, Any]
 
 
 def read_last_words(stderr_path: Path) -> tuple[tuple[str, ...], str]:
-    """Return the traceback lines of the user's own code, if it failed, and the last line of the file."""
+    """Return, from a worker's file of errors, the traceback lines of the user's own code, if it failed, and the last
+    line."""
     if not stderr_path.exists():
         return (), ""
     *before, last = stderr_path.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]
@@ -225,7 +225,7 @@ def read_last_words(stderr_path: Path) -> tuple[tuple[str, ...], str]:
 
 
 def explain_end(end: WorkerEnd) -> tuple[str, ExitCode]:
-    """Return the reason why a worker ended early, and the exit code for it."""
+    """Return the reason why a worker process ended early, and the exit code for it."""
     who = "the worker" if end.rank is None else f"rank {end.rank}"
     if end.exit_code < 0:
         try:

@@ -1,4 +1,4 @@
-"""Run one rank of a job of several ranks, of any kind: from the rendezvous to the job's end.
+"""Run one rank of a job of several ranks, of any kind of measurement: from the rendezvous to the job's end.
 
 Started by `harness.launch.torchrun` as `python -m harness.launch.rank SPEC.json`, once per rank. Rank 0 writes the
 log and the record; every rank's stderr goes to its own file in the job's folder.
@@ -28,7 +28,7 @@ def stderr_path(folder: Path, rank: int) -> Path:
 
 
 def run_rank(spec_path: Path) -> None:
-    """Join the other ranks, check that all have the same job, and do it."""
+    """Join the other ranks, check that all have the same job, and do it; return the exit code."""
     kind, job = read_job(spec_path)
     _, config = job.parse()
     runtime = config.runtime
@@ -45,7 +45,8 @@ def run_rank(spec_path: Path) -> None:
 
 
 def main(spec_path: str) -> int:
-    """Do this rank's part of the job; its stderr, and an error in one line, go to the rank's own file."""
+    """Do this rank's part of the job and return the exit code; its stderr, and an error in one line, go to the rank's
+    own file."""
     # The main thread may wait inside a collective call, where no Python handler runs: end at once.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     path = Path(spec_path)

@@ -1,4 +1,4 @@
-"""Slots for workers that run at the same time: each has cores, and GPUs, of its own."""
+"""Give workers that run at the same time slots: cores, and GPUs, of their own."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ class StopWork(BaseException):
 
 
 class Stop:
-    """Ends all workers that other threads follow: those that run, and those that are started later."""
+    """Ends all workers that several threads follow: those that run, and those that are started later."""
 
     def __init__(self) -> None:
         self._lock, self._asked = threading.Lock(), threading.Event()
@@ -31,7 +31,7 @@ class Stop:
 
     @property
     def is_asked(self) -> bool:
-        """Whether all workers are to end."""
+        """Whether all workers that this object may end are to end."""
         return self._asked.is_set()
 
     def ask(self) -> None:
@@ -46,8 +46,8 @@ class Stop:
 
     @contextmanager
     def covering(self, process: "subprocess.Popen[bytes]") -> Iterator[None]:
-        """Register a process, so that `ask` ends it. Raises StopWork at once or at the end, where `ask` was
-        called."""
+        """Register a worker process while the caller's block runs, so that `ask` ends it. Raises StopWork at once or
+        at the end, where `ask` was called."""
         with self._lock:
             if self.is_asked:
                 raise StopWork
@@ -62,7 +62,7 @@ class Stop:
 
 
 def stop_process(process: "subprocess.Popen[bytes]") -> None:
-    """Terminate a worker; kill it with all its descendants where it does not end within seconds."""
+    """Terminate a worker process; kill it with all its descendants where it does not end within seconds."""
     process.terminate()
     try:
         process.wait(_GRACE_S)
@@ -73,7 +73,7 @@ def stop_process(process: "subprocess.Popen[bytes]") -> None:
 
 @dataclass
 class _Stay:
-    """Time of one worker in a slot, by the monotonic clock."""
+    """Time that one worker spent in a slot (its cores and GPUs), in seconds of the monotonic clock."""
 
     slot: int
     begun_s: float
@@ -82,7 +82,7 @@ class _Stay:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slot:
-    """Cores and GPUs for one worker that runs beside others."""
+    """Cores and GPUs for one worker that runs at the same time as others."""
 
     number: int
     """Number of the slot, from 0."""
@@ -92,15 +92,16 @@ class Slot:
     """GPUs that the slot's processes see, as CUDA_VISIBLE_DEVICES names them; empty where they use none."""
     stop: Stop = field(default_factory=Stop)
     stays: list[_Stay] = field(default_factory=list)
-    """Times of workers in all slots; the slots share this list."""
+    """Times of workers in the slots (cores and GPUs) of one experiment; its slots share this list."""
 
     @property
     def variables(self) -> dict[str, str]:
-        """Environment variables for a worker in this slot."""
+        """Environment variables that limit a worker to this slot's GPUs and cores."""
         return {"CUDA_VISIBLE_DEVICES": ",".join(self.gpus)} if self.gpus else {}
 
     def pin(self, pid: int) -> None:
-        """Pin a process and its future children to the slot's CPUs. Raises HarnessError where that is denied."""
+        """Pin a process and its future children to the logical CPUs of the slot. Raises HarnessError where that is
+        denied."""
         try:
             os.sched_setaffinity(pid, self.cpus)
         except OSError as error:
@@ -109,7 +110,7 @@ class Slot:
 
     @contextmanager
     def stay(self) -> Iterator[None]:
-        """Register that a worker runs in this slot while the body runs."""
+        """Register that a worker runs on this slot's cores while the caller's block runs."""
         stay = _Stay(self.number, time.monotonic())
         self.stays.append(stay)
         try:
@@ -118,7 +119,7 @@ class Slot:
             stay.ended_s = time.monotonic()
 
     def count_beside(self, since_s: float) -> float:
-        """Return the mean number of workers in other slots since `since_s` of the monotonic clock."""
+        """Return the mean number of workers in other slots since `since_s` seconds of the monotonic clock."""
         now_s = time.monotonic()
         others = [stay for stay in [*self.stays] if stay.slot != self.number]
         spans = ((now_s if each.ended_s is None else each.ended_s) - max(each.begun_s, since_s) for each in others)
@@ -126,14 +127,15 @@ class Slot:
 
 
 def count_cores() -> int:
-    """Count the physical cores that slots may share: those of the affinity mask, at most the quota."""
+    """Return the number of physical cores that slots may share: those of the affinity mask, at most the CPU quota."""
     return min(read_resources().num_cores, len(list_cores()))
 
 
 def make_slots(
     num: int, *, num_threads: int, gpus: Sequence[str] | None, num_gpus: int, what: str, remedy: str = ""
 ) -> list[Slot]:
-    """Divide this process's cores, and `gpus` as CUDA_VISIBLE_DEVICES names them, among `num` slots.
+    """Return `num` slots among which this process's cores, and `gpus` as CUDA_VISIBLE_DEVICES names them, are
+    divided.
 
     Each slot has the same number of whole physical cores, at least `num_threads`, and, unless `gpus` is None,
     `num_gpus`. `what` is the option that asked for the slots, `remedy` the advice where its number can no longer
@@ -159,8 +161,8 @@ def make_slots(
 
 
 def _refuse_too_many(what: str, num: int, needed: tuple[int, str], found: tuple[int, str], remedy: str) -> None:
-    """Raise HarnessError where `num` times `needed` is more than `found`; both are a number with its unit in the
-    singular."""
+    """Raise HarnessError where `num` slots with `needed` each need more cores or GPUs than `found`; both are a number
+    with its unit in the singular."""
     (each, word), (most, unit) = needed, found
     if num * each <= most:
         return

@@ -19,30 +19,31 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 EVENT_MARK = b"\x1e"
-"""Mark before an event; the same as `harness.measure.kinds.EVENT_MARK`, which must not be imported here."""
+"""Mark before an event in a worker's output; the same as `harness.measure.kinds.EVENT_MARK`, which must not be
+imported here."""
 STARTED, RUN_START, RUN_STOP = "start", "run_start", "run_stop"
 """Events of a run's process: it is about to begin; its log has the line run_start; its log has the line run_stop."""
 _TICK_S = 0.05
-"""Longest wait for output in seconds, and so the largest uncertainty of a stamp."""
+"""Longest wait for a run's output in seconds, and so the largest uncertainty of an event's time stamp."""
 _MOST_WAITING_BYTES = 1 << 24
-"""Bytes that were read and not yet passed on, above which reading pauses."""
+"""Bytes of output that were read and not yet passed on, above which reading pauses."""
 _MAX_LINE_BYTES = 1 << 16
 """Longest line that can be an event, in bytes."""
 _READ_BYTES = (1 << 20) + 1
-"""Bytes per read: more than any pipe of an unprivileged user holds, so that one read empties it."""
+"""Bytes of output per read: more than any pipe of an unprivileged user holds, so that one read empties it."""
 
 
 class Arrival(NamedTuple):
-    """Arrival of an event, between two moments of this process's monotonic clock, in seconds."""
+    """Arrival of a run's event, between two readings of this process's monotonic clock, in seconds."""
 
     earliest_s: float
     latest_s: float
     processor_s: float | None
-    """Processor time of the run's processes until then; None where it is unknown."""
+    """Processor time in seconds of the run's processes until the event; None where it is unknown."""
 
 
 class RunClock:
-    """Observed times of one run, by the clock of the observing process.
+    """Clock that times one run from the arrival of its events, in a process other than the run's.
 
     The first `start` and run_start and the last run_stop count, so that extra events cannot shorten a run. A process
     that was held up sees earlier output late, so each event also has the last moment at which it had not arrived; the
@@ -58,7 +59,8 @@ class RunClock:
     def feed(
         self, said: bytes, earliest_s: float, latest_s: float, read_processor: Callable[[], float | None]
     ) -> bool:
-        """Take output that arrived between two moments; return whether it contained the end of a run."""
+        """Take a run's output that arrived between two readings of the clock; return whether it contained the end of
+        a run."""
         lines = (self._line + said).split(b"\n")
         self._line = lines.pop()[-_MAX_LINE_BYTES:]
         names = [name for line in lines if (name := _event_of(line, is_marked=self._is_marked)) is not None]
@@ -67,7 +69,7 @@ class RunClock:
         return RUN_STOP in names
 
     def see(self, name: str, seen: Arrival) -> None:
-        """Register the arrival of an event."""
+        """Register when an event of the run arrived."""
         if name == STARTED and self._wall_s is None:
             # Read once, like the log's clock, so that a later change of the system's time affects neither.
             self._wall_s = time.time() - time.monotonic()
@@ -75,7 +77,8 @@ class RunClock:
             self._seen[name] = seen
 
     def observe(self, exited_s: float | None, processor_s: float | None) -> dict[str, Any] | None:
-        """Return the members of `ObservedRecord`, with `observed_s`; None where no event of a run was seen."""
+        """Return the fields of `ObservedRecord`, with the run's `observed_s` in seconds; None where no event of a run
+        was seen."""
         start, stop = self._seen.get(RUN_START), self._seen.get(RUN_STOP)
         if start is None and stop is None:
             return None
@@ -92,7 +95,7 @@ class RunClock:
         }
 
     def _wall_ms(self, seen: Arrival | None) -> int | None:
-        """Return the last moment, in milliseconds since the Unix epoch, at which the event had not arrived."""
+        """Return the last time, in milliseconds since the Unix epoch, at which the event had not arrived."""
         return None if seen is None or self._wall_s is None else int((seen.earliest_s + self._wall_s) * 1e3)
 
 
@@ -103,8 +106,8 @@ def _between(first: Arrival | None, last: Arrival | None) -> float | None:
 
 
 def _event_of(line: bytes, *, is_marked: bool) -> str | None:
-    """Return the event (of the three) that ends a line; earlier versions did not mark events, which are whole
-    lines."""
+    """Return the event (start, run_start or run_stop) that ends a line of output; earlier versions did not mark
+    events, which are whole lines."""
     _, mark, text = line.rpartition(EVENT_MARK)
     if (is_marked and not mark) or b'"event"' not in text or len(text) >= _MAX_LINE_BYTES:
         return None
@@ -117,7 +120,8 @@ def _event_of(line: bytes, *, is_marked: bool) -> str | None:
 
 
 def list_processes(pid: int) -> list[int]:
-    """Return a process and all its descendants, in any session; those that end meanwhile may be missing."""
+    """Return the ids of a process and all its descendants, in any session; those that end meanwhile may be
+    missing."""
     found = [pid]
     for one in found:
         with suppress(OSError, ValueError):
@@ -140,7 +144,7 @@ def read_processor_s(pid: int) -> float | None:
 
 
 class _Follower:
-    """Follows one process until it ends, and passes its input and output on."""
+    """Follows one worker process until it ends, and passes the process's input and output on."""
 
     def __init__(self, asked: Mapping[str, Any]) -> None:
         self._record = Path(asked["record"])
@@ -161,7 +165,7 @@ class _Follower:
         os.set_blocking(1, False)
 
     def follow(self) -> int:
-        """Follow the process to its end; return its exit code, or minus the signal that ended it."""
+        """Follow the worker process to its end; return its exit code, or minus the signal that ended it."""
         watched = {0, self._from}
         while self._from in watched or (self._waiting and not self._is_told_to_end):
             is_full = len(self._waiting) > _MOST_WAITING_BYTES
@@ -183,12 +187,12 @@ class _Follower:
         return exit_code
 
     def end(self) -> None:
-        """Terminate the process; its further output is dropped where nobody reads it."""
+        """Terminate the worker process; its further output is dropped where nobody reads it."""
         self._is_told_to_end = True
         self._process.terminate()
 
     def _read(self) -> bool:
-        """Read available output; return whether it was the end of the output."""
+        """Read the worker's available output; return whether it was the end of the output."""
         asked_s = time.monotonic()
         try:
             said = os.read(self._from, _READ_BYTES)
@@ -212,13 +216,13 @@ class _Follower:
             self._waiting.clear()  # nobody reads any more
 
     def _leave(self) -> None:
-        """Close the process's standard input, which tells it that nobody waits for it."""
+        """Close the worker's standard input, which tells it that its parent is gone."""
         if self._process.stdin is not None:
             with suppress(OSError):
                 self._process.stdin.close()
 
     def _keep(self, exited_s: float | None, processor_s: float | None) -> None:
-        """Write the observed times by one rename, so that they survive if this process is killed next."""
+        """Write the observed times of a run by one rename, so that they survive if this process is killed next."""
         observed = self._clock.observe(exited_s, processor_s)
         if observed is None:
             return
@@ -231,7 +235,7 @@ class _Follower:
 
 
 def main() -> int:
-    """Start the requested command and end with its exit code, or by the signal that ended it."""
+    """Start the command requested on standard input and end with its exit code, or by the signal that ended it."""
     asked = b""
     while not asked.endswith(b"\n"):
         if not (part := os.read(0, 1 << 16)):

@@ -20,12 +20,12 @@ from harness.measure.job import send_to_parent
 
 T = TypeVar("T")
 _LAUNCHER_KILLS_AFTER_S = 25
-"""torchrun's agent asks the others to end when one has failed, and kills those that have not after 30 s. A rank that
-is killed so late was stuck, and the rank that noticed it knows more."""
+"""Seconds after which a killed rank counts as stuck. torchrun's agent asks the others to end when one has failed, and
+kills those that have not after 30 s; the rank that noticed a stuck one knows more."""
 
 
 def main(num_ranks: int, spec_path: str) -> int:
-    """Run all ranks on this machine. Exit code 0 when all ended well, else that of the rank to blame."""
+    """Run all ranks of a job on this machine. Exit code 0 when all ended well, else that of the rank to blame."""
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -55,8 +55,8 @@ def main(num_ranks: int, spec_path: str) -> int:
 
 
 def find_culprit(failures: Mapping[T, ProcessFailure]) -> tuple[T, ProcessFailure]:
-    """Choose the rank to blame: first a killed one, then one that gave a reason, then those that lost another rank;
-    ranks that the launcher itself ended come last."""
+    """Return the rank to blame for a failure: first a killed one, then one that gave a reason, then those that lost
+    another rank; ranks that the launcher itself ended come last."""
     first_s = min(failure.timestamp for failure in failures.values())
 
     def order(failure: ProcessFailure) -> tuple[int, float]:
