@@ -14,9 +14,9 @@ from types import ModuleType
 from harness.foundation.errors import ExitCode, HarnessError
 
 LOADED_BYTES = 256 << 20
-"""Address space of scipy and pandas beside numpy, measured on Linux with numpy 2.4."""
+"""Bytes of address space that scipy and pandas need in addition to numpy, measured on Linux with numpy 2.4."""
 THREAD_BYTES = 16 << 20
-"""Address space of one OpenBLAS thread, stack included; there are as many threads as CPUs."""
+"""Bytes of address space of one OpenBLAS thread, stack included; there are as many threads as CPUs."""
 
 
 class _BeforeNumpy:
@@ -42,6 +42,6 @@ def require_address_space() -> None:
 
 
 def watch_address_space() -> None:
-    """Check the address space before this process imports numpy, where it is limited."""
+    """Arrange that the address space limit, where there is one, is checked before this process imports numpy."""
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY and "numpy" not in sys.modules:
         sys.meta_path.insert(0, _BeforeNumpy())

@@ -1,7 +1,5 @@
-"""Build commands, named in pyproject.toml, that write the commit of the checkout into the built copy.
-
-Imported by setuptools alone, by path and before anything is installed, so it imports nothing of the product.
-"""
+"""Write the git commit of the checkout into the built copy of dlrmbench, by build commands named in pyproject.toml.
+// Imported only by setuptools, by path and before anything is installed, so it imports nothing of dlrmbench."""
 
 import json
 import subprocess
@@ -15,7 +13,8 @@ STAMP = Path("harness") / "commit.json"
 
 
 def describe_checkout() -> dict[str, Any] | None:
-    """Return the commit of the current folder if it is a checkout; None elsewhere."""
+    """Return the git commit of the current folder if it is a checkout, and whether files differ from it; None
+    elsewhere."""
     if not Path(".git").exists():
         return None
     try:
@@ -29,26 +28,28 @@ def describe_checkout() -> dict[str, Any] | None:
 
 
 def write_stamp(folder: str) -> None:
-    """Write the stamp below `folder`; outside a checkout do nothing, since a source archive contains its stamp."""
+    """Write the file with the checkout's commit below `folder`; outside a checkout do nothing, since a source archive
+    contains that file."""
     stamp = describe_checkout()
     if stamp is not None:
         (Path(folder) / STAMP).write_text(json.dumps(stamp) + "\n", encoding="utf-8")
 
 
 class StampedBuild(build_py):
-    """Copies the packages and stamps the copy; an editable install needs no stamp."""
+    """Build command that copies the packages and writes the commit's file into the copy; an editable install needs
+    none."""
 
     def run(self) -> None:
-        """Copy, then stamp."""
+        """Copy the packages, then write the file with the commit into the copy."""
         super().run()
         if not self.editable_mode:
             write_stamp(self.build_lib)
 
 
 class StampedArchive(sdist):
-    """Makes the source archive, with the stamp."""
+    """Build command that makes the source archive, with the file of the commit."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-        """Make the archive's tree, then stamp it."""
+        """Make the source archive's tree, then write the file with the commit into it."""
         super().make_release_tree(base_dir, files)
         write_stamp(base_dir)

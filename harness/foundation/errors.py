@@ -1,4 +1,5 @@
-"""Exit codes, the one table that maps errors to them, and an immediate end of the process with an exit code."""
+"""Define exit codes, the one table that maps errors to them, and an immediate end of the process with an exit
+code."""
 
 import errno
 import os
@@ -13,7 +14,8 @@ from reference_models.process import errors as model_errors
 from rules import errors as rules_errors
 
 _OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation")
-"""Messages of CUDA's runtime, its driver and NCCL; of the CPU's allocator; of cuBLAS, cuDNN and similar libraries."""
+"""Pattern of messages that report a lack of memory: of CUDA's runtime, its driver and NCCL; of the CPU's allocator;
+of cuBLAS, cuDNN and similar libraries."""
 _STARVED = (
     "can't start new thread",
     "failed to map segment",
@@ -50,12 +52,12 @@ class HarnessError(Exception):
         self.exit_code = exit_code
 
     def __reduce__(self) -> tuple[type["HarnessError"], tuple[str, ExitCode]]:
-        """Pickle both arguments, so that the error reaches other ranks complete."""
+        """Pickle the message and the exit code, so that the error reaches other ranks complete."""
         return HarnessError, (str(self), self.exit_code)
 
 
 class RefusedByAllError(HarnessError):
-    """Error that every rank raises alike, so that no rank has to inform the others."""
+    """Error that every rank of a run raises alike, so that no rank has to inform the others."""
 
 
 def exit_code_of(error: BaseException) -> ExitCode | None:

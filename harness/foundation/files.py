@@ -22,18 +22,19 @@ T = TypeVar("T")
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON atomically to a file of dlrmbench's own."""
+    """Write JSON atomically to a file that dlrmbench owns."""
     write_atomically(path, json.dumps(content, indent=1, default=str) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text to a file that a user named, synced and then renamed; a failure leaves no draft behind."""
+    """Write UTF-8 text to a file that a user named, synced and then renamed; a failure leaves no draft file
+    behind."""
     with draft_file(path) as draft, naming(path):
         write_new(draft, text)
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Write a record, synced and then renamed; the writing process holds the folder's lock.
+    """Write a record to its JSON file, synced and then renamed; the writing process holds the folder's lock.
 
     Raises HarnessError (exit 8) where the path is no regular file: opening a pipe could block, and a link in a
     stranger's folder could lead to a file of the user's.
@@ -43,8 +44,8 @@ def write_record(path: Path, record: Record) -> None:
 
 
 def refuse_irregular(path: Path, what: str) -> None:
-    """Raise HarnessError (exit 8) where a link, a pipe or a folder is in the place of `what`, a file of dlrmbench's
-    own."""
+    """Raise HarnessError (exit 8) where a link, a pipe or a folder is in the place of `what`, a file that dlrmbench
+    wrote."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise HarnessError(f"{path} is no regular file, expected {what} or nothing. Remove it.", ExitCode.INPUT)
 
@@ -69,7 +70,7 @@ def open_regular(path: Path, flags: int, what: str) -> int:
 
 
 def refuse_links(folder: Path) -> None:
-    """Raise HarnessError (exit 8) for a link inside `folder`, a set or a group of sets, that writing would follow.
+    """Raise HarnessError (exit 8) for a link inside `folder`, of one or several run sets, that writing would follow.
 
     `folder` itself may be a link, since its user named it, and so may a file that is not written, such as a page or
     notes.
@@ -107,17 +108,18 @@ def resolve_program_path(program: str | Path | None) -> Path | None:
 
 
 def read_record(path: Path, record_type: type[R]) -> R:
-    """Read a record from a file of dlrmbench's own; HarnessError (exit 8) when it is missing or damaged."""
+    """Return a record from a JSON file that dlrmbench wrote; HarnessError (exit 8) when it is missing or damaged."""
     return refuse_damage(decode(path, record_type))
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file of dlrmbench's own; HarnessError (exit 8) when it is missing or damaged."""
+    """Return a JSON object from a file that dlrmbench wrote; HarnessError (exit 8) when it is missing or damaged."""
     return refuse_damage(read_object(path))
 
 
 def refuse_damage(found: T | Damage) -> T:
-    """Return what was read; raise HarnessError (exit 8) with the reason where the file was missing or damaged."""
+    """Return a record that was read; raise HarnessError (exit 8) with the reason where its file was missing or
+    damaged."""
     if isinstance(found, Damage):
         raise HarnessError(f"{found}.", ExitCode.INPUT)
     return found

@@ -1,4 +1,4 @@
-"""Folders of arrays kept for later use: weights, traces, id maps, checkpoints; each with its own type of manifest."""
+"""Keep folders of arrays for later use: weights, traces, id maps, checkpoints; each with its own type of manifest."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,12 +22,10 @@ def write_kept(
     member: str,
     write_more: Callable[[Path], object] = lambda draft: None,
 ) -> Mapping[str, WrittenArray]:
-    """Write arrays and their manifest as `folder`, complete or not at all, replacing an existing folder.
-
-    `about` has the members of `manifest` except `member`, which lists the written arrays. Returns that list.
+    """Write arrays and their manifest as `folder`, complete or not at all, replacing an existing folder; return the
+    list of arrays. // `about` has the fields of `manifest` except `member`, which lists the written arrays.
     `write_more` may write further files to the draft of the folder. Raises ConfigError for a name or a type that
-    cannot be stored, msgspec.ValidationError, OSError.
-    """
+    cannot be stored, msgspec.ValidationError, OSError."""
 
     def describe(written: Mapping[str, WrittenArray]) -> str:
         return encode(msgspec.convert({**about, member: written}, manifest, from_attributes=True))
@@ -38,7 +36,7 @@ def write_kept(
 def read_kept(
     folder: Path, arrays: Mapping[str, ArrayRecord], *, available_bytes: int, remedy: str
 ) -> dict[str, NDArray[Any]]:
-    """Read the arrays in the manifest of `folder` and verify every byte.
+    """Return the arrays that the manifest of `folder` lists, with every byte verified.
 
     Raises HarnessError: exit 8, with the `remedy`, where a file is damaged or contradicts the manifest; 9 where the
     arrays are larger than the `available_bytes` of memory.

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 Times = NDArray[np.float64]
 _LONELY = 1e-4
-"""Arrivals during the service time of the largest call, so few that queries practically never wait."""
+"""Arrivals during the service time of the largest call that are so few that queries practically never wait."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workers:
-    """Workers that answer the queue: `count` of them, each call holding up to `max_items` items, or one query where
-    None.
+    """Workers that answer a queue of queries: `count` of them, each call holding up to `max_items` items, or one
+    query where None.
 
     A free worker waits for a full call until the first query of it is `wait_s` old, then takes what has arrived. A
     call is full when it has `max_items` items, or when the next query, or part of a query, does not fit. A query of
@@ -35,7 +35,8 @@ class Workers:
     split_from: int | None = None
 
     def split(self, items: int) -> list[int]:
-        """Return the number of items in each part of a query: as few parts as fit, equal in size to one item."""
+        """Return the number of items in each part of a split query: as few parts as fit, equal in size to one
+        item."""
         num_parts = 1 if self.max_items is None else -(-items // self.max_items)
         if self.split_from is not None and items >= self.split_from:
             num_parts = min(items, max(num_parts, self.count))
@@ -44,14 +45,15 @@ class Workers:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceTimes:
-    """Duration of a call: `by_items_s[n]` seconds for n items, times a factor that varies from call to call."""
+    """Duration of a call that answers queries: `by_items_s[n]` seconds for n items, times a factor that varies from
+    call to call."""
 
     by_items_s: Times
     factors: Times
     """Measured durations of calls relative to the mean for their size; a simulation draws from this distribution."""
 
     def of(self, items: NDArray[np.int64], factors: Times) -> Times:
-        """Return the seconds for queries that are each answered in a call of their own."""
+        """Return the service seconds of queries that are each answered in a call of their own."""
         return np.asarray(self.by_items_s[items] * factors, dtype=np.float64)
 
 
@@ -62,15 +64,14 @@ class Traffic:
     arrivals_s: Times
     items: NDArray[np.int64]
     factors: Times
-    """Factor of each query: the duration, relative to the mean, of a call that begins with the query."""
+    """Factor of each query: the duration, relative to the mean, of a call that begins with that query."""
 
 
 def draw_traffic(num_queries: int, sizes: Sequence[int], service: ServiceTimes, seed: int) -> Traffic:
-    """Draw Poisson arrivals, and permutations of the `sizes` (in items) and of the measured factors.
-
-    Gaps between arrivals are scaled to a mean of exactly one second, and every size and factor occurs equally often,
-    so that the offered load is exactly the requested one: random deviations of the load would dominate the result.
-    """
+    """Draw a simulation's queries: Poisson arrivals, and permutations of the `sizes` (in items) and of the measured
+    factors. // Times between arrivals are scaled to a mean of exactly one second, and every size and factor occurs
+    equally often, so that the offered load is exactly the requested one: random deviations of the load would dominate
+    the result."""
     arrivals, items, factors = (np.random.default_rng((seed, stream)) for stream in range(3))
     gaps_s = arrivals.exponential(size=num_queries)
     return Traffic(
@@ -81,7 +82,8 @@ def draw_traffic(num_queries: int, sizes: Sequence[int], service: ServiceTimes, 
 
 
 def replay_traffic(items: Sequence[int], arrivals_s: Sequence[float], service: ServiceTimes, seed: int) -> Traffic:
-    """Make traffic with a mean rate of one query per second from recorded arrivals; factors are drawn."""
+    """Return a simulation's queries with recorded arrivals, scaled to a mean rate of one query per second; factors
+    are drawn."""
     moments_s = np.asarray(arrivals_s, dtype=np.float64)
     moments_s -= moments_s[0]
     factors = np.random.default_rng((seed, 2)).permutation(np.resize(service.factors, len(items)))
@@ -109,7 +111,8 @@ def answer_alone(traffic: Traffic, service: ServiceTimes, workers: Workers) -> T
 
 
 def finish_singly(arrivals_s: Times, service_s: Times, num_workers: int) -> Times:
-    """Return the time at which each query is answered, where each goes to the worker that is free first."""
+    """Return the time in seconds at which each query is answered, where each goes to the worker that is free
+    first."""
     if num_workers == 1:  # Lindley's recursion, unrolled: finish[k] = max over j <= k of arrive[j] + work[j..k]
         done_s = np.cumsum(service_s)
         return np.asarray(done_s + np.maximum.accumulate(arrivals_s - (done_s - service_s)), dtype=np.float64)
@@ -125,7 +128,8 @@ def finish_singly(arrivals_s: Times, service_s: Times, num_workers: int) -> Time
 def finish_batches(
     arrivals_s: Times, items: NDArray[np.int64], factors: Times, service: ServiceTimes, workers: Workers
 ) -> Times:
-    """Return the time at which each query is answered, where calls hold several queries and answer all at their end.
+    """Return the time in seconds at which each query is answered, where calls hold several queries and answer all at
+    their end.
 
     A call begins when a worker is free and either it is full or its first part has waited `wait_s`.
     """
@@ -165,6 +169,7 @@ def finish_batches(
 
 
 def percentile_of(latencies_s: Times, share: float) -> float:
-    """Return the latency within which a `share` of the queries is answered: the order statistic that LoadGen uses."""
+    """Return the latency in seconds within which a `share` of the queries is answered: the order statistic that
+    LoadGen uses."""
     index = min(int(len(latencies_s) * share), len(latencies_s) - 1)
     return float(np.partition(latencies_s, index)[index])

@@ -1,4 +1,4 @@
-"""Status of long work on standard error: rows that rich redraws on a terminal, or else an occasional line.
+"""Show the status of long work on standard error: rows that rich redraws on a terminal, or else an occasional line.
 
 rich is imported when the first row is drawn, so that --help and quick verbs start without it.
 """
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 _PRINTED_EVERY_S = 5.0
 _DRAWN_EVERY_S = 0.1
-"""Shortest time between two redraws: each takes a millisecond of the CPUs that are being measured."""
+"""Shortest seconds between two redraws of the status: each takes a millisecond of the CPUs that are being
+measured."""
 _BARS = ((100, 20), (72, 10))
-"""Widths in columns: a terminal at least this wide has a progress bar of this width; narrower ones have none."""
+"""Widths in columns: a terminal at least as wide as the first has a progress bar as wide as the second; narrower ones
+have none."""
 
 
 class StatusRow(NamedTuple):
@@ -31,7 +33,7 @@ class StatusRow(NamedTuple):
     share: float | None = None
     """Share of the work that is done, from 0 to 1; None where the total is unknown."""
     parts: tuple[str, ...] = ()
-    """Further texts; those that do not fit in the row are left out whole."""
+    """Further texts of the status row; those that do not fit in the row are left out whole."""
 
 
 class StatusLine:
@@ -50,14 +52,14 @@ class StatusLine:
         return find_terminal_columns(self._stream)
 
     def show(self, text: str, *, share: float | None = None, now: bool = False) -> None:
-        """Draw one row on a terminal, with a bar for `share`; elsewhere print the text and the share, as `show_rows`
-        does."""
+        """Draw one status row on a terminal, with a bar for `share`; elsewhere print the text and the share, as
+        `show_rows` does."""
         printed = text if share is None else f"{text}: {share:4.0%}"
         self.show_rows((StatusRow(text, share),), printed, now=now)
 
     def show_rows(self, rows: Sequence[StatusRow], text: str, *, now: bool = False) -> None:
-        """Replace the drawn rows on a terminal; elsewhere print `text`, if `now` or if nothing was printed for five
-        seconds."""
+        """Replace the drawn status rows on a terminal; elsewhere print `text`, if `now` or if nothing was printed for
+        five seconds."""
         moment_s = time.monotonic()
         if self.is_terminal:
             if now or moment_s - self._drawn_s >= _DRAWN_EVERY_S:
@@ -76,7 +78,7 @@ class StatusLine:
         self.show_rows((StatusRow(text, num_done / num_total),), text)
 
     def finish(self, text: str = "") -> None:
-        """End the status with `text`, wrapped to the terminal; without text, leave nothing on a terminal."""
+        """End the status with `text`, wrapped to the terminal's width; without text, leave nothing on a terminal."""
         if self._live is not None:
             self._live.stop()
             self._live, self._drawn_s = None, float("-inf")
@@ -115,7 +117,7 @@ def find_terminal_columns(stream: TextIO | None) -> int:
 
 
 def _start_live(stream: TextIO) -> "Live":
-    """Start drawing, without rich's own refresh thread, which would compete with the measured work."""
+    """Start drawing status rows, without rich's own refresh thread, which would compete with the measured work."""
     from rich.live import Live
 
     live = Live(
@@ -150,7 +152,7 @@ def _make_console(stream: TextIO) -> "Console":
 
 
 def _table_of(rows: Sequence[StatusRow], width: int) -> "Table":
-    """Lay out rows below each other: labels, bars, and as many whole parts as fit."""
+    """Return status rows laid out below each other: labels, bars, and as many whole parts as fit."""
     from rich.cells import cell_len
     from rich.progress_bar import ProgressBar
     from rich.table import Table

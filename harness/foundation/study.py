@@ -1,8 +1,6 @@
-"""Make a study: a table with the origin of every column's numbers, for every result that is not a run.
-
-A verb computes rows and calls `make_study`; `rules.records.study` is the record, `reports.page.studies.study` renders
-it.
-"""
+"""Make the record of a result that is not a run: a table that says of each column whether it was given, measured or
+computed. // A verb computes rows and calls `make_study`; `rules.records.study` is the record,
+`reports.page.studies.study` renders it."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,7 +8,7 @@ from rules.benchmarks.loader import Benchmark
 from rules.records.study import Cell, Origin, Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
 
 Columns = Sequence[tuple[str, str | None, Origin]]
-"""Columns of a table: name, unit, and the origin of the numbers (given, measured or computed)."""
+"""Columns of a table: name, unit, and whether the numbers were given, measured or computed."""
 
 
 def make_study(
@@ -24,8 +22,8 @@ def make_study(
     checks: Iterable[StudyCheck] = (),
     seed: int | None = None,
 ) -> StudyRecord:
-    """Make a study of one benchmark, or of several where `benchmark` is None. `seed` is None where nothing is
-    random."""
+    """Return the record of a simulation or measurement of one benchmark, or of several where `benchmark` is None.
+    `seed` is None where nothing is random."""
     return StudyRecord(
         kind=kind,
         title=title,
@@ -40,12 +38,14 @@ def make_study(
 
 
 def make_table(title: str, columns: Columns, rows: Iterable[Sequence[Cell]]) -> StudyTable:
-    """Make a table from each column's (name, unit, origin); ValueError where a row has another number of cells."""
+    """Return a table made from each column's (name, unit, origin: given, measured or computed); ValueError where a
+    row has another number of cells."""
     made = tuple(StudyColumn(name=name, unit=unit, origin=origin) for name, unit, origin in columns)
     return StudyTable(title=title, columns=made, rows=tuple(tuple(row) for row in rows))
 
 
 def make_check(name: str, *, expected: float, found: float, tolerance: float = 0.0) -> StudyCheck:
-    """Make a check that passes where `found` is within a relative `tolerance` of `expected`."""
+    """Return a check that passes where the number `found` is within a relative `tolerance` of the number
+    `expected`."""
     is_passed = abs(found - expected) <= tolerance * abs(expected)
     return StudyCheck(name=name, expected=expected, found=found, is_passed=is_passed)

@@ -96,7 +96,7 @@ class Slot:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Environment variables that limit a worker to this slot's GPUs and cores."""
+        """Environment variables that let a worker see only this slot's GPUs; empty where the slot has none."""
         return {"CUDA_VISIBLE_DEVICES": ",".join(self.gpus)} if self.gpus else {}
 
     def pin(self, pid: int) -> None:

@@ -10,24 +10,27 @@ from reference_models.data.registry import find_data
 from reference_models.process.errors import DeviceError
 
 PROCESS_BYTES = 300 << 20
-"""Bytes of Python with torch loaded, measured on Linux with the CPU build, without tables and batches."""
+"""Bytes of one Python process with torch loaded, measured on Linux with the CPU build, without tables and batches."""
 CONTEXT_BYTES = 600 << 20
-"""Bytes of CUDA's context, its libraries' code and workspaces, per process; assumed, not measured."""
+"""Bytes of CUDA's context, its libraries' code and workspaces, for each process that uses a GPU; assumed, not
+measured."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryNeed:
-    """Modelled need of all ranks together for one memory, with its capacity and free bytes; None where unknown."""
+    """Modelled bytes that all ranks together need of one memory (host's or GPUs'), with its capacity and free bytes;
+    None where unknown."""
 
     of: str
-    """The memory: "host" or "GPU"."""
+    """Name of the memory: "host" or "GPU"."""
     needed_bytes: int
     held_bytes: int | None
     available_bytes: int | None
 
     @property
     def problem(self) -> str | None:
-        """Return a sentence where the need exceeds the capacity; None where it fits, or the capacity is unknown."""
+        """Sentence that says by how much the modelled need exceeds the memory's capacity; None where it fits, or the
+        capacity is unknown."""
         if self.held_bytes is None or self.needed_bytes <= self.held_bytes:
             return None
         where = "here" if self.of == "host" else "on the GPUs here"
@@ -43,7 +46,8 @@ def model_memory(
     *,
     has_kernels: bool = True,
 ) -> tuple[MemoryNeed, ...]:
-    """Model the need of runs for each memory that they use; the memory that holds the model comes first.
+    """Return the bytes that runs need of each memory that they use, modelled; the memory that holds the model comes
+    first.
 
     `has_kernels`: whether Triton's kernels can be used where runs do not switch them off.
     """
@@ -91,8 +95,8 @@ def model_memory(
 
 
 def _held_splits(workload: WorkloadConfig, eval_samples: int, free_bytes: int) -> int:
-    """Return the bytes of data that a GPU with `free_bytes` holds: the evaluation split, and training data that is in
-    no file, each where it fits."""
+    """Return the bytes of data that a GPU with `free_bytes` holds: the evaluation split, and synthetic training data,
+    each where it fits."""
     from reference_models.training.device_data import SHARE  # imports torch
 
     data, held_bytes = workload.data, 0

@@ -1,4 +1,5 @@
-"""The plan of a run set: schedule, needs, problems, and an estimated time from a few steps; as JSON and as blocks."""
+"""Plan a run set: its schedule, memory, problems, and time estimated from a few steps; as JSON and as blocks of a
+page."""
 
 import json
 import os
@@ -40,13 +41,15 @@ from rules.records.run_set import ChoiceRecord
 
 _TIMED_STEPS = 10
 _MOST_EVALUATED = 1 << 16
-"""Most samples of the timed evaluation where synthetic data stands in for the dataset; the time is scaled up."""
+"""Most samples of the timed evaluation where synthetic data stands in for the dataset; the measured time is scaled
+up."""
 _FATAL = ("out of memory", "cannot start")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
-    """Steps and evaluations of one run."""
+    """Numbers of training steps and evaluations of one run, with the samples and the batch size that they follow
+    from."""
 
     train_samples: int
     eval_samples: int
@@ -57,7 +60,7 @@ class Schedule:
 
     @property
     def work(self) -> Work:
-        """Return the steps and evaluations of a run that never meets its target."""
+        """Steps and evaluations of a run that never meets its target."""
         steps = self.num_evals * self.steps_between_evals
         return Work(num_steps=steps, num_evals=self.num_evals, eval_samples=self.eval_samples)
 
@@ -72,7 +75,7 @@ class TimeEstimate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """Everything that `dlrmbench plan` says; None where only the prepared dataset has the information."""
+    """Everything that `dlrmbench plan` prints of a run; None where only the prepared dataset has the information."""
 
     config: RunConfig
     data_dir: Path
@@ -85,30 +88,29 @@ class Plan:
     schedule: Schedule | None
     counts: ComputedCosts | None
     memory: tuple[MemoryNeed, ...]
-    """Need of all ranks for each memory, that of the model first; empty where the tables' sizes are not known."""
+    """Bytes that all ranks need of each memory, that of the model first; empty where the tables' sizes are not
+    known."""
     time: TimeEstimate | None
     is_choosing: bool
-    """Whether threads, and perhaps matrix products, are timed before the first run."""
+    """Whether threads, and perhaps kernels for matrix products, are timed before the first run."""
     choice: ChoiceRecord | None
-    """Choice of threads and products that runs reuse from an earlier set of this shape; None where there is none."""
+    """Threads and kernels that runs reuse from an earlier set of equal shape; None where there are none."""
     precision: str | None
-    """Words on bf16 against fp32 on this CPU; None unless precision is chosen by timing."""
+    """Sentence on bf16 against fp32 on this CPU; None unless the precision is chosen by timing."""
     problems: tuple[str, ...]
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return the exit code of the plan: that of a run that cannot start here, else DONE.
-
-        Modelled memory that is too small does not count, nor does data for which no path was given: a plan can be
-        made before the data is there.
-        """
+        """Exit code of the plan: that of a run that cannot start here, else DONE. // Modelled memory that is too
+        small does not count, nor does data for which no path was given: a plan can be made before the data is
+        there."""
         if any("cannot start" in problem for problem in self.problems):
             return ExitCode.USAGE
         return ExitCode.INPUT if self.is_data_expected and not self.is_data_made else ExitCode.DONE
 
 
 def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, division: str, measure: bool) -> Plan:
-    """Plan a run set. `measure` allows a few steps and an evaluation for the time estimate.
+    """Return the plan of a run set. With `measure`, a few steps and an evaluation are timed for the time estimate.
 
     Raises OSError where runs would make the dataset, but its folder cannot be written.
     """
@@ -159,7 +161,8 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
 
 
 def read_sizes(data: DataConfig, data_dir: Path) -> tuple[tuple[int, int, tuple[int, ...]] | None, str | None]:
-    """Return sample counts and table sizes, from the dataset where it is ready, else from the definition.
+    """Return the numbers of samples and the table sizes, from the dataset where it is ready, else from the
+    definition.
 
     The second value is the reason why the dataset cannot be read, None where it is ready. Sizes are None where
     neither dataset nor definition has them.
@@ -174,7 +177,8 @@ def read_sizes(data: DataConfig, data_dir: Path) -> tuple[tuple[int, int, tuple[
 
 
 def explain_data(config: RunConfig, data_dir: Path, data_root: Path | None, problem: str | None) -> str | None:
-    """Return the problem with a dataset, and for a missing one the command that makes it; None where it is ready."""
+    """Return why a dataset cannot be read, and for a missing one the command that makes it; None where the dataset is
+    ready."""
     if problem is None or (is_begun(data_dir) and not is_generated(config.workload.data, data_dir)):
         return problem
     what = "holds no dataset yet" if data_dir.is_dir() else "does not exist"
@@ -182,7 +186,8 @@ def explain_data(config: RunConfig, data_dir: Path, data_root: Path | None, prob
 
 
 def require_sizes(config: RunConfig, data_root: Path | None) -> tuple[int, int, tuple[int, ...]]:
-    """Return sample counts and table sizes. Raises DatasetError where only data that is missing has them."""
+    """Return the numbers of samples and the table sizes of a dataset. Raises DatasetError where only missing data has
+    them."""
     name, folder = config.benchmark.name, locate_dataset(config.workload.data, data_root)
     sizes, problem = read_sizes(config.workload.data, folder)
     if sizes is None:
@@ -193,9 +198,7 @@ def require_sizes(config: RunConfig, data_root: Path | None) -> tuple[int, int, 
 
 def require_table_rows(config: RunConfig, data_root: Path | None) -> tuple[int, ...]:
     """Return the rows of each embedding table, also where the numbers of samples are unknown, as for changed shapes.
-
-    Raises DatasetError where only data that is missing has the rows.
-    """
+    // Raises DatasetError where only data that is missing has the rows."""
     data = config.workload.data
     sizes, _ = read_sizes(data, locate_dataset(data, data_root))
     if sizes is None and data.num_embeddings is not None:
@@ -220,10 +223,8 @@ def make_schedule(config: RunConfig, train_samples: int, eval_samples: int) -> S
 def estimate_time(
     config: RunConfig, num_embeddings: Sequence[int], work: Work, data_dir: Path
 ) -> TimeEstimate | None:
-    """Extrapolate a few steps and one evaluation, on synthetic samples of equal shape where no dataset is ready.
-
-    None where the model cannot train on those.
-    """
+    """Return a run's time extrapolated from a few steps and one evaluation, on synthetic samples of equal shape where
+    no dataset is ready. // None where the model cannot train on synthetic samples."""
     choice = find_choice(config, data_dir)
     chosen = {} if choice is None else make_spin_variables(choice.spin_count)
     os.environ.update({**WORKER_VARIABLES, **os.environ, **chosen})  # as in a run, and before torch is imported
@@ -241,7 +242,8 @@ def estimate_work(
     num_threads: int,
     matmul: MatmulChoice | None = None,
 ) -> TimeEstimate | None:
-    """Estimate the time of `work` as `estimate_time` does, with `num_threads` threads."""
+    """Return the time of `work` (steps and evaluations), extrapolated from a few steps timed with `num_threads`
+    threads."""
     share, where = 1.0, ""
     is_here = data_dir.joinpath("manifest.json").exists() or find_data(workload.data.kind).is_in_memory
     if not is_here or workload.data.id_map.is_active:  # a map is made before the first run only
@@ -277,7 +279,7 @@ def measure_steps(
 
 
 def _schedule_problems(config: RunConfig, schedule: Schedule | None, num_runs: int, division: str) -> list[str]:
-    """List the problems that would keep the set from a score, or its runs from starting."""
+    """Return the problems of a plan that would keep the run set from a score, or its runs from starting."""
     benchmark, problems = config.benchmark, []
     if num_runs < benchmark.score.num_runs:
         problems.append(
@@ -306,7 +308,7 @@ def _schedule_problems(config: RunConfig, schedule: Schedule | None, num_runs: i
 
 
 def _refusals(workload: WorkloadConfig) -> list[str]:
-    """List the refusals of the implementation and of the device."""
+    """Return the reasons why the implementation or the device cannot run the configuration."""
     found = []
     runtime = workload.runtime
     try:
@@ -327,7 +329,7 @@ def _all_problems(plan: Plan) -> list[str]:
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:
-    """Return the plan as JSON values; names or neighbouring members say which numbers are modelled or measured."""
+    """Return the plan as JSON values; names or neighbouring fields say which numbers are modelled or measured."""
     return {
         "schema_version": 1,
         "benchmark": plan.config.benchmark.name,
@@ -349,11 +351,11 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
 
 
 _NOT_GIVEN = ("definition", "default")
-"""Sources of values that the user did not give."""
+"""Names of the sources of configuration values that the user did not give."""
 
 
 def plan_blocks(made: Plan, num_runs: int, *, is_brief: bool = False) -> tuple[Block, ...]:
-    """Return blocks with the plan, the configuration's values with their sources, and the plan's problems.
+    """Return blocks of a page with the plan, the configuration's values with their sources, and the plan's problems.
 
     With `is_brief`, only the values that the user gave are listed.
     """
@@ -440,6 +442,6 @@ def _short(value: object, limit: int = 60) -> str:
 
 
 def source_of(config: RunConfig, key: str) -> Literal["definition", "default", "given"]:
-    """Return the source of a key's value, in the words of a study's parameters."""
+    """Return the source of a configuration key's value, in the words of a study's list of parameters."""
     source = config.values()[key]["source"]
     return source if source in _NOT_GIVEN else "given"

@@ -1,4 +1,4 @@
-"""`sweep --dry-run`: list the configurations of a sweep with the estimated time of each, as a study; run nothing."""
+"""List the configurations of a sweep, for `sweep --dry-run`, with the estimated time of each; run nothing."""
 
 import subprocess
 import sys
@@ -19,7 +19,8 @@ from reports.text.formatting import plural, rough_duration
 from rules.records.study import Parameter, StudyRecord
 
 _CHOICE_S = 3.0
-"""Seconds to time threads and products of a small model, without the start of two processes."""
+"""Seconds that autotuning takes to time threads and kernels of a small model, without the start of its two
+processes."""
 
 
 def plan_sweep(
@@ -31,7 +32,8 @@ def plan_sweep(
     *,
     is_autotuned: bool,
 ) -> StudyRecord:
-    """Make a study of every configuration with the modelled time of one process, and the time of the whole sweep."""
+    """Return a table of a sweep's configurations with the modelled time of one process each, and the time of the
+    whole sweep."""
     configs = [(label, read_precision(config, data_root)[0]) for label, config in configs]
     start_s = measure_start_s()
     times = [estimate_process(kind, options, config, data_root) for _, config in configs]
@@ -72,8 +74,8 @@ def plan_sweep(
 def estimate_process(
     kind: Kind, options: Mapping[str, int], config: RunConfig, data_root: Path | None
 ) -> TimeEstimate | None:
-    """Model the time of one process from a few steps, measured now; None for several ranks, for GPUs, and for data of
-    unknown size."""
+    """Return the time of one process modelled from a few steps, measured now; None for several ranks, for GPUs, and
+    for data of unknown size."""
     runtime, work = config.workload.runtime, _work(kind, options, config, data_root)
     if work is None or runtime.ranks > 1 or runtime.device != "cpu":
         return None
@@ -83,7 +85,8 @@ def estimate_process(
 
 
 def _count_choices(configs: Sequence[tuple[str, RunConfig]], data_root: Path | None) -> int:
-    """Count the shapes for which threads, and perhaps products, are timed before the first run."""
+    """Return the number of shapes for which threads, and perhaps kernels, are timed before the first run of a
+    sweep."""
     keys = set[str]()
     for _, config in configs:
         candidates = to_be_timed(config, locate_dataset(config.workload.data, data_root))
@@ -92,7 +95,7 @@ def _count_choices(configs: Sequence[tuple[str, RunConfig]], data_root: Path | N
 
 
 def _work(kind: Kind, options: Mapping[str, int], config: RunConfig, data_root: Path | None) -> Work | None:
-    """Return the steps and evaluations of one process of the kind; None where they are not known."""
+    """Return the steps and evaluations of one process of a measurement; None where they are not known."""
     sizes, _ = read_sizes(config.workload.data, locate_dataset(config.workload.data, data_root))
     return kind.work(options, config, None if sizes is None else sizes[:2])
 

@@ -1,1 +1,1 @@
-"""Past run sets and measurements of a directory, and what changed over time."""
+"""Show past run sets and measurements of a folder, and which of their quantities changed over time."""

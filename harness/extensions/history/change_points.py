@@ -1,4 +1,5 @@
-"""Find where the mean of a series of values changed: steps are weighed against drift and trends by their likelihoods.
+"""Find where the mean of a series of measured values changed, telling steps from drift and trends by their
+likelihoods.
 
 A series is explained by steps between levels with independent noise, or without a step: by neighbours that resemble
 each other (an AR(1), each of CORRELATIONS as likely as another) or by a steady trend. Steps must do better than all
@@ -22,13 +23,13 @@ import numpy as np
 from reports.statistics.ratios import Floats
 
 LEAST = 3
-"""Fewest sets on each side of a change."""
+"""Fewest run sets on each side of a change in a series."""
 SHORTEST = 8
-"""Fewest sets of a series that can show a change."""
+"""Fewest run sets of a series that can show a change."""
 CORRELATIONS = (0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 0.99)
-"""Correlations of neighbours, as an AR(1), with which a series without a change is explained."""
+"""Correlations of neighbouring values, as an AR(1), with which a series without a change is explained."""
 MOST = 10
-"""Most changes of one series."""
+"""Most changes that are found in one series of run sets."""
 TREND_WORTH = 3.5
 """Least gain of a trend in log likelihood: by chance 1 of 100 series of independent sets reaches it."""
 _ROUNDING = 1e-9
@@ -36,7 +37,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Changes:
-    """Changes of a series, or the reason why it is not judged.
+    """Changes found in a series of values, or the reason why the series is not judged.
 
     `places` are those of the first value after each change, rising. `is_trend`: the series rises or falls steadily.
     `is_correlated`: neighbouring values resemble each other, which may be all that looks like a change.
@@ -50,7 +51,7 @@ class Changes:
 
 
 def worth(number: int, num_series: int = 1) -> float:
-    """Return the least gain in log likelihood for which a change of `number` values is shown.
+    """Return the least gain in log likelihood for which changes of a series of `number` values are shown.
 
     With more than four series on a page the gain rises by the logarithm of their number over four.
     """
@@ -59,7 +60,7 @@ def worth(number: int, num_series: int = 1) -> float:
 
 
 def find_changes(page: Sequence[Floats]) -> list[Changes]:
-    """Find the changes of all series of a page, each of values [n] in the order of time."""
+    """Return the changes of all series of a page, each of values [n] in the order of time."""
     num_judged = sum(len(values) >= SHORTEST for values in page)
     return [_find(values, num_judged) if len(values) >= SHORTEST else Changes(is_too_short=True) for values in page]
 
@@ -87,7 +88,8 @@ def _find(values: Floats, num_series: int) -> Changes:
 
 
 def level_likelihoods(values: Floats, floor: float) -> list[float]:
-    """Return log likelihoods of one level by each of CORRELATIONS, less the terms that all explanations share."""
+    """Return the log likelihoods of a series with one level, by each of CORRELATIONS, without the terms that all
+    explanations share."""
     found, number = [], len(values)
     for correlation in CORRELATIONS:
         innovation = 1.0 - correlation**2
@@ -100,7 +102,8 @@ def level_likelihoods(values: Floats, floor: float) -> list[float]:
 
 
 def _trend_likelihood(values: Floats, floor: float) -> float:
-    """Return the log likelihood of a steady trend, whose rise from end to end has a flat prior, as a step has."""
+    """Return the log likelihood of a series as a steady trend, whose rise from end to end has a flat prior, as a step
+    has."""
     number = len(values)
     rise = (np.arange(number) - (number - 1) / 2.0) / (number - 1)
     weight = float(rise @ rise)
@@ -109,7 +112,8 @@ def _trend_likelihood(values: Floats, floor: float) -> float:
 
 
 def _step_likelihood(residual: float, places: tuple[int, ...], number: int, floor: float) -> float:
-    """Return the log likelihood of levels between `places`, whose squared residuals sum to `residual`."""
+    """Return the log likelihood of a series with levels between steps at `places`, whose squared residuals sum to
+    `residual`."""
     num_steps = len(places)
     num_places = number - (num_steps + 1) * LEAST + num_steps
     ways = lgamma(num_places + 1) - lgamma(num_steps + 1) - lgamma(num_places - num_steps + 1)

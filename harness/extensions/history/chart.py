@@ -1,4 +1,5 @@
-"""Chart of a series: a dot per set in the order of time, coloured by code; mean and spread between changes."""
+"""Draw a series of run sets: a dot per set in the order of time, coloured by code; mean and spread between
+changes."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,7 +11,7 @@ from reports.charts.figure import Caption, Figure, LegendKey, hue
 from reports.charts.xy import ChartAxis, Dot, Panel, Series, xy_figure
 
 _MOST_NAMED = 5
-"""Most codes that the legend names; with more, codes share colours."""
+"""Most versions of the code that a chart's legend names; with more, versions share colours."""
 
 
 def series_figure(
@@ -20,7 +21,8 @@ def series_figure(
     axis: tuple[str, Callable[[float], str]],
     **caption: Unpack[Caption],
 ) -> Figure:
-    """Draw the dots of each code, by its name, over the number of the set; `days` label the x axis.
+    """Return a chart with the dots of each version of the code, by its name, over the number of the set; `days` label
+    the x axis.
 
     `parts` between changes are (first place, place behind the last, mean, low and high end of the spread). `axis`
     is the name of the quantity and the words of its ticks.

@@ -1,4 +1,5 @@
-"""The page of a directory's history: what changed, and a chart per benchmark, configuration, system and quantity."""
+"""Render the page of a folder's history: its changes, and a chart per benchmark, configuration, system and
+quantity."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +40,7 @@ TERMS = {
     "Alternately": "Runs of both sides alternate (A/B) with equal seeds, so that drift affects both alike.",
     "95 % of sets": "Range of sets of one code between two changes, by the spread of those on the series.",
 }
-"""Glossary of the page, by word."""
+"""Glossary of the history's page: explanations by word."""
 
 
 def render_history(
@@ -79,7 +80,8 @@ def render_history(
 
 
 def _head(every: Sequence[SetSeries], command: str) -> tuple[Fact, ...]:
-    """Name the machines, days and code of all sets, and the command that made the page."""
+    """Return the page's head: the machines, days and code versions of all run sets, and the command that made the
+    page."""
     points = [point for series in every for point in series.points]
     sets = [replace(provenance_of_result(point.result), command="", moments_ms=(point.time_ms,)) for point in points]
     codes = len({point.code for point in points})

@@ -1,4 +1,5 @@
-"""Series: sets of one benchmark, configuration and system in the order of time, by one quantity, and changes."""
+"""Sort run sets of one benchmark, configuration and system into series in the order of time, by one quantity, and
+find changes."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -38,7 +39,7 @@ _TRAINED = (
         columns=(),
     ),
 )
-"""Quantities of runs to a target that have a series; `value` is a member of RunResult."""
+"""Quantities of runs to a target that have a series over time; `value` is a field of RunResult."""
 NO_RECORD = "without an extra/run_set.json that can be read"
 DAMAGED = "with logs or values that cannot be read"
 UNFINISHED = "not finished"
@@ -48,25 +49,27 @@ COPIED = "identical to another set"
 
 
 class _OnNoSeriesError(Exception):
-    """Reason why a set is on no series, in words that follow a number of sets."""
+    """Reason why a run set is part of no series, in words that follow a number of sets."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SeriesPoint:
-    """One set: its mean over runs or processes, geometric where ratios are compared, with the mean's interval."""
+    """Point of a series, one run set: its mean over runs or processes, geometric where ratios are compared, with the
+    mean's interval."""
 
     result: Result
     time_ms: float
     value: float
     interval: Interval | None
     code: str
-    """First 12 characters of the digest of the code that measured; of runs, the code that began the set."""
+    """First 12 characters of the digest of the code that measured; of runs, the code that began the run set."""
     commit: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangePoint:
-    """A change between two sets of a series, with a 95 % interval (Welch) that takes its place as known.
+    """Change between two run sets of a series, with a 95 % interval (Welch) of its size that takes its place as
+    known.
 
     `step` is the mean after the change over the mean before it; where differences are compared, the mean after less
     the mean before. `at` is the place of the first set after the change.
@@ -81,7 +84,7 @@ class ChangePoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetSeries:
-    """One quantity of sets that differ in time, code, software and defaults alone."""
+    """Series of one quantity of run sets that differ only in time, code, software and default values."""
 
     name: str
     measure: Measure
@@ -95,13 +98,14 @@ class SetSeries:
 
     @property
     def values(self) -> Floats:
-        """Values that are compared [sets]: logarithms where `is_ratio`."""
+        """Values of the series that are compared [sets]: logarithms where `is_ratio`."""
         values = np.asarray([point.value for point in self.points], dtype=np.float64)
         return np.log(values) if self.is_ratio else values
 
     @property
     def parts(self) -> tuple[tuple[int, int], ...]:
-        """Parts between changes, each as the place of its first set and the place behind its last set."""
+        """Parts of the series between changes, each as the place of its first set and the place behind its last
+        set."""
         return tuple(pairwise((0, *(change.at for change in self.changes), len(self.points))))
 
     @property
@@ -112,7 +116,8 @@ class SetSeries:
 
     @property
     def spread(self) -> float:
-        """Standard deviation of `values` of sets of one code between changes; 0 where no two sets share one."""
+        """Standard deviation of `values` of run sets of one code between changes; 0 where no two sets share one
+        code."""
         groups: dict[tuple[int, str], list[float]] = {}
         for start, stop in self.parts:
             for point, value in zip(self.points[start:stop], self.values[start:stop], strict=True):
@@ -122,11 +127,9 @@ class SetSeries:
 
 
 def read_series(folder: Path) -> tuple[tuple[SetSeries, ...], Mapping[str, int]]:
-    """Read all sets at or below `folder`, and find what changed; the series with the newest set comes first.
-
-    Nothing is judged. Also returned is the number of sets that are on no series, by reason, the most frequent first.
-    Raises InputError where `folder` cannot be read.
-    """
+    """Return the series of all run sets at or below `folder`, with their changes; the series with the newest set
+    comes first. // No set is judged by the rules. Also returned is the number of sets that are on no series, by
+    reason, the most frequent first. Raises InputError where `folder` cannot be read."""
     inventory = take_inventory(folder)
     in_processes = find_in_processes(inventory)
     reads: list[Callable[[], Result]] = [
@@ -162,7 +165,8 @@ def read_series(folder: Path) -> tuple[tuple[SetSeries, ...], Mapping[str, int]]
 
 
 def _read_runs(result_set: ResultSet) -> Result:
-    """Read the logs of a run set of this harness. Raises _OnNoSeriesError for others, and where a log is damaged."""
+    """Return the result of a run set's logs. Raises _OnNoSeriesError for other harnesses' sets, and where a log is
+    damaged."""
     folder = result_set.root
     asked = None if folder is None else read_run_set(folder, [])
     if folder is None or asked is None:
@@ -183,15 +187,15 @@ def _read_runs(result_set: ResultSet) -> Result:
 
 
 def _read_measured(folder: Path, kind: str) -> Result:
-    """Read a measurement in several processes. Raises _OnNoSeriesError where its file is damaged."""
+    """Return the result of a measurement in several processes. Raises _OnNoSeriesError where its file is damaged."""
     if (result := find_measured(folder, kind, [])) is None:
         raise _OnNoSeriesError(DAMAGED)
     return result
 
 
 def _series_of(result: Result) -> list[tuple[str, SetSeries]]:
-    """Make a series of one set for each quantity of a result, paired with the digest of everything that sets of one
-    series share.
+    """Return a series of one run set for each quantity of a result, paired with the digest of everything that sets of
+    one series share.
 
     Raises _OnNoSeriesError where the result is on no series.
     """
@@ -236,8 +240,8 @@ def _series_of(result: Result) -> list[tuple[str, SetSeries]]:
 
 
 def _tell_apart(every: list[SetSeries]) -> list[SetSeries]:
-    """Make names of series distinct: add to a shared name the settings that tell its series apart, at most two, else
-    the first day."""
+    """Make names of series distinct: add to a shared name the settings that differ between its series, at most two,
+    else the first day."""
     groups: dict[str, list[int]] = {}
     for at, series in enumerate(every):
         groups.setdefault(series.name, []).append(at)
@@ -253,7 +257,7 @@ def _tell_apart(every: list[SetSeries]) -> list[SetSeries]:
 
 
 def _facts_of(series: SetSeries) -> dict[str, str]:
-    """Return the settings of a series' newest set by name; series that share a name may differ in these."""
+    """Return the settings of the newest run set of a series by name; series that share a name may differ in these."""
     asked = series.points[-1].result.asked
     if asked is None:
         return {}

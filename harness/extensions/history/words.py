@@ -1,4 +1,4 @@
-"""Changes over time in words, as blocks of a page and as rows of JSON."""
+"""Say changes over time in words, as blocks of a page and as rows of JSON."""
 
 import shlex
 from collections.abc import Sequence
@@ -25,13 +25,14 @@ METHOD = (
     "Sets of other hardware, data, definition or given values are on another series; defaults may differ. Nothing "
     "here is judged by the rules."
 )
-"""Method by which changes are found, with its error rates, which test_change_points.py simulates."""
+"""Text on the method by which changes are found, with its error rates, which test_change_points.py simulates."""
 _MAX_COMMAND = 400
 _DOUBT = "Where systems drift the chance of a false alarm is up to 10 %. To be sure, measure both alternately (A/B):"
 
 
 def change_sentence(series: SetSeries, change: ChangePoint) -> str:
-    """Say what changed: 'Throughput of dlrm_tiny, ab12cd34: 0.854× (0.826× – 0.883×), worse, from SET of DATE …'."""
+    """Return a sentence on a change: 'Throughput of dlrm_tiny, ab12cd34: 0.854× (0.826× – 0.883×), worse, from SET of
+    DATE …'."""
     before, after = series.points[change.at - 1], series.points[change.at]
     step, low, high = (
         ratio(value) if series.is_ratio else f"{value:+.5f}" for value in (change.step, change.low, change.high)
@@ -45,7 +46,8 @@ def change_sentence(series: SetSeries, change: ChangePoint) -> str:
 
 @cache
 def _settings_changed(before: Path, after: Path) -> tuple[Change, ...]:
-    """Return the settings in which two sets differ, except code and logs; none where a set cannot be read."""
+    """Return the settings in which the two run sets of a change differ, except code and logs; none where a set cannot
+    be read."""
     try:
         found = find_difference(describe(before), describe(after))
     except (InputError, OSError):
@@ -62,13 +64,15 @@ def _others(series: SetSeries, change: ChangePoint) -> tuple[Change, ...]:
 
 
 def alternate_command(series: SetSeries, change: ChangePoint) -> str:
-    """Return the command that measures both commits alternately, the older in an environment of its own."""
+    """Return the command that measures the commits before and after a change alternately, the older in its own
+    environment."""
     folder = shlex.quote(printable(series.points[change.at - 1].result.place))
     return f"dlrmbench versus {folder} --python OLDER/bin/python"
 
 
 def change_blocks(every: Sequence[SetSeries]) -> tuple[Block, ...]:
-    """List each change with the other settings that differ, the newest first; then series that cannot be judged."""
+    """Return blocks that list each change with the other settings that differ, the newest first; then series that
+    cannot be judged."""
     blocks: list[Block] = []
     found = [(series, change) for series in every for change in series.changes]
     for series, change in sorted(found, key=lambda each: -each[0].points[each[1].at].time_ms):
@@ -88,7 +92,8 @@ def change_blocks(every: Sequence[SetSeries]) -> tuple[Block, ...]:
 
 
 def headline(every: Sequence[SetSeries]) -> str:
-    """Say in a title what changed: 'dlrm_tiny: 1 change for the worse, Samples/s 0.85× since DATE, in 3 series'."""
+    """Return a page's title on all changes: 'dlrm_tiny: 1 change for the worse, Samples/s 0.85× since DATE, in 3
+    series'."""
     if not every:
         return "No series: no finished set is here"
     subject = names(sorted({series.points[0].result.benchmark_name for series in every}))
@@ -113,8 +118,8 @@ def headline(every: Sequence[SetSeries]) -> str:
 
 
 def next_step(every: Sequence[SetSeries], command: str) -> Fact | None:
-    """Return the next command where no change is shown, as a row of the page's head; `command` made the page. None
-    where there is none."""
+    """Return the command to run next where no change is shown, as a row of the page's head; `command` made the page.
+    None where there is none."""
     if any(series.changes for series in every):
         return None
     newest = next((series for series in every if series.found.is_too_short), None)
@@ -132,7 +137,7 @@ def next_step(every: Sequence[SetSeries], command: str) -> Fact | None:
 
 
 def why_not_judged(series: SetSeries) -> str:
-    """Say why a series cannot be judged; empty where it can."""
+    """Return the reason why a series of run sets cannot be judged; empty where it can."""
     if series.found.is_trend:
         rise = ratio(series.rise) if series.is_ratio else f"{series.rise:+.5f}"
         return f"{series.name}: a steady trend, {rise} from the first set to the last, and no change at a single set."
@@ -143,7 +148,7 @@ def why_not_judged(series: SetSeries) -> str:
 
 
 def change_rows(every: Sequence[SetSeries]) -> tuple[ChangeRow, ...]:
-    """Return every change as a row of the JSON document."""
+    """Return every change in the series of run sets as a row of the JSON document."""
     rows = []
     for series in every:
         for change in series.changes:

@@ -1,1 +1,1 @@
-"""Packaging of run sets as submission trees."""
+"""Package run sets as MLPerf submission trees."""

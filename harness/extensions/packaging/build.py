@@ -1,8 +1,6 @@
-"""Building a submission: systems/, results/ and benchmarks/ of one organisation, from sets that are elsewhere.
-
-Logs and descriptions are copied byte for byte. The tree is made in a temporary folder beside its place, judged
-there, and appears by one rename; a package that was refused or interrupted leaves nothing.
-"""
+"""Build an MLPerf submission: systems/, results/ and benchmarks/ of one organisation, from run sets that are
+elsewhere. // Logs and descriptions are copied byte for byte. The tree is made in a temporary folder next to its final
+place, judged there, and appears by one rename; a package that was refused or interrupted leaves nothing."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -47,7 +45,8 @@ _GIT_UNFRIENDLY = re.compile(r"[\s/\\]+")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackageRequest:
-    """A request for a package. `allow_non_compliant` packages sets that break rules or are incomplete, for review."""
+    """Request for a package of run sets. `allow_non_compliant` packages sets that break rules or are incomplete, for
+    review."""
 
     sources: tuple[Path, ...]
     submitter: str
@@ -57,12 +56,12 @@ class PackageRequest:
     allow_non_compliant: bool = False
     second_opinion: bool = True
     weights: bool = False
-    """Whether the runs' kept weights are packaged, too."""
+    """Whether the weights (final parameters) that runs kept are packaged, too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Package:
-    """A package on disk: `folder` holds the submission and SHA256SUMS."""
+    """Package of run sets on disk: `folder` holds the MLPerf submission and SHA256SUMS."""
 
     folder: Path
     submission: Path
@@ -74,7 +73,7 @@ class Package:
 
 
 class NotCompliantError(HarnessError):
-    """Error of a package that breaks rules; `verdicts` name them."""
+    """Error of a package whose run sets break rules; `verdicts` name these rules."""
 
     def __init__(self, message: str, verdicts: Sequence[Verdict]) -> None:
         super().__init__(message, ExitCode.COMPLIANCE)
@@ -82,8 +81,8 @@ class NotCompliantError(HarnessError):
 
 
 def build_package(request: PackageRequest) -> Package:
-    """Collect the sets, judge and copy them, and judge the copy. Raises HarnessError, and NotCompliantError with the
-    verdicts."""
+    """Collect the run sets, judge and copy them, and judge the copy; return the package. Raises HarnessError, and
+    NotCompliantError with the verdicts."""
     name = submission_folder(request.submitter)
     is_empty_folder = request.output.is_dir() and next(request.output.iterdir(), None) is None
     if request.output.is_symlink() or (request.output.exists() and not is_empty_folder):
@@ -124,7 +123,7 @@ def build_package(request: PackageRequest) -> Package:
 
 
 def _refuse_inside(request: PackageRequest) -> None:
-    """Refuse to write a package below one of its sources: the next package would include it, and results are never
+    """Refuse to write a package inside one of its sources: the next package would include it, and results are never
     changed."""
     for source in request.sources:
         if real_path(request.output).is_relative_to(real_path(source)):
@@ -134,7 +133,8 @@ def _refuse_inside(request: PackageRequest) -> None:
 
 
 def _refuse_weights(sets: Sequence[PackagedSet], output: Path) -> None:
-    """Raise HarnessError if no set has weights (exit 8), or if they do not fit on the disk (exit 9)."""
+    """Raise HarnessError if no packaged run set has weights (exit 8), or if the weights do not fit on the disk (exit
+    9)."""
     roots = [packaged.result_set.root for packaged in sets if packaged.record is not None]
     kept = [manifest for root in roots if root is not None for _, manifest in kept_weights(root)]
     if not kept:
@@ -151,7 +151,8 @@ def _refuse_weights(sets: Sequence[PackagedSet], output: Path) -> None:
 
 
 def submission_folder(submitter: str) -> str:
-    """Return the name of the organisation's folder. Raises HarnessError if its name cannot be one."""
+    """Return the name of the submitting organisation's folder. Raises HarnessError if the organisation's name cannot
+    be one."""
     name = _GIT_UNFRIENDLY.sub("-", submitter.strip())
     if not name or name.startswith(".") or not name.isprintable() or len(name.encode()) > 200:
         raise HarnessError(
@@ -171,8 +172,8 @@ def _refuse_non_compliant(verdicts: Sequence[Verdict], request: PackageRequest) 
 
 
 def _judge(submission: Path, sets: Sequence[PackagedSet], request: PackageRequest) -> Verdict:
-    """Judge the finished tree by this product's rules and by the official checkers. A benchmark that is not shipped
-    is judged by the definition beside it."""
+    """Judge the finished submission by dlrmbench's rules and by the official checkers. A benchmark that is not
+    shipped is judged by the definition next to its results."""
     definitions = {path for packaged in sets if (path := packaged.unshipped_definition) is not None}
     definition = next(iter(definitions)) if len(definitions) == 1 else None
     return check_paths([submission], definition, request.second_opinion, request.ruleset)[0]
@@ -231,7 +232,8 @@ def _missing_code(sets: Sequence[PackagedSet], tree: Tree) -> Iterator[LeftOut]:
 
 
 def package_blocks(made: Package) -> tuple[Block, ...]:
-    """Show the contents of a package set by set, and the files that were left out with the reasons."""
+    """Return blocks that show the contents of a package, set by set, and the files that were left out with the
+    reasons."""
     sets = [(packaged.system, packaged.benchmark, len(packaged.runs)) for packaged in made.sets]
     num_sets, num_files = plural(len(made.sets), "set"), plural(made.num_files, "file")
     blocks: list[Block] = [
@@ -256,7 +258,7 @@ def package_blocks(made: Package) -> tuple[Block, ...]:
 
 
 def _answers_queries(packaged: PackagedSet) -> bool:
-    """Return whether the set's model is known here; False if the definition cannot be read."""
+    """Return whether the model of a run set is known here; False if the set's definition cannot be read."""
     try:
         model = load_benchmark(packaged.unshipped_definition or packaged.benchmark).model
     except DefinitionError:

@@ -1,5 +1,5 @@
-"""Code and scripts of our own runs in a package, besides logs and descriptions: the source, and the scripts that run
-it again.
+"""Add to a package, besides logs and descriptions, the source code of dlrmbench's own runs, and scripts that repeat
+them.
 
 submission_rules.adoc asks for the source of everything between the data and the quality (5.12) and for the scripts
 setup.sh, init_datasets.sh and run_and_time.sh of each system (5.6).
@@ -36,32 +36,33 @@ _NOT_MLPERF = (
 )
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}\Z")
 _OWN_FOLDER = "own"
-"""Folder inside the implementation's folder for the user's own file."""
+"""Name of the folder for the user's own file inside the implementation's folder of a package."""
 Files = Iterator[tuple[str, str | Path]]
 """Files of a package: each path with its text, or with the file to copy."""
 
 
 def has_source(record: RunSetRecord) -> bool:
-    """Return whether the installed code is the code that ran, by digest or, for older sets, by version."""
+    """Return whether the installed code is the code that ran, by digest or, for older run sets, by version."""
     if record.code_sha256 is not None:
         return record.code_sha256 == code_sha256()
     return record.harness_version == version(PRODUCT)
 
 
 def implementation_of(record: RunSetRecord) -> str:
-    """Return the name of the implementation's folder in a package."""
+    """Return the name of the folder of a run set's implementation in a package."""
     place = file_of(record)
     name = _given_implementation(record) if place is None else f"{place.path.stem}-{str(place.sha256)[:12]}"
     return f"{PRODUCT}-{name}"
 
 
 def file_of(record: RunSetRecord) -> FilePlace | None:
-    """Return file and object of an implementation given as FILE:OBJECT; None for an implementation with a name."""
+    """Return file and object of an implementation given as FILE:OBJECT; None for an implementation given by name."""
     return parse_place(_given_implementation(record))
 
 
 def own_files(record: RunSetRecord) -> dict[str, tuple[str, FilePlace]]:
-    """Return the user's own files that ran, by option, each with its path in the implementation's folder."""
+    """Return the user's own code files that ran, by option, each with its path in the implementation's folder of a
+    package."""
     model = record.config.get("runtime.model")
     found = {"implementation": file_of(record), "model": None if model is None else parse_place(str(model.value))}
     folders = {"implementation": _OWN_FOLDER, "model": f"{_OWN_FOLDER}/model"}
@@ -73,7 +74,7 @@ def own_files(record: RunSetRecord) -> dict[str, tuple[str, FilePlace]]:
 
 
 def is_unchanged(place: FilePlace) -> bool:
-    """Return whether the file exists and is unchanged since the run."""
+    """Return whether the user's code file exists and is unchanged since the run."""
     try:
         return hashlib.sha256(place.path.read_bytes()).hexdigest() == place.sha256
     except OSError:
@@ -102,7 +103,8 @@ def read_run_set(root: Path) -> RunSetRecord:
 
 
 def source_files(record: RunSetRecord) -> Files:
-    """Yield the installed product's four packages, what pip needs to install them, and the user's own file."""
+    """Yield the source files of a package: dlrmbench's four packages, what pip needs to install them, and the user's
+    own file."""
     root = Path(__file__).resolve().parents[3]
     folders = []
     for package in PACKAGES:
@@ -137,7 +139,7 @@ def source_files(record: RunSetRecord) -> Files:
 
 
 def system_files(record: RunSetRecord, benchmark: Benchmark, definition: Path, system: str) -> Files:
-    """Yield the files of benchmarks/<benchmark>/<system>/ for one run set."""
+    """Yield the files of the package's benchmarks/<benchmark>/<system>/ for one run set."""
     yield f"{system}_{implementation_of(record)}.json", json.dumps(_describe(record, benchmark), indent=1) + "\n"
     yield "README.md", _readme(record, benchmark, system)
     yield "definition.toml", definition
@@ -152,7 +154,7 @@ def system_files(record: RunSetRecord, benchmark: Benchmark, definition: Path, s
 
 
 def _describe(record: RunSetRecord, benchmark: Benchmark) -> dict[str, Any]:
-    """Describe how this implementation ran on this system; a value of null was not recorded."""
+    """Return a description of how this implementation ran on this system; a value of null was not recorded."""
     sections = {
         name: {
             key.partition(".")[2]: entry.value for key, entry in record.config.items() if key.startswith(f"{name}.")
@@ -232,7 +234,7 @@ _COMMAND = 'PATH="$venv/bin:$PATH"\n'
 
 
 def _setup(record: RunSetRecord) -> str:
-    """Return setup.sh, which installs the source from a copy, since pip builds beside the source."""
+    """Return the script setup.sh, which installs the source from a copy, since pip builds in the source's folder."""
     head = (
         _HEAD.format(
             purpose="One-time configuration: a virtual environment in $VENV (default ./venv) as the runs had."

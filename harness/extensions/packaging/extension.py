@@ -1,4 +1,4 @@
-"""Registration of the packaging extension: one verb."""
+"""Register the packaging extension with the core: one verb."""
 
 from rules.extensions import Extension, Verb
 

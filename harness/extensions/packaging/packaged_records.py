@@ -1,8 +1,6 @@
-"""Records of our own runs in a package: the set's record, each run's, and on request the weights.
-
-They are beside the scripts, in benchmarks/<benchmark>/<system>/extra/, as they are in a run set: the rules then hold
-the logs of a package against them, and `serve --weights` finds what was kept.
-"""
+"""Add to a package the records of dlrmbench's own runs: the run set's, each run's, and on request the weights. //
+They are next to the scripts, in benchmarks/<benchmark>/<system>/extra/, as they are in a run set: the rules then
+check the logs of a package against them, and `serve --weights` finds the kept weights."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,14 +21,15 @@ _FILES = (RUN_SET_FILE, "definition.toml", LAST_FILE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackagedWeights:
-    """Number of runs of one set whose weights were packaged, and their bytes."""
+    """Number of runs of one run set whose weights (final parameters) were packaged, and their bytes."""
 
     num_runs: int = 0
     num_bytes: int = 0
 
 
 def add_records(tree: Tree, place: str, root: Path) -> None:
-    """Add to `place` the records of the set in `root`, and those of its runs that became results."""
+    """Add to the package's folder `place` the records of the run set in `root`, and those of its runs that became
+    results."""
     for name in _FILES:
         if is_plain_file(root / EXTRA / name):
             tree.add(f"{place}/{EXTRA}/{name}", root / EXTRA / name)
@@ -41,7 +40,8 @@ def add_records(tree: Tree, place: str, root: Path) -> None:
 
 
 def add_weights(tree: Tree, place: str, root: Path) -> PackagedWeights:
-    """Add to `place` the weights kept by runs of the set in `root`, each file as its manifest lists it.
+    """Add to the package's folder `place` the weights kept by runs of the run set in `root`, each file that a
+    manifest lists.
 
     Raises HarnessError (exit 8) where a manifest or a file is damaged.
     """
@@ -60,7 +60,8 @@ def add_weights(tree: Tree, place: str, root: Path) -> PackagedWeights:
 
 
 def kept_weights(root: Path) -> Iterator[tuple[Path, WeightsManifest]]:
-    """Yield the folders with weights of the set in `root`. Raises HarnessError (exit 8) for a damaged manifest."""
+    """Yield the folders with weights of the run set in `root`. Raises HarnessError (exit 8) for a damaged
+    manifest."""
     for path in sorted(root.glob(f"{EXTRA}/run_*/{WEIGHTS_FOLDER}/{MANIFEST_FILE}")):
         if is_plain_file(path) and not path.parent.is_symlink():
             yield path.parent, read_record(path, WeightsManifest)

@@ -1,4 +1,4 @@
-"""Sets of a package: find and judge them, and refuse those that do not belong together or into this package."""
+"""Find and judge the run sets of a package, and refuse those that do not belong together or into this package."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,8 @@ from rules.tree.result_set import ResultSet, real_path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackagedSet:
-    """One set of a package. `record` describes how our own runs were made; None for sets of other harnesses."""
+    """One run set of a package. `record` describes how dlrmbench's own runs were made; None for sets of other
+    harnesses."""
 
     result_set: ResultSet
     system: str
@@ -33,12 +34,12 @@ class PackagedSet:
 
     @property
     def unshipped_definition(self) -> Path | None:
-        """Return the definition beside the results if the benchmark is not shipped; None if it is."""
+        """Path of the definition next to the results if the benchmark is not shipped; None if it is."""
         return self.result_set.definition_file if self.benchmark not in shipped_names() else None
 
 
 def distinct_sets(sources: Sequence[Path]) -> list[ResultSet]:
-    """Return all sets of all sources, each folder once."""
+    """Return all run sets in all sources of a package, each folder once."""
     by_folder: dict[Path, ResultSet] = {}
     for source in sources:
         if source.is_file():
@@ -49,7 +50,8 @@ def distinct_sets(sources: Sequence[Path]) -> list[ResultSet]:
 
 
 def judge_for_package(found: ResultSet, ruleset: str | None) -> PackagedSet:
-    """Judge a set. Raises HarnessError if the set cannot be part of a package."""
+    """Judge a run set by the rules; return it with its verdict. Raises HarnessError if the set cannot be part of a
+    package."""
     folder = printable(str(found.folder))
     if found.system is None or found.benchmark is None:
         raise HarnessError(

@@ -21,7 +21,8 @@ _ESCAPED = str.maketrans({_BACKSLASH: r"\\", "\n": r"\n", "\r": r"\r"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftOut:
-    """Files that were not packaged: their place, their number (0 where there are none to count), and the reason."""
+    """Files that were not packaged: their folder or path, their number (0 where there are none to count), and the
+    reason."""
 
     place: str
     num_files: int
@@ -63,15 +64,15 @@ class Tree:
             self.add(f"{folder}/{inner}", content)
 
     def write_sums(self) -> None:
-        """Write SHA256SUMS beside the submission, for sha256sum --check: a line for each file, also for names that
+        """Write SHA256SUMS next to the submission, for sha256sum --check: a line for each file, also for names that
         are no valid text."""
         lines = [_sums_line(digest, inner) for inner, digest in sorted(self.sums.items())]
         (self.draft / SUMS_FILE).write_text("".join(lines), encoding="utf-8", errors="surrogateescape")
 
 
 def _sums_line(digest: str, name: str) -> str:
-    """Return a line as sha256sum writes it: a name with a line break is escaped, and the line begins with a
-    backslash."""
+    """Return a line of SHA256SUMS as sha256sum writes it: a name with a line break is escaped, and the line begins
+    with a backslash."""
     escaped = name.translate(_ESCAPED)
     return f"{'' if escaped == name else _BACKSLASH}{digest}  {escaped}\n"
 
@@ -101,7 +102,7 @@ def is_plain_file(path: Path) -> bool:
 
 
 def left_out(sources: Sequence[Path], tree: Tree) -> Iterator[LeftOut]:
-    """Yield the files in the sources that are not in the package, by place and reason."""
+    """Yield the files in a package's sources that are not in the package, by folder and reason."""
     counts = Counter(
         _place_and_reason(path, root)
         for root in dict.fromkeys(real_path(source) for source in sources)

@@ -1,1 +1,1 @@
-"""Descriptions of hardware in TOML files, every number with its source."""
+"""Describe hardware in TOML files, every number with its source."""

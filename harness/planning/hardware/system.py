@@ -1,4 +1,5 @@
-"""Description of a system by its rates, in a TOML file: measured here, or written by the user."""
+"""Describe a system by its rates (FLOP/s, bytes per second), in a TOML file: measured here, or written by the
+user."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ Bounded = Annotated[float, Meta(ge=1e-30, le=1e30)]
 
 
 class SystemNumber(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One number of a system with its source, in SI units.
+    """One rate or overhead of a system with its source, in SI units.
 
     `fp32`, `tf32` and `bf16` are FLOP/s of matrix products; `size` is the smallest of m, k and n. `copy` is bytes
     read and written per second; `size` is the bytes that a step moves. `rows` is bytes per second of rows at random
@@ -32,22 +33,22 @@ class SystemNumber(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     source: Annotated[str, Meta(min_length=1, max_length=500)]
     spread: Annotated[float, Meta(ge=0, le=1e6)] | None = None
     """Interquartile range of the repetitions whose median `value` is, as a fraction of that median; None for a number
-    that was not repeated, or without a known spread."""
+    measured once, or without a known spread."""
 
 
 class ModelledSystem(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A system that trains, described by its rates: all of its cores together, or one accelerator."""
+    """System that trains, described by its rates: all of its cores together, or one accelerator."""
 
     title: Annotated[str, Meta(min_length=1, max_length=200)]
     numbers: Annotated[tuple[SystemNumber, ...], Meta(max_length=1000)]
     warnings: Annotated[tuple[Annotated[str, Meta(max_length=1000)], ...], Meta(max_length=100)] = ()
-    """Warnings of the environment check before the numbers were measured."""
+    """Warnings of the environment check before the system's rates were measured."""
     loads: Annotated[tuple[LoadRecord, ...], Meta(max_length=100)] = ()
-    """Other load on the system while the numbers were measured."""
+    """Load of other processes on the system while its rates were measured."""
 
     def find(self, of: str, size: PositiveAmount = 1.0) -> float:
-        """Return the number `of` at `size`, interpolated over the logarithm of sizes; beyond the known sizes, the
-        nearest. Raises ConfigError where the system has no such number."""
+        """Return the system's rate `of` at `size`, interpolated over the logarithm of sizes; beyond the known sizes,
+        that of the nearest. Raises ConfigError where the system has no such rate."""
         found = sorted((each for each in self.numbers if each.of == of), key=lambda each: each.size)
         if not found:
             known = ", ".join(dict.fromkeys(each.of for each in self.numbers))
@@ -59,7 +60,8 @@ class ModelledSystem(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def read_system(path: Path) -> ModelledSystem:
-    """Read a system's file. Raises ConfigError for a number without its source, DefinitionError for invalid TOML."""
+    """Return a system's rates from its TOML file. Raises ConfigError for a number without its source, DefinitionError
+    for invalid TOML."""
     try:
         return convert(read_toml(path), ModelledSystem)
     except DamageError as error:
@@ -68,7 +70,8 @@ def read_system(path: Path) -> ModelledSystem:
 
 
 def read_hardware(what: str, name: str, shipped: Mapping[str, Path], record: type[T]) -> tuple[Path, T]:
-    """Read a shipped file by its name, or the user's file by its path; return the path and the record.
+    """Return the path and the record of a hardware description: a shipped file by its name, or the user's by its
+    path.
 
     Raises ConfigError for an unknown name or a wrong value, DefinitionError for invalid TOML.
     """
@@ -82,7 +85,7 @@ def read_hardware(what: str, name: str, shipped: Mapping[str, Path], record: typ
 
 
 def write_system(system: ModelledSystem) -> str:
-    """Write a system as the file that `read_system` reads."""
+    """Write a system's rates as the TOML file that `read_system` reads."""
     lines = [f"title = {json.dumps(system.title)}"]
     if system.warnings:
         lines.append(f"warnings = {json.dumps(system.warnings)}")
