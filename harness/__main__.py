@@ -1,4 +1,4 @@
-"""Entry point of `python -m harness`, which is `dlrmbench`."""
+"""Start the command line: `python -m harness` is `dlrmbench`."""
 
 import os
 import sys

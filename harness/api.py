@@ -30,7 +30,7 @@ __all__ = ["Frames", "compare", "render", "results", "resume", "run", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
-    """Return a function that an extension adds. Raises AttributeError where there is none of that name."""
+    """Return a function that an extension adds to the API. Raises AttributeError where there is none of that name."""
     if (place := find_places("functions").get(name)) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return load_place(place)
@@ -58,7 +58,8 @@ def run(
     quiet: bool = True,
     kinds: Mapping[str, int | None] | None = None,
 ) -> Path:
-    """Train a benchmark to its target `runs` times, judge, score and report; return the set's folder below `output`.
+    """Train a benchmark to its target `runs` times, judge, score and report; return the run set's folder below
+    `output`.
 
     `benchmark` is a name or the path of a definition, dlrm_small by default, `settings` such as {"runtime.threads":
     2}; `throughput` measures samples/s over that many steps instead, `quality` AUC (or accuracy) and log loss after
@@ -93,7 +94,8 @@ def sweep(
     quiet: bool = True,
     kinds: Mapping[str, int | None] | None = None,
 ) -> Path:
-    """Run a benchmark in every combination of the axes' values, interleaved, with shared seeds; return the folder.
+    """Run a benchmark in every combination of the axes' values, interleaved, with shared seeds; return the sweep's
+    folder.
 
     `axes` are keys with their values, such as {"runtime.threads": [1, 2]}; the other arguments are those of `run`.
     Failed runs are recorded in experiment.json and do not stop the others; `report.html` in the folder shows all.
@@ -110,7 +112,7 @@ def resume(
     python: str | Path | None = None,
     quiet: bool = True,
 ) -> Path:
-    """Complete a set, sweep, pair or measurement as it began, or grow it to `runs`; return `folder`.
+    """Complete a run set, sweep, pair or measurement as it began, or grow it to `runs` repetitions; return `folder`.
 
     Finished runs are kept. `models` and `implementations` name the set's own code that is not dlrmbench's, which runs
     only where it is named again, as does `python`, the interpreter of a pair's base. A set that other code began is
@@ -136,7 +138,8 @@ def resume(
 
 
 def results(*paths: str | Path, benchmark_file: str | Path | None = None, second_opinion: bool = False) -> Frames:
-    """Read all results at or below `paths`, each a path or the name of a set in the results folder, as frames.
+    """Return all results at or below `paths`, each a path or the name of a run set in the results folder, as pandas
+    DataFrames.
 
     Names are those of the command line: the folder's, the one given by --name, or `latest`. See `reports.frames.read`
     for the frames.
@@ -147,13 +150,14 @@ def results(*paths: str | Path, benchmark_file: str | Path | None = None, second
 def compare(
     base: str | Path, *news: str | Path, min_effect: float | None = None, confidence: float = CONFIDENCE
 ) -> Any:
-    """Compare each of `news` with `base`, paths or names of sets; return the DataFrame of
+    """Compare each of `news` with `base`, paths or names of run sets; return the DataFrame of
     `reports.frames.compare`."""
     return frames.compare(_find(base), *map(_find, news), min_effect=min_effect, confidence=confidence)
 
 
 def _find(given: str | Path) -> Path:
-    """Return a path, or the folder of the set with that name. Raises InputError for an unknown or ambiguous name."""
+    """Return a path, or the folder of the run set with that name. Raises InputError for an unknown or ambiguous
+    name."""
     from harness.run_sets.names import find_named, find_results_folder, refuse_missing
 
     if os.path.lexists(given):
@@ -186,7 +190,8 @@ def render(
 
 
 def make_request(verb: str, arguments: Mapping[str, Any]) -> "Request":
-    """Make the request of an API call from its arguments, which have the same names as on the command line."""
+    """Return the request for an experiment of an API call from its arguments, which have the same names as on the
+    command line."""
     from harness.experiment.request import Request, as_text
     from harness.run_sets.names import find_results_folder, led_to
     from rules.records.kinds import PLACES

@@ -1,7 +1,10 @@
 """Time candidates for computing a training step: thread counts within one process, each spin count of OpenMP's
-threads in its own process. // Where a slightly different time would change the choice, near-equal candidates are
-timed again in another process before their least times are compared: each process has its own placement in memory and
-meets other load on the system."""
+threads in its own process.
+
+Where a slightly different time would change the choice, near-equal candidates are timed again in another process
+before their least times are compared: each process has its own placement in memory and meets other load on the
+system.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -86,8 +89,11 @@ class TimedWays:
 
 def time_ways(trial: Candidate, thread_counts: Sequence[int], spin_counts: Sequence[int | None]) -> TimedWays | str:
     """Time a training step with all thread counts and the first spin count, and with the other spin counts where that
-    is promising. // Where a slightly different time would change the choice, near-equal candidates are timed in a
-    second process. Returns the reason why the first process failed, if it did."""
+    is promising.
+
+    Where a slightly different time would change the choice, near-equal candidates are timed in a second process.
+    Returns the reason why the first process failed, if it did.
+    """
     first = trial.run(thread_counts, spin_counts[0])
     if isinstance(first, str):
         return first

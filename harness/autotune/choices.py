@@ -130,8 +130,10 @@ class Candidates:
 def find_candidates(
     config: RunConfig, data_dir: Path, given: GivenMatmul | None = None, installation: Installation | None = None
 ) -> Candidates | None:
-    """Return the candidates that autotuning times for a configuration; None where only one is possible. // On several
-    ranks and on GPUs nothing is chosen: threads are as given, or as the cores allow."""
+    """Return the candidates that autotuning times for a configuration; None where only one is possible.
+
+    On several ranks and on GPUs nothing is chosen: threads are as given, or as the cores allow.
+    """
     runtime, implementation = config.workload.runtime, config.workload.implementation
     if runtime.device != "cpu" or runtime.ranks != 1:
         return None

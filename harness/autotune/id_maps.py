@@ -1,6 +1,9 @@
 """Make the map of ids to embedding rows that a definition's [id_map] asks for, before the first run and off every
-clock. // A job in a fresh process makes the map. `<dataset>/id_maps/` keeps the map for other run sets of the same
-definition; the run set's `run_set.json` records its digest. Equal torch versions and processors make equal maps."""
+clock.
+
+A job in a fresh process makes the map. `<dataset>/id_maps/` keeps the map for other run sets of the same definition;
+the run set's `run_set.json` records its digest. Equal torch versions and processors make equal maps.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -44,8 +47,10 @@ similar ids get similar embeddings."""
 
 def ensure_id_map(config: RunConfig, data_dir: Path, *, quiet: bool = False) -> str | None:
     """Return the digest of the configuration's map of ids to embedding rows, which is found in the dataset's folder
-    or made; None without [id_map]. // Raises HarnessError (exit 8) where a kept map is damaged, or where none could
-    be made, with the reason."""
+    or made; None without [id_map].
+
+    Raises HarnessError (exit 8) where a kept map is damaged, or where none could be made, with the reason.
+    """
     if (place := locate_id_map(config.workload, data_dir)) is None:
         return None
     root, line, doing = place.folder.parent, StatusLine(quiet=quiet), "found in"

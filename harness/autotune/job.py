@@ -1,8 +1,11 @@
 """Time candidates (threads, kernels) for a configuration's training step in one fresh process, off every clock;
-nothing is scored. // The parent (`harness.autotune.tuning`) starts a process per spin count of OpenMP's threads,
-since that is fixed when a process starts. First, with every matrix product in torch.mm's form, the thread counts near
-the best are found; kernels for matrix products are then chosen for each of these, and the counts are timed
-alternately with their kernels."""
+nothing is scored.
+
+The parent (`harness.autotune.tuning`) starts a process per spin count of OpenMP's threads, since that is fixed when a
+process starts. First, with every matrix product in torch.mm's form, the thread counts near the best are found;
+kernels for matrix products are then chosen for each of these, and the counts are timed alternately with their
+kernels.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,9 +85,12 @@ def time_threads(
     choose_products: Callable[[int], None] | None = None,
 ) -> Mapping[int, float]:
     """Return the least seconds of a step for each thread count, over the rounds, except counts that are hopelessly
-    slow. // Begins with the most threads and goes down until fewer are hopeless. `choose_products` is called for each
-    thread count near the best, whose later steps use the chosen kernels for matrix products. These counts are timed
-    alternately, in more rounds the closer they are."""
+    slow.
+
+    Begins with the most threads and goes down until fewer are hopeless. `choose_products` is called for each thread
+    count near the best, whose later steps use the chosen kernels for matrix products. These counts are timed
+    alternately, in more rounds the closer they are.
+    """
     least_s: dict[int, float] = {}
     for count in sorted(thread_counts, reverse=True):
         time_steps(count, 1)  # starts threads, and touches what only the first step touches

@@ -37,8 +37,10 @@ def compare_precisions(choice: ChoiceRecord | None) -> str | None:
 
 def check_precision(prepared: Preparation, runtime: RuntimeConfig) -> Check | None:
     """Return a warning where a run set's bf16 is slower than fp32, or emulated where the two were not timed (as on
-    several ranks). // None where the precision was not left to choose, nothing was timed in both, and bf16 is not
-    emulated."""
+    several ranks).
+
+    None where the precision was not left to choose, nothing was timed in both, and bf16 is not emulated.
+    """
     timed = prepared.precision or compare_precisions(prepared.choice)
     value = timed or (explain_emulation(runtime) or "").rstrip(".")
     is_slower = timed is None or (prepared.choice is not None and prepared.choice.bf16_is == "slower than")
@@ -66,8 +68,10 @@ def settle_precision(
     config: RunConfig, find_choice: Callable[[RunConfig], ChoiceRecord | None]
 ) -> tuple[RunConfig, str | None]:
     """Return the configuration with its precision `auto` replaced, and a sentence why; unchanged and None for any
-    other precision. // `find_choice` returns the choice by timing, remembered or new, of the configuration in
-    bf16."""
+    other precision.
+
+    `find_choice` returns the choice by timing, remembered or new, of the configuration in bf16.
+    """
     if config.workload.runtime.precision != "auto":
         return config, None
     precision, why = "fp32", _why_not_bf16(config)

@@ -1,13 +1,19 @@
 """Choose by timing, before the first run and off every clock, the threads and kernels that compute steps or answer
-queries. // Chosen are the number of threads, where none is given; the time that OpenMP's threads spin at a barrier;
-and the kernel of each matrix product, for an implementation that can use several libraries. The run set's
-`run_set.json` records the choice, which holds for all of its runs. `<dataset>/choices/` remembers the choice for
-other run sets of the same shape on the same processor and torch, so that all of them use the same. Remove the file to
-have the choice made anew. // Each thread count is timed with kernels chosen for it. A plainer candidate, with fewer
-threads or shorter spinning, is replaced only by one that is 5 % faster; less is a tie, which is reported with the
-times. Choices timed while other processes were at work are timed again when the system is quiet, and so are those of
-an earlier torch: a gain of 5 % replaces them. // Choices that a section of a definition asks for
-(`harness.autotune.choices.OwnWays`) are made and remembered alike."""
+queries.
+
+Chosen are the number of threads, where none is given; the time that OpenMP's threads spin at a barrier; and the
+kernel of each matrix product, for an implementation that can use several libraries. The run set's `run_set.json`
+records the choice, which holds for all of its runs. `<dataset>/choices/` remembers the choice for other run sets of
+the same shape on the same processor and torch, so that all of them use the same. Remove the file to have the choice
+made anew.
+
+Each thread count is timed with kernels chosen for it. A plainer candidate, with fewer threads or shorter spinning, is
+replaced only by one that is 5 % faster; less is a tie, which is reported with the times. Choices timed while other
+processes were at work are timed again when the system is quiet, and so are those of an earlier torch: a gain of 5 %
+replaces them.
+
+Choices that a section of a definition asks for (`harness.autotune.choices.OwnWays`) are made and remembered alike.
+"""
 
 import os
 import time
@@ -218,8 +224,11 @@ class _Timing:
 @contextmanager
 def _locked(folder: Path) -> Iterator[str | None]:
     """Let one process at a time choose threads and kernels for a dataset; a second one waits and then reads the first
-    one's choice. // Yields the reason why no choice will be written, if there is one. A dataset may be somebody
-    else's, with links that lead to the user's own files."""
+    one's choice.
+
+    Yields the reason why no choice will be written, if there is one. A dataset may be somebody else's, with links
+    that lead to the user's own files.
+    """
     with ExitStack() as held:
         why_not = None
         try:

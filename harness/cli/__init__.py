@@ -1,4 +1,5 @@
-"""The command line: a group that imports a command's module only when it is used, and one error boundary."""
+"""Run the command line: a group that imports a command's module only when the command is used, and one error
+boundary."""
 
 import atexit
 import gc
@@ -55,7 +56,7 @@ CORE_COMMANDS: Mapping[str, Verb] = {
     ),
     "data": Verb("harness.cli.data:data", "Generate, prepare and verify datasets.", "Data", True),
 }
-"""Verbs of the core, each with its line of --help, so that --help imports nothing else."""
+"""Commands of the core, each with its line of --help, so that --help imports nothing else."""
 HEADINGS = ("Run", "Judge and show", "Look", "Data", "Plan and model")
 COMMANDS = with_extensions(CORE_COMMANDS, "verbs")
 SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -73,7 +74,8 @@ Exit codes: 0 done, 1 internal error, 2 command line, 3 rules violated, 4 target
 
 
 class LazyGroup(click.Group):
-    """Group that imports a verb's module on use, so that --help and light verbs avoid importing torch and pandas."""
+    """Group of commands that imports a command's module on use, so that --help and light commands avoid importing
+    torch and pandas."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -146,18 +148,19 @@ def cli(ctx: click.Context, debug: bool) -> None:
 
 
 class Termination(BaseException):
-    """SIGTERM, raised in the main thread so that cleanup runs."""
+    """Exception for SIGTERM, raised in the main thread so that cleanup runs."""
 
 
 def _printable_lines(text: str) -> str:
-    """Escape terminal control characters, which file names may contain, but keep a message's line breaks."""
+    """Return a message with terminal control characters escaped, which file names may contain; line breaks stay."""
     from rules.logs.text import printable
 
     return "\n".join(map(printable, text.split("\n")))
 
 
 def _folded(text: str) -> str:
-    """Wrap lines at blanks where standard error is a terminal; paths and commands stay whole."""
+    """Return a message's lines wrapped at blanks where standard error is a terminal; paths and commands stay
+    whole."""
     if not sys.stderr.isatty():
         return text
     from harness.foundation.status_line import folded
@@ -166,7 +169,8 @@ def _folded(text: str) -> str:
 
 
 def _stream_of(error: Exception) -> str:
-    """Return the name of the standard stream that could not be written (disk full), with a colon; empty for files."""
+    """Return the name of the standard stream, and a colon, that an error could not write (disk full); empty for
+    errors of files."""
     trace = error.__traceback__ if isinstance(error, OSError) and error.filename is None else None
     while trace is not None:
         if trace.tb_frame.f_code is click.echo.__code__:
@@ -193,7 +197,8 @@ def fill_closed_streams() -> None:
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
-    """Run the command line; the single error boundary: every error becomes one message and a documented exit code."""
+    """Run the command line and return its exit code; the single error boundary: every error becomes one message and a
+    documented exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     state: dict[str, Any] = {}
 

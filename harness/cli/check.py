@@ -1,4 +1,4 @@
-"""`check` and `score`: judge logs and result directories, score result directories."""
+"""Define the commands `check` (judge logs and result directories) and `score` (score result directories)."""
 
 import sys
 from collections import Counter
@@ -44,7 +44,7 @@ _MAX_NAMED = 3
 
 
 def _explained() -> Iterator[str]:
-    """Yield the arguments of --explain: every family of rules, every rule, and all."""
+    """Yield the possible arguments of --explain: every family of rules, every rule, and all."""
     from rules.checks.rule import family_of
     from rules.judge.families import all_rules
 
@@ -211,7 +211,7 @@ def score(
 
 
 def _print_published(judged: "Sequence[JudgedSet]") -> None:
-    """Print the table of published results; name the omitted sets and the reasons on standard error."""
+    """Print the table of published results; name the results that are left out and the reasons on standard error."""
     from reports.parts.score import results_of_sets
     from reports.results.published import make_published
     from rules.records.codec import encode
@@ -224,9 +224,10 @@ def _print_published(judged: "Sequence[JudgedSet]") -> None:
 
 @contextmanager
 def spooled_input(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
-    """Replace '-' by a file with the contents of standard input while the block runs.
+    """Yield the paths to judge with '-' replaced by a file with the contents of standard input while the caller's
+    block runs.
 
-    A file is needed because logs may be of any length and the official checkers read files only.
+    A file is needed because logs may be of any length and the official checkers read only files.
     """
     if STANDARD_INPUT not in paths:
         yield tuple(paths)
@@ -247,7 +248,7 @@ def spooled_input(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
 def echo_skipped(skipped: Sequence[SkippedFile]) -> None:
     """Report files that look like results but were not judged on standard error.
 
-    A few are named each; more files with the same reason are one line, with a count per folder.
+    A few files are named each; more files with the same reason are one line, with a count per folder.
     """
     by_reason: dict[str, list[Path]] = {}
     for item in skipped:
@@ -266,6 +267,6 @@ def echo_skipped(skipped: Sequence[SkippedFile]) -> None:
 
 
 def show_judging(line: StatusLine, least: int, num_done: int, num_logs: int) -> None:
-    """Show how many logs have been judged, where there are at least `least`."""
+    """Yield a callback that shows how many logs have been judged, where there are at least `least` logs."""
     if num_logs >= least:
         line.show_count(num_done, num_logs, "logs judged")

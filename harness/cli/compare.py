@@ -1,4 +1,4 @@
-"""`compare` and `diff`: compare results with each other."""
+"""Define the commands `compare` (times to train, throughput, quality) and `diff` (settings and logs) of results."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def effect(text: str) -> tuple[float, str | None]:
-    """Parse '3%' or '0.03' of a ratio, or '0.001auc' of a difference, as (value, unit); the unit of a fraction is
+    """Return '3%' or '0.03' of a ratio, or '0.001auc' of a difference, as (value, unit); the unit of a fraction is
     None."""
     number = text.strip().rstrip(ascii_letters)
     return fraction(number or text), text.strip()[len(number) :] or None
 
 
 def confidence_level(text: str) -> float:
-    """Parse '95%' or '0.95'. Raises BadParameter."""
+    """Return a level of confidence such as '95%' or '0.95' as a fraction. Raises BadParameter."""
     value = fraction(text)
     if not 0.5 <= value <= 0.9999:
         raise click.BadParameter(f"{text!r}: expected a confidence from 50% to 99.99%, such as 95% or 0.95.")
@@ -148,7 +148,8 @@ def compare(
 
 
 def _base_alone(base: Path) -> click.UsageError:
-    """Make the error for a comparison without NEW; where BASE is a group of sets, the error says so."""
+    """Return the error for a comparison without NEW; where BASE is a folder of several run sets, the error says
+    so."""
     from rules.logs.text import printable
     from rules.records.experiment import not_one_set
 
@@ -158,8 +159,8 @@ def _base_alone(base: Path) -> click.UsageError:
 
 
 def _gate(comparisons: Sequence["Comparison"], fail_on: str) -> ExitCode:
-    """Return the exit code of `--fail-on` for all comparisons. Raises HarnessError, with the reason, where a side is
-    INVALID or a regression is not excluded."""
+    """Return the exit code of `--fail-on` for all comparisons. Raises HarnessError, with the reason, where a compared
+    result is INVALID or a regression is not excluded."""
     if rejected := [comparison for comparison in comparisons if comparison.invalid_sides]:
         raise HarnessError(_why_rejected(rejected[0]), ExitCode.COMPLIANCE)
     if any(comparison.is_regression for comparison in comparisons):
@@ -178,8 +179,8 @@ def _why_rejected(comparison: "Comparison") -> str:
 
 
 def _why_not_excluded(comparison: "Comparison") -> str:
-    """Return the message that a regression is neither shown nor excluded, with the number of pairs that should
-    decide, and the command that measures these pairs."""
+    """Return the message that a regression is neither shown nor excluded, with the number of pairs of runs that
+    should decide, and the command that measures these pairs."""
     from reports.comparison.wording import effect_text
 
     least = "" if comparison.whole is None else f" by {effect_text(comparison.min_effect, comparison.whole)} or more"
@@ -197,9 +198,10 @@ def _why_not_excluded(comparison: "Comparison") -> str:
 
 
 def more_runs(paths: Sequence[Path], comparisons: Sequence["Comparison"]) -> list[str]:
-    """Return commands that add the runs which inconclusive comparisons of own sets need, where the sets can grow.
+    """Return commands that add the runs which inconclusive comparisons of dlrmbench's own run sets need, where these
+    can grow.
 
-    Sets that were measured one after the other get none: more runs do not reduce the drift between them, pairs
+    Run sets that were measured one after the other get none: more runs do not reduce the drift between them, pairs
     measured alternately do, and the comparison itself says so.
     """
     from reports.results.records import read_run_set
@@ -221,7 +223,8 @@ def more_runs(paths: Sequence[Path], comparisons: Sequence["Comparison"]) -> lis
 
 
 def _effect_on(side: "Result", value: float, unit: str | None) -> float:
-    """Return the smallest effect of interest; raise UsageError where its unit does not fit the compared quantity."""
+    """Return the smallest effect of interest (--min-effect); raise UsageError where its unit does not fit the
+    compared quantity."""
     from reports.comparison.factor import factor_of
 
     compared = factor_of(side.quantities[0])

@@ -1,4 +1,5 @@
-"""`data generate`, `prepare`, `verify` and `predict`: datasets, kept apart from results and shared between runs."""
+"""Define the commands `data generate`, `prepare`, `verify` and `predict`, for datasets, which are kept apart from
+results and shared between runs."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +29,7 @@ class ManyFilesCommand(HelpedCommand):
 
 
 def spread_values(args: list[str]) -> list[str]:
-    """Rewrite `--train a b` as `--train a --train b`."""
+    """Return command-line arguments with `--train a b` rewritten as `--train a --train b`, and `--eval` alike."""
     spread: list[str] = []
     option: str | None = None
     for position, word in enumerate(args):
@@ -320,7 +321,7 @@ def predict(
 
 
 def _verify_published(files: Mapping[str, int], published: Mapping[str, str]) -> None:
-    """Compare the MD5 of files, given by path with their sizes, with the published ones, by file name.
+    """Compare the MD5 of dataset files, given by path with their sizes, with the published ones, by file name.
 
     Raises DatasetError (exit 8) for a file that differs.
     """
@@ -344,7 +345,7 @@ def _verify_published(files: Mapping[str, int], published: Mapping[str, str]) ->
 def _is_ready(folder: Path, config: "DataConfig", *, may_replace: bool | None = None) -> bool:
     """Return whether the dataset is complete; raise DatasetError for a damaged one where `may_replace` is False.
 
-    Where `may_replace` is given, the replacement of a damaged dataset is announced.
+    Where `may_replace` is true, the replacement of a damaged dataset is announced.
     """
     from reference_models.data.registry import open_dataset
     from reference_models.data.store.manifest import MANIFEST

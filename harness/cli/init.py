@@ -1,4 +1,4 @@
-"""`init`: begin a definition, or a model, of the user's own."""
+"""Define the command `init`, which begins a definition, or a model, of the user's own."""
 
 import os
 import shlex
@@ -131,8 +131,8 @@ def init(
 
 
 def _guess_columns(path: Path, name: str, overrides: Sequence["Override"]) -> "Guess":
-    """Guess the columns of a file, or of a folder's first part file; the number of rows is estimated for all
-    parts."""
+    """Return the guessed columns of a data file, or of a folder's first part file; the number of rows is estimated
+    for all parts."""
     from reference_models.data.columns.guess import guess_columns
     from reference_models.process.open_file import list_parts, refuse_irregular
 
@@ -147,7 +147,7 @@ def _guess_columns(path: Path, name: str, overrides: Sequence["Override"]) -> "G
 
 
 def _begin_model(file: Path, definition: Path, begin: Callable[..., str]) -> str:
-    """Write the example model to `file`; return the text of a definition with its keys.
+    """Write the example model to `file`; return the text of a benchmark definition with that model's keys.
 
     The file is removed again where the definition cannot be made.
     """

@@ -1,4 +1,5 @@
-"""`list`, `show`, `system`, `doctor`: look at benchmarks and at this system, without running anything."""
+"""Define the commands `list`, `show`, `system` and `doctor`, which show benchmarks and this system without running
+anything."""
 
 import os
 from collections.abc import Mapping
@@ -81,7 +82,7 @@ def show_(benchmark: str, model: str | None, form: str) -> None:
 
 
 def _refuse_set(word: str) -> None:
-    """Raise UsageError with a hint where a word names a run set, a sweep or a pair, and no benchmark."""
+    """Raise UsageError with a hint where a word that should name a benchmark names a run set, a sweep or a pair."""
     from harness.run_sets.names import find_named, find_results_folder
     from rules.benchmarks.loader import list_workload_names, shipped_names
 

@@ -1,4 +1,4 @@
-"""`plan`: time, resources and rule violations of a run, before it is started."""
+"""Define the command `plan`: time, resources and rule violations of a run, before it is started."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`profile`: time of each phase of a training step, and its distance from this system's limits."""
+"""Define the command `profile`: time of each phase of a training step, and its distance from this system's limits."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ MAX_BATCH = 1 << 20
 
 
 def count_list(text: str) -> tuple[int, ...]:
-    """Parse comma-separated whole numbers of at least 1. Raises BadParameter."""
+    """Return the numbers in a comma-separated list of whole numbers of at least 1. Raises BadParameter."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdigit() and 0 < int(word) <= MAX_BATCH for word in words):
         raise click.BadParameter(f"{text!r}: expected whole numbers of 1 to {MAX_BATCH:,}, such as 1,64,1024.")
@@ -113,7 +113,7 @@ def profile(
 def _profile_forward(
     request: Request, benchmarks: Sequence[str], sizes: Sequence[int] | None, form: str, say: Callable[[str], None]
 ) -> None:
-    """Profile answering (forward passes), print it, and write study.json and the page to a new folder."""
+    """Profile forward passes, print their times, and write study.json and the page to a new folder."""
     from harness.cli.shared.studies import keep_study
     from harness.experiment.study import measure_study
     from harness.measure.profile.forward import BATCH_SIZES, KIND

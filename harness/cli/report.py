@@ -1,4 +1,4 @@
-"""`report`: results as one self-contained page, or as JSON, CSV or Markdown."""
+"""Define the command `report`: results as one self-contained page, or as JSON, CSV or Markdown."""
 
 from dataclasses import replace
 from functools import partial
@@ -160,7 +160,7 @@ def report(
 def _write_tables(
     paths: tuple[Path, ...], output: Path | None, output_format: str, ruleset: str | None, *, second_opinion: bool
 ) -> None:
-    """Write only the tables: the formats for exported files, and Parquet."""
+    """Write the results as tables without a page: for the formats of exported files, and Parquet."""
     from reports.page.exports import read_documents
     from reports.page.report import write_whole
     from reports.tables.documents import json_text

@@ -1,4 +1,4 @@
-"""`run`, `versus` and `resume`: train to the target, judge, score, report."""
+"""Define the commands `run`, `versus` and `resume`: train to the target, judge, score, report."""
 
 from pathlib import Path
 from typing import Any

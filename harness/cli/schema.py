@@ -1,4 +1,5 @@
-"""`schema`: print JSON Schemas of input and output files, and reference pages, each by its name."""
+"""Define the command `schema`, which prints JSON Schemas of input and output files, and reference pages, each by its
+name."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -80,7 +81,7 @@ called."""
 
 
 def list_names() -> list[str]:
-    """Return all names, group by group."""
+    """Return the names of all schemas and pages that can be printed, group by group."""
     return [name for entries in GROUPS.values() for name in entries()]
 
 

@@ -1,4 +1,4 @@
-"""`sweep`: run many configurations interleaved, and show them in one table."""
+"""Define the command `sweep`: run many configurations interleaved, and show them in one table."""
 
 from typing import Any
 

@@ -39,7 +39,10 @@ def give_matmul(path: Path | None, workloads: Sequence[WorkloadConfig]) -> Given
 
 def read_matmul(path: Path) -> MatmulRecord:
     """Return a choice of kernels for matrix products, read from a page's or package's file, or the run_set.json of a
-    set that has one. // Raises HarnessError (exit 8) that names the file and the member."""
+    set that has one.
+
+    Raises HarnessError (exit 8) that names the file and the member.
+    """
     content = read_object(path)
     if isinstance(content, Damage):
         raise HarnessError(f"--matmul {content}.", ExitCode.INPUT)

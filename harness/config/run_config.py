@@ -386,8 +386,10 @@ def check_known(override: Override, tables: Mapping[str, Any]) -> None:
 
 def fill_table(override: Override, tables: Mapping[str, Any]) -> Override:
     """Return the user's value for a key inside a table, such as data.parameters.bias, as a value for the whole table.
-    // Any other value is returned unchanged. Raises ConfigError where the definition has a plain value in place of
-    the table."""
+
+    Any other value is returned unchanged. Raises ConfigError where the definition has a plain value in place of the
+    table.
+    """
     section, _, name = override.key.partition(".")
     name, dot, inner = name.partition(".")
     if not dot or section == SUBMISSION:

@@ -1,6 +1,8 @@
-"""Run a user's own code in a child process: the processes that start, keep and judge runs never import that code. //
+"""Run a user's own code in a child process: the processes that start, keep and judge runs never import that code.
+
 The child resolves the configuration, checks that it can be run and autotunes it; only the folder that the child makes
-remains."""
+remains.
+"""
 
 import os
 import signal
@@ -37,8 +39,10 @@ class _ChildAnswer(msgspec.Struct, frozen=True):
 
 
 def names_outside_code(request: Request) -> bool:
-    """Return whether a request names a model or an implementation that is not dlrmbench's own; imports neither. //
-    Wrong names are not reported here: resolving the request reports them."""
+    """Return whether a request names a model or an implementation that is not dlrmbench's own; imports neither.
+
+    Wrong names are not reported here: resolving the request reports them.
+    """
     with suppress(DefinitionError, ConfigError, HarnessError, OSError):
         implementations, models = (set(_named(request, key)) for key in (_IMPLEMENTATION, _MODEL))
         if request.beside is None or request.benchmark is not None:
@@ -60,9 +64,11 @@ def _named(request: Request, key: str) -> Iterator[str]:
 
 
 def look_apart(work: Callable[[], T], kind: type[T]) -> T:
-    """Return the result of `work` (a callable that returns a text or a record), computed in a child process. //
+    """Return the result of `work` (a callable that returns a text or a record), computed in a child process.
+
     Raises HarnessError, or RequestError, with the message and exit code of the child's error. A process with threads
-    or with torch, such as a notebook, cannot fork, and calls `work` itself."""
+    or with torch, such as a notebook, cannot fork, and calls `work` itself.
+    """
     if threading.active_count() > 1 or "torch" in sys.modules:
         return work()
     for stream in (sys.stdout, sys.stderr):

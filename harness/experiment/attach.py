@@ -67,7 +67,9 @@ def attach_profile(
     folder: Path, *, num_steps: int | None, trace: Path | None, on_progress: Callable[[str], None]
 ) -> Path:
     """Profile the configuration of the run set in `folder` in a fresh process; return the path of extra/profile.json.
-    // Raises HarnessError where the profile fails."""
+
+    Raises HarnessError where the profile fails.
+    """
     options: Mapping[str, Any] = {"num_steps": num_steps, "trace": None if trace is None else str(trace.absolute())}
     run_set, _ = open_run_set(folder)
     with locked(run_set):

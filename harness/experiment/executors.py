@@ -90,8 +90,10 @@ class WorkerExecutor:
 
     def refuse_other_code(self, folder: Path, record: RunSetRecord, group: str) -> None:
         """Raise HarnessError (exit 2) where the run set began with another version of dlrmbench's code than this
-        executor's. // Versions of the code may be what is compared, so one of two compared configurations must not
-        mix two of them."""
+        executor's.
+
+        Versions of the code may be what is compared, so one of two compared configurations must not mix two of them.
+        """
         here = code_sha256() if self.installation is None else self.installation.about.code_sha256
         if record.code_sha256 != here:
             who = "this dlrmbench" if self.installation is None else f"the dlrmbench of {self.installation.python}"
@@ -102,8 +104,10 @@ class WorkerExecutor:
 
 
 def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path) -> dict[str, Any]:
-    """Collect the fields that jobs of every kind of measurement have, from the run set's definition and record. //
-    Raises HarnessError (exit 8) where the recorded choice of kernels for matrix products is invalid."""
+    """Collect the fields that jobs of every kind of measurement have, from the run set's definition and record.
+
+    Raises HarnessError (exit 8) where the recorded choice of kernels for matrix products is invalid.
+    """
     place = run_set.extra / RUN_SET_FILE
     tables = read_toml(run_set.definition)
     matmul = None if record.choice is None else record.choice.matmul
@@ -122,8 +126,10 @@ def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path)
 
 def find_executors(store: Store, python: Path | None) -> dict[int, WorkerExecutor]:
     """Return the executor (which starts worker processes with one interpreter) of each configuration, by its index.
-    // A stranger may have made the folder, so an interpreter named in its file is never started: `python` must be
-    given on the command line. Raises HarnessError (exit 2) where it is missing or not needed."""
+
+    A stranger may have made the folder, so an interpreter named in its file is never started: `python` must be given
+    on the command line. Raises HarnessError (exit 2) where it is missing or not needed.
+    """
     folder, record = store.folder, store.record
     if record.python is None and python is not None:
         if find_relation(record.relation).takes_python:
@@ -155,7 +161,10 @@ def refuse_other_definition(run_set: RunSet, record: RunSetRecord) -> None:
 
 def refuse_changed(store: Store, executors: Mapping[int, WorkerExecutor]) -> None:
     """Refuse to continue an experiment where a benchmark definition, the system or (if required) dlrmbench's code
-    changed. // Raises HarnessError: exit 2, or 8 for a definition."""
+    changed.
+
+    Raises HarnessError: exit 2, or 8 for a definition.
+    """
     for place, (run_set, record) in store.sets.items():
         refuse_other_definition(run_set, record)
         if store.record.on_other_code == "refuse":

@@ -18,8 +18,10 @@ from harness.run_sets.names import find_weights
 
 
 def expand(request: Request) -> Experiment:
-    """Return the experiment that a user's request means, with every configuration resolved. // Raises HarnessError,
-    ConfigError or DefinitionError where it cannot be run."""
+    """Return the experiment that a user's request means, with every configuration resolved.
+
+    Raises HarnessError, ConfigError or DefinitionError where it cannot be run.
+    """
     kind, options = asked_kind(request)
     _refuse_combinations(request, kind)
     request = with_weights(request, kind)
@@ -31,7 +33,10 @@ def expand(request: Request) -> Experiment:
 
 def with_weights(request: Request, kind: Kind) -> Request:
     """Return the request with the run set whose kept weights (final parameters) it names resolved to the weights'
-    folder. // Raises HarnessError where that set kept none."""
+    folder.
+
+    Raises HarnessError where that set kept none.
+    """
     if request.weights is None or kind.weights_key is None:
         return request
     source = f"option {request.spelled('weights')}" if request.typed else "weights"

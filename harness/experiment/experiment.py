@@ -65,7 +65,10 @@ class Experiment:
 
     @property
     def is_autotuned(self) -> bool:
-        """Whether autotuning times kernels and threads before the first repetition. // Not so where ranks are varied,
-        since they would share the cores in every compared number; nor for externally launched runs."""
+        """Whether autotuning times kernels and threads before the first repetition.
+
+        Not so where ranks are varied, since they would share the cores in every compared number; nor for externally
+        launched runs.
+        """
         are_ranks_varied = any(axis.key == "runtime.ranks" for axis in self.axes)
         return self.kind.is_autotuned and not are_ranks_varied and self.request.run_index is None

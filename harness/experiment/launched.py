@@ -39,8 +39,10 @@ from rules.records.run_set import RunSetRecord
 
 
 def run_in_world(experiment: Experiment) -> str:
-    """Take part as one rank in a run of a prepared experiment, whose output folder is the run set's own. // Returns
-    on rank 0 how the run ended; an empty string on other ranks."""
+    """Take part as one rank in a run of a prepared experiment, whose output folder is the run set's own.
+
+    Returns on rank 0 how the run ended; an empty string on other ranks.
+    """
     request, (configuration,) = experiment.request, experiment.configurations
     index, config, prepared = request.run_index, configuration.config, configuration.prepared
     assert index is not None and prepared is not None

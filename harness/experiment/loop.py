@@ -54,9 +54,12 @@ class RunContext:
 
 def look_again(folder: Path, context: Context) -> tuple[tuple[PreflightCheck, ...], str | None]:
     """Return the environment check's current results, and a warning where dlrmbench's code changed since the
-    experiment began (None if it did not, or may not). // Raises HarnessError: exit 2 where a user's own code is not
-    named again, or the folder is one configuration of a pair; 6 where the environment check warns and the experiment
-    began with --strict-env; 8 for a kind of measurement that this copy lacks."""
+    experiment began (None if it did not, or may not).
+
+    Raises HarnessError: exit 2 where a user's own code is not named again, or the folder is one configuration of a
+    pair; 6 where the environment check warns and the experiment began with --strict-env; 8 for a kind of measurement
+    that this copy lacks.
+    """
     refuse_outside_code(folder, {"model": context.models, "implementation": context.implementations})
     _refuse_side(folder)
     record = read(folder)
@@ -86,10 +89,12 @@ def _refuse_side(folder: Path) -> None:
 
 def complete(folder: Path, context: Context = NO_CONTEXT, *, num_runs: int | None = None) -> ExperimentRecord:
     """Make all missing repetitions of the experiment in `folder`, stage by stage, then those that its stop rule adds.
-    // With `num_runs` the experiment first grows to that many repetitions of each configuration. A failed repetition
-    is handled as its stage says; a failed hook (a command around every repetition) ends the experiment. Raises
+
+    With `num_runs` the experiment first grows to that many repetitions of each configuration. A failed repetition is
+    handled as its stage says; a failed hook (a command around every repetition) ends the experiment. Raises
     HarnessError where it cannot continue: before anything is run where the interpreter, the hooks, the system or (if
-    its record requires it) the code differ from those that it began with."""
+    its record requires it) the code differ from those that it began with.
+    """
     watcher, hooks = context.watcher, context.hooks
     with hold(folder) as store, closing(open_event_log(context.log_to, folder)) as events, _leaving_nothing(store):
         for run_set, set_record in store.sets.values():
@@ -379,8 +384,11 @@ def _make(
 
 
 def perform(repetition: RepetitionTask, executor: WorkerExecutor, progress: ProgressDisplay) -> KeptOutcome:
-    """Make one repetition and keep its result; the caller holds the lock of its run set. // Raises HarnessError where
-    the repetition yields no result; an interrupted attempt is kept as its kind of measurement defines."""
+    """Make one repetition and keep its result; the caller holds the lock of its run set.
+
+    Raises HarnessError where the repetition yields no result; an interrupted attempt is kept as its kind of
+    measurement defines.
+    """
     keeper, index, hooks, events = repetition.keeper, repetition.index, repetition.hooks, repetition.events
     folder, slot = keeper.open(index), repetition.slot
 

@@ -1,5 +1,7 @@
-"""Prepare an experiment before its folder is made: each configuration's dataset, id map and autotuning. // Writes
-only into the folders of datasets."""
+"""Prepare an experiment before its folder is made: each configuration's dataset, id map and autotuning.
+
+Writes only into the folders of datasets.
+"""
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
@@ -36,8 +38,11 @@ from rules.records.run_set import ChoiceRecord
 
 def prepare(experiment: Experiment) -> Experiment:
     """Return the experiment with data and autotuning ready, and options such as step counts fitted to the dataset's
-    size. // A configuration of a sweep or of a suite that cannot be prepared is left out, and the others go on.
-    Raises HarnessError, DatasetError or OSError otherwise."""
+    size.
+
+    A configuration of a sweep or of a suite that cannot be prepared is left out, and the others go on. Raises
+    HarnessError, DatasetError or OSError otherwise.
+    """
     request = experiment.request
     refuse_output(request.output)
     if request.strict_env:
@@ -51,8 +56,10 @@ def prepare(experiment: Experiment) -> Experiment:
 
 
 def _fit_options(experiment: Experiment, made: Sequence[tuple[RunConfig, Preparation]]) -> Mapping[str, int]:
-    """Return the options of the kind of measurement, such as a number of samples, fitted to the datasets' sizes. //
-    Raises ConfigError where they do not fit, or where fewer checkpoints are made than are to be restored."""
+    """Return the options of the kind of measurement, such as a number of samples, fitted to the datasets' sizes.
+
+    Raises ConfigError where they do not fit, or where fewer checkpoints are made than are to be restored.
+    """
     sizes = [prepared.size for _, prepared in made]
     sizes += [(size, num_samples) for _, num_samples in sizes for size in experiment.batch_sizes]
     options = experiment.kind.fit(experiment.options, sizes)
@@ -64,7 +71,9 @@ def _fit_options(experiment: Experiment, made: Sequence[tuple[RunConfig, Prepara
 
 def _refuse_restores_untimed(experiment: Experiment) -> None:
     """Raise ConfigError, before autotuning times anything, where fewer checkpoints are made than are to be restored.
-    // Data that cannot be prepared is left to be reported later."""
+
+    Data that cannot be prepared is left to be reported later.
+    """
     configs = [each.config for each in experiment.configurations]
     if not any(config.workload.checkpoint and config.workload.checkpoint.restores for config in configs):
         return
@@ -76,8 +85,10 @@ def _refuse_restores_untimed(experiment: Experiment) -> None:
 
 
 def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet: bool) -> Preparation:
-    """Make or find a configuration's dataset and its id map (the order of embedding rows). // Raises DatasetError;
-    HarnessError where the dataset has less than one batch, or its map is damaged."""
+    """Make or find a configuration's dataset and its id map (the order of embedding rows).
+
+    Raises DatasetError; HarnessError where the dataset has less than one batch, or its map is damaged.
+    """
     workload = config.workload
     num_threads = workload.runtime.threads or max(1, read_resources().num_cores // kind.num_processes(config))
     with generation_progress(workload.data, quiet=quiet) as on_progress:
@@ -186,8 +197,11 @@ def _autotune_sides(
     source: Source, base: Configuration, new: Configuration, given: GivenMatmul | None, *, quiet: bool
 ) -> tuple[Configuration, Configuration]:
     """Autotune both configurations of a pair: the base as its run set was where that still fits, both alike where
-    their shapes are equal. // Threads that nobody gives the new configuration are as many as the base's, so that a
-    core more or less does not decide the comparison."""
+    their shapes are equal.
+
+    Threads that nobody gives the new configuration are as many as the base's, so that a core more or less does not
+    decide the comparison.
+    """
     assert base.prepared is not None and new.prepared is not None
     recorded, of_set = source.record.choice, None
     if recorded is not None and recorded.matmul is not None:

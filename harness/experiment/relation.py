@@ -105,7 +105,10 @@ class Relation(ABC):
 
     def show(self, folder: Path, record: ExperimentRecord, form: str, problem: str) -> ExitCode | None:
         """Print the result of a complete experiment in `form` (text or JSON); `problem` is the reason why `end`
-        failed. // Returns the command's exit code; None where the default output for this relation applies."""
+        failed.
+
+        Returns the command's exit code; None where the default output for this relation applies.
+        """
         return None
 
 

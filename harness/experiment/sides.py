@@ -48,7 +48,9 @@ _NOT_GIVEN = ("definition", "default")
 
 def open_source(request: Request, asked: Kind | None) -> Source:
     """Read the run set named by --beside, to measure it again; `asked` is the requested kind of measurement, if any.
-    // Raises HarnessError where the folder is no run set, or cannot be run here."""
+
+    Raises HarnessError where the folder is no run set, or cannot be run here.
+    """
     folder = request.beside
     assert folder is not None
     if (said := not_one_set(folder)) is not None:
@@ -158,7 +160,10 @@ def _again(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
 
 def resolve_beside(request: Request, source: Source) -> RunConfig:
     """Return the new configuration of a pair: the request's benchmark, or without one the run set's with the user's
-    changes. // Raises HarnessError where its runs cannot be compared with the run set's."""
+    changes.
+
+    Raises HarnessError where its runs cannot be compared with the run set's.
+    """
     base, kind = source.config, source.kind
     if request.benchmark is not None:
         config = kind.resolve(request.benchmark, request.overrides, request.name)

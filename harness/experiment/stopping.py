@@ -39,14 +39,18 @@ class StopRule(Protocol):
 
     def extend(self, state: State) -> int | Mapping[str, str] | None:
         """Return the new number of repetitions of each configuration, or the values by key of one more configuration,
-        as they are written on the command line; None to stop. // The extension is on disk before its repetitions are
-        made."""
+        as they are written on the command line; None to stop.
+
+        The extension is on disk before its repetitions are made.
+        """
 
 
 class Until:
     """Stop rule that adds runs one by one until the confidence interval of every mean time to train is narrow enough,
-    or there are max_runs. // No run is added after one that did not converge, since no further run makes the mean
-    known."""
+    or there are max_runs.
+
+    No run is added after one that did not converge, since no further run makes the mean known.
+    """
 
     def __init__(self, values: Mapping[str, float]) -> None:
         self._width, self._min_runs, self._max_runs = (values[key] for key in ("width", "min_runs", "max_runs"))

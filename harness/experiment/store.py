@@ -77,8 +77,10 @@ class Store:
                 yield
 
     def recover(self) -> None:
-        """Record what became of repetitions of the first stage that a crash left unfinished. // A run set of several
-        that was never locked has no unfinished repetitions."""
+        """Record what became of repetitions of the first stage that a crash left unfinished.
+
+        A run set of several that was never locked has no unfinished repetitions.
+        """
         for place, (run_set, _) in self.sets.items():
             if self.path is not None and not (run_set.extra / LOCK_FILE).exists():
                 continue
@@ -123,9 +125,11 @@ class Store:
             write_record(self.path, self.record)
 
     def grow(self, num_runs: int, *, is_asked: bool) -> None:
-        """Extend the plan of every run set to `num_runs` repetitions, on disk, before the new ones are made. //
+        """Extend the plan of every run set to `num_runs` repetitions, on disk, before the new ones are made.
+
         `is_asked`: a user requested it, which ends the stop rule. Raises HarnessError (exit 2), before anything is
-        written, where a run set may not grow."""
+        written, where a run set may not grow.
+        """
         for run_set, record in self.sets.values():
             _refuse_growth(run_set, record, num_runs)
         for place in self.sets:
@@ -217,8 +221,10 @@ def read(folder: Path) -> ExperimentRecord:
 
 
 def parts_of(folder: Path) -> dict[int, Path]:
-    """Return the folders of an experiment's run sets by the index of their configuration. // Raises HarnessError
-    (exit 8) for a folder outside the experiment's: a stranger may have made the file."""
+    """Return the folders of an experiment's run sets by the index of their configuration.
+
+    Raises HarnessError (exit 8) for a folder outside the experiment's: a stranger may have made the file.
+    """
     path = group_file(folder)
     if path is None:
         return {0: folder}

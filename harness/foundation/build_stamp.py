@@ -1,5 +1,7 @@
 """Write the git commit of the checkout into the built copy of dlrmbench, by build commands named in pyproject.toml.
-// Imported only by setuptools, by path and before anything is installed, so it imports nothing of dlrmbench."""
+
+Imported only by setuptools, by path and before anything is installed, so it imports nothing of dlrmbench.
+"""
 
 import json
 import subprocess

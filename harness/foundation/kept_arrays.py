@@ -23,9 +23,12 @@ def write_kept(
     write_more: Callable[[Path], object] = lambda draft: None,
 ) -> Mapping[str, WrittenArray]:
     """Write arrays and their manifest as `folder`, complete or not at all, replacing an existing folder; return the
-    list of arrays. // `about` has the fields of `manifest` except `member`, which lists the written arrays.
-    `write_more` may write further files to the draft of the folder. Raises ConfigError for a name or a type that
-    cannot be stored, msgspec.ValidationError, OSError."""
+    list of arrays.
+
+    `about` has the fields of `manifest` except `member`, which lists the written arrays. `write_more` may write
+    further files to the draft of the folder. Raises ConfigError for a name or a type that cannot be stored,
+    msgspec.ValidationError, OSError.
+    """
 
     def describe(written: Mapping[str, WrittenArray]) -> str:
         return encode(msgspec.convert({**about, member: written}, manifest, from_attributes=True))

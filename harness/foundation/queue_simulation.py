@@ -69,9 +69,11 @@ class Traffic:
 
 def draw_traffic(num_queries: int, sizes: Sequence[int], service: ServiceTimes, seed: int) -> Traffic:
     """Draw a simulation's queries: Poisson arrivals, and permutations of the `sizes` (in items) and of the measured
-    factors. // Times between arrivals are scaled to a mean of exactly one second, and every size and factor occurs
-    equally often, so that the offered load is exactly the requested one: random deviations of the load would dominate
-    the result."""
+    factors.
+
+    Times between arrivals are scaled to a mean of exactly one second, and every size and factor occurs equally often,
+    so that the offered load is exactly the requested one: random deviations of the load would dominate the result.
+    """
     arrivals, items, factors = (np.random.default_rng((seed, stream)) for stream in range(3))
     gaps_s = arrivals.exponential(size=num_queries)
     return Traffic(

@@ -1,6 +1,9 @@
 """Make the record of a result that is not a run: a table that says of each column whether it was given, measured or
-computed. // A verb computes rows and calls `make_study`; `rules.records.study` is the record,
-`reports.page.studies.study` renders it."""
+computed.
+
+A verb computes rows and calls `make_study`; `rules.records.study` is the record, `reports.page.studies.study` renders
+it.
+"""
 
 from collections.abc import Iterable, Sequence
 

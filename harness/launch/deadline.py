@@ -53,7 +53,10 @@ class Deadline:
 
     def take(self, event: str) -> bool:
         """Register a progress event of the run's process as a sign of life; return whether it only marks the time of
-        a log line. // The run's time counts from its first run_start. Work after run_stop is not timed."""
+        a log line.
+
+        The run's time counts from its first run_start. Work after run_stop is not timed.
+        """
         self._silent_s = 0.0
         if event == RUN_START and not self._has_begun:
             self._passed_s, self._has_begun = 0.0, True

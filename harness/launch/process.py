@@ -203,7 +203,10 @@ def remove_empty_cache(environ: Mapping[str, str]) -> None:
 
 def _split_event(line: bytes, *, is_marked: bool) -> tuple[bytes, dict[str, Any] | None]:
     """Return a line of a worker's output split into what own code or a library printed and the event at its end; the
-    event is None where there is none. // Earlier versions did not mark events: theirs are the whole line."""
+    event is None where there is none.
+
+    Earlier versions did not mark events: theirs are the whole line.
+    """
     said, mark, text = line.rpartition(EVENT_MARK.encode())
     if not mark and is_marked:
         return line, None

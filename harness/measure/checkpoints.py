@@ -111,8 +111,10 @@ class CheckpointsCompanion(Companion):
     _made: "Checkpoints | None" = None
 
     def before_build(self) -> None:
-        """Prepare to make checkpoints: remove earlier files from their folder. // Raises ConfigError for a workload
-        that cannot make checkpoints, or makes fewer than are to be restored."""
+        """Prepare to make checkpoints: remove earlier files from their folder.
+
+        Raises ConfigError for a workload that cannot make checkpoints, or makes fewer than are to be restored.
+        """
         workload, config = self.process.workload, self.process.config
         checkpoint = config.checkpoint
         if checkpoint is None:

@@ -12,8 +12,10 @@ def _no_device() -> None:
 @dataclass(slots=True)
 class Clock:
     """Clock of wall time at its start plus monotonic time since, so that adjusting the system's clock changes no
-    duration. // `synchronize` waits for the device (GPU), so that no time stamp precedes the end of the work before
-    it."""
+    duration.
+
+    `synchronize` waits for the device (GPU), so that no time stamp precedes the end of the work before it.
+    """
 
     synchronize: Callable[[], None] = _no_device
     _wall_ns: int = field(default_factory=time.time_ns)

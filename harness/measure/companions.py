@@ -1,6 +1,9 @@
 """Observe or keep what a training process does not itself measure, such as energy and weights, by classes called
-companions. // A companion is a class and a line of `COMPANIONS`. The values that it returns become fields of the
-process's record: `RunRecord` for a run, an entry of `processes` for a measurement."""
+companions.
+
+A companion is a class and a line of `COMPANIONS`. The values that it returns become fields of the process's record:
+`RunRecord` for a run, an entry of `processes` for a measurement.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -41,8 +44,10 @@ class Companion:
         self.process = process
 
     def before_build(self) -> None:
-        """Prepare to observe the process, before its model is built and before any clock runs. // Raises ConfigError
-        for what the workload cannot do."""
+        """Prepare to observe the process, before its model is built and before any clock runs.
+
+        Raises ConfigError for what the workload cannot do.
+        """
 
     def start(self) -> None:
         """Begin to observe at the start of the timed region; in a run this is inside the region, right after
@@ -53,8 +58,10 @@ class Companion:
 
     def after(self) -> Mapping[str, Any]:
         """Return fields for the process's record by their names in its file, once the log is closed; only rank 0's
-        are recorded. // An error here is recorded in a run, which is complete without these fields, and raised in a
-        measurement."""
+        are recorded.
+
+        An error here is recorded in a run, which is complete without these fields, and raised in a measurement.
+        """
         return {}
 
 
@@ -110,9 +117,11 @@ def measuring(
     reshape: Callable[[WorkloadConfig], WorkloadConfig] = lambda config: config,
 ) -> Iterator[Process]:
     """Yield the process, with the job's workload loaded, for the caller to build, train, start and stop; its
-    `members` then has the values from companions (energy, weights and the like). // `reshape` changes the
-    definition's configuration. Raises the errors of loading and of companions; after an error in the caller's block
-    no companion is called any more."""
+    `members` then has the values from companions (energy, weights and the like).
+
+    `reshape` changes the definition's configuration. Raises the errors of loading and of companions; after an error
+    in the caller's block no companion is called any more.
+    """
     started = datetime.now(UTC)
     benchmark, config = job.parse()
     config = reshape(config)

@@ -43,8 +43,10 @@ class IdMaps:
 
 def locate_id_map(config: WorkloadConfig, data_dir: Path) -> IdMapPlace | None:
     """Return the folder and sizes of the map of ids to rows that the configuration asks for; None where each id has
-    its own row. // Raises ConfigError for a budget that leaves a table no row, DatasetError where the map's data is
-    missing."""
+    its own row.
+
+    Raises ConfigError for a budget that leaves a table no row, DatasetError where the map's data is missing.
+    """
     id_map = config.data.id_map
     if not id_map.is_active:
         return None

@@ -134,7 +134,10 @@ class Kind:
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
         """Return a benchmark's configuration with the user's changes: any key may vary, and data of another shape is
-        synthetic. // Raises ConfigError or DefinitionError."""
+        synthetic.
+
+        Raises ConfigError or DefinitionError.
+        """
         return resolve(benchmark, overrides, label, derived_suffix=self.derived_suffix, sections=self.sections)
 
     @property

@@ -79,7 +79,10 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
 
 def fit_samples(options: Mapping[str, int], sizes: Sequence[tuple[int, int]]) -> Mapping[str, int]:
     """Return the number of samples to train, rounded up to whole batches of all configurations, so that each trains
-    the same number. // Raises ConfigError where a training split holds fewer."""
+    the same number.
+
+    Raises ConfigError where a training split holds fewer.
+    """
     asked, multiple = options["num_samples"], math.lcm(*(batch_size for batch_size, _ in sizes))
     num_samples = -(-asked // multiple) * multiple
     least = min((train_samples for _, train_samples in sizes), default=num_samples)

@@ -38,8 +38,11 @@ def hash_read_data(
     workload: Workload, opened: OpenedDataset, world: World, on_event: OnEvent
 ) -> tuple[Mapping[str, Any], ...] | None:
     """Return, on rank 0, the ReadDatasetRecord fields with the hashes of the data files that the ranks opened, each
-    copy once. // None on other ranks, and an empty tuple for data that is not in files. A workload that does not name
-    its dataset is taken to have read the files of `opened`, which this process opened before the run."""
+    copy once.
+
+    None on other ranks, and an empty tuple for data that is not in files. A workload that does not name its dataset
+    is taken to have read the files of `opened`, which this process opened before the run.
+    """
     files = (workload.dataset() if isinstance(workload, NamesDataset) else opened).read_files
     host = socket.gethostname()
     copies = world.broadcast(_copies(world.gather((host, files.look()))))
@@ -94,7 +97,10 @@ def _state(state: FileState | None) -> dict[str, Any] | None:
 
 def refuse_other_data(workload: Workload, opened: OpenedDataset, world: World, on_event: OnEvent) -> None:
     """Raise DatasetError on every rank where the hash of the data that was read does not match the dataset's
-    manifest. // For measurements that no rule checks for their data: on other data they are worthless."""
+    manifest.
+
+    For measurements that no rule checks for their data: on other data they are worthless.
+    """
     read = hash_read_data(workload, opened, world, on_event)
     if (reason := world.broadcast(_why_other(read or (), opened.dataset_sha256))) is not None:
         raise DatasetError(reason)

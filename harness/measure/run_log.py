@@ -69,8 +69,10 @@ class RunOutcome:
 
 class RunLogWriter:
     """Writer of a run's log file, on rank 0: each line is written at once and in one piece; `close` syncs the file.
-    // Without a path, as on other ranks, nothing is written. `on_stamped` is called with run_start and run_stop as
-    soon as the line has its time stamp, before it is written, since a disk may be slow."""
+
+    Without a path, as on other ranks, nothing is written. `on_stamped` is called with run_start and run_stop as soon
+    as the line has its time stamp, before it is written, since a disk may be slow.
+    """
 
     def __init__(self, path: Path | None, clock: Clock, on_stamped: Callable[[str], None] = lambda key: None) -> None:
         self._clock, self._on_stamped = clock, on_stamped
@@ -117,7 +119,10 @@ class RunLogWriter:
     @contextmanager
     def run(self) -> Iterator[RunOutcome]:
         """Write run_start to the log before the caller's block and run_stop after it, also after an error in the
-        block. // The status is aborted unless the block calls `succeed`."""
+        block.
+
+        The status is aborted unless the block calls `succeed`.
+        """
         self._start(keys.RUN_START)
         outcome = RunOutcome()
         try:
@@ -196,8 +201,10 @@ def log_built(workload: Workload, log: RunLogWriter) -> None:
 
 def make_schedule(benchmark: Benchmark, train_samples: int, global_batch_size: int) -> list[TrainingBlock]:
     """Yield training blocks of FLOOR(train_samples / (GBS * evals_per_epoch)) steps until max_epochs
-    (training_rules.adoc). // The first block lasts until the first evaluation, where the definition says when that
-    is."""
+    (training_rules.adoc).
+
+    The first block lasts until the first evaluation, where the definition says when that is.
+    """
     num_steps = benchmark.steps_between_evals(train_samples, global_batch_size)
     max_steps = int(benchmark.quality.max_epochs * (train_samples // global_batch_size))
     first = benchmark.first_eval_samples(train_samples, global_batch_size) // global_batch_size

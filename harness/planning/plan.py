@@ -101,9 +101,11 @@ class Plan:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Exit code of the plan: that of a run that cannot start here, else DONE. // Modelled memory that is too
-        small does not count, nor does data for which no path was given: a plan can be made before the data is
-        there."""
+        """Exit code of the plan: that of a run that cannot start here, else DONE.
+
+        Modelled memory that is too small does not count, nor does data for which no path was given: a plan can be
+        made before the data is there.
+        """
         if any("cannot start" in problem for problem in self.problems):
             return ExitCode.USAGE
         return ExitCode.INPUT if self.is_data_expected and not self.is_data_made else ExitCode.DONE
@@ -198,7 +200,9 @@ def require_sizes(config: RunConfig, data_root: Path | None) -> tuple[int, int, 
 
 def require_table_rows(config: RunConfig, data_root: Path | None) -> tuple[int, ...]:
     """Return the rows of each embedding table, also where the numbers of samples are unknown, as for changed shapes.
-    // Raises DatasetError where only data that is missing has the rows."""
+
+    Raises DatasetError where only data that is missing has the rows.
+    """
     data = config.workload.data
     sizes, _ = read_sizes(data, locate_dataset(data, data_root))
     if sizes is None and data.num_embeddings is not None:
@@ -224,7 +228,10 @@ def estimate_time(
     config: RunConfig, num_embeddings: Sequence[int], work: Work, data_dir: Path
 ) -> TimeEstimate | None:
     """Return a run's time extrapolated from a few steps and one evaluation, on synthetic samples of equal shape where
-    no dataset is ready. // None where the model cannot train on synthetic samples."""
+    no dataset is ready.
+
+    None where the model cannot train on synthetic samples.
+    """
     choice = find_choice(config, data_dir)
     chosen = {} if choice is None else make_spin_variables(choice.spin_count)
     os.environ.update({**WORKER_VARIABLES, **os.environ, **chosen})  # as in a run, and before torch is imported

@@ -28,8 +28,10 @@ def ensure_dataset(
     on_progress: Callable[[int], None] | None = None,
     benchmark: str = "BENCHMARK",
 ) -> Path:
-    """Return the folder of a benchmark's dataset, generated here if that is possible, else checked. // Raises
-    DatasetError with the command that makes the dataset; `benchmark` is the definition's name in that command."""
+    """Return the folder of a benchmark's dataset, generated here if that is possible, else checked.
+
+    Raises DatasetError with the command that makes the dataset; `benchmark` is the definition's name in that command.
+    """
     folder, spec = locate_dataset(data, root), find_data(data.kind)
     if spec.is_in_memory:
         return folder  # its reader generates it
@@ -81,8 +83,11 @@ def _read_digest(folder: Path) -> Any:
 
 def find_recorded(data: DataConfig, recorded: DatasetRecord, owner: Path) -> Path | None:
     """Return the dataset's folder that the record of the run set `owner` names, where it holds that set's data; None
-    elsewhere. // A stranger may have made the record, so nothing is created in that folder. Raises HarnessError (exit
-    8) where the folder holds other data or a damaged manifest."""
+    elsewhere.
+
+    A stranger may have made the record, so nothing is created in that folder. Raises HarnessError (exit 8) where the
+    folder holds other data or a damaged manifest.
+    """
     folder, spec = Path(recorded.dir), find_data(data.kind)
     if spec.is_in_memory or not folder.is_dir():
         return None
@@ -137,8 +142,10 @@ def how_to_get(data: DataConfig, benchmark: str, root: Path | None) -> str:
 
 
 def making_lock(folder: Path, root: Path | None) -> AbstractContextManager[None]:
-    """Lock `folder` while a dataset is made in it; a second process waits and then finds the dataset complete. //
-    Raises HarnessError (exit 8) for a link in the folder's place, unless it is `root`, which the user named."""
+    """Lock `folder` while a dataset is made in it; a second process waits and then finds the dataset complete.
+
+    Raises HarnessError (exit 8) for a link in the folder's place, unless it is `root`, which the user named.
+    """
     return _folder_lock(folder) if folder == root else kept_lock(folder)
 
 
@@ -155,9 +162,11 @@ def _folder_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def kept_lock(folder: Path, dataset: Path | None = None) -> Iterator[None]:
-    """Lock a folder in a dataset's folder (which may be a stranger's) while the contents of the former are made. //
+    """Lock a folder in a dataset's folder (which may be a stranger's) while the contents of the former are made.
+
     Raises HarnessError (exit 8) where the folder is a link, which may lead to a folder of the user's, a file or a
-    pipe; and where the `dataset` that it is in is a link, as a folder of datasets may hold one."""
+    pipe; and where the `dataset` that it is in is a link, as a folder of datasets may hold one.
+    """
     if dataset is not None and dataset.is_symlink():
         raise HarnessError(
             f"{dataset} is a link, and nothing is written beside data through a link. Give the link's target "

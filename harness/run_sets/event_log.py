@@ -1,5 +1,7 @@
-"""Write the event stream of --log-to: one line of JSON per event, by the process that starts runs. // Worker
-processes do not write to it and never wait for it: they send the same events as for progress."""
+"""Write the event stream of --log-to: one line of JSON per event, by the process that starts runs.
+
+Worker processes do not write to it and never wait for it: they send the same events as for progress.
+"""
 
 import os
 import sys

@@ -1,5 +1,7 @@
 """Run hooks, the user's commands around each repetition: --prepare, --cleanup, and --power-command while it is timed.
-// Hooks come only from the command line: a run set records its hooks, but no file starts a command."""
+
+Hooks come only from the command line: a run set records its hooks, but no file starts a command.
+"""
 
 import shlex
 import subprocess
@@ -53,8 +55,10 @@ class Hooks:
         self, name: HookName, folder: Path, on_done: Callable[[Mapping[str, Any]], None] = lambda values: None
     ) -> None:
         """Run the user's command of a hook, if there is one, and record its result in hooks.json in a repetition's
-        folder. // `on_done` is called with fields of that record. Raises HookError (exit 2) where the command
-        fails."""
+        folder.
+
+        `on_done` is called with fields of that record. Raises HookError (exit 2) where the command fails.
+        """
         command = getattr(self, name)
         if command is None:
             return

@@ -1,9 +1,12 @@
-"""Describe an installation of dlrmbench: this process's own, or another interpreter's, which answers a query. // `run
---beside --python` measures with two installations. The parent writes both run sets, launches, judges and compares;
-the workers of one configuration are the other installation's, so code, torch and records of its runs are its own. The
-two installations share only versioned formats: the query and answer here, the job's file (`harness.measure.job`),
-records (`rules.records`) and the log. A dlrmbench without this module is too old. // Started there as `python -P -m
-harness.run_sets.installation`, with the query as JSON on standard input."""
+"""Describe an installation of dlrmbench: this process's own, or another interpreter's, which answers a query.
+
+`run --beside --python` measures with two installations. The parent writes both run sets, launches, judges and
+compares; the workers of one configuration are the other installation's, so code, torch and records of its runs are
+its own. The two installations share only versioned formats: the query and answer here, the job's file
+(`harness.measure.job`), records (`rules.records`) and the log. A dlrmbench without this module is too old.
+
+Started there as `python -P -m harness.run_sets.installation`, with the query as JSON on standard input.
+"""
 
 import json
 import os
@@ -92,8 +95,10 @@ def describe_here(benchmark: Benchmark, device: str, given: Mapping[str, Submiss
 
 
 def find_interpreter(python: Path) -> str:
-    """Return the full path of a Python interpreter. Raises HarnessError (exit 2) where there is no such program. // A
-    link is not resolved: an environment's interpreter is identified by its path."""
+    """Return the full path of a Python interpreter. Raises HarnessError (exit 2) where there is no such program.
+
+    A link is not resolved: an environment's interpreter is identified by its path.
+    """
     found = shutil.which(str(python))
     if found is None:
         inside = python / "bin" / "python"

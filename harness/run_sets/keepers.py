@@ -145,7 +145,10 @@ def _describe_end(record: RunRecord, metric: Metric) -> str:
 
 class RecordKeeper:
     """Keeps the record of each of several measuring processes in its own folder, and all records in
-    extra/<kind>.json. // An interrupted process is measured again from the beginning."""
+    extra/<kind>.json.
+
+    An interrupted process is measured again from the beginning.
+    """
 
     def __init__(self, run_set: RunSet, record: RunSetRecord, kind: Kind) -> None:
         self._set, self._kind, self._num_runs = run_set, kind, record.num_runs
@@ -196,9 +199,11 @@ class RecordKeeper:
         return f"process {index} measured nothing"
 
     def gather(self) -> None:
-        """Write the combined record of the processes that have measured, up to the first one that is missing. //
+        """Write the combined record of the processes that have measured, up to the first one that is missing.
+
         Later records wait for the missing one, since the seed of a process is identified by its position. Raises
-        HarnessError without a first process."""
+        HarnessError without a first process.
+        """
         done = takewhile(self.is_done, range(1, self._num_runs))
         found = [read_record(self.folder(index) / self._kind.file, self._kind.record) for index in (0, *done)]
         measured = [part for part in found if isinstance(part, Measurement)]

@@ -22,7 +22,9 @@ _BLOCK = 1 << 20
 
 def describe_making(command: Sequence[str], inputs: Iterable[Path] = ()) -> MadeRecord:
     """Describe how this process makes a result without a run set: by the words of `command`, from the files `inputs`.
-    // A folder among the inputs is identified by its manifest. Inputs that can no longer be read are left out."""
+
+    A folder among the inputs is identified by its manifest. Inputs that can no longer be read are left out.
+    """
     processors = read_processors()
     return MadeRecord(
         command=shlex.join(command),

@@ -82,8 +82,10 @@ def led_to(word: str, *results: Path) -> str:
 
 
 def refuse_missing(paths: Iterable[Path]) -> None:
-    """Raise InputError for the first word that is neither a path nor a run set's name, suggesting similar names. // A
-    word that can only be a path, such as an exported file or one with folders, is left to its reader."""
+    """Raise InputError for the first word that is neither a path nor a run set's name, suggesting similar names.
+
+    A word that can only be a path, such as an exported file or one with folders, is left to its reader.
+    """
     for path in paths:
         word = str(path)
         if word != path.name or path.suffix == ".json" or ":" in word or word == "-" or not _is_missing(path):
@@ -138,8 +140,11 @@ def name_given(folder: Path) -> str | None:
 
 def names_of(folder: Path) -> tuple[str, ...]:
     """Return the names from --name of a run set, or of the benchmark that --set made; a digest where no --name was
-    given. // The name is the set's folder name without its benchmark and time; that of an experiment of several
-    configurations is the folder name without its prefix (such as `sweep`) and the time."""
+    given.
+
+    The name is the set's folder name without its benchmark and time; that of an experiment of several configurations
+    is the folder name without its prefix (such as `sweep`) and the time.
+    """
     if (match := _MOMENT.search(folder.name)) is None:
         return ()
     record = decode(folder / "extra" / "run_set.json", RunSetRecord)

@@ -37,7 +37,10 @@ def refuse_outside_code(
     explain: Callable[[Path, Sequence[tuple[str, str]]], str] = resume_outside_code,
 ) -> None:
     """Refuse to run code of another package or file that only the run set names, since a stranger may have made the
-    set. // `explain` makes the message from the folder and the missing ("model" or "implementation", name) pairs."""
+    set.
+
+    `explain` makes the message from the folder and the missing ("model" or "implementation", name) pairs.
+    """
     allowed = {what: [without_digest(pin_code(name)) for name in names] for what, names in allowed.items()}
     missing: dict[tuple[str, str], None] = {}
     for what, name in find_outside_code(folder):

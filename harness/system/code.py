@@ -29,8 +29,10 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 @cache
 def code_sha256() -> str:
     """Return the digest of the files of dlrmbench's four packages, from where this process imports them; equal files
-    give equal digests. // It covers the names below the packages and the contents of all code and installed data,
-    except shipped results."""
+    give equal digests.
+
+    It covers the names below the packages and the contents of all code and installed data, except shipped results.
+    """
     digest = hashlib.sha256()
     for package in PACKAGES:
         spec = find_spec(package)
@@ -45,8 +47,10 @@ def code_sha256() -> str:
 
 @cache
 def describe_code() -> "CodeRecord":
-    """Return the record of dlrmbench's code that this process runs. // The first call may start git, so ranks make it
-    before they join."""
+    """Return the record of dlrmbench's code that this process runs.
+
+    The first call may start git, so ranks make it before they join.
+    """
     from rules.records.measure import CodeRecord  # imported late: --help imports this module and needs no records
 
     return CodeRecord(sha256=code_sha256(), **describe_commit())
@@ -54,7 +58,10 @@ def describe_code() -> "CodeRecord":
 
 def describe_commit(package: Path = _PACKAGE) -> dict[str, Any]:
     """Return the git commit of the checkout that contains `package`, or from which it was built, and whether files
-    differed. // Commit and difference are None where nothing is known."""
+    differed.
+
+    Commit and difference are None where nothing is known.
+    """
     checkout = package.parent
     if not (checkout / ".git").exists() or not (checkout / "pyproject.toml").exists():
         return _read_stamp(package / COMMIT_FILE)
@@ -82,8 +89,11 @@ def other_path_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 def safe_path_variables() -> dict[str, str]:
     """Return environment variables with which child processes import the same code as this process, and nothing from
-    the current folder. // `python -m harness` at the top of a checkout found its code in the current folder, which is
-    then added to PYTHONPATH."""
+    the current folder.
+
+    `python -m harness` at the top of a checkout found its code in the current folder, which is then added to
+    PYTHONPATH.
+    """
     variables = {"PYTHONSAFEPATH": "1"}
     root = str(_PACKAGE.parent)
     if not sys.flags.safe_path and os.path.realpath(sys.path[0]) == root:

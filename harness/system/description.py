@@ -1,6 +1,8 @@
 """Describe this system in MLPerf's 33 fields: detected values, given values, and empty ones where neither is known.
-// Nothing is guessed. Values are strings, as MLPerf's checker needs them. The result file has only the fields; the
-run set records the source of each."""
+
+Nothing is guessed. Values are strings, as MLPerf's checker needs them. The result file has only the fields; the run
+set records the source of each.
+"""
 
 import hashlib
 import re
@@ -85,7 +87,10 @@ def make_system_slug(description: SystemDescription) -> str:
 
 def write_system_json(folder: Path, description: SystemDescription, *, name: str | None = None) -> Path:
     """Write the system's description to `<folder>/<name>.json` atomically, with the 33 fields as strings. Returns its
-    path. // `name` is by default the system's slug."""
+    path.
+
+    `name` is by default the system's slug.
+    """
     path = folder / f"{name or make_system_slug(description)}.json"
     folder.mkdir(parents=True, exist_ok=True)
     write_text(path, encode(convert(dict(description.fields), SystemRecord)))

@@ -224,7 +224,10 @@ class EnergyMeter:
 
     def stop(self) -> dict[str, Any] | None:
         """Return the energy since `start` as run.json and throughput.json have it; None when `start` was never
-        called. // Its `energy_j` is the sum of the measured parts in joules, None where there is none."""
+        called.
+
+        Its `energy_j` is the sum of the measured parts in joules, None where there is none.
+        """
         if self._started_s is None:
             return None
         stopped_s = time.monotonic()

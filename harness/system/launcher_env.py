@@ -9,8 +9,10 @@ _SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "S
 
 
 def world_size(environ: Mapping[str, str]) -> int | None:
-    """Return the number of ranks that torchrun or srun started; None where neither did. // Raises HarnessError (exit
-    2) when a variable is not a number of ranks."""
+    """Return the number of ranks that torchrun or srun started; None where neither did.
+
+    Raises HarnessError (exit 2) when a variable is not a number of ranks.
+    """
     for name in ("WORLD_SIZE", _SLURM["WORLD_SIZE"]):
         if name in environ:
             if not environ[name].isdecimal() or int(environ[name]) == 0:

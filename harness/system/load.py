@@ -1,6 +1,8 @@
-"""Record the load of other processes on the system during a measurement, and the CPUs' clock and temperature. // A
-reading takes a few milliseconds: of the load before and after a measurement, of clock and temperature a few times
-between."""
+"""Record the load of other processes on the system during a measurement, and the CPUs' clock and temperature.
+
+A reading takes a few milliseconds: of the load before and after a measurement, of clock and temperature a few times
+between.
+"""
 
 import os
 import statistics

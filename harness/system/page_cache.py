@@ -40,9 +40,11 @@ class PageCacheClear:
 
 
 def clear_page_cache(paths: Iterable[str | Path]) -> PageCacheClear:
-    """Write back every file and drop its pages from the page cache; for a folder, those of all files below it. //
+    """Write back every file and drop its pages from the page cache; for a folder, those of all files below it.
+
     `cleared` of the result is True only where mincore has confirmed it. Raises OSError when a path is missing or
-    unreadable."""
+    unreadable.
+    """
     files = list_files(paths)
     sizes = {path: path.stat().st_size for path in files}
     total = sum(sizes.values())

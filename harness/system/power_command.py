@@ -1,5 +1,7 @@
-"""Read the system's power in watts once a second from a user's command, such as one for a wall meter or IPMI. // The
-command comes only from the command line, and runs by the shell in its own process group."""
+"""Read the system's power in watts once a second from a user's command, such as one for a wall meter or IPMI.
+
+The command comes only from the command line, and runs by the shell in its own process group.
+"""
 
 import math
 import os
@@ -39,8 +41,10 @@ class PowerCommand(threading.Thread):
 
     def take_energy(self, stopped_s: float) -> float | None:
         """Return the joules from `started_s` to `stopped_s` of the monotonic clock, from watts by the trapezoidal
-        rule, and end the calls. // The first and the last reading of watts extend to the ends. None where `problem`
-        has the reason."""
+        rule, and end the calls.
+
+        The first and the last reading of watts extend to the ends. None where `problem` has the reason.
+        """
         self.end()
         self.join(1.0)  # longer only where a process outside the group still holds the output
         if not self._readings:

@@ -30,7 +30,10 @@ ended."""
 
 def find_commands(name: str, root: Path = ROOT, *, is_root: bool | None = None) -> tuple[str, ...]:
     """Return the shell commands that fix a warning of the environment check `name`, in order; none where no command
-    helps. // `is_root`: write them without sudo; by default as this process runs."""
+    helps.
+
+    `is_root`: write them without sudo; by default as this process runs.
+    """
     is_root = os.geteuid() == 0 if is_root is None else is_root
     sudo = "" if is_root else "sudo "
 

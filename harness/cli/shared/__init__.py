@@ -1,1 +1,1 @@
-"""Code shared by the verbs: options, requests and output."""
+"""Share code between the commands: options, requests and output."""

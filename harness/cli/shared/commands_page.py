@@ -1,4 +1,5 @@
-"""Page of all commands, harness/cli/README.md, made from their help: `dlrmbench schema commands_page` prints it."""
+"""Make the page of all commands, harness/cli/README.md, from their help: `dlrmbench schema commands_page` prints
+it."""
 
 from inspect import cleandoc
 from itertools import chain
@@ -15,7 +16,7 @@ Made by `dlrmbench schema commands_page > harness/cli/README.md`. `dlrmbench COM
 
 
 def render_page() -> str:
-    """Return the page as Markdown: for each command its usage, its help and its options."""
+    """Return the page of all commands as Markdown: for each command its usage, its help and its options."""
     root = click.Context(cli, info_name="dlrmbench", **cli.context_settings)
     parts = [_HEAD]
     for title, verbs in SECTIONS.items():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Turn a RequestError into click's usage error."""
+    """Turn a RequestError (arguments that contradict each other) of the caller's block into click's usage error."""
     from harness.experiment.request import RequestError
 
     try:
@@ -34,7 +34,7 @@ def usage_errors() -> Iterator[None]:
 
 
 def start_and_show(request: "Request", *, form: str) -> None:
-    """Make a new experiment, complete it and show its results; exit with its code."""
+    """Make a new experiment, complete it and show its results; exit with its exit code."""
     from harness.experiment.context import Context
     from harness.experiment.expand import expand
     from harness.experiment.prepare import prepare
@@ -76,7 +76,8 @@ def _begin(request: "Request") -> Path:
 
 
 def make_group(request: "Request") -> Path:
-    """Make a new experiment and complete it, announcing each run; return its folder, which has its page."""
+    """Make a new experiment of several configurations and complete it, announcing each run; return its folder, which
+    has its page."""
     from harness.experiment.context import Context, Watcher
     from harness.experiment.create import create
     from harness.experiment.expand import expand
@@ -93,7 +94,7 @@ def make_group(request: "Request") -> Path:
 
 
 def _warn_of_environment(folder: Path) -> None:
-    """Print the environment warnings that the new experiment's sets recorded."""
+    """Print the warnings of the environment check that the new experiment's run sets recorded."""
     from harness.experiment.store import parts_of
     from harness.run_sets.environment import warn
     from harness.run_sets.folder import open_run_set
@@ -118,7 +119,7 @@ def _announce(experiment: "Experiment", folder: Path) -> None:
 
 
 def _warn_of_few_pairs(experiment: "Experiment", folder: Path) -> None:
-    """Print, even with --quiet, that the pairs are too few for a verdict."""
+    """Print, even with --quiet, that the pairs of runs are too few for a verdict."""
     from reports.statistics.intervals import MIN_RUNS
 
     if experiment.repetitions < MIN_RUNS:
@@ -161,8 +162,8 @@ def _describe_set(experiment: "Experiment", folder: Path) -> str:
 def complete_and_show(
     folder: Path, context: "Context", *, num_runs: int | None = None, form: str = "table", quiet: bool
 ) -> None:
-    """Make the missing repetitions of an experiment, growing it to `num_runs` if given; show it and exit with its
-    code.
+    """Make the missing repetitions of an experiment, growing it to `num_runs` if given; show the results and exit
+    with their exit code.
 
     Unless `quiet`, progress is printed on standard error.
     """
@@ -206,20 +207,20 @@ def complete_and_show(
 
 
 def _warn_of_energy(why: str) -> None:
-    """Warn that the user's power command gave no energy, which no table shows."""
+    """Warn, with the reason, that the user's power command gave no energy, which no table shows."""
     from reports.text.formatting import printable
 
     note(f"warning: no energy from --power-command: {printable(why)}")
 
 
 def _say_kept(kept: int, planned: int) -> None:
-    """Print how many processes of a single measurement had already measured."""
+    """Print how many processes of a measurement of one configuration had already measured."""
     if kept:
         note(f"{kept} of {planned} processes had measured before and are kept")
 
 
 def _say_step(progress: "Progress", *, is_said_at_its_end: bool = False) -> None:
-    """Print whose run is next, and the estimated time for all that are left."""
+    """Print which configuration's run is next, and the estimated time for all runs that are left."""
     from reports.text.formatting import printable, rough_duration
 
     if is_said_at_its_end and progress.run_index is not None:
@@ -231,7 +232,7 @@ def _say_step(progress: "Progress", *, is_said_at_its_end: bool = False) -> None
 
 
 def _say_measured(index: int, outcome: "KeptOutcome") -> None:
-    """Print the value that a process measured, where the progress display has not."""
+    """Print the value that a process measured, where the progress display has not printed it."""
     from reports.parts.measured import in_unit
     from rules.records.measure import Measurement
 
@@ -244,7 +245,7 @@ def _say_measured(index: int, outcome: "KeptOutcome") -> None:
 
 
 def _show_set(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
-    """Judge, score and report a set of runs."""
+    """Judge and score a run set, write its page and print its results; return the exit code."""
     from harness.experiment.finish import exit_code_of_set, finish_set
     from harness.run_sets.folder import open_run_set
     from reports.views.score import finished_blocks, finished_document
@@ -257,7 +258,7 @@ def _show_set(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
 
 
 def _show_measurement(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
-    """Show the result of all processes of a measurement."""
+    """Print the result of all processes of a measurement and write its page; return the exit code."""
     from reports.results.measured import read_measured
     from reports.views.measurement import measured_blocks, measurement_document
     from rules.errors import InputError
@@ -272,7 +273,7 @@ def _show_measurement(folder: Path, record: "ExperimentRecord", form: str) -> Ex
 
 
 def _show_sides(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
-    """Compare the two sides of a pair and report them."""
+    """Compare the two configurations of a pair, print the comparison and write its page; return the exit code."""
     from harness.experiment.finish import exit_code_of_sides, finish_sides
     from harness.run_sets.commands import resume_command
     from reports.statistics.intervals import MIN_RUNS
@@ -293,7 +294,7 @@ def _show_sides(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode
 
 
 def _show_matrix(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
-    """Show all configurations of a sweep in one table, and report them."""
+    """Print all configurations of a sweep in one table, and write its page; return the exit code."""
     from harness.experiment.finish import exit_code_of_matrix, write_folder_page
     from reports.comparison.sweep import read_sweep_facts
     from reports.parts.law import law_record
@@ -333,12 +334,13 @@ _VIEWS: "Mapping[ReadsAs, Callable[[Path, ExperimentRecord, str], ExitCode]]" = 
     "table": _show_matrix,
     "trials": _show_matrix,
 }
-"""Functions that show a complete group, by the way its configurations are read; a relation's own `show` comes
-first."""
+"""Functions that show a complete experiment of several configurations, by the way these are compared; a relation's
+own `show` comes first."""
 
 
 def _show(folder: Path, record: "ExperimentRecord", form: str, problem: str = "") -> ExitCode:
-    """Show the results of a complete experiment; `problem` is the reason why its last step failed."""
+    """Print the results of a complete experiment and return its exit code; `problem` is the reason why its last step
+    failed."""
     from harness.experiment.relation import find_relation
     from harness.measure.kinds import find_kind
 
@@ -353,7 +355,7 @@ def _show(folder: Path, record: "ExperimentRecord", form: str, problem: str = ""
 
 
 def _words(record: "ExperimentRecord") -> tuple[str, str]:
-    """Return the words for an experiment's repetitions and for the whole."""
+    """Return the words for an experiment's repetitions (such as "runs") and for the experiment (such as "sweep")."""
     from harness.experiment.relation import find_relation
     from harness.measure.kinds import find_kind
 

@@ -1,4 +1,4 @@
-"""Layout of a verb's `--help`: options under headings, and examples at the end. Imports click alone."""
+"""Lay out a command's `--help`: options under headings, and examples at the end. Imports only click."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -8,7 +8,7 @@ import click
 
 COMMON = "Common options"
 _COMMON = ("runs", "num_runs", "assignments", "implementation", "name", "output", "form", "verbose", "quiet")
-"""Everyday options by parameter, in the order in which they follow a verb's own options."""
+"""Everyday options by parameter, in the order in which they follow a command's own options in its help."""
 HEADINGS: Mapping[str, tuple[str, ...]] = {
     "Data and model": ("config_file", "data_root", "model", "matmul"),
     "Device and ranks": ("device", "threads", "ranks", "sharding", "comm", "grad_comm"),
@@ -17,7 +17,7 @@ HEADINGS: Mapping[str, tuple[str, ...]] = {
     "Around each run": ("prepare", "cleanup", "power_command", "log_to"),
     "Rules": ("division", "submitter"),
 }
-"""Headings of options that several verbs share, by parameter; all others are a verb's own and come first."""
+"""Headings of options that several commands share, by parameter; all others are a command's own and come first."""
 MEASURED_INSTEAD = "Measure something else"
 _FEW = 9
 """Most options that a help page shows without headings."""
@@ -38,7 +38,7 @@ class HelpedCommand(click.Command):
         self._headings = headings
 
     def sort_options(self, ctx: click.Context) -> dict[str, list[click.Option]]:
-        """Return the command's options by their heading; hidden ones are left out."""
+        """Return the command's options by their heading in the help; hidden options are left out."""
         options = [each for each in self.get_params(ctx) if isinstance(each, click.Option) and not each.hidden]
         if len(options) <= _FEW and not self._headings:
             return {"Options": options}
@@ -54,19 +54,19 @@ class HelpedCommand(click.Command):
         return {heading: members for heading, members in found.items() if members}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options below their headings."""
+        """Write the command's options below their headings."""
         for heading, options in self.sort_options(ctx).items():
             with formatter.section(heading):
                 formatter.write_dl([record for each in options if (record := each.get_help_record(ctx)) is not None])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples as unwrapped lines, so that each can be copied."""
+        """Write the command's examples as unwrapped lines, so that each can be copied."""
         write_examples(self.examples, formatter)
         super().format_epilog(ctx, formatter)
 
 
 def _common_place(option: click.Option) -> int:
-    """Return the sort position of a common option: a verb's own first, --help last."""
+    """Return the sort position of an everyday option in the help: a command's own options first, --help last."""
     if "--help" in option.opts:
         return len(_COMMON)
     return _COMMON.index(str(option.name)) if option.name in _COMMON else -1
@@ -80,12 +80,13 @@ class HelpedGroup(click.Group):
         self.examples = tuple(examples)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples as unwrapped lines, so that each can be copied."""
+        """Write the group's examples as unwrapped lines, so that each can be copied."""
         write_examples(self.examples, formatter)
 
 
 def write_examples(examples: Iterable[str], formatter: click.HelpFormatter) -> None:
-    """Write commands, one unwrapped line each, below the heading Examples; nothing where there are none."""
+    """Write examples of commands, one unwrapped line each, below the heading Examples; nothing where there are
+    none."""
     if examples := tuple(examples):
         with formatter.section("Examples"):
             for example in examples:
@@ -93,7 +94,8 @@ def write_examples(examples: Iterable[str], formatter: click.HelpFormatter) -> N
 
 
 def write_names(names: Mapping[str, Sequence[str]], formatter: click.HelpFormatter) -> None:
-    """Write a comma-separated row of names behind each title; names are never broken, even at a hyphen."""
+    """Write a comma-separated row of names behind each title; names are never broken between lines, even at a
+    hyphen."""
     lead = max(map(len, names), default=0) + formatter.current_indent + 2
     for title, members in names.items():
         line = f"{'':{formatter.current_indent}}{title}".ljust(lead)
@@ -112,5 +114,6 @@ def verb(
     headings: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     cls: type[HelpedCommand] = HelpedCommand,
 ) -> Callable[[Callable[..., Any]], HelpedCommand]:
-    """Return a decorator for a command with these examples, and its own options under headings, by parameter."""
+    """Return a decorator for a command with these examples, and the command's own options under headings, by
+    parameter."""
     return click.command(name, cls=cls, examples=examples, headings=headings)

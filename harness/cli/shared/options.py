@@ -1,4 +1,5 @@
-"""Options that several verbs share, and shell completion of their values. Imports little, for light verbs."""
+"""Define options that several commands share, and shell completion of their values. Imports little, for light
+commands."""
 
 import math
 import os
@@ -21,19 +22,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 MAX_RUNS = 100_000
-"""Most runs of a set: each has a recorded seed, so that more would fill memory before the first begins."""
+"""Most runs of one run set: each has a recorded seed, so that more would fill memory before the first begins."""
 RUNS = click.IntRange(min=1, max=MAX_RUNS)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(us|ms|s|min|h)")
 _MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4, "h": 3.6e6}
 
 
 def completing(names: Callable[[], Iterable[str]]) -> Complete:
-    """Complete a value in the shell with the names that begin with the typed text."""
+    """Return a completion of an option's value in the shell by the names that begin with the typed text."""
     return lambda ctx, param, incomplete: [name for name in names() if name.startswith(incomplete)]
 
 
 def completing_several(names: Callable[[], Iterable[str]]) -> Complete:
-    """Complete the last of several comma-separated names; none is offered twice."""
+    """Return a completion in the shell of the last of several comma-separated names; none is offered twice."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
@@ -44,7 +45,8 @@ def completing_several(names: Callable[[], Iterable[str]]) -> Complete:
 
 
 def completing_or_files(names: Callable[[], Iterable[str]]) -> "Callable[..., list[CompletionItem]]":
-    """Complete a value with names; where none matches, the shell completes files."""
+    """Return a completion of an option's value in the shell by names; where no name matches, the shell completes
+    files."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
         from click.shell_completion import CompletionItem
@@ -56,7 +58,8 @@ def completing_or_files(names: Callable[[], Iterable[str]]) -> "Callable[..., li
 
 
 def settable_keys() -> Iterable[str]:
-    """Return the keys for --set and --axis with the equals sign, each once, of all models and kinds of data."""
+    """Return the configuration keys for --set and --axis with the equals sign, each once, of all models and kinds of
+    data."""
     from dataclasses import fields
 
     from harness.config.reference import SECTIONS
@@ -80,7 +83,8 @@ def benchmarks() -> Iterable[str]:
 
 
 def completing_definitions(names: Callable[[], Iterable[str]]) -> Complete:
-    """Complete the name of a shipped benchmark, and its versions after an @."""
+    """Return the names of shipped benchmarks that begin with the typed text, and a benchmark's versions after an
+    @."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         from rules.benchmarks.loader import shipped_versions
@@ -108,12 +112,13 @@ def system_names() -> Iterable[str]:
 
 
 def is_published(reference: str | None) -> bool:
-    """Return whether --with names a table of published results: 'published', or 'published:FILE'."""
+    """Return whether a value of --with names a table of published results: 'published', or 'published:FILE'."""
     return reference is not None and reference.partition(":")[0] == "published"
 
 
 def close_systems_after(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Remove the folders of opened bundles when the command ends."""
+    """Remove the unpacked folders of reference bundles (archives of another system's results) when the command
+    ends."""
     if value is not None:
         from reports.results.reference_systems import close_systems
 
@@ -122,7 +127,7 @@ def close_systems_after(ctx: click.Context, param: click.Parameter, value: Any) 
 
 
 def duration(text: str) -> float:
-    """Parse a duration such as 25ms or 0.1s as milliseconds. Raises BadParameter, also for a number without a
+    """Return a duration such as 25ms or 0.1s in milliseconds. Raises BadParameter, also for a number without a
     unit."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
@@ -136,14 +141,16 @@ def duration(text: str) -> float:
 
 
 def seconds(text: str) -> float:
-    """Parse a duration such as 20s, 2min or 12h as seconds. Raises BadParameter as `duration` does."""
+    """Return a duration such as 20s, 2min or 12h in seconds. Raises BadParameter, also for a number without a
+    unit."""
     return duration(text) / 1e3
 
 
 class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A path, or the name of a set in the results folder: its folder's, the one given by --name, or `latest`.
+    """Type of an option's value: a path, or the name of a run set in the results folder: its folder's, the one given
+    by --name, or `latest`.
 
-    A word that is neither is passed on: the verb refuses it after the whole command line has been parsed.
+    A word that is neither is passed on: the command refuses it after the whole command line has been parsed.
     """
 
     name = "path"
@@ -170,9 +177,10 @@ class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 def distinct(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return each place once, by the first path to it: 'results/*' has the newest set and `latest`, a link to it.
+    """Return each given folder or file once, by the first path to it: 'results/*' has the newest run set and
+    `latest`, a link to it.
 
-    Raises InputError for a word that is neither a path nor a set's name.
+    Raises InputError for a word that is neither a path nor a run set's name.
     """
     from harness.run_sets.names import refuse_missing
     from rules.tree.result_set import real_path
@@ -189,7 +197,7 @@ BENCHMARK = click.argument("benchmark", default="dlrm_small", shell_complete=com
 
 
 def _refuse_unnamed_link(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
-    """Refuse a default folder that is a link, with `refuse_unnamed`."""
+    """Raise HarnessError (exit 8) where an option's default folder, which the user did not name, is a link."""
     folder = Path("data") if value is None else value
     is_default = ctx.get_parameter_source(str(param.name)) == ParameterSource.DEFAULT
     if is_default and not ctx.resilient_parsing:
@@ -223,7 +231,7 @@ def _data_option(callback: Callable[..., Path | None] | None) -> Callable[[F], F
 
 
 def value_option(flag: str, name: str, text: str) -> Callable[[F], F]:
-    """Make a repeatable option for values, SECTION.KEY=VALUE."""
+    """Return a repeatable option for configuration values, SECTION.KEY=VALUE."""
     return click.option(
         flag,
         name,
@@ -235,7 +243,7 @@ def value_option(flag: str, name: str, text: str) -> Callable[[F], F]:
 
 
 DATA, READ_DATA = _data_option(_refuse_unnamed_link), _data_option(None)
-"""Option --data of verbs that may create datasets, and of verbs that only read them."""
+"""Option --data (folder of datasets) of commands that may create datasets, and of commands that only read them."""
 MODEL = click.option(
     "--model",
     metavar="FILE.py:OBJECT",
@@ -317,7 +325,7 @@ _CONFIGURATION = (
 
 
 class FiniteRange(click.FloatRange):
-    """A finite number in a range: nan passes any bound, and no record holds infinity."""
+    """Type of an option's value: a finite number in a range; nan passes any bound, and no record holds infinity."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
@@ -327,7 +335,7 @@ class FiniteRange(click.FloatRange):
 
 
 class SizeParam(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Bytes, or bytes per second, with a unit: 141GB, 96GiB; 4.8TB/s, 450GB.
+    """Type of an option's value: bytes, or bytes per second, with a unit: 141GB, 96GiB; 4.8TB/s, 450GB.
 
     A number without a unit is refused, unless plain bytes are meant.
     """
@@ -353,7 +361,7 @@ class SizeParam(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 def fraction(text: str) -> float:
-    """Parse '3%' or '0.03'. Raises BadParameter."""
+    """Return a fraction from text such as '3%' or '0.03'. Raises BadParameter."""
     number = text.strip()
     try:
         value = float(number.removesuffix("%")) / (100.0 if number.endswith("%") else 1.0)
@@ -365,7 +373,7 @@ def fraction(text: str) -> float:
 
 
 def output_option(text: str, *names: str) -> Callable[[F], F]:
-    """Make -o (or the options in `names`): a folder for results, ./results by default."""
+    """Return the option -o (or the options in `names`): a folder for results, ./results by default."""
     return click.option(
         *(names or ("-o", "--output")),
         type=click.Path(path_type=Path),
@@ -378,14 +386,14 @@ def output_option(text: str, *names: str) -> Callable[[F], F]:
 
 
 def configuration(command: F, options: Iterable[Callable[[F], F]] = _CONFIGURATION) -> F:
-    """Add -c, --set, --name and the options for single configuration keys."""
+    """Add to a command -c, --set, --name and the options for single configuration keys."""
     for option in reversed(tuple(options)):
         command = option(command)
     return command
 
 
 def defining(command: F) -> F:
-    """Add the options of `configuration` that define the problem: -c, --set, --name, --data, --model."""
+    """Add to a command the options that define the training problem: -c, --set, --name, --data, --model."""
     return configuration(command, (*_DEFINING, MODEL))
 
 
@@ -395,11 +403,12 @@ _SECTIONS = {
     ),
     "submitter": "submission",
 }
-"""Section of the key that an option sets, by the option's name."""
+"""Section of the configuration key that an option sets, by the option's name."""
 
 
 def collect_overrides(given: Mapping[str, Any]) -> "list[Override]":
-    """Collect all overrides of the options of `configuration`, weakest first: file, environment, --set, option."""
+    """Return all values that the options of `configuration` change, weakest first: file, environment, --set,
+    option."""
     from harness.config.run_config import Override, read_config_file, read_environment, read_set_option
 
     config_file = given["config_file"]

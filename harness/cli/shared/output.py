@@ -1,4 +1,4 @@
-"""Print documents: the one place where blocks become text in the requested form."""
+"""Print documents: the one place where blocks of a page become text in the requested form."""
 
 import json
 import os
@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def form_option(*forms: str, text: str = "Output form.") -> Callable[[F], F]:
-    """Make --format with the choices `forms`; the first is the default."""
+    """Return the option --format with the choices `forms` (text, json, …); the first is the default."""
     return click.option("--format", "form", type=click.Choice(forms), default=forms[0], show_default=True, help=text)
 
 
@@ -41,7 +41,8 @@ VERBOSE = click.option(
     callback=_keep_verbose,
     help="Also print the method and all inputs.",
 )
-"""Option --verbose of verbs that print the answer and one table; `is_verbose` tells whether it was given."""
+"""Option --verbose of commands that by default print a result and only one table; `is_verbose` tells whether it was
+given."""
 _VERBOSE = f"{__name__}.verbose"
 
 
@@ -51,12 +52,12 @@ def is_verbose() -> bool:
 
 
 def has_verbose() -> bool:
-    """Return whether the command has --verbose."""
+    """Return whether the command has the option --verbose."""
     return _VERBOSE in click.get_current_context().meta
 
 
 def show(blocks: Sequence[Block], form: str = "table") -> None:
-    """Print `blocks` for a terminal, or in one of FORMS.
+    """Print blocks of a page for a terminal, or in one of FORMS.
 
     Lines are as long as the terminal's, COLUMNS, or 80. Colours only where NO_COLOR is not set; click drops them
     where the output is no terminal.
@@ -81,7 +82,7 @@ def show_json(content: "Mapping[str, Any] | msgspec.Struct") -> None:
 
 
 def show_as(form: str, document: "Mapping[str, Any] | msgspec.Struct", blocks: Sequence[Block]) -> None:
-    """Print a document where `form` is 'json', else the equivalent blocks."""
+    """Print a document as JSON where `form` is 'json', else the blocks of a page with the same content."""
     if form == "json":
         show_json(document)
     else:
@@ -89,7 +90,7 @@ def show_as(form: str, document: "Mapping[str, Any] | msgspec.Struct", blocks: S
 
 
 def refuse_folder(output: "Path | None", default: "Path") -> None:
-    """Raise UsageError where a page's path, `output` or `default`, is a folder; a link at the default path is
+    """Raise UsageError where the path of a page, `output` or `default`, is a folder; a link at the default path is
     replaced."""
     place = output or default
     if place.is_dir() and not (output is None and place.is_symlink()):
@@ -104,7 +105,7 @@ def write_output(output: "Path | None", default: "Path", text: str) -> "Path":
 
 
 def echo_others(inventories: "Sequence[Inventory]") -> None:
-    """Name on standard error the result directories of MLPerf's other benchmarks beside the judged ones."""
+    """Name on standard error the result directories of MLPerf's other benchmarks next to those that were judged."""
     from rules.tree.inventory import MAX_MENTIONED
     from rules.tree.others import summarise
 
@@ -129,7 +130,7 @@ def echo_others_at(paths: "Sequence[Path]") -> None:
 
 
 def show_opinions(line: StatusLine, num_answered: int, num_questions: int) -> None:
-    """Show how many questions the official checkers have answered."""
+    """Yield a callback that shows how many rule sets the official checkers have checked."""
     line.show_count(num_answered, num_questions, "official answers")
 
 
@@ -144,5 +145,5 @@ def tell(text: str) -> None:
 
 
 def say(doing: str) -> None:
-    """Print on standard error what the verb is doing."""
+    """Print on standard error what the command is doing."""
     note(f"{click.get_current_context().info_name}: {doing}")

@@ -1,4 +1,4 @@
-"""Command-line options of a request, and the request that a command line makes with them."""
+"""Define command-line options of a request for an experiment, and make the request that a command line asks for."""
 
 import os
 import sys
@@ -29,14 +29,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ProgramPath(click.Path):
-    """Path or name of a program."""
+    """Type of an option's value: path or name of a program."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return resolve_program_path(value)
 
 
 KINDS = "kinds"
-"""Placeholder for the options of all kinds of measurement that a verb has."""
+"""Name that stands for the options of all kinds of measurement that a command has."""
 _TYPES: Mapping[str, Mapping[str, Any]] = {
     "count": {"type": RUNS},
     "index": {"type": click.IntRange(min=0, max=MAX_RUNS - 1)},
@@ -59,10 +59,10 @@ def request_options(
     flags: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     takes: Callable[[Kind], bool] | None = None,
 ) -> Callable[[F], F]:
-    """Add the options of a request's members, in this order, as a core verb has them.
+    """Add the options for fields of a request to a command, in this order, as a command of the core has them.
 
-    An extension's verb gives the core verb that it resembles: `help` and `flags` replace texts and spellings by
-    member, and `takes` selects the kinds of measurement.
+    An extension's command gives the core command that it resembles: `help` and `flags` replace texts and spellings by
+    field, and `takes` selects the kinds of measurement.
     """
 
     def add(command: F) -> F:
@@ -109,7 +109,8 @@ def _kind_option(name: str, member: str | None, unit: str, text: str) -> Callabl
 
 
 def _find_beside(beside: Path, output: Path) -> Path:
-    """Return the set of that name in the folder of -o, if the results folder has none; else `beside` itself."""
+    """Return the run set named `beside` in the folder of -o, if the results folder has none of that name; else
+    `beside` itself."""
     from harness.run_sets.names import find_named
 
     found = [] if os.path.lexists(beside) else find_named(str(beside), output)
@@ -120,7 +121,8 @@ def _find_beside(beside: Path, output: Path) -> Path:
 
 
 def _lasting_words(words: Sequence[str], output: Path | None) -> list[str]:
-    """Return the command line with links to sets, such as `latest`, replaced by their folders, since links change."""
+    """Return the command line with links to run sets, such as `latest`, replaced by their folders, since links
+    change."""
     from harness.run_sets.names import find_results_folder, led_to
 
     places = [find_results_folder(), *([] if output is None else [output])]
@@ -139,7 +141,7 @@ def _lasting_words(words: Sequence[str], output: Path | None) -> list[str]:
 
 
 def read_request(verb: str, benchmark: str | None, given: Mapping[str, Any], **more: Any) -> Request:
-    """Make the request of a command line from its options; `more` are further members."""
+    """Return the request for an experiment that a command line makes with its options; `more` are further fields."""
     from harness.run_sets.names import led_to
 
     source = click.get_current_context().get_parameter_source("benchmark")

@@ -1,4 +1,4 @@
-"""Keep a study in a folder of its own with its page, and print it.
+"""Keep the record of a simulation or measurement (a study) in its own folder with its page, and print it.
 
 A terminal shows the findings and one table, unless --verbose is given.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rules.records.study import StudyRecord, StudyTable
 
 _MOST_FINDINGS = 2
-"""Most findings that a terminal shows of a study with a page; the table has the others as rows."""
+"""Most findings of a study that a terminal shows where the study has a page; the table has the others as rows."""
 
 
 def keep_study(
@@ -37,9 +37,9 @@ def keep_study(
 ) -> None:
     """Write study.json and report.html to a new folder below `output`, named `name` and the time; print the study.
 
-    The contents of the folder `logs`, if given, are copied beside them. `inputs` are the files that the study was
-    made from; `table` is the index of the study's table with the answer; `closes` says that the study's last finding
-    is a conclusion, which is printed, too.
+    The contents of the folder `logs`, if given, are copied into the new folder. `inputs` are the files that the study
+    was made from; `table` is the index of the study's main table; `closes` says that the study's last finding is a
+    conclusion, which is printed, too.
     """
     from harness.run_sets.output import find_unique_folder
 
@@ -53,7 +53,7 @@ def keep_study(
 
 
 def with_making(study: "StudyRecord", inputs: Iterable[Path] = ()) -> "StudyRecord":
-    """Return the study with the record of its making: this command, and the input files `inputs`."""
+    """Return the study's record with how it was made: this command, and the input files `inputs`."""
     from msgspec import structs
 
     from harness.run_sets.making import describe_making
@@ -62,7 +62,7 @@ def with_making(study: "StudyRecord", inputs: Iterable[Path] = ()) -> "StudyReco
 
 
 def write_study(study: "StudyRecord", folder: Path) -> None:
-    """Write study.json and report.html to a folder."""
+    """Write a study's record, study.json, and its page, report.html, to a folder."""
     from harness.foundation.files import write_record
     from reports.page.content import ReportContent
     from reports.page.report import write_page
@@ -73,7 +73,7 @@ def write_study(study: "StudyRecord", folder: Path) -> None:
 
 
 def show_written(study: "StudyRecord", folder: Path, form: str, *, table: int = 0, closes: bool = False) -> None:
-    """Print a study that `write_study` has written to a folder."""
+    """Print a study that `write_study` has written to a folder, and the paths of its files."""
     from reports.page.report import PAGE_NAME
     from rules.records.study import STUDY_FILE
 
@@ -83,8 +83,8 @@ def show_written(study: "StudyRecord", folder: Path, form: str, *, table: int = 
 
 
 def show_finished(done: "FinishedStudy", folder: Path, form: str, *, table: int = 0) -> None:
-    """Print the study of a complete experiment, and the folder's and page's paths; a terminal shows the table of that
-    index."""
+    """Print the study of a complete experiment, and the paths of its folder and page; a terminal shows the table of
+    index `table`."""
     show_answer(done.study, form, table=table, has_page=True)
     if form == "table":
         click.echo(f"\nresults  {folder}\nreport   {done.page}")
@@ -101,7 +101,8 @@ def show_answer(
 
 
 def _answer_blocks(study: "StudyRecord", index: int, *, has_page: bool, closes: bool = False) -> "list[Block]":
-    """Return the findings, one table, failed checks, the load during the measurement, and where to find the rest."""
+    """Return blocks with a study's findings, one table, failed checks, the load during the measurement, and where the
+    rest is."""
     from reports.document.blocks import Bullets, Heading, Prose
     from reports.parts.load import environment_words
     from reports.text.formatting import plural, printable
@@ -133,13 +134,13 @@ def _answer_blocks(study: "StudyRecord", index: int, *, has_page: bool, closes: 
 
 
 def _joined(words: Sequence[str]) -> str:
-    """Return 'a', 'a and b', 'a, b and c'."""
+    """Return words joined as 'a', 'a and b', 'a, b and c'."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def _narrow_table(table: "StudyTable") -> "tuple[Table, Block]":
-    """Return a table without its empty columns, and a sentence below it on which columns are given, measured or
-    computed."""
+    """Return a study's table without its empty columns, and a sentence below it on which columns are given, measured
+    or computed."""
     from reports.document.blocks import Prose
     from reports.parts.study import study_table, without_empty_columns
     from reports.text.formatting import printable
@@ -152,7 +153,7 @@ def _narrow_table(table: "StudyTable") -> "tuple[Table, Block]":
 
 
 def _origins(columns: Sequence[tuple[str, str]]) -> str:
-    """Return 'Given: Cache. Computed: Rows; Miss ratio.', in the order of the columns."""
+    """Return a sentence on the columns of a table, in their order: 'Given: Cache. Computed: Rows; Miss ratio.'"""
     origins = dict.fromkeys(origin for origin, _ in columns)
     if len(origins) == 1:
         return f"All {next(iter(origins))}."
@@ -161,7 +162,7 @@ def _origins(columns: Sequence[tuple[str, str]]) -> str:
 
 
 def show_study(study: "StudyRecord", form: str) -> None:
-    """Print a study; as CSV its one table."""
+    """Print a study; as CSV, print its one table."""
     from reports.parts.study import study_blocks
     from reports.render.csv import render_csv
     from rules.records.codec import encode

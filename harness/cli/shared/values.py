@@ -1,4 +1,4 @@
-"""Parsers of option values that several verbs share: shares, numbers, and comma-separated lists of them."""
+"""Parse option values that several commands share: fractions, numbers, and comma-separated lists of them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ _MOST = 1e12
 
 
 def share(text: str) -> float:
-    """Parse a share above 0 and up to 1, such as 5% or 0.05. Raises BadParameter."""
+    """Return a fraction above 0 and up to 1 from text such as 5% or 0.05. Raises BadParameter."""
     try:
         value = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
     except ValueError:
@@ -20,7 +20,7 @@ def share(text: str) -> float:
 
 
 def amount(text: str) -> float:
-    """Parse a number above 0. Raises BadParameter."""
+    """Return a number above 0 from an option's text. Raises BadParameter."""
     try:
         value = float(text)
     except ValueError:
@@ -31,5 +31,5 @@ def amount(text: str) -> float:
 
 
 def several(read: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
-    """Return a parser for comma-separated values, each kept once."""
+    """Return a parser for an option's comma-separated values, each kept once."""
     return lambda text: tuple(dict.fromkeys(read(word.strip()) for word in text.split(",")))

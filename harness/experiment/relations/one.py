@@ -67,9 +67,11 @@ def in_world(request: Request, kind: Kind) -> Request:
 
 
 def ranks_of_world(request: Request, kind: Kind) -> int | None:
-    """Return the number of ranks that torchrun or srun started; None where this process starts its own. // Raises
-    RequestError where this process is one rank of several without --run-index, or has --run-index without being a
-    rank."""
+    """Return the number of ranks that torchrun or srun started; None where this process starts its own.
+
+    Raises RequestError where this process is one rank of several without --run-index, or has --run-index without
+    being a rank.
+    """
     if not request.typed:
         return None
     if request.run_index is None:

@@ -22,8 +22,11 @@ class Sweep(Relation):
     """Relation of a sweep's configurations, every combination of the axes' values; one that fails is left out."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
-        """Return the experiment of every combination of the axes' values. // Raises ConfigError for an invalid axis,
-        or one that the kind of measurement may not vary; HarnessError for what cannot be run."""
+        """Return the experiment of every combination of the axes' values.
+
+        Raises ConfigError for an invalid axis, or one that the kind of measurement may not vary; HarnessError for
+        what cannot be run.
+        """
         benchmark = request.benchmark_named
         base = kind.resolve(benchmark, request.overrides, request.name)
         axes = [read_axis(text, base.workload.model_spec.width_keys) for text in request.axes]

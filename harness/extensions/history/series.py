@@ -128,8 +128,11 @@ class SetSeries:
 
 def read_series(folder: Path) -> tuple[tuple[SetSeries, ...], Mapping[str, int]]:
     """Return the series of all run sets at or below `folder`, with their changes; the series with the newest set
-    comes first. // No set is judged by the rules. Also returned is the number of sets that are on no series, by
-    reason, the most frequent first. Raises InputError where `folder` cannot be read."""
+    comes first.
+
+    No set is judged by the rules. Also returned is the number of sets that are on no series, by reason, the most
+    frequent first. Raises InputError where `folder` cannot be read.
+    """
     inventory = take_inventory(folder)
     in_processes = find_in_processes(inventory)
     reads: list[Callable[[], Result]] = [

@@ -1,6 +1,9 @@
 """Build an MLPerf submission: systems/, results/ and benchmarks/ of one organisation, from run sets that are
-elsewhere. // Logs and descriptions are copied byte for byte. The tree is made in a temporary folder next to its final
-place, judged there, and appears by one rename; a package that was refused or interrupted leaves nothing."""
+elsewhere.
+
+Logs and descriptions are copied byte for byte. The tree is made in a temporary folder next to its final place, judged
+there, and appears by one rename; a package that was refused or interrupted leaves nothing.
+"""
 
 import re
 from collections.abc import Iterator, Sequence

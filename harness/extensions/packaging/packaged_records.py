@@ -1,6 +1,8 @@
-"""Add to a package the records of dlrmbench's own runs: the run set's, each run's, and on request the weights. //
+"""Add to a package the records of dlrmbench's own runs: the run set's, each run's, and on request the weights.
+
 They are next to the scripts, in benchmarks/<benchmark>/<system>/extra/, as they are in a run set: the rules then
-check the logs of a package against them, and `serve --weights` finds the kept weights."""
+check the logs of a package against them, and `serve --weights` finds the kept weights.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""`suite`: measure several benchmarks, each in two settings, alternately."""
+"""Define the command `suite`: measure several benchmarks, each in two settings, alternately."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness.measure.kinds import Kind
 
 _STEPS = 50
-"""Steps of throughput that a suite measures by default."""
+"""Training steps over which a suite measures throughput by default."""
 
 
 _HELP = {
@@ -27,7 +27,8 @@ _HELP = {
 
 
 def has_ratios(kind: "Kind") -> bool:
-    """Return whether sides of a kind are compared by ratios, which have a geometric mean."""
+    """Return whether the two settings of a benchmark are compared by ratios in this kind of measurement, which have a
+    geometric mean."""
     return kind.record.MEASURE.scale == "ratio"  # type: ignore[attr-defined,no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""Registration of the suites extension: one verb, one relation, and the details of its study."""
+"""Register the suites extension with the core: one command, one relation, and the details of its study."""
 
 from rules.extensions import Extension, Verb
 

@@ -1,4 +1,4 @@
-"""Relation of a suite: for each benchmark a pair of sides, base and new."""
+"""Make suites: for each of several benchmarks, two configurations to compare, base and new."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -31,12 +31,12 @@ from rules.records.study import STUDY_FILE, Parameter
 
 BENCHMARK_AXIS = "benchmark"
 SIDE_AXIS = "side"
-"""Keys by which a suite's configurations differ, besides the settings of their sides."""
+"""Keys by which a suite's configurations differ, besides the settings of base and new."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SuiteRelation(Relation):
-    """A suite: base and new of every benchmark, benchmark by benchmark."""
+    """Relation of a suite's configurations: base and new of every benchmark, benchmark by benchmark."""
 
     def benchmarks(self, request: Request) -> Sequence[str]:
         suite: Suite = request.asked
@@ -47,10 +47,9 @@ class SuiteRelation(Relation):
         return [*request.overrides, *(each for side in SIDES for each in suite.settings[side])]
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
-        """Resolve both sides of every benchmark of the suite that is asked for.
+        """Return the experiment of the requested suite: base and new configuration of every benchmark.
 
-        Raises ConfigError, DefinitionError or HarnessError for what cannot be run, or whose sides may not be
-        compared.
+        Raises ConfigError, DefinitionError or HarnessError for what cannot be run, or cannot be compared.
         """
         suite: Suite = request.asked
         configurations: list[Configuration] = []
@@ -116,13 +115,13 @@ SUITE = SuiteRelation(name="suite", word="suite", reads_as="pairs", prefix="suit
 
 
 def _axis(key: str, configurations: Sequence[Configuration]) -> Axis:
-    """Return an axis with all values of one key in the configurations."""
+    """Return one key of the suite's configurations as an axis with all its values."""
     texts = tuple(dict.fromkeys(each.values[key] for each in configurations))
     return Axis(key=key, values=texts, texts=texts)
 
 
 def _file_name(text: str) -> str:
-    """Return a label as a file name, with only characters that every file system takes."""
+    """Return a configuration's label as a file name, with only characters that every file system takes."""
     return "".join(char if char.isascii() and (char.isalnum() or char in "_.-") else "-" for char in text)[:80]
 
 
@@ -130,8 +129,8 @@ _SILENT = ("-q", "--quiet")
 
 
 def _say_next(facts: SuiteFacts, record: ExperimentRecord) -> str:
-    """Return a sentence with the command to run next: twice the runs if a benchmark is undecided, training to the
-    targets after throughput; '' after a failure, and in other cases."""
+    """Return a sentence with the command to run after a suite: twice the runs if a benchmark is undecided, training
+    to the targets after throughput; '' after a failure, and in other cases."""
     words = split_command(record.command)
     if facts.failed or words[1:2] != ["suite"]:
         return ""
@@ -146,7 +145,7 @@ def _say_next(facts: SuiteFacts, record: ExperimentRecord) -> str:
 
 
 def finish_suite(folder: Path) -> FinishedStudy:
-    """Judge and compare all sides of a suite, and write its study and page."""
+    """Judge and compare base and new of every benchmark of a suite, and write the suite's study and page."""
     gathered = gather_everything([folder])
     facts = read_suite_facts(folder, known=gathered.sets)
     sides = {side: [f"{key}={values[at]}" for key, values in facts.settings.items()] for at, side in enumerate(SIDES)}

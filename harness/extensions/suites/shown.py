@@ -1,4 +1,5 @@
-"""Results of a suite: each benchmark's new side against its base, and the geometric mean of the ratios."""
+"""Show the results of a suite: each benchmark's new configuration against its base, and the geometric mean of the
+ratios."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +27,8 @@ from rules.records.study import Cell, StudyColumn, StudyTable
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SuiteRow:
-    """One benchmark of a suite; one with a `failure`, the reason why it has no ratio, is not in the mean."""
+    """Benchmark of a suite in base and new settings; one with a `failure`, the reason why it has no ratio, is not in
+    the mean."""
 
     benchmark: str
     base: Result | None
@@ -36,14 +38,15 @@ class SuiteRow:
 
     @property
     def whole(self) -> FactorComparison | None:
-        """Return the comparison of the whole measure, not of its factors; None if the benchmark failed."""
+        """Comparison of base and new by the whole quantity (such as time to train), not by its factors; None if the
+        benchmark failed."""
         return self.comparison.whole if self.comparison is not None and self.failure is None else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GeometricMean:
-    """Geometric mean of the ratios new / base, with the interval for these benchmarks; no interval from one pair
-    each."""
+    """Geometric mean of the benchmarks' ratios new / base, with its interval for these benchmarks; None for the
+    interval with only one pair each."""
 
     ratio: float
     interval: Interval | None
@@ -52,8 +55,8 @@ class GeometricMean:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SuiteFacts:
-    """All benchmarks of a suite in its order, and the mean of those that did not fail; a mean of None if all
-    failed."""
+    """Results of all benchmarks of a suite in its order, and the mean of those that did not fail; a mean of None if
+    all failed."""
 
     name: str
     kind: str
@@ -69,7 +72,8 @@ class SuiteFacts:
 
     @property
     def title(self) -> str:
-        """Say the answer in one line: every verdict with its benchmarks, the mean, and the benchmarks that failed."""
+        """Title that says the suite's results in one line: every verdict with its benchmarks, the mean, and the
+        benchmarks that failed."""
         base, new = self.side_names
         verdicts = [words.removesuffix(".") for words in _verdict_words(self.rows, most=3)]
         parts = [
@@ -81,7 +85,8 @@ class SuiteFacts:
 
     @property
     def settings(self) -> dict[str, tuple[str, str]]:
-        """Return the settings that differ between base and new in all benchmarks, by key: base's value and new's."""
+        """Settings that differ between base and new in all benchmarks of the suite, by key: base's value and
+        new's."""
         found: list[dict[str, tuple[str, str]]] = []
         for row in self.rows:
             asked = [side.asked.config for side in (row.base, row.new) if side is not None and side.asked is not None]
@@ -93,7 +98,7 @@ class SuiteFacts:
 
     @property
     def side_names(self) -> tuple[str, str]:
-        """Name base and new by the one setting in which they differ, else 'base' and 'new'."""
+        """Names of base and new by the one setting in which they differ, else 'base' and 'new'."""
         settings = {key: values for key, values in self.settings.items() if key != THREADS} or self.settings
         if len(settings) != 1:
             return BASE, NEW
@@ -103,12 +108,12 @@ class SuiteFacts:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """List the findings: the verdicts by name, failures, the mean, and the level of confidence."""
+        """Findings of the suite: the verdicts by name, failures, the mean, and the level of confidence."""
         return tuple(filter(None, (*_verdict_words(self.rows), _failed_words(self), _mean_words(self), _FAMILY)))
 
     @property
     def tables(self) -> tuple[StudyTable, ...]:
-        """Return the table of all benchmarks, and that of their mean."""
+        """Table of all benchmarks of the suite, and table of their mean."""
         names = self.side_names
         return _rows_table(self.rows, names), *(() if self.mean is None else (_mean_table(self.mean, names),))
 
@@ -121,9 +126,9 @@ _INTERVAL = f"{percent(CONFIDENCE, 0)} interval"
 
 
 def read_suite_facts(folder: Path, *, known: Sequence[Result] = ()) -> SuiteFacts:
-    """Read, judge and compare all sides of the suite in `folder`. Raises InputError if there is none.
+    """Return the results of the suite in `folder`: read, judged and compared. Raises InputError if there is none.
 
-    Sets in `known` are not judged again.
+    Results in `known` are not judged again.
     """
     problems: list[str] = []
     record = read_experiment_record(folder, problems)
@@ -144,7 +149,7 @@ def read_suite_facts(folder: Path, *, known: Sequence[Result] = ()) -> SuiteFact
 
 
 def compare_suite(pairs: Sequence[tuple[SweepRow, SweepRow]]) -> tuple[SuiteRow, ...]:
-    """Compare each benchmark's sides; all benchmarks are one family of tests."""
+    """Return the comparison of base and new for each benchmark of a suite; all benchmarks are one family of tests."""
     rows = [
         SuiteRow(
             benchmark=base.values[0] if base.values else base.label,
@@ -166,7 +171,8 @@ def _with_comparison(row: SuiteRow, comparison: Comparison) -> SuiteRow:
 
 
 def _why_failed(row: SweepRow) -> str | None:
-    """Return the reason why a side has no result that counts; None if it has one."""
+    """Return the reason why the base or new configuration of a benchmark has no result that counts; None if it has
+    one."""
     result = row.result
     if row.failure is not None:
         return f"{row.label}: {row.failure}"
@@ -180,7 +186,7 @@ def _why_failed(row: SweepRow) -> str | None:
 
 
 def find_mean(rows: Sequence[SuiteRow], confidence: float = CONFIDENCE) -> GeometricMean | None:
-    """Return the geometric mean of the ratios of all benchmarks that did not fail; None if all failed."""
+    """Return the geometric mean of the ratios new / base of all benchmarks that did not fail; None if all failed."""
     logs, differences = [], []
     for row in rows:
         whole = row.whole
@@ -203,8 +209,8 @@ def find_mean(rows: Sequence[SuiteRow], confidence: float = CONFIDENCE) -> Geome
 
 
 def _ratio_words(facts: SuiteFacts) -> str:
-    """Say the mean: 'Throughput of threads=2 / threads=1 is 1.75 (95 % interval 1.48 – 2.07), geometric mean of 2
-    benchmarks'."""
+    """Return a sentence on the mean ratio: 'Throughput of threads=2 / threads=1 is 1.75 (95 % interval 1.48 – 2.07),
+    geometric mean of 2 benchmarks'."""
     mean, whole = facts.mean, next((row.whole for row in facts.rows if row.whole is not None), None)
     if mean is None or whole is None:
         return "No benchmark of the suite has a ratio"
@@ -220,8 +226,8 @@ def _ratio_words(facts: SuiteFacts) -> str:
 
 
 def _brief_ratio(facts: SuiteFacts) -> str:
-    """Say the mean briefly: 'throughput 1.75 times that of base (95 % interval 1.48 – 2.07), geometric mean of 2
-    benchmarks'."""
+    """Return a phrase on the mean ratio: 'throughput 1.75 times that of base (95 % interval 1.48 – 2.07), geometric
+    mean of 2 benchmarks'."""
     mean, whole = facts.mean, next((row.whole for row in facts.rows if row.whole is not None), None)
     if mean is None or whole is None:
         return "no benchmark of the suite has a ratio"
@@ -237,7 +243,7 @@ def _mean_words(facts: SuiteFacts) -> str:
 
 
 def _verdict_words(rows: Sequence[SuiteRow], most: int | None = None) -> list[str]:
-    """List every verdict with its benchmarks, differences first; at most `most` names each, None for all."""
+    """Return every verdict with its benchmarks, differences first; at most `most` names each, None for all."""
     by_verdict: dict[str, list[str]] = {verdict: [] for verdict in get_args(Verdict)}
     for row in rows:
         if row.comparison is not None and row.failure is None:
@@ -253,7 +259,7 @@ def _failed_words(facts: SuiteFacts) -> str:
 
 
 def _ratio_name(names: tuple[str, str]) -> str:
-    """Name the ratio of the second side to the first: 'new / base', 'threads=2 / threads=1'."""
+    """Return the name of the ratio of the new configuration to the base: 'new / base', 'threads=2 / threads=1'."""
     return f"{names[1]} / {names[0]}"
 
 

@@ -1,4 +1,5 @@
-"""A suite: benchmarks of which each is measured in two settings, base and new. TOML, and what is shipped as default.
+"""Read a suite: benchmarks of which each is measured in two settings, base and new. It is a TOML file, or the shipped
+default.
 
 benchmarks = ["dlrm_small", "wukong_small"]
 [base.runtime]
@@ -29,20 +30,20 @@ _GENERATED = ("dlrm_small", "dlrm_dcnv2_small", "wukong_small", "dlrmv4_small", 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Suite:
-    """A suite: benchmarks, by names or paths of definitions, and the settings of each side, the weakest first."""
+    """Suite: benchmarks, by names or paths of definitions, and the settings of base and of new, the weakest first."""
 
     name: str
     benchmarks: tuple[str, ...]
     settings: Mapping[str, tuple[Override, ...]]
-    """Settings by side, "base" and "new"."""
+    """Configuration values that the suite sets, by setting: "base" and "new"."""
 
     def with_settings(self, side: str, values: Sequence[Override]) -> "Suite":
-        """Return the suite with more settings of one side, which override those it has."""
+        """Return the suite with more values for "base" or "new", which override those that the suite has."""
         return replace(self, settings={**self.settings, side: (*self.settings[side], *values)})
 
 
 def read_suite(name_or_path: str) -> Suite:
-    """Read a suite: "default", or the path of a file. Raises ConfigError or DefinitionError if it is invalid."""
+    """Return a suite: "default", or the one in a file. Raises ConfigError or DefinitionError if it is invalid."""
     if name_or_path == DEFAULT:
         source = "suite default"
         settings = {
@@ -70,8 +71,8 @@ def _read_side(path: Path, side: str, table: Any) -> list[Override]:
 
 
 def _read_benchmarks(path: Path, given: Any) -> tuple[str, ...]:
-    """Check the list of benchmarks. The file may be a stranger's, so no definition in it may lead to other code than
-    dlrmbench's."""
+    """Return the benchmarks of a suite's file, checked. A stranger may have made the file, so no definition in it may
+    lead to other code than dlrmbench's."""
     if not isinstance(given, list) or not given or not all(isinstance(each, str) for each in given):
         raise ConfigError(f'{path}: benchmarks is {given!r}, expected a list such as ["dlrm_tiny", "wukong_small"].')
     if len(given) > MAX_BENCHMARKS:

@@ -1,1 +1,1 @@
-"""Model of systems by their rates, measured or given, and of the time and cost of training on them."""
+"""Model systems by their rates, measured or given, and the time and cost of training on them."""

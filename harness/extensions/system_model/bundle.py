@@ -1,7 +1,8 @@
-"""Measure the reference sets of this system, and pack them as a bundle that others compare with.
+"""Measure the reference run sets of this system, and pack them as an archive (bundle) with which others compare their
+systems.
 
-Sets are those of each benchmark by `reference` and `optimized`: runs to the target, and throughput. They are looked
-at as they are made: one that is INVALID, or whose speed varies too much between processes, ends it.
+The sets are those of each benchmark by `reference` and `optimized`: runs to the target, and throughput. Each is
+checked when it is made: one that is INVALID, or whose speed varies too much between processes, ends the command.
 """
 
 import getpass
@@ -33,12 +34,13 @@ NUM_STEPS = 100
 _NAME = re.compile("[a-z0-9]+(-[a-z0-9]+)*")
 _OTHER_PATH = re.compile(r'"/(?!sys/|proc/)[^"]*"')
 _PLACE = re.compile(r'("(?:dir|path|DLRMBENCH_(?:DATA|OUTPUT|SYSTEMS))": )"/(?:[^"]*/)?([^"/]+)/?"')
-"""Entries of a record that name a folder of datasets, results or systems, or a file that Python reads at its
+"""Pattern of a record's entry that names a folder of datasets, results or systems, or a file that Python reads at its
 start."""
 
 
 def check_name(name: str) -> None:
-    """Raise HarnessError (exit 2) for a name that cannot be a bundle's folder."""
+    """Raise HarnessError (exit 2) for a name that cannot be the folder of a bundle (archive of a system's
+    results)."""
     if not _NAME.fullmatch(name) or len(name) > 60 or name == WORD:
         raise HarnessError(
             f"--bundle {name!r}: expected words of a-z and 0-9 with hyphens, such as amd-epyc-zen3-2-cores, and not "
@@ -50,7 +52,7 @@ def check_name(name: str) -> None:
 def make_bundle(
     name: str, benchmarks: Sequence[str], data: Path | None, output: Path, say: Callable[[str], None]
 ) -> bytes:
-    """Measure the reference sets of `benchmarks` here, then the rates, and return them as an archive.
+    """Measure the reference run sets of `benchmarks` here, then this system's rates, and return both as an archive.
 
     Sets are made below `output`, and stay there. Raises HarnessError: exit 6 for a set that is too noisy to be
     compared with, 2 for a file that names this host, its user or a folder; and what `api.run` raises.
@@ -69,8 +71,8 @@ def make_bundle(
 def _measure(
     name: str, benchmark: str, implementation: str, data: Path | None, output: Path, say: Callable[[str], None]
 ) -> Iterator[Path]:
-    """Measure the two sets of an implementation, to the target and by throughput; refuse a noisy one as soon as it is
-    complete."""
+    """Measure the two reference run sets of an implementation, to the target and by throughput; refuse a noisy one as
+    soon as it is complete. Return both."""
     for label, throughput in ((f"{name}-{implementation}", None), (f"{name}-{implementation}-speed", NUM_STEPS)):
         what = "runs to the target" if throughput is None else "throughput"
         say(f"measuring {benchmark}: {implementation}, {what}")
@@ -92,7 +94,8 @@ def _measure(
 
 
 def pack_sets(name: str, folders: Sequence[Path], rates: str) -> bytes:
-    """Pack sets, and the rates as the text of their file, without the folder of the data and the name of the host.
+    """Return an archive of run sets and of the system's rates (the text of their file), without the folder of the
+    data and the name of the host.
 
     Digests of records that change by that are made again, in the chain of a set's runs. Raises HarnessError (exit 2)
     where a file names this host, its user or a folder.
@@ -107,8 +110,8 @@ def pack_sets(name: str, folders: Sequence[Path], rates: str) -> bytes:
 
 
 def _read_set(folder: Path) -> dict[str, str]:
-    """Return the files of a set that go into a bundle, by name, without local paths and host name, and with a
-    consistent chain of its runs."""
+    """Return the files of a run set that go into a bundle (archive of results), by name, without local paths and host
+    name, and with a consistent hash chain of its runs."""
     found = {path for pattern in SET_FILES for path in folder.glob(pattern) if path.is_file()}
     texts = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in sorted(found)}
     files = {member: without_places(text) for member, text in texts.items()}
@@ -131,7 +134,7 @@ def _read_set(folder: Path) -> dict[str, str]:
 
 
 def refuse_places(text: str, where: str) -> None:
-    """Raise HarnessError (exit 2) if a text names this host, its user or a folder."""
+    """Raise HarnessError (exit 2) if the text of a file for others names this host, its user or a folder."""
     if named := places_in(text):
         raise HarnessError(
             f"{where}: names {', '.join(named)}, which no bundle may do. Unset the variable that has it, such as "
@@ -148,7 +151,7 @@ def without_places(text: str) -> str:
 
 
 def places_in(text: str) -> list[str]:
-    """List the names in a text that identify this host: host name, user name, and folders except the kernel's."""
+    """Return the names in a text that identify this host: host name, user name, and folders except the kernel's."""
     names = (json.dumps(name) for name in (socket.gethostname(), getpass.getuser()))
     folders = (json.dumps(str(folder))[1:-1] for folder in (Path.home(), Path.cwd()) if folder != Path("/"))
     return [name for name in (*names, *folders) if name in text] + _OTHER_PATH.findall(text)

@@ -1,4 +1,5 @@
-"""Registration of the system_model extension: one verb that measures rates, and one that models steps by them."""
+"""Register the system_model extension with the core: one command that measures rates, and one that models steps by
+them."""
 
 from rules.extensions import Extension, Verb
 

@@ -1,4 +1,5 @@
-"""`measure-system`: measure this CPU's rates as a file, or with this system's reference sets as a bundle."""
+"""Define the command `measure-system`: measure this CPU's rates as a file, or with this system's reference run sets
+as an archive."""
 
 from pathlib import Path
 

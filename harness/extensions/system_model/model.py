@@ -1,4 +1,4 @@
-"""Model a training step, and a run to the target, on a system by its rates."""
+"""Model the time of a training step, and of a run to the target, on a system by the system's rates."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -33,11 +33,11 @@ from rules.records.study import Cell, Parameter, StudyRecord
 from rules.scoring.rcp import find_point, load_points, rcp_file
 
 THIS = "this"
-"""Name of the system at hand for --system."""
+"""Name for --system of the system on which the command runs."""
 _COUNTED_BYTES = 1 << 28
-"""Most bytes of activations of the batch on which operators are counted."""
+"""Most bytes of activations of the batch on which a step's operators are counted."""
 _OFF = 1.005
-"""Least ratio of modelled and measured time that is not shown as 1.00."""
+"""Least ratio of modelled and measured step time that is not shown as 1.00."""
 _REMARKS = (
     "Modelled: a product takes its FLOP at the rate of its least extent; what else a phase does takes the longest of "
     "its bytes, its rows and its other FLOP; each operator takes its overhead. Bytes are compulsory fp32 traffic: "
@@ -72,7 +72,8 @@ _PARTS: Columns = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepCosts:
-    """Work of a training step of one implementation, on any system; operators are counted on one step."""
+    """Work of a training step of one implementation (FLOP, bytes, rows, operators), which is the same on any
+    system."""
 
     precision: str
     phases: Mapping[str, PhaseCosts]
@@ -83,7 +84,8 @@ class StepCosts:
 
 
 class PhaseTime(NamedTuple):
-    """Modelled seconds of one phase: products, then the longest of bytes, rows and other FLOP, then overhead."""
+    """Modelled seconds of one phase of a step: matrix products, then the longest of bytes, rows and other FLOP, then
+    overhead."""
 
     products_s: float
     bytes_s: float
@@ -95,7 +97,8 @@ class PhaseTime(NamedTuple):
 
 
 def count_costs(workload: WorkloadConfig, num_embeddings: Sequence[int], unique_rows: int) -> StepCosts:
-    """Compute a step's FLOP, bytes and rows, and count its operators by running one step of few samples here.
+    """Return a training step's computed FLOP, bytes and rows, and its operators, counted by running one step of few
+    samples here.
 
     Raises ConfigError for several ranks, and for an implementation whose operators cannot be counted.
     """
@@ -122,7 +125,8 @@ def count_costs(workload: WorkloadConfig, num_embeddings: Sequence[int], unique_
 
 
 def expect_unique_rows(workload: WorkloadConfig, num_embeddings: Sequence[int]) -> int:
-    """Return the expected number of distinct rows of all tables in one batch, if ids follow the data's power law."""
+    """Return the expected number of distinct embedding rows of all tables in one batch, if ids follow the data's
+    power law."""
     data, batch_size = workload.data.mapped, workload.train.global_batch_size
     lookups = workload.model_spec.costs.step(workload.model, data, batch_size).lookups
     if lookups is None:
@@ -135,7 +139,8 @@ def expect_unique_rows(workload: WorkloadConfig, num_embeddings: Sequence[int]) 
 
 
 def model_step(costs: StepCosts, system: ModelledSystem) -> dict[str, PhaseTime]:
-    """Model the time of each phase. Raises ConfigError for a rate that the system lacks.
+    """Return the modelled seconds of each phase of a training step. Raises ConfigError for a rate that the system
+    lacks.
 
     If all rates are twice as high and the overhead is half as long, every time is exactly half.
     """
@@ -155,7 +160,7 @@ def model_step(costs: StepCosts, system: ModelledSystem) -> dict[str, PhaseTime]
 
 
 def find_epochs(benchmark: Benchmark, schedule: Schedule) -> tuple[float | None, str]:
-    """Return the epochs to converge by the reference convergence points, and the point's source; or None and the
+    """Return the epochs to converge by MLPerf's reference convergence points, and the point's source; or None and the
     reason."""
     files = (rcp_file(benchmark, name) for name in reversed(OFFICIAL_ROUNDS))
     file = next((file for file in files if file is not None), None)
@@ -246,7 +251,8 @@ def system_study(
 
 
 def _say_measured(name: str, step_s: float, timed_s: float | None) -> str:
-    """Say how long a measured step takes on a system, and how far the model is off; '' if none was measured."""
+    """Return a sentence on how long a measured step takes on a system, and how far the modelled time is off; '' if
+    none was measured."""
     if timed_s is None:
         return ""
     off, apart = max(step_s / timed_s, timed_s / step_s), "fast" if step_s < timed_s else "slow"
@@ -255,7 +261,8 @@ def _say_measured(name: str, step_s: float, timed_s: float | None) -> str:
 
 
 def _rank(rows: list[tuple[Cell, ...]], known_s: Mapping[str, float]) -> tuple[str, str]:
-    """Sort the rows of systems, the least first, and say by which column, and how far the model is off.
+    """Sort a table's rows, one per system, by cost or time, the least first; return also a sentence on the column and
+    the model's error.
 
     Systems on which a run does not fit are last, without a rank.
     """
@@ -281,7 +288,8 @@ def _as_number(cell: Cell) -> float:
 
 
 def _describe_noise(systems: Mapping[str, ModelledSystem]) -> Iterator[str]:
-    """Say for each system's rates what load may have made them noisy, and how far apart their repetitions lay."""
+    """Yield a sentence for each system on load that may have made its rates noisy, and on how far apart repetitions
+    lay."""
     for name, system in systems.items():
         spreads = [number.spread for number in system.numbers if number.spread is not None]
         words = [] if name == THIS else [*system.warnings]
@@ -303,7 +311,7 @@ def _list_parameters(
     unique_rows: int,
     systems: Mapping[str, ModelledSystem],
 ) -> list[Parameter]:
-    """List the inputs of the modelled step, and every number of the systems, each with its source."""
+    """Return the inputs of the modelled step, and every number of the systems, each with its source."""
     operators, expected = sum(costs.operators.values()), "expected of ids that follow their power law"
     batch_size = config.workload.train.global_batch_size
     how: list[tuple[Any, ...]] = [

@@ -1,4 +1,4 @@
-"""`plan-system`: model the time and cost of training on systems by their rates."""
+"""Define the command `plan-system`: model the time and cost of training on systems by their rates."""
 
 from pathlib import Path
 from typing import Any

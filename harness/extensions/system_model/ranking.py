@@ -18,8 +18,8 @@ _THREADS = "runtime.threads"
 
 
 def read_known_steps(references: Iterable[str], config: RunConfig) -> dict[str, float]:
-    """Return the measured seconds of a step of this configuration (threads may differ) on reference systems, by
-    system name: from a set of throughput, else from runs.
+    """Return the measured seconds of a training step of this configuration (threads may differ) on reference systems,
+    by system name: from a run set of throughput, else from runs.
 
     Raises ReferenceSystemError and InputError for what is no system, or has a set that is no reference.
     """
@@ -39,7 +39,7 @@ def read_known_steps(references: Iterable[str], config: RunConfig) -> dict[str, 
 
 
 def _is_of(record: RunSetRecord, config: RunConfig, values: Mapping[str, object]) -> bool:
-    """Return whether a set has a configuration; values that only one of the two has are ignored."""
+    """Return whether a run set has this configuration; values that only one of the two has are ignored."""
     if record.benchmark.definition_sha256 != config.benchmark.definition_sha256:
         return False
     said = {key: given.value for key, given in record.config.items() if key in values}
@@ -69,9 +69,10 @@ def describe_ranking(order: Sequence[str], by: str, unfit: Sequence[str] = ()) -
 
 
 def describe_error(modelled_s: Mapping[str, float], known_s: Mapping[str, float]) -> str:
-    """Say how far the model is off on systems with measured steps, and how many pairs of these it orders alike.
+    """Return a sentence on how far modelled step times are off on systems with measured ones, and how many pairs of
+    these the model orders alike.
 
-    Both arguments are seconds of a step, by system name; systems in only one of them are ignored.
+    Both arguments are seconds of a training step, by system name; systems in only one of them are ignored.
     """
     both = {name: (modelled_s[name], known_s[name]) for name in modelled_s if name in known_s}
     if not both:

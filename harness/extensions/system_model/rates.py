@@ -1,7 +1,7 @@
-"""Measure the rates of the CPU at hand, as steps meet them: `dlrmbench measure-system`.
+"""Measure the rates of this system's CPU as training steps reach them, for `dlrmbench measure-system`.
 
-Copies and rows are the ceilings that `profile` measures. Its products are in the best layout that it finds, on
-operands that stay in a cache; those here are a layer's own, on operands that do not.
+Copies and rows are the ceilings that `profile` measures. The products of `profile` are in the best layout that it
+finds, on operands that stay in a cache; those here are a linear layer's own, on operands that do not.
 """
 
 import os
@@ -30,7 +30,7 @@ _IDLE = "dlrm_tiny"
 
 
 def measure_here(say: Callable[[str], None], environment: Environment) -> ModelledSystem:
-    """Measure this system's rates, with the warnings of the environment check and the load meanwhile."""
+    """Measure this system's rates; return them with the warnings of the environment check and the load meanwhile."""
     with environment.measuring():
         system = measure_rates(say)
     warned = tuple(describe_warnings(environment.preflight))
@@ -38,7 +38,8 @@ def measure_here(say: Callable[[str], None], environment: Environment) -> Modell
 
 
 def measure_rates(say: Callable[[str], None]) -> ModelledSystem:
-    """Measure this system's CPU on all of its cores, in about 20 s. Each rate is the median of its repetitions."""
+    """Measure the rates of this system's CPU on all of its cores, in about 20 s. Each rate is the median of its
+    repetitions."""
     os.environ.update({**WORKER_VARIABLES, **os.environ})  # as in a run, and before torch is imported
     import torch
 
@@ -92,7 +93,8 @@ def measure_rates(say: Callable[[str], None]) -> ModelledSystem:
 
 
 def _make_layers(width: int, depth: int, dtype: Any) -> Callable[[], object]:
-    """Return the three matrix products of one linear layer; each call uses the next layer."""
+    """Return the three matrix products (forward and two backward) of one linear layer; each call uses the next
+    layer."""
     import torch
 
     num_layers = max(2, _LAYERS_BYTES // (4 * (_BATCH * depth + depth * width + _BATCH * width)))

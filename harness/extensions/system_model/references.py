@@ -1,4 +1,4 @@
-"""Reference systems as systems to model: the rates and measured steps in their bundles."""
+"""Read reference systems as systems to model: the rates and measured steps in their bundles (archives of results)."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from rules.tree.result_set import real_path
 
 
 def read_rates(references: Iterable[str]) -> dict[str, ModelledSystem]:
-    """Read the rates of reference systems, given by name or bundle file, by system name.
+    """Return the rates of reference systems, given by name or by bundle (archive of results), by system name.
 
     Raises ReferenceSystemError, InputError, ConfigError and DefinitionError for what is no system or has no rates,
     and InputError for two of one name.
@@ -33,7 +33,8 @@ def read_rates(references: Iterable[str]) -> dict[str, ModelledSystem]:
 
 
 def find_ranked(references: Iterable[str], folder: Path | None) -> tuple[str, ...]:
-    """Return the files of all known bundles, including those in `folder`, except those that `references` name.
+    """Return the files of all known bundles (archives of a system's results), including those in `folder`, except
+    those that `references` name.
 
     Raises InputError where there is no such folder, and as `open_system` does.
     """
@@ -44,7 +45,8 @@ def find_ranked(references: Iterable[str], folder: Path | None) -> tuple[str, ..
 
 
 def read_prices(prices: Sequence[str], systems: Sequence[str]) -> dict[str, float]:
-    """Read prices '[NAME=]PRICE' by system name: either all have a name, or there is one for each system in order.
+    """Return prices of an hour '[NAME=]PRICE' by system name: either all have a name, or there is one for each system
+    in order.
 
     Raises UsageError for an unknown name, a price given twice, or a wrong number of prices.
     """

@@ -59,9 +59,11 @@ def move_s(num_bytes: float, copies: Sequence[CopyRate]) -> float:
 
 
 def find_bound(time_s: float | None, limits_s: Mapping[Bound, float]) -> tuple[float | None, Bound | None]:
-    """Return the largest of a phase's limits as a share of its time, and the phase's bound. // The bound is the
-    resource with the largest limit, or overhead where the share is below `OVERHEAD_BELOW`; None for both where the
-    phase has no time of its own."""
+    """Return the largest of a phase's limits as a share of its time, and the phase's bound.
+
+    The bound is the resource with the largest limit, or overhead where the share is below `OVERHEAD_BELOW`; None for
+    both where the phase has no time of its own.
+    """
     if not time_s:
         return None, None
     resource = max(limits_s, key=lambda name: limits_s[name])

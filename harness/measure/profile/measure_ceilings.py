@@ -39,7 +39,9 @@ of a small shape."""
 
 def repeat(call: Call, device: torch.device, *, budget_s: float, at_least: int = _LEAST_REPETITIONS) -> list[float]:
     """Return the seconds of each repetition of a call, after one that warms up, until a budget of seconds is spent.
-    // On a GPU, events measure the time, and a repetition is the mean of so many calls that launches are hidden."""
+
+    On a GPU, events measure the time, and a repetition is the mean of so many calls that launches are hidden.
+    """
     call()
     took_s: list[float] = []
     num_calls = 1

@@ -50,8 +50,10 @@ class Timeline:
         self._stamps.append((phase, event))
 
     def take(self) -> dict[str, float]:
-        """Return the seconds in each phase of a step up to now, and begin anew. The last phase ends now. // The
-        device must have finished its work."""
+        """Return the seconds in each phase of a step up to now, and begin anew. The last phase ends now.
+
+        The device must have finished its work.
+        """
         self.enter(Phase.OTHER)
         if self._is_cuda:
             torch.cuda.synchronize()
