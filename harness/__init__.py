@@ -1,1 +1,1 @@
-"""The harness: runs benchmarks and connects the other packages, none of which imports it."""
+"""Run benchmarks: the package that connects the other packages of dlrmbench, none of which imports it."""

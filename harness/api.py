@@ -172,7 +172,8 @@ def _find(given: str | Path) -> Path:
 def render(
     *paths: str | Path, output: str | Path | None = None, title: str | None = None, second_opinion: bool = True
 ) -> Path:
-    """Write all results at or below `paths` as one page, or as JSON, CSV or Markdown by the suffix of `output`.
+    """Write all results at or below `paths` as one page, or as JSON, CSV or Markdown by the suffix of `output`;
+    return its path.
 
     Returns `output`, by default report.html in the current folder, which is written atomically; the default replaces
     a link of that name. Raises InputError where a path holds no results.
@@ -214,7 +215,7 @@ def make_request(verb: str, arguments: Mapping[str, Any]) -> "Request":
 
 
 def start(request: "Request") -> Path:
-    """Make a new experiment, complete it and write its page; return its folder."""
+    """Make a new experiment for a request, complete it and write its page; return the experiment's folder."""
     from harness.experiment.context import Context
     from harness.experiment.create import create
     from harness.experiment.expand import expand

@@ -22,7 +22,8 @@ from rules.records.run_set import ChoiceRecord
 
 FOLDER = "choices"
 SPIN_COUNTS = (1_000, 300_000)
-"""Values of GOMP_SPINCOUNT: a short one for busy systems, and GNU's default, which is faster on quiet systems."""
+"""Values of GOMP_SPINCOUNT (spinning of OpenMP's threads) to time: a short one for busy systems, and GNU's default,
+which is faster on quiet systems."""
 _SURROUNDINGS = ("OMP_", "KMP_", "GOMP_", "MKL_", "DNNL_", "ONEDNN_", "MALLOC_", "LD_PRELOAD")
 
 
@@ -203,7 +204,8 @@ def _find_torch(installation: Installation | None) -> str | None:
 
 
 def _read_surroundings() -> dict[str, str]:
-    """Return the environment variables that change the speed of a step: those of OpenMP, MKL, oneDNN and malloc."""
+    """Return the environment variables that change the speed of a training step: those of OpenMP, MKL, oneDNN and
+    malloc."""
     return {
         name: value
         for name, value in sorted(os.environ.items())
@@ -212,5 +214,6 @@ def _read_surroundings() -> dict[str, str]:
 
 
 def powers(num_cores: int) -> tuple[int, ...]:
-    """Return the powers of two below the number of cores, then that number: 1, 2, 4, 6 for 6 cores."""
+    """Return thread counts to time: the powers of two below the number of cores, then that number: 1, 2, 4, 6 for 6
+    cores."""
     return (*(1 << power for power in range(num_cores.bit_length()) if 1 << power < num_cores), num_cores)

@@ -41,8 +41,8 @@ from rules.temporary_folder import temporary_folder
 
 _READ_SAMPLES = 1 << 14
 _LEARNER = {"interaction": "dot", "embedding_dim": 4, "bottom_mlp": [16, 4], "top_mlp": [32, 1]}
-"""Small DLRM whose embeddings the map kind `learned` clusters, whatever the definition's model: ids that occur with
-similar ids get similar embeddings."""
+"""Small DLRM whose embeddings are clustered into the map `learned` of ids to rows, whatever the definition's model:
+ids that occur with similar ids get similar embeddings."""
 
 
 def ensure_id_map(config: RunConfig, data_dir: Path, *, quiet: bool = False) -> str | None:

@@ -30,7 +30,8 @@ _WHY = "Products in bf16 need not be faster than in fp32; a CPU that has no inst
 
 
 def compare_precisions(choice: ChoiceRecord | None) -> str | None:
-    """Return a sentence that says whether bf16 or fp32 is faster, with both times; None where not both were timed."""
+    """Return a sentence that says whether bf16 or fp32 steps are faster, with both times; None where not both were
+    timed."""
     is_timed = choice is not None and choice.bf16_is is not None
     return f"bf16 is {choice.bf16_is} fp32 here: {describe_times(choice)}" if choice and is_timed else None
 

@@ -60,7 +60,7 @@ class Preparation:
     choice: ChoiceRecord | None = None
     """Threads and kernels for matrix products chosen by timing; None where nothing was chosen."""
     precision: str | None = None
-    """Precision that runtime.precision=auto became, with the reason; None where a precision was given."""
+    """Precision in place of runtime.precision=auto, with the reason; None where the user gave a precision."""
     id_map_sha256: str | None = None
     """SHA-256 of the map of ids to embedding rows in the dataset's folder; None where the definition has no
     [id_map]."""

@@ -267,6 +267,6 @@ def echo_skipped(skipped: Sequence[SkippedFile]) -> None:
 
 
 def show_judging(line: StatusLine, least: int, num_done: int, num_logs: int) -> None:
-    """Yield a callback that shows how many logs have been judged, where there are at least `least` logs."""
+    """Show on the status line how many logs have been judged, where there are at least `least` logs."""
     if num_logs >= least:
         line.show_count(num_done, num_logs, "logs judged")

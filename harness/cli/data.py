@@ -22,7 +22,7 @@ _MANY_VALUED = ("--train", "--eval")
 
 
 class ManyFilesCommand(HelpedCommand):
-    """Command whose --train and --eval take several values each, as a shell expands `day_*`."""
+    """Command whose options --train and --eval take several values each, as a shell expands `day_*`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, spread_values(args))

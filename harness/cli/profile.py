@@ -15,7 +15,7 @@ from harness.foundation.errors import HarnessError
 from reports.render.forms import FORMS
 
 MAX_BATCH = 1 << 20
-"""Largest batch of --forward, in samples."""
+"""Largest batch of the forward pass that `profile --forward` takes, in samples."""
 
 
 def count_list(text: str) -> tuple[int, ...]:

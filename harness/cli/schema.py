@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import msgspec
 
 Entries = Mapping[str, tuple[str, Callable[[], Any]]]
-"""Printable items by name: a line of description, and the function that returns a JSON Schema or a page's text."""
+"""Schemas and pages that can be printed, by name: a line of description, and the function that returns a JSON Schema
+or a page's text."""
 PAGES: Mapping[str, tuple[str, str, str]] = {
     "commands_page": ("harness.cli.shared.commands_page", "harness/cli/README.md", "every command with its options."),
     "rules_page": ("rules.judge.handbook", "rules/README.md", "every rule, with its fix and its source."),
@@ -76,8 +77,8 @@ GROUPS: Mapping[str, Callable[[], Entries]] = {
     "JSON Schema of a definition, for editors": _definitions,
     "page of reference, in Markdown": _pages,
 }
-"""Groups of printable items by their title: each function returns a group's items, and imports what it needs when
-called."""
+"""Groups of schemas and pages that can be printed, by title: each function returns a group's items, and imports what
+it needs when called."""
 
 
 def list_names() -> list[str]:

@@ -1,1 +1,1 @@
-"""Resolve a benchmark's name, a configuration file and options to one configuration."""
+"""Resolve a benchmark's name, a configuration file and options to the configuration of a run."""

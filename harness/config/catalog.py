@@ -27,7 +27,7 @@ from rules.benchmarks.loader import Benchmark, list_workload_names, load_benchma
 from rules.errors import DefinitionError
 
 MODEL_KEY = "model"
-"""Key of [runtime] in a stored definition that names the file with the model."""
+"""Key of [runtime] in a stored benchmark definition that names the file with the user's model."""
 GIVEN_BY_USER = "Code in a file must be named by its user"
 
 
@@ -130,8 +130,8 @@ def load_data(name_or_path: str | Path) -> DataConfig:
 
 
 def refuse_model_file(benchmark: Benchmark, place: str) -> None:
-    """Raise ConfigError where `place` is not PATH.py:OBJECT, or the definition names a model that ships with
-    dlrmbench."""
+    """Raise ConfigError where the user's model `place` is not PATH.py:OBJECT, or the definition names a model that
+    ships with dlrmbench."""
     if not isinstance(place, str) or parse_place(place) is None:
         raise ConfigError(
             f"--model {place}: expected PATH.py:OBJECT. A model that a package provides is named by the definition "
@@ -232,7 +232,7 @@ def _no_implementation(benchmark: Benchmark) -> DefinitionError:
 
 
 def refuse_shipped_name(benchmark: Benchmark) -> None:
-    """Raise ConfigError where a user's file has the name of a shipped benchmark but other content."""
+    """Raise ConfigError where a user's definition file has the name of a shipped benchmark but other content."""
     if benchmark.name in (*shipped_names(), *list_workload_names()):
         current = load_benchmark(benchmark.name).definition_sha256
         if current != benchmark.definition_sha256 and shipped_twin(benchmark) is None:

@@ -71,8 +71,8 @@ class Override:
 
 
 Reshape = Callable[[dict[str, Any], dict[str, str]], None]
-"""Function that changes a definition's tables and sources where its data is requested in another shape, or
-refuses."""
+"""Function that changes a definition's tables and sources where the user requests its data in another shape, or
+refuses that."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,7 +88,7 @@ class RunConfig:
     submission: Mapping[str, SubmissionValue]
 
     def values(self) -> dict[str, dict[str, Any]]:
-        """Return {"section.key": {"value", "source"}} for every value that affects the run."""
+        """Return {"section.key": {"value", "source"}} for every configuration value that affects the run."""
         resolved: dict[str, dict[str, Any]] = {}
         for section in OVERRIDABLE:
             for key, value in self.tables.get(section, {}).items():
@@ -304,7 +304,8 @@ def read_config_tables(path: Path, tables: Mapping[str, Any], prefix: str = "") 
 
 
 def _refuse_code(path: Path, runtime: Mapping[str, Any]) -> None:
-    """Raise ConfigError for code that a values file names: like a definition, the file may come from a stranger."""
+    """Raise ConfigError for code that a file of values names: like a definition, the file may come from a
+    stranger."""
     for key in ("implementation", MODEL_KEY):
         if key in runtime and (key == MODEL_KEY or parse_place(str(runtime[key])) is not None):
             raise ConfigError(f"{path}: runtime.{key} is {runtime[key]!r}. {catalog.GIVEN_BY_USER}, as --{key}.")
@@ -370,7 +371,8 @@ def parse_value(text: str) -> Any:
 
 
 def check_known(override: Override, tables: Mapping[str, Any]) -> None:
-    """Raise ConfigError for an unknown key in a section whose keys are the same for all models and data."""
+    """Raise ConfigError for an unknown key in a section of a definition whose keys are the same for all models and
+    data."""
     name, _, key = override.key.partition(".")
     section = find_sections().get(name)
     read = _KNOWN_KEYS.get(name) if section is None else tuple(section.record.__dataclass_fields__)

@@ -15,7 +15,8 @@ _RULES = {"type": "object", "description": 'By mllog key: "free", a value, or a 
 
 
 def definition_schema(model: str) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of one model's definitions. Raises ConfigError for an unknown name."""
+    """Return the JSON Schema (draft 2020-12) of benchmark definitions of one model. Raises ConfigError for an unknown
+    model."""
     sections: dict[str, list[type[Any]]] = {}
     for name, _, record in SECTIONS:
         if "." not in name:
@@ -45,7 +46,7 @@ def definition_schema(model: str) -> dict[str, Any]:
 
 
 def _explain(record: dict[str, Any], meanings: Mapping[str, str]) -> dict[str, Any]:
-    """Add the meaning of each key of a definition as its description in the JSON Schema, which editors show."""
+    """Return the JSON Schema of a definition with the meaning of each key as its description, which editors show."""
     explained = {
         name: {**schema, "description": meanings[name]} if name in meanings else schema
         for name, schema in record["properties"].items()

@@ -22,9 +22,11 @@ class Section:
 
     name: str
     record: type[Any]
-    """Dataclass of the section's keys, for the page of keys, the JSON Schema, `init` and `--set`."""
+    """Dataclass of the keys of the definition's section, for the page of keys, the JSON Schema, `init` and
+    `--set`."""
     parse: Callable[[Mapping[str, Any]], Any] | None = None
-    """Parses the section's table and raises ConfigError; None where the record's types express all constraints."""
+    """Function that parses the section's table and raises ConfigError; None where the record's types express all
+    constraints."""
     asked_by: str | None = None
     """Name of the measurement that reads the section, for error messages; None where all measurements read it."""
     is_of_problem: bool = False

@@ -49,7 +49,7 @@ def begin_definition(
     model: str | None = None,
     has_own_files: bool = False,
 ) -> str:
-    """Return a new definition's text: that of `like` with another name, title, target and `overrides`.
+    """Return a new definition's text: the definition of `like` with another name, title, target and `overrides`.
 
     `path` is for messages. `data_of` is a benchmark whose dataset the new one shares, `columns` the guessed contents
     of a user's file. The history of the other definition is left out, and the digest of its data where [data]

@@ -66,7 +66,8 @@ def hold_in_memory(config: WorkloadConfig, num_steps: int) -> WorkloadConfig:
 
 
 def synthetic_like(data: DataConfig, num_embeddings: Sequence[int], eval_samples: int) -> DataConfig:
-    """Return synthetic data of the shape of `data`, with `num_embeddings` rows per table and the same skew of ids."""
+    """Return the configuration of synthetic data of the shape of `data`, with `num_embeddings` rows per table and the
+    same skew of ids."""
     return replace(
         data,
         kind=SYNTHETIC_KINDS[0],
@@ -80,7 +81,7 @@ def synthetic_like(data: DataConfig, num_embeddings: Sequence[int], eval_samples
 
 
 def refuse_synthetic_target(data: DataConfig) -> None:
-    """Raise HarnessError for a run to a target on synthetic data, whose random labels cannot be learnt."""
+    """Raise HarnessError for a run to a target on synthetic data, whose random labels a model cannot learn."""
     if data.kind == "made_up":
         raise HarnessError(
             "data.kind is 'made_up': its labels are coin flips, so no quality target can be reached. "

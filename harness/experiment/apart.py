@@ -30,7 +30,7 @@ _IMPLEMENTATION, _MODEL = "runtime.implementation", f"runtime.{MODEL_KEY}"
 
 
 class _ChildAnswer(msgspec.Struct, frozen=True):
-    """Answer of a child process: a value, or the error message and exit code for the user."""
+    """Result of work in a child process: a value, or the error message and exit code for the user."""
 
     value: Any = None
     error: str | None = None

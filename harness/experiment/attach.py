@@ -49,7 +49,7 @@ def _explain_outside_code(folder: Path, missing: Sequence[tuple[str, str]]) -> s
 
 
 def refuse_other_configuration(folder: Path, config: RunConfig, num_threads: int, record: RunSetRecord) -> None:
-    """Raise HarnessError (exit 2) where the profile's configuration differs from that of the set's runs."""
+    """Raise HarnessError (exit 2) where the profile's configuration differs from that of the run set's runs."""
     chosen = {"runtime.threads", *(["runtime.precision"] if config.workload.runtime.precision == "auto" else [])}
     here = {key: entry["value"] for key, entry in config.values().items() if key not in chosen}
     there = {key: entry.value for key, entry in record.config.items() if key not in chosen}

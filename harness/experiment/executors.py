@@ -42,7 +42,7 @@ class RepetitionTask:
     more: Mapping[str, Any]
     """Fields of the repetition's job that the run set's record does not have, such as a number of steps."""
     resume: str
-    """Command that completes the experiment after an interruption."""
+    """Command that completes the experiment after an interruption, for messages."""
     hooks: Hooks = NO_HOOKS
     events: EventLog = SILENT
     slot: Slot | None = None

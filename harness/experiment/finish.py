@@ -1,4 +1,4 @@
-"""Finish an experiment after its last repetition: judge and score logs, compare sides, write pages, return exit
+"""Finish an experiment after its last repetition: judge and score logs, compare results, write pages, return exit
 codes."""
 
 from collections.abc import Iterable
@@ -61,7 +61,7 @@ def finish_set(folder: Path) -> tuple[Result, Path]:
 
 
 def write_folder_page(folder: Path) -> Path:
-    """Write the page of all results in a folder, such as a sweep; return the page's path."""
+    """Write the page of all results in a folder, such as a sweep's; return the page's path."""
     return write_page(gather_everything([folder]), folder)
 
 
@@ -76,7 +76,7 @@ def exit_code_of_set(result: Result) -> ExitCode:
 
 
 def worst_of(codes: Iterable[ExitCode]) -> ExitCode:
-    """Return the most serious of several exit codes; DONE where there are none."""
+    """Return the most serious of several exit codes of runs or sets; DONE where there are none."""
     found = list(codes)
     return next((code for code in _WORST_FIRST if code in found), max(found, default=ExitCode.DONE))
 

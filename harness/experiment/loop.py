@@ -332,7 +332,8 @@ def _look_ahead(
 
 
 def estimate_left_s(took_s: Mapping[int, Sequence[float]], left: Iterable[int]) -> float | None:
-    """Estimate the seconds for the repetitions in `left` from each configuration's mean; None before any has run.
+    """Estimate the total seconds of repetitions from the mean of each configuration's: `left` has the configuration
+    of each that is yet to run. None before any has run.
 
     A configuration that has not run yet is taken to need the mean of the others.
     """

@@ -8,10 +8,10 @@ from harness.foundation.errors import ExitCode, HarnessError
 
 
 class OrderStep(NamedTuple):
-    """One repetition of one configuration."""
+    """One repetition (run or measurement) of one configuration of an experiment."""
 
     configuration: int
-    """Index of the configuration in the experiment."""
+    """Index of the repetition's configuration in the experiment."""
     repetition: int
 
 
@@ -20,7 +20,7 @@ Order = Callable[[Sequence[int], int], Iterator[OrderStep]]
 
 
 def turns(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep]:
-    """Alternate between configurations, forwards and backwards: A B, B A, A B …
+    """Yield the repetitions of configurations alternately, forwards and backwards: A B, B A, A B …
 
     Repetition k of every configuration comes before k + 1 of any. A drift of the system that is linear in time then
     affects all configurations alike. Three and more configurations are shuffled after every second repetition, the
@@ -36,9 +36,10 @@ def turns(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep
 
 
 def pairs(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep]:
-    """Make both sides of a pair directly after each other, and repetition k of every pair before k + 1 of any.
+    """Yield the repetitions of pairs: both configurations of a pair directly after each other, and repetition k of
+    every pair before k + 1 of any.
 
-    Configurations 2 i and 2 i + 1 are a pair. The side that is first alternates with the repetitions, and pairs are
+    Configurations 2 i and 2 i + 1 are a pair. Which of them is first alternates with the repetitions, and pairs are
     ordered as configurations are in `turns`.
     """
     members: dict[int, list[int]] = {}

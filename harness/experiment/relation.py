@@ -37,7 +37,7 @@ class Relation(ABC):
     on_other_code: Literal["warn", "refuse"] = "refuse"
     """Action when another version of dlrmbench's code began the experiment."""
     needs_first: bool = False
-    """True if the first configuration cannot be left out, since all others are compared with it."""
+    """True if the first configuration, with which all others are compared, cannot be left out when it fails."""
     forgets_failures: bool = True
     """True if `resume` retries failed configurations; False where a configuration's failure is itself a result."""
     takes_python: bool = False
@@ -46,7 +46,7 @@ class Relation(ABC):
     """Usual number of repetitions that `end`, the work after the planned ones, makes; for the estimate of the time
     left."""
     may_grow: bool = True
-    """True if a user may ask for more repetitions of each configuration."""
+    """True if a user may ask `resume` for more repetitions of each configuration."""
 
     @property
     def is_group(self) -> bool:
@@ -101,7 +101,7 @@ class Relation(ABC):
 
     @abstractmethod
     def write_pages(self, folder: Path) -> None:
-        """Write the pages of a complete experiment."""
+        """Write the pages of the complete experiment in `folder`."""
 
     def show(self, folder: Path, record: ExperimentRecord, form: str, problem: str) -> ExitCode | None:
         """Print the result of a complete experiment in `form` (text or JSON); `problem` is the reason why `end`

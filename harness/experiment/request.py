@@ -63,11 +63,12 @@ class Request:
     output: Path = Path("results")
     run_index: int | None = None
     prepare: str | None = None
-    """Shell command before each repetition, outside its timed part."""
+    """User's shell command before each repetition, outside its timed part; None for none."""
     cleanup: str | None = None
-    """Shell command after each repetition, however it ended, outside its timed part."""
+    """User's shell command after each repetition, however it ended, outside its timed part; None for none."""
     power_command: str | None = None
-    """Shell command that prints watts, run while a repetition is timed; the recorded energy comes from it."""
+    """User's shell command that prints watts, run while a repetition is timed; the recorded energy comes from it.
+    None for none."""
     log_to: Path | None = None
     """File to which the experiment's events are appended, one line of JSON each; None for no such file."""
     order: str = "turns"

@@ -18,7 +18,7 @@ from rules.records.run_set import UntilRecord
 from rules.scoring.results import read_run_result
 
 MAX_RUNS = 30
-"""Default limit on the runs of a set that grows until its mean is precise."""
+"""Default limit on the number of runs of a run set that grows until its mean time to train is precise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

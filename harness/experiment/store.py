@@ -60,7 +60,7 @@ class Store:
         ]
 
     def is_left_out(self, step: OrderStep) -> bool:
-        """Return whether the configuration of a repetition has failed."""
+        """Return whether the configuration of a planned repetition has failed, so that the repetition is left out."""
         return self.record.configurations[step.configuration].failure is not None
 
     @contextmanager

@@ -1,1 +1,2 @@
-"""Capabilities that the core can do without, a folder each. `rules/extensions.py` names them; nothing else does."""
+"""Hold the extensions, capabilities that the core can do without, a folder each. `rules/extensions.py` names them;
+nothing else does."""

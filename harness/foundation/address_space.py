@@ -20,7 +20,7 @@ THREAD_BYTES = 16 << 20
 
 
 class _BeforeNumpy:
-    """Import finder that finds nothing, but checks the address space when numpy is imported."""
+    """Import finder that finds no module, but checks the limit of the address space when numpy is imported."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         if fullname == "numpy":
@@ -28,7 +28,8 @@ class _BeforeNumpy:
 
 
 def require_address_space() -> None:
-    """Raise HarnessError (exit 9) where the address space limit is too low for numpy, scipy and pandas."""
+    """Raise HarnessError (exit 9) where the limit of the address space (`ulimit -v`) is too low for numpy, scipy and
+    pandas."""
     needed = LOADED_BYTES + THREAD_BYTES * (os.cpu_count() or 1)
     try:
         mmap.mmap(-1, needed).close()

@@ -45,7 +45,7 @@ class ExitCode(IntEnum):
 
 
 class HarnessError(Exception):
-    """Error with its own exit code; one message says what happened, where, and what to do."""
+    """Error with an exit code for the command line; its message says what happened, where, and what to do."""
 
     def __init__(self, message: str, exit_code: ExitCode = ExitCode.USAGE) -> None:
         super().__init__(message)
@@ -140,7 +140,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def compose_message(error: BaseException) -> str:
-    """Return one message for the user, with the place and a remedy where the error itself names none."""
+    """Return one message for the user from an error, with the place and a remedy where the error itself names
+    none."""
     if is_out_of_memory(error):
         return "out of memory. Use a smaller batch or benchmark; 'dlrmbench plan' estimates what a run needs."
     if _is_loop_of_links(error):

@@ -51,7 +51,8 @@ def refuse_irregular(path: Path, what: str) -> None:
 
 
 def open_regular(path: Path, flags: int, what: str) -> int:
-    """Open a file in a folder that may be a stranger's, without following a link or waiting for a pipe.
+    """Open a file in a folder that a stranger may have made, without following a link or waiting for a pipe; return
+    its descriptor.
 
     Raises HarnessError (exit 8) where it is no regular file, or is to be written and has a second hard link, which
     may be a file of the user's; and OSError.
@@ -87,7 +88,8 @@ def refuse_links(folder: Path) -> None:
 
 
 def open_lock(path: Path) -> int:
-    """Open a lock file, creating it if needed. Raises HarnessError (exit 8) for a link in its place."""
+    """Open a lock file, creating it if needed; return its descriptor. Raises HarnessError (exit 8) for a link in its
+    place."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Import optuna, an optional dependency, with its own messages silenced."""
+"""Import optuna, an optional dependency that proposes trials of a search, with its own messages silenced."""
 
 import warnings
 from collections.abc import Iterator

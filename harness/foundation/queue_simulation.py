@@ -50,7 +50,8 @@ class ServiceTimes:
 
     by_items_s: Times
     factors: Times
-    """Measured durations of calls relative to the mean for their size; a simulation draws from this distribution."""
+    """Measured durations of calls that answer queries, relative to the mean for their size; a simulation draws from
+    this distribution."""
 
     def of(self, items: NDArray[np.int64], factors: Times) -> Times:
         """Return the service seconds of queries that are each answered in a call of their own."""
@@ -59,7 +60,8 @@ class ServiceTimes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Traffic:
-    """Queries of a simulation at a rate of one per second; other rates use the same queries with scaled arrivals."""
+    """Queries of a simulation (arrivals, sizes) at a rate of one per second; other rates use the same queries with
+    scaled arrivals."""
 
     arrivals_s: Times
     items: NDArray[np.int64]
@@ -97,7 +99,7 @@ def replay_traffic(items: Sequence[int], arrivals_s: Sequence[float], service: S
 
 
 def simulate(traffic: Traffic, rate: float, service: ServiceTimes, workers: Workers) -> Times:
-    """Return the seconds from each query's arrival to its answer, at `rate` queries per second."""
+    """Return the seconds from each query's arrival to its answer in a simulation at `rate` queries per second."""
     arrivals_s = traffic.arrivals_s / rate
     if workers.max_items is None:
         finished_s = finish_singly(arrivals_s, service.of(traffic.items, traffic.factors), workers.count)
@@ -107,8 +109,8 @@ def simulate(traffic: Traffic, rate: float, service: ServiceTimes, workers: Work
 
 
 def answer_alone(traffic: Traffic, service: ServiceTimes, workers: Workers) -> Times:
-    """Return the seconds from each query's arrival to its answer at a rate so low that queries practically never
-    wait."""
+    """Return the seconds from each query's arrival to its answer in a simulation at a rate so low that queries
+    practically never wait."""
     return simulate(traffic, _LONELY / float(service.by_items_s.max()), service, workers)
 
 

@@ -27,7 +27,8 @@ have none."""
 
 
 class StatusRow(NamedTuple):
-    """One row of status on a terminal: a label, the share that is done, and further parts, most important first."""
+    """One row of the status of long work on a terminal: a label, the share that is done, and further parts, most
+    important first."""
 
     label: str
     share: float | None = None
@@ -70,7 +71,7 @@ class StatusLine:
             self._write(f"{text}\n")
 
     def show_count(self, num_done: int, num_total: int, what: str) -> None:
-        """Show the count of finished items; on a terminal the row disappears when all are done."""
+        """Show the number of finished items of long work; on a terminal the row disappears when all are done."""
         if self.is_terminal and num_done >= num_total:
             self.finish()
             return
@@ -100,7 +101,7 @@ class StatusLine:
 
 
 def folded(text: str, stream: TextIO) -> str:
-    """Return `text` wrapped to the stream's terminal, if it is one; words and commands stay whole."""
+    """Return `text` wrapped to the width of the stream's terminal, if it is one; words and commands stay whole."""
     return fold(text, find_terminal_columns(stream) - 1) if stream.isatty() else text
 
 
@@ -135,7 +136,7 @@ def _make_console(stream: TextIO) -> "Console":
     from rich.console import Console
 
     class VisibleCursorConsole(Console):
-        """Console that never hides the cursor, since a killed process could not show it again."""
+        """Console of rich that never hides the cursor, since a killed process could not show it again."""
 
         def show_cursor(self, show: bool = True) -> bool:
             return False

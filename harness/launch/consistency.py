@@ -27,7 +27,8 @@ def agree(world: World, job: Job, config: WorkloadConfig) -> None:
 
 
 def refuse_difference(world: World, described: dict[str, Any]) -> None:
-    """Raise RefusedByAllError, naming the first rank that differs from rank 0, the differing item and both values."""
+    """Raise RefusedByAllError, naming the first rank that differs from rank 0, what differs (such as a key) and both
+    values."""
     difference = world.broadcast(_first_difference(world.gather(described) or []))
     if difference is not None:
         raise RefusedByAllError(difference)

@@ -34,7 +34,7 @@ class Deadline:
 
     def __init__(self, pid: int, timeout_s: float | None) -> None:
         self.reason: str | None = None
-        """Reason why the run was killed; None where it was not."""
+        """Reason why the run was killed at its deadline; None where it was not killed."""
         self._pid, self._timeout_s = pid, timeout_s
         self._passed_s = self._silent_s = self._stopped_s = 0.0
         self._has_begun = self._is_over = False
@@ -96,8 +96,8 @@ class Deadline:
 
 
 def find_stopped(processes: Iterable[int]) -> int | None:
-    """Return the first of the process ids `pids` that a signal has stopped; None where there is none, or /proc does
-    not tell."""
+    """Return the first of the process ids `processes` that a signal has stopped; None where there is none, or /proc
+    does not tell."""
     return next((pid for pid in processes if _state_of(pid) == b"T"), None)
 
 

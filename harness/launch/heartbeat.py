@@ -37,14 +37,16 @@ _GONE_AFTER_S = 3.0
 """Seconds to wait after the host of the ranks' shared notes closed the connection: this rank may be about to end
 well, too."""
 _TERMINATED_FOR_S = 4.5
-"""Seconds to look for a lost rank before blaming a SIGTERM: launchers terminate all ranks when one is lost."""
+"""Seconds to look for a lost rank before a SIGTERM is taken as the reason: launchers terminate all ranks when one is
+lost."""
 _SETTLE_S = 10.0
 _SIGNALS = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class End:
-    """Reason why all ranks end: the same on every rank, from the first one that knew it."""
+    """Reason why all ranks end, and their exit code: the same on every rank, from the first one that knew the
+    reason."""
 
     rank: int
     reason: str
@@ -180,7 +182,7 @@ class Heartbeat:
         return End(rank=silent[0], reason=f"{who} not been heard of for {patience_s:.0f} s{hint}", code=code)
 
     def _longest_hold_up_s(self) -> float:
-        """Return the longest time in seconds for which this process did not run."""
+        """Return the longest time in seconds for which this process did not run, such as while stopped."""
         return max(self._held_up_s, time.monotonic() - self._ticked_s)
 
     def _look_for(self, seconds: float, patience_s: float) -> End | None:

@@ -28,8 +28,8 @@ from rules.logs.text import printable
 STDERR_FILE, STDOUT_FILE = "stderr.txt", "stdout.txt"
 CLOCK_FILE = "clock.json"
 _PRELOADS = ("LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES")
-"""Variables removed from the timekeeper's environment, since a preloaded library could falsify its clock; the worker
-keeps them."""
+"""Environment variables removed for the timekeeper process, since a preloaded library could falsify its clock; the
+worker keeps them."""
 _MAX_PRINTED_BYTES = 1 << 20
 
 
@@ -163,7 +163,7 @@ def _start(
 
 
 def _plain(text: str) -> str:
-    """Encode text of the operating system, which may be any bytes, as text that JSON can carry."""
+    """Return text of the operating system, which may be any bytes, as text that JSON can carry."""
     return os.fsencode(text).decode("latin-1")
 
 
@@ -194,7 +194,7 @@ class _PrintedFile:
 
 
 def remove_empty_cache(environ: Mapping[str, str]) -> None:
-    """Remove torch's folder for compiled code where it is empty."""
+    """Remove torch's folder for compiled code where the folder is empty."""
     with suppress(OSError, KeyError):  # the folder is missing or not empty; or the user has no name
         if "TORCHINDUCTOR_CACHE_DIR" not in environ:
             user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())  # the name that torch uses

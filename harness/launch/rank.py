@@ -20,7 +20,7 @@ from reference_models.distributed.rendezvous import rendezvous
 from reference_models.training.devices import describe_gpu
 
 COLLECTIVE_TIMEOUT_S = 300.0
-"""Seconds that one collective call waits for a rank that still sends its heartbeat."""
+"""Seconds that one collective call between ranks waits for a rank that still sends its heartbeat."""
 
 
 def stderr_path(folder: Path, rank: int) -> Path:

@@ -85,11 +85,11 @@ class Slot:
     """Cores and GPUs for one worker that runs at the same time as others."""
 
     number: int
-    """Number of the slot, from 0."""
+    """Number of the slot (cores and GPUs for one worker), from 0."""
     cpus: tuple[int, ...]
-    """Logical CPUs to which the slot's processes are pinned."""
+    """Logical CPUs to which processes in the slot are pinned."""
     gpus: tuple[str, ...] = ()
-    """GPUs that the slot's processes see, as CUDA_VISIBLE_DEVICES names them; empty where they use none."""
+    """GPUs that processes in the slot see, as CUDA_VISIBLE_DEVICES names them; empty where they use none."""
     stop: Stop = field(default_factory=Stop)
     stays: list[_Stay] = field(default_factory=list)
     """Times of workers in the slots (cores and GPUs) of one experiment; its slots share this list."""

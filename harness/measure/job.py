@@ -38,8 +38,8 @@ from rules.records.measure import Measurement
 
 SPEC_FILE = "spec.json"
 JOB_VERSION = 1
-"""Version of the job's file. Parent and child may belong to different installations, where two installations are
-measured alternately."""
+"""Version of the job's file, which a parent writes for a child process; in a comparison of two installations each may
+be of another one."""
 
 
 def write_job(kind: Kind, job: Job) -> Path:

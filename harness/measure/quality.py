@@ -33,7 +33,8 @@ class QualityJob(Job):
 
 
 def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> QualityRecord | None:
-    """Train each sample once, evaluate after each share of `SHARES`; return the record on rank 0, None elsewhere.
+    """Train each sample once, evaluate after each share of `SHARES` of the steps; return the record on rank 0, None
+    elsewhere.
 
     Raises NotFiniteError when training diverges.
     """

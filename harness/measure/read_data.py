@@ -20,7 +20,8 @@ _PROGRESS_EVERY_BYTES = 1 << 28
 
 
 class ReadDataCompanion(Companion):
-    """Records the data that a run has read, for rules to check, and refuses a measurement on other data."""
+    """Records the hashes of the data that a run has read, for rules to check, and refuses a measurement on data other
+    than its dataset's."""
 
     def before_build(self) -> None:
         self.process.dataset.read_files.look()  # for a workload that does not name its dataset
@@ -91,7 +92,7 @@ def _hash(files: ReadFiles, on_event: OnEvent) -> dict[str, Any]:
 
 
 def _state(state: FileState | None) -> dict[str, Any] | None:
-    """Return a file's state with device and inode in hexadecimal: not every reader of JSON keeps 64 bits."""
+    """Return a data file's state with device and inode in hexadecimal: not every reader of JSON keeps 64 bits."""
     return None if state is None else {**asdict(state), "device": f"{state.device:x}", "inode": f"{state.inode:x}"}
 
 

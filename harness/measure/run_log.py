@@ -70,7 +70,7 @@ class RunOutcome:
 class RunLogWriter:
     """Writer of a run's log file, on rank 0: each line is written at once and in one piece; `close` syncs the file.
 
-    Without a path, as on other ranks, nothing is written. `on_stamped` is called with run_start and run_stop as soon
+    Without a path, as on other ranks, no log is written. `on_stamped` is called with run_start and run_stop as soon
     as the line has its time stamp, before it is written, since a disk may be slow.
     """
 

@@ -100,8 +100,8 @@ def run_once(
     clock: Clock,
     monitor: Monitor,
 ) -> RunOutcome:
-    """Make one run: init, run_start, train and evaluate until the target is met, run_stop (training_rules.adoc, "Run
-    Results")."""
+    """Train to the target in one run: init, run_start, train and evaluate until the target is met, run_stop
+    (training_rules.adoc, "Run Results"); return how it ended."""
     with log.init():
         log.events(describe)
         workload.build()  # off the clock: may not touch the dataset

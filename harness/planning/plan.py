@@ -67,7 +67,8 @@ class Schedule:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimeEstimate:
-    """Modelled time of one process, from steps just measured here; for a run, one that never meets its target."""
+    """Modelled seconds of one process, from steps just measured here; for a run, of one that never meets its
+    target."""
 
     run_s: float
     method: str
@@ -80,11 +81,11 @@ class Plan:
     config: RunConfig
     data_dir: Path
     data_problem: str | None
-    """Reason why the dataset cannot be read; None where it is ready."""
+    """Reason why the benchmark's dataset cannot be read; None where it is ready."""
     is_data_made: bool
-    """Whether the dataset is ready, or runs make it themselves."""
+    """Whether the benchmark's dataset is ready, or runs make it themselves."""
     is_data_expected: bool
-    """Whether the dataset should exist: its path was given, or its own folder exists."""
+    """Whether the benchmark's dataset should exist: its path was given, or its own folder exists."""
     schedule: Schedule | None
     counts: ComputedCosts | None
     memory: tuple[MemoryNeed, ...]

@@ -52,7 +52,7 @@ _MOST_REMARKS = 50
 
 
 def dataset_record(data_dir: Path) -> dict[str, Any]:
-    """Return the dataset's folder, digest and statistics, as run_set.json has them."""
+    """Return the dataset's folder, digest and statistics, as the run set's record run_set.json has them."""
     look = msgspec.to_builtins(_read_look(data_dir / "manifest.json"))
     return {"dir": str(data_dir.resolve()), "dataset_sha256": _read_digest(data_dir), "look": look}
 
@@ -125,7 +125,7 @@ def is_generated(data: DataConfig, folder: Path) -> bool:
 
 
 def how_to_get(data: DataConfig, benchmark: str, root: Path | None) -> str:
-    """Return the advice for getting a missing dataset; `benchmark` names the definition, `root` is --data."""
+    """Return advice on how to get a missing dataset; `benchmark` names the definition, `root` is --data."""
     where = "" if root is None else f" --data {shlex.quote(str(root))}"
     spec = find_data(data.kind)
     if spec.generate is not None:

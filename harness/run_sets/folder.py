@@ -47,7 +47,8 @@ from rules.tree.attempts import RECORD_FILE
 RUN_SET_FILE = "run_set.json"
 LOCK_FILE = "lock"
 LOAD_FILE = "load.json"
-"""File with the system's load during a repetition, until the load is moved into the repetition's record."""
+"""Name of the file with the system's load during a repetition, until the load is moved into the repetition's
+record."""
 _ATTEMPT = re.compile("attempt_(0|[1-9][0-9]{0,8})")
 
 
@@ -238,7 +239,7 @@ def _write_run(
 
 
 def is_finished(log: RunLog) -> bool:
-    """Return whether a log shows a finished run: successful, or not converged."""
+    """Return whether a log shows a run that ended by itself: successful, or not converged."""
     stop = log.last(keys.RUN_STOP)
     if stop is None or log.num_unparsed:
         return False

@@ -110,7 +110,8 @@ def find_interpreter(python: Path) -> str:
 def ask_installation(
     python: Path, benchmark: Benchmark, tables: Mapping[str, Any], given: Mapping[str, SubmissionValue]
 ) -> Installation:
-    """Ask another interpreter's dlrmbench to describe itself and to check that it can run the definition.
+    """Return another interpreter's dlrmbench with its description of itself, after it checked that it can run the
+    definition.
 
     Raises HarnessError (exit 2) where it has none, or an incompatible version; else with its own message and exit
     code.

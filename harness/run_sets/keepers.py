@@ -31,7 +31,7 @@ class KeptOutcome:
     words: str
     """Final words on the repetition's progress line; empty where the record says everything."""
     record: Document | None = None
-    """Record of the repetition; None where it has no result."""
+    """Record of the kept repetition; None where the repetition has no result."""
     error: HarnessError | None = None
     """Reason why the repetition has no result; or an error after the result, which is then kept and not repeated."""
 

@@ -29,7 +29,7 @@ class Outlook(NamedTuple):
     number: int
     total: int
     label: str = ""
-    """Label of the repetition's configuration; empty where there is only one configuration."""
+    """Label of the repetition's configuration; empty where the experiment has only one configuration."""
     usual_s: float | None = None
     """Usual seconds of a repetition of this configuration; None before its first one."""
     later_s: float | None = None

@@ -151,7 +151,8 @@ def _read_nvidia_smi() -> Accelerators | None:
 
 
 def parse_nvidia_smi(text: str) -> Accelerators:
-    """Parse rows of _SMI_FIELDS as csv without header and units; '[N/A]' and the like become None."""
+    """Return the accelerators in rows of _SMI_FIELDS that nvidia-smi printed as csv without header and units; '[N/A]'
+    and the like become None."""
     rows = [row for row in csv.reader(text.splitlines(), skipinitialspace=True) if len(row) == len(_SMI_FIELDS)]
     return Accelerators(
         devices=tuple(_parse_smi_row(row) for row in rows),

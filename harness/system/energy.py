@@ -49,7 +49,8 @@ class EnergyCounter:
 
 
 class NvmlPower:
-    """Integrates one accelerator's power (nvmlDeviceGetPowerUsage) over time by the trapezoidal rule."""
+    """Energy counter that integrates one accelerator's power (nvmlDeviceGetPowerUsage) over time by the trapezoidal
+    rule."""
 
     def __init__(self, nvml: Any, handle: Any, name: str, now_s: Callable[[], float] = time.monotonic) -> None:
         self.name, self.source, self.energy_j = name, "NVML power, integrated", 0.0

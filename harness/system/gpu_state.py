@@ -10,7 +10,8 @@ _CUDA_MAJORS = ("13", "12")
 
 
 class GpuState:
-    """Samples one GPU's clocks and temperature; other values are read once. Values that the driver lacks are None."""
+    """Sampler of one GPU's clocks and temperature; other values are read once. Values that the driver lacks are
+    None."""
 
     def __init__(self, nvml: Any, handle: Any, device: str) -> None:
         self._nvml, self._handle, self._device = nvml, handle, device

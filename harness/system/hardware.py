@@ -49,8 +49,8 @@ def describe_hardware(root: Path = ROOT) -> dict[str, DetectedValue]:
 
 
 def describe_processors(root: Path = ROOT) -> dict[str, DetectedValue]:
-    """Return the processor fields: counts per node (`host_processors_per_node`) and per processor
-    (`…_core_count`)."""
+    """Return the processor fields of the system description: counts per node (`host_processors_per_node`) and per
+    processor (`…_core_count`)."""
     cpus = read_processors(root)
     found: dict[str, DetectedValue] = {}
     if cpus.model_name:

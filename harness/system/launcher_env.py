@@ -1,4 +1,5 @@
-"""Read the environment variables with which torchrun or Slurm's srun describe the world of ranks."""
+"""Read the environment variables with which torchrun or Slurm's srun tell a process its rank and the number of
+ranks."""
 
 import re
 from collections.abc import Mapping, MutableMapping

@@ -18,7 +18,7 @@ from rules.records.load import LoadRecord
 
 _LOOK_EVERY_S = 2.0
 _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
-"""hwmon drivers that report CPU temperatures."""
+"""Names of the Linux hwmon drivers that report CPU temperatures."""
 _NUM_FIELDS = 8
 """Number of used fields in the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq and steal
 (proc_stat(5))."""

@@ -18,7 +18,7 @@ from rules.logs.text import printable
 
 NAME, SOURCE = "power command", "watts of --power-command, integrated"
 PATIENCE_S = 5.0
-"""Seconds after which a call of the power command is ended."""
+"""Seconds after which a call of the user's power command (which prints watts) is ended."""
 _MOST_BYTES = 1000
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path("/")
 _UNLIMITED_BYTES = 1 << 60
-"""Limit above which a memory limit means none: cgroup v1 writes 'no limit' as a number near 2^63."""
+"""Bytes above which a memory limit means none: cgroup v1 writes 'no limit' as a number near 2^63."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,7 +23,8 @@ class Resources:
     """Cores and memory that this process may use; None where no limit is set, or the system does not report it."""
 
     num_cores: int
-    """Number of useful threads: physical cores in the affinity mask, at most the quota, at least 1."""
+    """Number of useful threads of this process: physical cores in the affinity mask, at most the CPU quota, at least
+    1."""
     num_logical_cpus: int
     """Number of the host's logical CPUs that are online."""
     num_affinity_cpus: int
@@ -34,7 +35,7 @@ class Resources:
     memory_limit_bytes: int | None
     """Lowest memory limit on the path up the cgroup tree, in bytes; None without a limit."""
     available_memory_bytes: int
-    """Memory available now without swapping and without exceeding the limit, in bytes."""
+    """Memory available to this process now without swapping and without exceeding the limit, in bytes."""
 
     @property
     def memory_bytes(self) -> int:
@@ -113,7 +114,7 @@ def list_cores(cpus: frozenset[int] | None = None, root: Path = ROOT) -> list[tu
 
 
 def quota_cores(root: Path = ROOT) -> float | None:
-    """Return the lowest CPU quota on the path up the cgroup tree, in cores; None without one."""
+    """Return the lowest CPU quota on the path up the process's cgroup tree, in cores; None without one."""
     quotas = []
     for folder in list_cgroup_folders("cpu", root):
         fields = (read_text(folder / "cpu.max") or "").split()
@@ -127,7 +128,7 @@ def quota_cores(root: Path = ROOT) -> float | None:
 
 
 def free_disk_bytes(path: Path) -> int:
-    """Return the bytes that this user may still write at `path`, or at its nearest existing parent."""
+    """Return the bytes that this user may still write to the disk at `path`, or at its nearest existing parent."""
     return shutil.disk_usage(find_existing_parent(path)).free
 
 

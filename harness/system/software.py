@@ -39,7 +39,7 @@ SPIN = "GOMP_SPINCOUNT"
 SPIN_VARIABLES = (SPIN, "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
 """Environment variables with which a user sets how long OpenMP threads spin."""
 WORKER_VARIABLES = {SPIN: "1000", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
-"""Default variables of a worker's environment, which the user's own replace; only GNU's libraries read them.
+"""Default variables of a worker process's environment, which the user's own replace; only GNU's libraries read them.
 
 - Length of the spinning of OpenMP's threads at a barrier before they sleep, unless autotuning chose another. With
   GNU's default (300,000) one busy neighbour slows small layers tenfold and more, since a spinning thread keeps the

@@ -54,7 +54,7 @@ def start_and_show(request: "Request", *, form: str) -> None:
 
 
 def _begin(request: "Request") -> Path:
-    """Make the folder of a new experiment and announce it; a user's own code is run in a child process."""
+    """Make the folder of a new experiment, announce it and return it; a user's own code is run in a child process."""
     from harness.experiment.apart import look_apart, names_outside_code
 
     def begin() -> str:
@@ -105,7 +105,7 @@ def _warn_of_environment(folder: Path) -> None:
 
 
 def _announce(experiment: "Experiment", folder: Path) -> None:
-    """Announce on standard error the experiment that is about to run."""
+    """Announce on standard error the experiment that is about to run: its folder, runs and configuration."""
     from harness.experiment.relation import find_relation
 
     relation = find_relation(experiment.relation)

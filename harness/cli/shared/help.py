@@ -20,7 +20,7 @@ HEADINGS: Mapping[str, tuple[str, ...]] = {
 """Headings of options that several commands share, by parameter; all others are a command's own and come first."""
 MEASURED_INSTEAD = "Measure something else"
 _FEW = 9
-"""Most options that a help page shows without headings."""
+"""Most options that a command's help shows without headings."""
 
 
 class HelpedCommand(click.Command):

@@ -105,7 +105,7 @@ def trainable() -> Iterable[str]:
 
 
 def system_names() -> Iterable[str]:
-    """Return the names of the known reference systems."""
+    """Return the names of the known reference systems (whose measured results others may be compared with)."""
     from reports.results.reference_systems import known_bundles
 
     return [path.stem for path in known_bundles()]

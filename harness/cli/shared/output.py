@@ -47,7 +47,7 @@ _VERBOSE = f"{__name__}.verbose"
 
 
 def is_verbose() -> bool:
-    """Return whether the command was given --verbose."""
+    """Return whether the option --verbose was given to the command."""
     return bool(click.get_current_context().meta.get(_VERBOSE))
 
 
@@ -98,7 +98,8 @@ def refuse_folder(output: "Path | None", default: "Path") -> None:
 
 
 def write_output(output: "Path | None", default: "Path", text: str) -> "Path":
-    """Write a page to `output`, or to `default`, where a link is replaced and not followed."""
+    """Write a page to `output`, or to `default`, where a link is replaced and not followed; return the path
+    written."""
     from reports.page.report import write_unnamed, write_whole
 
     return write_unnamed(default, text) if output is None else write_whole(output, text)
@@ -130,17 +131,17 @@ def echo_others_at(paths: "Sequence[Path]") -> None:
 
 
 def show_opinions(line: StatusLine, num_answered: int, num_questions: int) -> None:
-    """Yield a callback that shows how many rule sets the official checkers have checked."""
+    """Show on the status line how many of their questions about results the official checkers have answered."""
     line.show_count(num_answered, num_questions, "official answers")
 
 
 def note(text: str) -> None:
-    """Print a sentence on standard error; on a terminal its lines are wrapped at blanks."""
+    """Print a sentence on standard error; on a terminal, wrap its lines at blanks."""
     click.echo(folded(text, sys.stderr), err=True)
 
 
 def tell(text: str) -> None:
-    """Print a sentence on standard output; on a terminal its lines are wrapped at blanks."""
+    """Print a sentence on standard output; on a terminal, wrap its lines at blanks."""
     click.echo(folded(text, sys.stdout))
 
 

@@ -31,7 +31,8 @@ CORRELATIONS = (0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 0.99)
 MOST = 10
 """Most changes that are found in one series of run sets."""
 TREND_WORTH = 3.5
-"""Least gain of a trend in log likelihood: by chance 1 of 100 series of independent sets reaches it."""
+"""Least gain in log likelihood for which a trend of a series is shown: by chance 1 of 100 series of independent sets
+reaches it."""
 _ROUNDING = 1e-9
 
 
@@ -123,7 +124,8 @@ def _step_likelihood(residual: float, places: tuple[int, ...], number: int, floo
 
 
 def partition(values: Floats) -> list[tuple[float, tuple[int, ...]]]:
-    """Return the least sum of squared residuals with 1, 2, … steps, and the steps' places; values [n] have mean 0."""
+    """Return the least sum of squared residuals of a series with 1, 2, … steps, and the steps' places; values [n]
+    have mean 0."""
     number = len(values)
     most = min(MOST, number // LEAST - 1)
     sums, squares = (np.concatenate([[0.0], np.cumsum(each)]) for each in (values, values**2))

@@ -1,4 +1,4 @@
-"""`history`: past run sets and measurements of a directory, and what changed over time."""
+"""Define the command `history`: past run sets and measurements of a folder, and what changed over time."""
 
 import math
 import shlex
@@ -97,9 +97,10 @@ def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | No
 
 
 def _judge_series(every: Sequence["SetSeries"], last: int) -> int:
-    """Name regressions and series that cannot be judged on standard error, and return the exit code.
+    """Name regressions and series (results over time) that cannot be judged on standard error, and return the exit
+    code.
 
-    A series without a set since the begin of the last `last` sets of the others has ended, and is passed over.
+    A series without a run set since the begin of the last `last` sets of the others has ended, and is passed over.
     Raises HarnessError (exit 7) where no regression is shown but a series cannot be judged.
     """
     from harness.extensions.history.words import change_sentence, why_not_judged

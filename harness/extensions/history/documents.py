@@ -1,4 +1,4 @@
-"""Members of the JSON that `history --format json` prints."""
+"""Define the JSON that `history --format json` prints."""
 
 from typing import Annotated, Literal
 

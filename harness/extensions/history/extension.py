@@ -1,4 +1,4 @@
-"""Registration of history with the core: one verb, and the document that it prints as JSON."""
+"""Register the history extension with the core: one command, and the document that it prints as JSON."""
 
 from rules.extensions import Extension, Verb
 

@@ -46,9 +46,10 @@ TERMS = {
 def render_history(
     every: Sequence[SetSeries], left_out: Mapping[str, int], *, command: str = "", now: datetime | None = None
 ) -> str:
-    """Render the page of all series that `command` asked for, with a chart of each series of at least two sets.
+    """Return the page of all series (results over time) that `command` asked for, with a chart of each series of at
+    least two run sets.
 
-    `left_out` are the numbers of sets on no series by reason; `now` is the moment at which the page is written.
+    `left_out` are the numbers of run sets on no series by reason; `now` is the time at which the page is written.
     """
     drawn = [series for series in every if len(series.points) > 1]
     num_alone = len(every) - len(drawn)

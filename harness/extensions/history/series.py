@@ -110,7 +110,8 @@ class SetSeries:
 
     @property
     def rise(self) -> float:
-        """Last over first value of the straight line through all values; their difference where not `is_ratio`."""
+        """Ratio of the last to the first value of the straight line through all values of the series; their
+        difference where not `is_ratio`."""
         slope = float(np.polyfit(np.arange(len(self.points)), self.values, 1)[0]) * (len(self.points) - 1)
         return float(factor_from(slope)) if self.is_ratio else slope
 

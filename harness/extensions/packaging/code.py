@@ -38,7 +38,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}\Z")
 _OWN_FOLDER = "own"
 """Name of the folder for the user's own file inside the implementation's folder of a package."""
 Files = Iterator[tuple[str, str | Path]]
-"""Files of a package: each path with its text, or with the file to copy."""
+"""Files of a package (submission tree): each path with its text, or with the file to copy."""
 
 
 def has_source(record: RunSetRecord) -> bool:
@@ -86,7 +86,7 @@ def _given_implementation(record: RunSetRecord) -> str:
 
 
 def read_run_set(root: Path) -> RunSetRecord:
-    """Read the record of the run set in `root`. Raises HarnessError (exit 8) where it is damaged."""
+    """Return the record of the run set in `root`. Raises HarnessError (exit 8) where its file is damaged."""
     path = root / "extra" / RUN_SET_FILE
     record = read_record(path, RunSetRecord)
     entry = record.config.get("runtime.implementation")

@@ -1,4 +1,4 @@
-"""`package`: build an MLPerf submission tree from result sets, and judge it."""
+"""Define the command `package`: build an MLPerf submission tree from run sets, and judge it."""
 
 from pathlib import Path
 from typing import Any

@@ -30,7 +30,7 @@ class LeftOut:
 
 
 class Tree:
-    """Files of a package that is being written, each with its sha256."""
+    """Submission tree of a package that is being written, with the sha256 of each file."""
 
     def __init__(self, draft: Path, submission: str) -> None:
         self.draft, self.submission = draft, submission
@@ -85,7 +85,7 @@ def _digest(content: str | Path) -> str:
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield regular files below a folder, links left out, in order."""
+    """Yield the regular files below a folder of results, links left out, in order."""
     for path in _walk(folder):
         if is_plain_file(path):
             yield path.relative_to(folder).as_posix(), path

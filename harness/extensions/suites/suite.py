@@ -23,9 +23,9 @@ from rules.records.experiment import BASE, NEW, SIDES
 DEFAULT = "default"
 MAX_BENCHMARKS = 50
 _IMPLEMENTATIONS = {BASE: "reference", NEW: "optimized"}
-"""Implementations that the default suite compares."""
+"""Implementations of training that the default suite compares, by setting: base and new."""
 _GENERATED = ("dlrm_small", "dlrm_dcnv2_small", "wukong_small", "dlrmv4_small", "d2nn_small")
-"""Benchmarks of the default suite: one of each model and kind of generated data."""
+"""Benchmarks of the default suite: one for each model and kind of generated data."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

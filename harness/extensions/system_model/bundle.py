@@ -30,7 +30,7 @@ from rules.records.run_set import RunSetRecord
 
 IMPLEMENTATIONS = ("reference", "optimized")
 NUM_STEPS = 100
-"""Training steps of each process over which throughput is measured."""
+"""Training steps of each process over which throughput is measured for a reference run set."""
 _NAME = re.compile("[a-z0-9]+(-[a-z0-9]+)*")
 _OTHER_PATH = re.compile(r'"/(?!sys/|proc/)[^"]*"')
 _PLACE = re.compile(r'("(?:dir|path|DLRMBENCH_(?:DATA|OUTPUT|SYSTEMS))": )"/(?:[^"]*/)?([^"/]+)/?"')

@@ -183,7 +183,8 @@ def system_study(
     known_s: Mapping[str, float] = MappingProxyType({}),
     is_ranked: bool = False,
 ) -> StudyRecord:
-    """Model step, throughput, time and cost to train, and memory on each system; `measure` times steps on `THIS`.
+    """Return a table of modelled step time, throughput, time and cost to train, and memory on each system; `measure`
+    also times steps on `THIS`.
 
     `environment` is that of `THIS`, which has been checked; a file says how its own system was measured. `prices` are
     of an hour, by system. `known_s` are seconds of a step that were measured on some of them. Where `is_ranked`, the

@@ -60,8 +60,8 @@ def _rate_of(results: Sequence[Result]) -> float | None:
 
 
 def describe_ranking(order: Sequence[str], by: str, unfit: Sequence[str] = ()) -> str:
-    """Return a sentence on the order of systems, the best first, which names those without a rank since no run
-    fits them."""
+    """Return a sentence on the order of ranked systems, the best first, which names those without a rank since a run
+    does not fit into their memory."""
     left = f" Not ranked, since no run fits there: {names(list(unfit), 12)}." if unfit else ""
     return (f"By modelled {by}, the least first: {names(list(order), 12)}." if order else "") + left.removeprefix(
         "" if order else " "

@@ -22,11 +22,13 @@ from harness.system.software import WORKER_VARIABLES
 from reference_models.costs import fft_flop
 
 _WIDTHS, _DEPTH, _BATCH, _LAYERS_BYTES = (1, 4, 16, 64, 256, 1024), 256, 1024, 1 << 24
-"""Sizes of the measured linear layers; several are used alternately, so that no core's cache holds their weights."""
+"""Widths, depth, batch and total bytes of the measured linear layers; several are used alternately, so that no core's
+cache holds their weights."""
 _TABLE_BYTES, _ROW_FLOATS, _NUM_LOOKUPS = tuple(1 << power for power in (16, 20, 24, 28)), 16, 1 << 15
 _GRID, _BUDGET_S = 64, 0.5
 _IDLE = "dlrm_tiny"
-"""Benchmark whose step on two samples is almost only the launch of operators."""
+"""Benchmark whose training step on two samples is almost only the launch of operators, for measuring an operator's
+overhead."""
 
 
 def measure_here(say: Callable[[str], None], environment: Environment) -> ModelledSystem:

@@ -26,15 +26,16 @@ Shape = tuple[int, int, int, int]
 SQUARE_SIZES = {"cpu": (512, 1024, 1536), "cuda": (1024, 2048, 4096, 8192)}
 """Rows of the measured square matrix products, by device: an H100 reaches its full rate only at 8192."""
 COPY_BYTES = tuple(1 << power for power in (18, 20, 22, 24, 26, 29))
-"""Bytes of both buffers of a copy, from sizes that fit into a core's cache to sizes beyond the largest cache."""
+"""Bytes of both buffers of each measured memory copy, from sizes that fit into a core's cache to sizes beyond the
+largest cache."""
 MAX_TABLE_BYTES = 1 << 30
 _LEAST_REPETITIONS = 5
 _NUM_FINALISTS = 3
 _SHAPE_BUDGET_S = 0.15
 _BUDGET_S = 0.5
 _MOST_CALLS, _LEAST_STRETCH_S = 20, 5e-4
-"""Most calls, and least seconds, between two events on a GPU: one launch takes microseconds, longer than the product
-of a small shape."""
+"""Most calls, and least seconds, between two timing events on a GPU: one launch takes microseconds, longer than the
+product of a small shape."""
 
 
 def repeat(call: Call, device: torch.device, *, budget_s: float, at_least: int = _LEAST_REPETITIONS) -> list[float]:
@@ -60,7 +61,7 @@ def repeat(call: Call, device: torch.device, *, budget_s: float, at_least: int =
 
 
 def _time_events(call: Call, device: torch.device, num_stretches: int, num_calls: int) -> list[float]:
-    """Time `num_stretches` series of `num_calls` calls; return the seconds per call of each series."""
+    """Time `num_stretches` series of `num_calls` calls by GPU events; return the seconds per call of each series."""
     events = [torch.cuda.Event(enable_timing=True) for _ in range(num_stretches + 1)]  # type: ignore[no-untyped-call]
     events[0].record()
     for event in events[1:]:

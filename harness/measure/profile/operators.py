@@ -26,8 +26,8 @@ Shapes = Sequence[Sequence[int]]
 def profile_operators(
     workload: ProfiledWorkload, device: torch.device, *, step_s: float, trace: Path | None
 ) -> MeasuredOperators:
-    """Train a few steps under torch.profiler; return operators, and write a Chrome trace to `trace`, gzipped where
-    the name ends in .gz."""
+    """Train a few steps under torch.profiler; return the operators that take the most time, and write a Chrome trace
+    to `trace`, gzipped where the name ends in .gz."""
     num_steps = max(1, min(_MOST_STEPS, round(_BUDGET_S / step_s)))
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     ranges = _Ranges()

@@ -33,7 +33,7 @@ from rules.records.profile import (
 
 _NUM_BATCHES = 4
 _HELD_STEPS = 50
-"""Steps for which synthetic data is held in memory; real data is read as in a run."""
+"""Number of training steps for which synthetic data is held in memory; real data is read as in a run."""
 
 
 def profile(
