@@ -1,5 +1,5 @@
-"""Run the command line: a group that imports a command's module only when the command is used, and one error
-boundary."""
+"""Run the command line: a group that imports a command's module only when the command is used, and the one place that
+turns errors into messages and exit codes."""
 
 import atexit
 import gc

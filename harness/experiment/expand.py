@@ -47,7 +47,7 @@ def with_weights(request: Request, kind: Kind) -> Request:
 
 def asked_kind(request: Request) -> tuple[Kind, dict[str, int]]:
     """Return the requested kind of measurement and its options, such as a number of steps. Raises RequestError where
-    the verb does not have that kind."""
+    the command does not have that kind."""
     if not request.kinds:
         return find_kind("training"), {}
     name, *others = request.kinds

@@ -134,7 +134,7 @@ def find_relation(name: str) -> Relation:
 
 
 def asked_relation(request: Request) -> Relation:
-    """Return the relation between configurations that a request asks for, by name, by --beside, or by its verb."""
+    """Return the relation between configurations that a request asks for, by name, by --beside, or by its command."""
     if request.beside is not None:
         return find_relation("sides")
     return find_relation(request.relation or ("matrix" if request.verb == "sweep" else "one"))

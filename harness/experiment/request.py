@@ -1,4 +1,5 @@
-"""Describe what a user asks of `run`, `sweep`, `profile` and extensions' verbs, alike by command line or by API."""
+"""Describe what a user asks of `run`, `sweep`, `profile` and extensions' commands, alike by command line or by
+API."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,12 +20,12 @@ class RequestOption(NamedTuple):
     """Command-line option for one argument of a user's request."""
 
     help: str | Mapping[str, str]
-    """Text of the option in `--help`, for all verbs or by verb."""
+    """Text of the command-line option in `--help`, for all commands or by command."""
     type: str = "text"
     """Type of the option's value: one of count, index, seed, seconds, fraction, path, program, set, text, texts,
     flag."""
     flags: tuple[str, ...] | Mapping[str, tuple[str, ...]] = ()
-    """Spellings of the option, for all verbs or by verb; where empty, made of the argument's name."""
+    """Spellings of the option, for all commands or by command; where empty, made of the argument's name."""
     unit: str | None = None
 
 
@@ -35,7 +36,8 @@ class Request:
 
     verb: str = "run"
     like: str | None = None
-    """Verb of the core, such as `sweep`, whose kinds of measurement an extension's verb shares."""
+    """Command of the core, such as `sweep`, whose kinds of measurement an extension's command shares; None for
+    itself."""
     benchmark: str | None = None
     """Name or path of a benchmark definition; None is dlrm_small, or with --beside that of the existing run set."""
     axes: Sequence[str] = ()
@@ -75,12 +77,12 @@ class Request:
     """Name, from `orders.ORDERS`, of the order in which repetitions of several configurations are made."""
     relation: str | None = None
     """Name, from `relation.RELATIONS` or an extension, of the relation between configurations (pair, sweep, …); None
-    for the verb's default, or a pair with --beside."""
+    for the command's default, or a pair with --beside."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """Options of an extension's verb that are spelled differently from the core's, by the request's field; empty
-    where the verb implies the value."""
+    """Options of an extension's command that are spelled differently from the core's, by the request's field; empty
+    where the command implies the value."""
     asked: Any = None
-    """Further arguments that only an extension's verb has, as the extension's own record; None for verbs of the
+    """Further arguments that only an extension's command has, as the extension's own record; None for commands of the
     core."""
     stop: StopRecord | None = None
     """Rule that adds repetitions or configurations by what has been measured; for one configuration `until` is that
@@ -221,7 +223,7 @@ OPTIONS: Mapping[str, RequestOption] = {
 
 
 def flags_of(verb: str, member: str) -> tuple[str, ...]:
-    """Return the spellings of the option for a request's field on a verb's command line, short form first."""
+    """Return the spellings of the option for a request's field on a command's command line, short form first."""
     option = OPTIONS.get(member)
     default = (f"--{_NAMES.get(member, member).replace('_', '-')}",)
     if option is None:

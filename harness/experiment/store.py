@@ -1,4 +1,4 @@
-"""Read, lock and write an experiment on disk: one run set (runs of one configuration), or a group of several."""
+"""Read, lock and write an experiment on disk: one run set (runs of one configuration), or a folder of several."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -96,8 +96,8 @@ def fit_samples(options: Mapping[str, int], sizes: Sequence[tuple[int, int]]) ->
 
 
 class QualityKind(Kind):
-    """Measurement of quality after training a number of samples; refuses synthetic data, from which nothing can be
-    learnt."""
+    """Measurement of model quality after training on a number of samples; refuses synthetic data, from which nothing
+    can be learnt."""
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
         return resolve(

@@ -200,7 +200,7 @@ def log_built(workload: Workload, log: RunLogWriter) -> None:
 
 
 def make_schedule(benchmark: Benchmark, train_samples: int, global_batch_size: int) -> list[TrainingBlock]:
-    """Yield training blocks of FLOOR(train_samples / (GBS * evals_per_epoch)) steps until max_epochs
+    """Return the list of training blocks of FLOOR(train_samples / (GBS * evals_per_epoch)) steps until max_epochs
     (training_rules.adoc).
 
     The first block lasts until the first evaluation, where the definition says when that is.

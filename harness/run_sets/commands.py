@@ -12,7 +12,7 @@ from rules.records.run_set import HookName
 
 
 def split_command(command: str) -> list[str]:
-    """Return the words of the recorded command line of an experiment. Raises HarnessError (exit 8)."""
+    """Return the recorded command line of an experiment as a list of arguments. Raises HarnessError (exit 8)."""
     try:
         return shlex.split(command)
     except ValueError as error:

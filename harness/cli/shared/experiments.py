@@ -105,7 +105,7 @@ def _warn_of_environment(folder: Path) -> None:
 
 
 def _announce(experiment: "Experiment", folder: Path) -> None:
-    """Announce on standard error the experiment that is about to run: its folder, runs and configuration."""
+    """Announce on standard error the experiment that is about to run: its remarks, its runs and its folder."""
     from harness.experiment.relation import find_relation
 
     relation = find_relation(experiment.relation)

@@ -89,8 +89,8 @@ def _find(values: Floats, num_series: int) -> Changes:
 
 
 def level_likelihoods(values: Floats, floor: float) -> list[float]:
-    """Return the log likelihoods of a series with one level, by each of CORRELATIONS, without the terms that all
-    explanations share."""
+    """Return the log likelihoods of a series of values around one level, by each of CORRELATIONS, without the terms
+    that all explanations share."""
     found, number = [], len(values)
     for correlation in CORRELATIONS:
         innovation = 1.0 - correlation**2

@@ -1,4 +1,4 @@
-"""Register the packaging extension with the core: one verb."""
+"""Register the packaging extension with the core: one command."""
 
 from rules.extensions import Extension, Verb
 
