@@ -172,8 +172,7 @@ def _find(given: str | Path) -> Path:
 def render(
     *paths: str | Path, output: str | Path | None = None, title: str | None = None, second_opinion: bool = True
 ) -> Path:
-    """Write all results at or below `paths` as one page, or as JSON, CSV or Markdown by the suffix of `output`;
-    return its path.
+    """Write all results at or below `paths` as one page, or as JSON, CSV or Markdown by the suffix of `output`.
 
     Returns `output`, by default report.html in the current folder, which is written atomically; the default replaces
     a link of that name. Raises InputError where a path holds no results.

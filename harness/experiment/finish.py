@@ -47,8 +47,8 @@ class FinishedStudy:
 
 
 def finish_set(folder: Path) -> tuple[Result, Path]:
-    """Read, judge and score the run set in `folder` once, and write its page. Writes nothing else; can be
-    repeated."""
+    """Read, judge and score the run set in `folder` once, and write its page; return both. Writes nothing else; can
+    be repeated."""
     gathered = gather_everything([folder])
     if len(gathered.sets) != 1:
         places = ", ".join(printable(result.verdict.subject) for result in gathered.sets)
@@ -82,8 +82,8 @@ def worst_of(codes: Iterable[ExitCode]) -> ExitCode:
 
 
 def finish_sides(folder: Path) -> FinishedSides:
-    """Judge and score both configurations of a pair once, compare them, and write a page for each and one for the
-    pair."""
+    """Judge and score both configurations of a pair once, and write a page for each and one for the pair; return the
+    results and their comparison."""
     kind, sides = find_kind(read(folder).kind), list(parts_of(folder).values())
     gathered = gather_everything([folder])
     page = write_page(gathered, folder)

@@ -54,7 +54,7 @@ class RunContext:
 
 def look_again(folder: Path, context: Context) -> tuple[tuple[PreflightCheck, ...], str | None]:
     """Return the environment check's current results, and a warning where dlrmbench's code changed since the
-    experiment began (None if it did not, or may not).
+    experiment began; None where it did not, or where a change is refused later.
 
     Raises HarnessError: exit 2 where a user's own code is not named again, or the folder is one configuration of a
     pair; 6 where the environment check warns and the experiment began with --strict-env; 8 for a kind of measurement
@@ -332,8 +332,8 @@ def _look_ahead(
 
 
 def estimate_left_s(took_s: Mapping[int, Sequence[float]], left: Iterable[int]) -> float | None:
-    """Estimate the total seconds of repetitions from the mean of each configuration's: `left` has the configuration
-    of each that is yet to run. None before any has run.
+    """Return the estimated seconds of repetitions that are left, from the mean of each configuration's earlier ones:
+    `left` has the index of the configuration of each. None before any has run.
 
     A configuration that has not run yet is taken to need the mean of the others.
     """
@@ -355,8 +355,8 @@ def _make(
     quiet: bool,
     slot: Slot | None = None,
 ) -> KeptOutcome | None:
-    """Make one repetition while its run set is locked; None where an interrupted attempt turned out to be
-    complete."""
+    """Make one repetition while its run set is locked and return its outcome; None where an interrupted attempt
+    turned out to be complete."""
     with store.holding(step.configuration):
         run_set, record = store.sets[step.configuration]
         kind = find_kind(stage.kind)
@@ -385,7 +385,7 @@ def _make(
 
 
 def perform(repetition: RepetitionTask, executor: WorkerExecutor, progress: ProgressDisplay) -> KeptOutcome:
-    """Make one repetition and keep its result; the caller holds the lock of its run set.
+    """Make one repetition, keep its result and return it; the caller holds the lock of its run set.
 
     Raises HarnessError where the repetition yields no result; an interrupted attempt is kept as its kind of
     measurement defines.

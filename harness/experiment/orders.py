@@ -52,7 +52,7 @@ def pairs(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep
 
 
 def after(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep]:
-    """Make all repetitions of a configuration before those of the next: the order of a profile after the runs."""
+    """Yield all repetitions of a configuration before those of the next: the order of a profile after the runs."""
     for configuration in configurations:
         for repetition in range(repetitions):
             yield OrderStep(configuration, repetition)

@@ -85,7 +85,8 @@ def _refuse_restores_untimed(experiment: Experiment) -> None:
 
 
 def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet: bool) -> Preparation:
-    """Make or find a configuration's dataset and its id map (the order of embedding rows).
+    """Make or find a configuration's dataset and its id map (from ids to embedding rows); return both with thread
+    count and sizes.
 
     Raises DatasetError; HarnessError where the dataset has less than one batch, or its map is damaged.
     """

@@ -1,10 +1,10 @@
 """Run repetitions of several configurations at once, each in its own slot (cores and GPUs), with all slots always
 busy.
 
-A repetition that ends early would leave the others with more memory bandwidth than at the start. Its slot is
-therefore kept busy until all have ended: its work is begun again and again, and thrown away. Measurements of programs
-that share a processor are made so (Tuck and Tullsen, "Initial Observations of the Simultaneous Multithreading Pentium
-4 Processor", PACT 2003).
+A repetition that ends early would leave the machine to the others for the rest of their time. Its slot is therefore
+kept busy until all have ended: its work is begun again and again, and thrown away. Measurements of programs that
+share a processor are made so (Tuck and Tullsen, "Initial Observations of the Simultaneous Multithreading Pentium 4
+Processor", PACT 2003).
 """
 
 from collections.abc import Callable, Mapping, Sequence

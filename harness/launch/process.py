@@ -133,7 +133,7 @@ def _start(
     *,
     is_marked: bool,
 ) -> "subprocess.Popen[bytes]":
-    """Start the timekeeper process that starts `command`; the timekeeper's pipes and exit code stand for the
+    """Start the timekeeper process that starts `command` and return it; its pipes and exit code stand for the
     command's."""
     asked = {
         "command": [_plain(word) for word in command],

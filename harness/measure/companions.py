@@ -50,11 +50,11 @@ class Companion:
         """
 
     def start(self) -> None:
-        """Begin to observe at the start of the timed region; in a run this is inside the region, right after
+        """Begin observing at the start of the timed region; in a run this is inside the region, right after
         run_start."""
 
     def stop(self) -> None:
-        """Stop to observe right after the timed region, while the run's log is still open."""
+        """Stop observing right after the timed region, while the run's log is still open."""
 
     def after(self) -> Mapping[str, Any]:
         """Return fields for the process's record by their names in its file, once the log is closed; only rank 0's

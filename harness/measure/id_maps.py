@@ -1,4 +1,4 @@
-"""Locate the map of ids to embedding rows that a configuration uses, and read it with every byte verified."""
+"""Find the map of ids to embedding rows that a configuration uses, and read it with every byte verified."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace

@@ -108,7 +108,7 @@ class Kind:
     """Way in which the record of a repetition is stored in its run set: a key of `harness.run_sets.keepers`."""
     min_repetitions: int = 1
     usual_repetitions: int | None = None
-    """Number of repetitions in a run set where the user gives none; None: `min_repetitions`."""
+    """Number of repetitions in a run set where the user gives none; None for `min_repetitions`."""
     max_repetitions: int | None = None
     ends_early: bool = False
     """Whether a repetition of the measurement may end early, by meeting a target."""

@@ -265,7 +265,8 @@ def open_run_set(folder: Path) -> tuple[RunSet, RunSetRecord]:
 
 
 def create_run_set(folder: Path, record: RunSetRecord, definition: str) -> RunSet:
-    """Create the folders of a new run set; run_set.json is written last, so that a set with that file is complete."""
+    """Create the folders of a new run set and return it; run_set.json is written last, so that a set with that file
+    is complete."""
     run_set = RunSet(folder=folder, system=record.system.name, benchmark=record.benchmark.name)
     run_set.extra.mkdir(parents=True)
     run_set.results.mkdir(parents=True)

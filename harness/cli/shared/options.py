@@ -83,8 +83,8 @@ def benchmarks() -> Iterable[str]:
 
 
 def completing_definitions(names: Callable[[], Iterable[str]]) -> Complete:
-    """Return the names of shipped benchmarks that begin with the typed text, and a benchmark's versions after an
-    @."""
+    """Return a completion of an option's value in the shell by names of shipped benchmarks, and by a benchmark's
+    versions after an @."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         from rules.benchmarks.loader import shipped_versions

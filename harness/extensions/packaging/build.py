@@ -175,8 +175,8 @@ def _refuse_non_compliant(verdicts: Sequence[Verdict], request: PackageRequest) 
 
 
 def _judge(submission: Path, sets: Sequence[PackagedSet], request: PackageRequest) -> Verdict:
-    """Judge the finished submission by dlrmbench's rules and by the official checkers. A benchmark that is not
-    shipped is judged by the definition next to its results."""
+    """Return the verdict on the finished submission by dlrmbench's rules and by the official checkers. A benchmark
+    that is not shipped is judged by the definition next to its results."""
     definitions = {path for packaged in sets if (path := packaged.unshipped_definition) is not None}
     definition = next(iter(definitions)) if len(definitions) == 1 else None
     return check_paths([submission], definition, request.second_opinion, request.ruleset)[0]

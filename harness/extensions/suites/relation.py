@@ -145,7 +145,8 @@ def _say_next(facts: SuiteFacts, record: ExperimentRecord) -> str:
 
 
 def finish_suite(folder: Path) -> FinishedStudy:
-    """Judge and compare base and new of every benchmark of a suite, and write the suite's study and page."""
+    """Judge and compare base and new of every benchmark of a suite, and write the suite's study and page; return
+    them."""
     gathered = gather_everything([folder])
     facts = read_suite_facts(folder, known=gathered.sets)
     sides = {side: [f"{key}={values[at]}" for key, values in facts.settings.items()] for at, side in enumerate(SIDES)}
