@@ -1,1 +1,1 @@
-"""Datasets: the protocol of their readers, the registry, one folder per kind."""
+"""Generate, prepare and read datasets: a folder per kind of data (such as `criteo`), found by name in `registry`."""

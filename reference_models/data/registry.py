@@ -1,4 +1,4 @@
-"""Kinds of data by name, and the folders of datasets."""
+"""Find the specification of a kind of data (such as `criteo`) by its name, and the folder of a dataset."""
 
 import hashlib
 import json
@@ -23,13 +23,13 @@ DATA_KINDS: Mapping[str, str] = {
     "made_up": "reference_models.data.synthetic.spec:SPEC",
     "synthetic": "reference_models.data.synthetic.spec:SPEC",
 }
-"""Place of each `DataSpec`, by the value of data.kind in a definition."""
+"""Place of each kind of data's `DataSpec`, as 'module:name', by the value of data.kind in a definition."""
 DEFAULT_ROOT = Path("data")
 _NOT_STORED = ("sha256", "id_map", "id_maps")
 
 
 def find_data(kind: str) -> DataSpec:
-    """Return the DataSpec of a kind of data. Raises ConfigError, with a suggestion, for an unknown kind."""
+    """Return the `DataSpec` of the kind of data named `kind`. Raises ConfigError, with a suggestion, if unknown."""
     if kind not in DATA_KINDS:
         raise ConfigError(f"data.kind is {kind!r}.{did_you_mean(kind, [*DATA_KINDS])}")
     spec = find(DATA_KINDS[kind])
@@ -38,13 +38,13 @@ def find_data(kind: str) -> DataSpec:
 
 
 def examples() -> Mapping[str, str]:
-    """Return the kinds of data for new definitions, each with the shipped benchmark to start from."""
+    """Return the shipped benchmark from which `init` starts a definition, by kind of data for which there is one."""
     names = {kind: find_data(kind).example for kind in DATA_KINDS}
     return {kind: example for kind, example in names.items() if example is not None}
 
 
 def parse_data(table: Mapping[str, Any]) -> DataConfig:
-    """Read [data]. Raises ConfigError naming the field."""
+    """Read section [data] of a benchmark's definition. Raises ConfigError naming the wrong field."""
     kind = table.get("kind")
     spec = find_data(kind) if isinstance(kind, str) else DataSpec(example=None)
     return spec.parse_section(table)
@@ -57,7 +57,8 @@ def compute_dataset_digest(data: DataConfig) -> str:
 
 
 def locate_dataset(data: DataConfig, root: Path | None) -> Path:
-    """Return the dataset's folder: `root` itself if it holds a dataset, else `<root>/<name>-<digest>`."""
+    """Return a dataset's folder: `<root>/<name>-<digest>`, but `root` itself if it holds a manifest, or data that is
+    read in its owner's files."""
     root = DEFAULT_ROOT if root is None else root
     spec = find_data(data.kind)
     if not (spec.has_store or spec.is_in_memory) or (root / "manifest.json").exists():
@@ -72,8 +73,10 @@ def generate_dataset(
     num_threads: int | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> str:
-    """Generate both splits into `folder` and return dataset_sha256. Raises ConfigError, and the errors of
-    `write_parts`."""
+    """Generate a dataset's training and evaluation splits into `folder` and return its dataset_sha256.
+
+    Raises ConfigError, and the errors of `write_parts` (OSError, DatasetError).
+    """
     from reference_models.data.store.generate import write_parts  # which needs numpy
 
     spec = find_data(data.kind)
@@ -84,9 +87,10 @@ def generate_dataset(
 
 
 def open_dataset(folder: Path, data: DataConfig) -> OpenedDataset:
-    """Open both splits, read through the data's id maps; metadata only. Raises DatasetError.
+    """Open a dataset's training and evaluation splits, reading metadata only. Raises DatasetError.
 
-    If the maps are not made yet, the splits have only the sizes of the mapped tables.
+    With section [id_map], ids become rows of smaller tables while samples are read; before `data.id_maps` are made,
+    the splits have only the smaller tables' sizes.
     """
     opened = find_data(data.kind).open_dataset(folder, data)
     if not data.id_map.is_active:
@@ -97,7 +101,11 @@ def open_dataset(folder: Path, data: DataConfig) -> OpenedDataset:
 
 
 def verify_dataset(folder: Path, on_bytes: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Read a whole dataset that lies in a store, as `verify` says. Raises DatasetError; returns the manifest."""
+    """Check each file's sha256 and each value of a dataset in the store, and return its manifest. Raises
+    DatasetError.
+
+    `on_bytes` gets the number of bytes just hashed.
+    """
     from reference_models.data.store.manifest import MANIFEST, SOFT_LABELS, read_manifest
     from reference_models.data.store.store import verify
 

@@ -1,4 +1,4 @@
-"""`DataSpec`, all that the harness knows of a kind of data: one per kind, found by `registry`.
+"""Define `DataSpec`, by which the harness generates, prepares and opens a kind of data: one per kind of data.
 
 Specs import neither torch nor numpy, since listing benchmarks reads them all.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def load(place: str) -> Callable[..., Any]:
-    """Return the function 'module:function', imported when it is called."""
+    """Return a function that calls the function at `place` ('module:function') and imports its module only then."""
 
     def call(*arguments: Any, **options: Any) -> Any:
         return find(place)(*arguments, **options)
@@ -28,7 +28,7 @@ def load(place: str) -> Callable[..., Any]:
 
 
 def find(place: str) -> Any:
-    """Import and return 'module:name'."""
+    """Import the module of `place` ('module:name') and return its object of that name."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
 
@@ -70,43 +70,45 @@ class DataSection:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataSpec:
-    """Specification of a kind of data, all that the rest of the code knows; each kind's folder has one.
+    """Specification of a kind of data (such as `criteo`): its layout, and functions that generate or open it.
 
     Data that is neither generated nor prepared is read from its owner's files in place, or made in memory.
     """
 
     example: str | None
-    """Shipped benchmark from which `init` starts a definition of this kind; None if it cannot."""
+    """Shipped benchmark from which `init` starts a definition with this kind of data; None if `init` cannot."""
     section: type[Any] = DataSection
-    """Record class of the [data] section, for the schema of definitions."""
+    """Record class of section [data] of a definition, from which the JSON schema of definitions is made."""
     parse: Callable[[Mapping[str, Any]], DataConfig] | None = None
-    """Function that reads a [data] section other than `DataSection` (ConfigError names the field); else None."""
+    """Function that reads section [data] of a definition (ConfigError names the field); None for a `DataSection`."""
     takes_sizes_from_files: bool = False
-    """Whether num_embeddings may be left out of [data], since the files determine them."""
+    """Whether num_embeddings (rows of each table) may be left out of [data], since the data's files determine it."""
     has_one_id_per_table: bool = False
-    """Whether every feature must have exactly one id per sample (multi_hot of ones)."""
+    """Whether every sparse feature must have exactly one id per sample (multi_hot of ones)."""
     parameters: str | None = None
-    """Place of the record class of [data.parameters], as 'module:name'; None without parameters."""
+    """Place of the record class of [data.parameters], as 'module:name'; None if the kind of data has none."""
     check: Callable[[DataConfig], object] = lambda data: None
     """Function that raises ConfigError for [data.parameters] or sizes that data of this kind cannot have."""
     layout: Layout = CLICKS
-    """Arrays in files, and the type of batch that a reader returns, by which models accept data."""
+    """Arrays of a split in files, and the class of the batches that its reader returns and a model accepts."""
     soft_layout: Layout | None = None
-    """Layout for labels that are shares from 0 to 1; None for a kind without such labels."""
+    """Layout (arrays, class of batches) of data whose labels are shares from 0 to 1; None if labels cannot be so."""
     generate: Callable[[DataConfig], "Parts"] | None = None
-    """Function that generates the data, ConfigError as `check`; None for a kind that is not generated."""
+    """Function that returns the parts of a generated dataset (ConfigError as `check`); None for other data."""
     oracle: Callable[[DataConfig, str], tuple[Any, Any]] | None = None
-    """Function (data, split) that returns the best possible scores, and the labels, of all samples of generated data,
-    as its metric takes them: for clicks float64 [N] and uint8 [N], for classes float64 [N, T, K] and int64 [N, T]."""
+    """Function (data, split) that returns the best possible scores, and the labels, of a generated split's samples,
+    as the quality metric takes them: for clicks float64 [N] and uint8 [N], for classes float64 [N, T, K] and int64
+    [N, T]. None for other data."""
     prepare: Callable[..., Any] | None = None
-    """Function of `data prepare` from a user's files: (train_files, eval_files, data, folder) and the options of
-    `prepare_files`, whose `PreparedDataset` it returns; None for a kind that is not prepared."""
+    """Function that makes a dataset from a user's files for `data prepare`: takes (train_files, eval_files, data,
+    folder) and the options of `prepare_files`, whose `PreparedDataset` it returns; None if data is not prepared."""
     is_in_memory: bool = False
-    """Whether the data is in memory alone, without files."""
+    """Whether samples are made in memory, so that the dataset has no files."""
     open: Callable[[Path, DataConfig], OpenedDataset] | None = None
-    """Function that opens both splits, metadata only, of data outside of the store (DatasetError); else None."""
+    """Function that opens both splits of data in its owner's files or in memory, reading metadata only
+    (DatasetError); None for data in the store (a folder with a manifest)."""
     published: Callable[[DataConfig], Mapping[str, str]] = lambda data: {}
-    """Function of `data` that returns the published MD5 by file name; empty where the data's owner publishes none."""
+    """Function from `data` to the MD5 that the data's owner publishes for each file, by file name; empty if none."""
 
     @property
     def is_prepared(self) -> bool:
@@ -119,7 +121,7 @@ class DataSpec:
         return self.open is None
 
     def open_dataset(self, folder: Path, data: DataConfig) -> OpenedDataset:
-        """Open both splits; metadata only. Raises DatasetError."""
+        """Open a dataset's training and evaluation splits, reading metadata only. Raises DatasetError."""
         if self.open is not None:
             return self.open(folder, data)
         from reference_models.data.store.store import open_store  # which needs numpy
@@ -127,11 +129,11 @@ class DataSpec:
         return open_store(folder, data, self.layout_of(data.has_soft_labels))
 
     def layout_of(self, has_soft_labels: bool) -> Layout:
-        """Return the layout of data with soft labels, or with labels 0 and 1."""
+        """Return the layout (arrays, class of batches) of data with soft labels (shares from 0 to 1), or 0 and 1."""
         return self.soft_layout if has_soft_labels and self.soft_layout is not None else self.layout
 
     def parse_section(self, table: Mapping[str, Any]) -> DataConfig:
-        """Read [data]. Raises ConfigError naming the field."""
+        """Read section [data] of a benchmark's definition. Raises ConfigError naming the wrong field."""
         if self.parse is not None:
             return self.parse(table)
         section: DataSection = read_section("data", table, self.section)

@@ -1,7 +1,7 @@
-"""Reading of embedding tables from a user's file: CSV with a header, or JSON, a list of objects. Torch-free.
+"""Read descriptions of embedding tables (name, rows, width) from a user's file: CSV with a header, or a JSON list.
 
-Each reader names the columns that it needs; the file may have all other COLUMNS, too, so that one file describes a
-model to every reader.
+Each caller names the columns that it needs; the file may have all other COLUMNS, too, so that one file describes a
+model to every command. Imports no torch.
 """
 
 import csv
@@ -16,7 +16,7 @@ from reference_models.process.errors import DatasetError, did_you_mean
 from reference_models.process.open_file import read_regular
 
 FORMS = (".csv", ".json")
-"""Endings of the names of table files."""
+"""Endings of the names of files that describe embedding tables."""
 MAX_TABLES = 100_000
 _MAX_BYTES, _MAX_NAME, _SHOWN = 16 << 20, 200, 40
 _LIKE = 'Such a file is \'name,rows,width,pooling\' and a line per table, or [{"name": "a", "rows": 1000}, ...].'
@@ -27,7 +27,8 @@ Optimizer = Literal["sgd", "adagrad", "rowwise_adagrad"]
 
 
 class TableFileColumn(NamedTuple):
-    """Valid cells of a column: one of `words`, or a number from `least` to `most`; any text without either."""
+    """Valid cells of a column in a file of embedding tables: one of `words`, or a number from `least` to `most`;
+    without either, any text."""
 
     least: float | None = None
     most: float = 0.0
@@ -36,7 +37,7 @@ class TableFileColumn(NamedTuple):
 
     @property
     def expected(self) -> str:
-        """Return the valid cells in words."""
+        """Return the description of the column's valid cells for messages, such as 'a number from 0 to 8'."""
         if self.words:
             return " or ".join(self.words)
         if self.least is None:
@@ -44,7 +45,7 @@ class TableFileColumn(NamedTuple):
         return f"a {'whole ' * self.is_whole}number from {self.least:g} to {self.most:.15g}"
 
     def read(self, cell: Any) -> Any:
-        """Return the value of a cell, which is a text of CSV or a value of JSON. Raises ValueError."""
+        """Return the value of a cell (text of CSV, value of JSON). Raises ValueError for a cell that is not valid."""
         if self.least is None:
             if not isinstance(cell, str) or not 0 < len(cell) <= _MAX_NAME or (self.words and cell not in self.words):
                 raise ValueError
@@ -67,7 +68,7 @@ COLUMNS: Mapping[str, TableFileColumn] = {
     "precision": TableFileColumn(words=("fp32", "fp16", "int8", "int4")),
     "zipf_exponent": TableFileColumn(least=0, most=8, is_whole=False),
 }
-"""All columns that a file may have, for any reader."""
+"""Valid cells of every column that a file of embedding tables may have, by the column's name."""
 _ALWAYS = ("name", "rows")
 
 
@@ -78,25 +79,25 @@ class TableEntry:
     name: str
     rows: int
     width: int | None = None
-    """Values per embedding row."""
+    """Values per row of the embedding table (its dimension)."""
     pooling: float | None = None
-    """Lookups per sample, on average."""
+    """Mean number of lookups in the embedding table per sample."""
     side: Side | None = None
-    """Side of the lookups of a query: once for its user, or for each ranked item."""
+    """Whether a query looks the table up once, for its user (`user`), or for each ranked item (`item`)."""
     optimizer: Optimizer | None = None
     precision: Precision | None = None
-    """Precision in which the values of a row are stored."""
+    """Number format in which the values of the embedding table's rows are stored."""
     zipf_exponent: float | None = None
-    """Zipf exponent: probabilities of rows are proportional to rank to the minus this; 0 is uniform."""
+    """Exponent of Zipf's law of an embedding table's lookups: P(row) ~ rank ** -exponent; 0 is uniform."""
     place: str
-    """File and line, for messages: 'tables.csv:3'."""
+    """File and line that describe the table, for error messages: 'tables.csv:3'."""
 
 
 def read_tables(path: Path, needs: Collection[str] = ()) -> tuple[TableEntry, ...]:
-    """Read the tables of a .csv or .json file of at most 16 MiB, in order. Names and rows are always required.
+    """Read the embedding tables that a .csv or .json file of at most 16 MiB describes, in the file's order.
 
-    `needs` names further COLUMNS that no table may leave empty. Raises DatasetError (exit code 8) naming file and
-    line, what was found, what was expected and what to do; OSError.
+    Name and rows are always required; `needs` names further COLUMNS that no table may leave empty. Raises
+    DatasetError (exit code 8) naming file and line, what was found, what was expected and what to do; OSError.
     """
     if path.suffix not in FORMS:
         raise DatasetError(f"{path}: expected a file of tables, whose name ends in {' or '.join(FORMS)}.")
@@ -145,7 +146,7 @@ def _refuse_unknown(names: Iterable[str], place: str) -> None:
 
 
 def _read_csv(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number and the cells by column of each row; empty cells are left out."""
+    """Yield the line number and the cells by column of each row of CSV; empty cells are left out."""
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [name.strip() for name in next(rows, [])]
@@ -168,7 +169,7 @@ def _read_csv(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _read_json(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number and the members of each object of a list; members that are null are left out."""
+    """Yield the line number and the members of each object in a JSON list; members that are null are left out."""
     decoder = json.JSONDecoder(object_pairs_hook=_refuse_twice, parse_constant=_refuse_constant)
     line, counted, at = 1, 0, _skip_space(text, 0)
 

@@ -1,1 +1,1 @@
-"""Generated patterns of several tasks, each with its classes; the best reachable quality is known."""
+"""Generate patterns: images to be classified for several tasks at once, whose best reachable quality is known."""

@@ -1,7 +1,7 @@
-"""Generator of patterns: the same bytes with any chunks and any number of threads.
+"""Generate patterns: the same bytes with chunks of any size and any number of threads.
 
-A pattern is an image of pixels that are 0 or 1, with the class of each task. Integer hashing alone; see
-`click_log.counter`.
+A pattern is an image of pixels that are 0 or 1, with the class of each task. Random bits come from integer hashing,
+without floating-point arithmetic; see `click_log.counter`.
 """
 
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ from reference_models.data.store.layout import SPLITS
 CHUNK_SAMPLES = 4096
 _LANE = np.uint64(0xFFFF)
 _LANE_BITS, _LANES = 16, 4
-"""Bits of a random word for each pixel, and pixels per word."""
+"""Bits of a 64-bit random word that decide whether one pixel is flipped, and number of pixels per word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Run of n patterns: images float32 [n, P], classes int32 [n, T]."""
+    """Batch of n consecutive patterns: images float32 [n, P pixels], classes int32 [n, T tasks]."""
 
     images: NDArray[np.float32]
     classes: NDArray[np.int32]
@@ -34,7 +34,7 @@ class Patterns:
 
 
 def make_patterns(teacher: PatternTeacher, start: int, stop: int) -> Patterns:
-    """Return the patterns of counters start to stop - 1."""
+    """Return patterns number start to stop - 1, whose numbers (counters) determine their random bits."""
     num_tasks, num_classes, num_pixels = teacher.prototypes.shape
     streams = 1 + -(-num_pixels // _LANES)
     base = counters(teacher.key, start, stop, streams)
@@ -63,7 +63,8 @@ def _hash(words: Words) -> Words:
 
 
 def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return (score, class) of every pattern of a split: float64 [N, T, K], int64 [N, T]. No model can do better.
+    """Return the best possible score of each class of T tasks, float64 [N, T, K], and the class, int64 [N, T], of all
+    N patterns of a split.
 
     A class is likelier, the more pixels of its task agree with its prototype, or with the negative, whichever are
     more: the log-likelihood is log cosh of the surplus times a constant, plus a constant.
@@ -81,7 +82,10 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_samples: int = CHUNK_SAMPLES) -> Parts:
-    """Return the parts of both splits; the bytes do not depend on `chunk_samples`. Raises ConfigError."""
+    """Return the tasks, `chunk_samples` patterns each, that generate both splits, and their function.
+
+    The data's bytes do not depend on `chunk_samples`. Raises ConfigError.
+    """
     teacher = build_teacher(data)
     sizes = {"train": data.train_samples or 0, "eval": data.eval_samples or 0}
 

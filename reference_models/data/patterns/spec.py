@@ -1,4 +1,4 @@
-"""DataSpec of generated patterns of several tasks. Imports neither torch nor numpy."""
+"""Define the DataSpec of generated patterns (images with a class per task). Imports neither torch nor numpy."""
 
 from reference_models.data.spec import DataSpec, load
 from reference_models.data.store.layout import IMAGES

@@ -1,4 +1,4 @@
-"""Teacher of patterns: a prototype of dark and bright pixels for each class of each task.
+"""Draw the teacher of generated patterns: a prototype of dark and bright pixels for each class of each task.
 
 A pattern is a square of pixels. Pixel (row, column) belongs to task (row + column) modulo the number of tasks, as a
 chessboard's squares do to its colours. Each task draws a class and shows its prototype on its pixels, or with equal
@@ -20,7 +20,7 @@ from reference_models.data.click_log.counter import MAX_SPLIT_SAMPLES, derive_ke
 from reference_models.process.errors import ConfigError
 
 MAX_TASKS = 3
-"""Most tasks: the bits of one random word must suffice."""
+"""Most tasks of a pattern: one random 64-bit word must have 16 bits for each task's class and one for its sign."""
 MAX_CLASSES = 256
 KIND = "patterns"
 
@@ -44,15 +44,15 @@ class PatternShape:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PatternTeacher:
-    """Tables from which patterns are generated, given their counters."""
+    """Tables from which patterns are generated, given each pattern's number (counter)."""
 
     key: int
     flip_threshold: int
     """Share of flipped pixels, in 2**16-ths."""
     owners: NDArray[np.int64]
-    """[P]: task of each pixel, row by row."""
+    """[P]: task to which each pixel of a pattern belongs, row by row."""
     prototypes: NDArray[np.uint8]
-    """[T, K, P]: prototypes, 1 is bright; only a task's own pixels are used."""
+    """[T tasks, K classes, P pixels]: prototype of each class, 1 is bright; only the task's own pixels are used."""
 
 
 def pattern_shape(data: DataConfig) -> PatternShape:
@@ -72,7 +72,7 @@ def pattern_shape(data: DataConfig) -> PatternShape:
 
 
 def parse_parameters(data: DataConfig) -> PatternParameters:
-    """Read [data.parameters] of patterns, and check the sizes. Raises ConfigError naming the field."""
+    """Read [data.parameters] of patterns, and check the dataset's sizes. Raises ConfigError naming the field."""
     made, shape = read_section("data.parameters", data.parameters, PatternParameters), pattern_shape(data)
     if shape.num_tasks > MAX_TASKS or not 2 <= shape.num_classes <= MAX_CLASSES:
         raise ConfigError(
@@ -86,7 +86,7 @@ def parse_parameters(data: DataConfig) -> PatternParameters:
 
 
 def build_teacher(data: DataConfig) -> PatternTeacher:
-    """Draw the prototypes of the data's seed. Raises ConfigError."""
+    """Draw the prototype image of each task's classes from the dataset's seed. Raises ConfigError."""
     made, shape, seed = parse_parameters(data), pattern_shape(data), data.seed or 0
     row, column = np.divmod(np.arange(shape.side**2), shape.side)
     size = (shape.num_tasks, shape.num_classes, shape.side**2)

@@ -1,4 +1,5 @@
-"""Section [data] of synthetic data: any number of tables, rows and lookups, written by hand or by a sweep."""
+"""Read section [data] of synthetic data: any number of embedding tables, rows and lookups, by hand or from a
+sweep."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +12,11 @@ from reference_models.config.sections import NUM_CRITEO_DENSE, DataConfig
 from reference_models.process.errors import ConfigError
 
 SYNTHETIC_KINDS = ("made_up", "synthetic")
-"""Names of the kind in files: digests and records use the first; the second is read as the first."""
+"""Values of data.kind that mean synthetic data: digests and records use the first, definitions may use either."""
 ZIPF_EXPONENT = 1.05
-"""Zipf exponent of the ids unless the section says otherwise; 0 draws them uniformly."""
+"""Default exponent of Zipf's law by which ids of synthetic data are drawn; 0 draws ids uniformly."""
 SHAPE_KEYS = ("num_tables", "rows_per_table", "lookups_per_table", "row_scale", "zipf_exponent", "labels")
-"""Keys of synthetic data alone, beside num_embeddings, multi_hot and num_dense of every kind."""
+"""Keys of section [data] that only synthetic data has; num_embeddings, multi_hot and num_dense are of every kind."""
 _POOL_BYTES = 1 << 30
 _MAX_ROWS = 1 << 40
 
@@ -56,12 +57,12 @@ class SyntheticSection:
 
 
 def has_signal(data: DataConfig) -> bool:
-    """Return whether the labels can be learned."""
+    """Return whether a dataset's labels can be learned, unlike the random labels of synthetic data by default."""
     return data.kind not in SYNTHETIC_KINDS or data.parameters.get("labels") == "planted"
 
 
 def parse_synthetic(table: Mapping[str, Any]) -> DataConfig:
-    """Read [data] of synthetic data. Raises ConfigError naming the key.
+    """Read section [data] of synthetic data. Raises ConfigError naming the wrong key.
 
     Tables come from `num_embeddings` and `multi_hot`, repeated in order up to `num_tables`;
     `rows_per_table` and `lookups_per_table` give all tables the same; `row_scale` multiplies rows.
@@ -99,14 +100,15 @@ def parse_synthetic(table: Mapping[str, Any]) -> DataConfig:
 
 
 def count_bytes_per_sample(data: DataConfig) -> int:
-    """Return the bytes of a sample in memory: float32 dense features, int64 ids, float32 label."""
+    """Return the bytes of a synthetic sample in memory: float32 dense features, int64 ids, float32 label."""
     return 4 * data.num_dense + 8 * data.num_lookups + 4
 
 
 def fitting_samples(data: DataConfig, global_batch_size: int, num_batches: int) -> int:
-    """Return the number of samples to hold: `num_batches` batches, or as many as fit 1 GiB, at least one.
+    """Return the number of synthetic samples to hold in memory: `num_batches` batches, or as many as fit 1 GiB, at
+    least one batch.
 
-    One batch for each step, so that no batch is repeated and finds its rows in caches.
+    With one batch for each step, no batch is repeated and finds its embedding rows in caches.
     """
     fitting = _POOL_BYTES // (global_batch_size * count_bytes_per_sample(data))
     return global_batch_size * max(1, min(num_batches, fitting))

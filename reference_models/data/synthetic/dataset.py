@@ -1,4 +1,4 @@
-"""Synthetic clicks in memory. They read no file, so a throughput measured on them excludes input.
+"""Make synthetic clicks in memory: no file is read, so a throughput measured on them excludes input.
 
 Ids follow a power law over the ranks of each table and are scattered over its rows by a fixed bijection: a few rows
 are read most of the time, as in real click logs, but hot rows are not neighbours. Labels are random, or drawn from a
@@ -21,15 +21,15 @@ from reference_models.process.errors import DatasetError
 
 _GOLDEN_RATIO = 0.6180339887498949
 _FITTING_ROWS = 1 << 31
-"""Rows below which a rank times a step fits int64."""
+"""Rows of a table below which the product of a rank and the multiplier of `scatter` fits int64."""
 _TEACHER_STREAM, _NUM_CLASSES = 2, 4096
 _DENSE_SCALE, _ID_SCALE = 0.5, 1.4
 _DENSE_MEAN, _DENSE_DEVIATION = 0.5963, 0.42
-"""Mean and standard deviation of log(1 + x) of exponential x."""
+"""Mean and standard deviation of a synthetic dense feature: log(1 + x) with x exponential of mean 1."""
 
 
 class SyntheticClicks:
-    """Split of `num_samples` synthetic clicks, made at the first read, always the same for one `data`."""
+    """Split of `num_samples` synthetic clicks, made at the first read; the same `data` and `stream` give the same."""
 
     def __init__(self, data: DataConfig, num_samples: int, stream: int) -> None:
         if data.num_embeddings is None:
@@ -85,9 +85,10 @@ def compute_planted_logits(
 ) -> NDArray[np.float64]:
     """Return the logits [N], by the hidden model of `seed`, of dense [N, num_dense] and indices [N, sum(multi_hot)].
 
-    Weights of dense features differ in sign alone, those of ids are one of 4096 per table; each part has about the
-    standard deviation given here, so that the best model has an AUC of about 0.8. Ids have the larger effect: hot ids
-    are learned within few steps, and a model of any shape then ranks better than chance.
+    Weights of dense features differ only in sign, those of ids are one of 4096 per table; the dense part of the logit
+    has a standard deviation of about 0.5, the ids' part of about 1.4, so that the best model has an AUC of about 0.8.
+    Ids have the larger effect: hot ids are learned within few steps, and a model of any shape then ranks better than
+    chance.
     """
     teacher = np.random.default_rng((seed, _TEACHER_STREAM))
     weights = teacher.choice((-1.0, 1.0), dense.shape[1])
@@ -102,7 +103,7 @@ def compute_planted_logits(
 
 
 def open_synthetic(folder: Path, data: DataConfig) -> OpenedDataset:
-    """Open both splits, which are in memory; nothing is made before the first read.
+    """Open both splits of synthetic data, which are in memory; no sample is made before the first read.
 
     Raises DatasetError without data.train_samples.
     """
@@ -134,7 +135,8 @@ def zipf_ranks(drawn: NDArray[np.float64], num_rows: int, exponent: float) -> ND
 
 
 def scatter(ranks: NDArray[np.int64], num_rows: int) -> NDArray[np.int64]:
-    """Return rows for ranks: multiplied, modulo the rows, by a coprime number near the golden ratio of the rows."""
+    """Return the table row of each popularity rank, so that hot rows are not neighbours: rank times a number coprime
+    to `num_rows` and near 0.618 `num_rows`, modulo `num_rows`."""
     step = max(1, round(num_rows * _GOLDEN_RATIO))
     while math.gcd(step, num_rows) != 1:
         step += 1

@@ -1,4 +1,5 @@
-"""Sources of access traces: a split of a dataset, a file of lookups, or a profile of stack distances."""
+"""Make access traces (logged embedding lookups) from a dataset's split, a file of lookups, or a profile of stack
+distances."""
 
 import gzip
 import io
@@ -19,15 +20,16 @@ from reference_models.process.errors import DatasetError
 from reference_models.process.open_file import open_regular, read_regular
 
 _COPIES = 4
-"""Copies of a file of lookups in memory at once: unpacked, its bytes, its tensors, and the trace."""
+"""Copies of a file of lookups that are in memory at once: unpacked file, its bytes, its tensors, and the trace."""
 _MOST_BLOCKS = 1 << 20
-"""Most blocks of rows of nearly equal probability in `expect_touched`."""
+"""Most blocks into which `expect_touched` groups a table's rows of nearly equal access probability."""
 _MAX_PROFILE_BYTES = 16 << 20
-"""Largest profile that is read: some two million rows, which dlrm writes as a line of numbers."""
+"""Largest file of a reuse profile that is read, in bytes: some two million rows, which dlrm writes as one line."""
 
 
 def trace_split(split: ClickDataset, num_samples: int, place: str) -> AccessTrace:
-    """Trace the first `num_samples` samples of a split. Raises DatasetError for a row outside its table."""
+    """Return the embedding lookups of a split's first `num_samples` samples as a trace. Raises DatasetError for a row
+    outside its table."""
     hots, ids = split.multi_hot, split.read(0, num_samples).ids.numpy().astype(np.int64)
     ends = np.cumsum([0, *hots])
     trace = AccessTrace(
@@ -41,7 +43,8 @@ def trace_split(split: ClickDataset, num_samples: int, place: str) -> AccessTrac
 
 
 def expect_touched(num_rows: int, exponent: float, num_draws: int) -> tuple[float, float]:
-    """Return the expected number of a table's rows touched by `num_draws` power-law draws, and its deviation.
+    """Return the mean and the standard deviation of the number of a table's rows touched by `num_draws` power-law
+    draws.
 
     Draws are those of synthetic data. The expectation is the sum over rows of 1 - (1 - p)^n, where p is the share of
     the power law between a rank and the next, in blocks of nearly equal p where there are many rows.
@@ -141,7 +144,8 @@ def _take_tensors(found: Any, num_bytes: int, path: Path) -> list[Ids]:
 
 
 def read_profile(path: Path) -> tuple[int, NDArray[np.int64], NDArray[np.float64]]:
-    """Read a reuse profile as dlrm's --data-trace-file: lines of rows, stack distances, their cumulative shares.
+    """Read a reuse profile in the format of dlrm's --data-trace-file: a line each of rows, stack distances, and their
+    cumulative shares.
 
     Distance 0 is a new row, d the d-th row from the top of the stack. Returns (number of rows, distances, shares).
     Raises DatasetError naming the line, or for a file of more than 16 MiB.
@@ -164,7 +168,7 @@ def read_profile(path: Path) -> tuple[int, NDArray[np.int64], NDArray[np.float64
 def generate_reuse(
     num_rows: int, distances: NDArray[np.int64], shares: NDArray[np.float64], num_lookups: int, seed: int
 ) -> AccessTrace:
-    """Draw lookups of one table, one a bag, whose stack distances follow a profile as `read_profile` returns it.
+    """Draw lookups of one table, one per sample, whose stack distances follow a profile as `read_profile` returns it.
 
     A distance beyond the stack takes a new row; once all rows are in use, a new row is the oldest one. The profile
     lists only rows that were looked up: the table may have more.

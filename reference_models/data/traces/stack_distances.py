@@ -1,4 +1,4 @@
-"""Stack distances: how many other rows are accessed before a row is accessed again (Mattson et al., 1970).
+"""Compute stack distances: numbers of other rows accessed before a row is accessed again (Mattson et al., 1970).
 
 An LRU cache of c rows hits exactly where the distance is below c, so that one pass gives the miss ratios of caches of
 every size. Long traces are sampled by rows (SHARDS: Waldspurger et al., FAST'15), here in groups of rows with about
@@ -16,12 +16,16 @@ from reference_models.data.traces.trace import CHUNK, Ids
 
 Floats = NDArray[np.float64]
 LEAST_OF_GROUP = 1_000
-"""Fewest rows that a sample takes of a group of rows with about equally many lookups; all of a smaller group."""
+"""Fewest rows that a trace's sample takes of each group of rows with about equally many lookups; all of a smaller
+group."""
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
 class StackDistances:
-    """Stack distances of a stream of accesses; memory grows with distinct rows, not with the stream."""
+    """Calculator of the stack distances (other rows accessed in between) of a stream of row accesses.
+
+    Memory grows with distinct rows, not with the stream.
+    """
 
     def __init__(self) -> None:
         self._keys, self._weights = np.empty(0, np.int64), np.empty(0)  # the stack, its oldest row first
@@ -37,7 +41,7 @@ class StackDistances:
         return np.concatenate([np.empty(0), *found])
 
     def _update(self, keys: Ids, weights: Floats) -> Floats:
-        """Return the stack distances of one chunk of accesses, and put its rows on the stack."""
+        """Return the stack distances of one chunk of row accesses, and put the chunk's rows on the LRU stack."""
         num_old = len(self._keys)
         keys, weights = np.concatenate((self._keys, keys)), np.concatenate((self._weights, weights))
         order = np.argsort(keys, kind="stable")
@@ -80,65 +84,67 @@ def _sum_earlier_above(values: Ids, weights: Floats) -> Floats:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MissRatioCurve:
-    """Misses of LRU caches of every size on one trace."""
+    """Miss-ratio curve: misses of LRU caches of every size on one trace of row accesses."""
 
     num_lookups: int
     num_cold: float
-    """First accesses of rows, which every cache misses."""
+    """Number of first accesses of rows, which miss in caches of every size."""
     distances: Ids
-    """Distances that occur, rising, in rows or units [D]."""
+    """Stack distances that occur in the trace, rising [D], in rows, or in the bytes' unit where row sizes differ."""
     hits: Floats
-    """Hits of a cache larger than the first d `distances` and no larger than the next, by d [D + 1]."""
+    """Lookups that hit an LRU cache larger than the first d of `distances` and no larger than the next, by d
+    [D + 1]."""
 
     def misses(self, num_rows: NDArray[np.int64]) -> Floats:
-        """Return how many accesses miss caches of `num_rows` rows."""
+        """Return the number of accesses that miss an LRU cache of each size in `num_rows`, in rows."""
         return np.asarray(self.num_lookups - self.hits[np.searchsorted(self.distances, num_rows)])
 
     def find_size(self, hit_rate: float) -> int | None:
-        """Return the fewest rows of a cache with at least `hit_rate`; None where no cache has it."""
+        """Return the size in rows of the smallest LRU cache with a hit rate of at least `hit_rate`; None if none
+        has."""
         number = int(np.searchsorted(self.hits, hit_rate * self.num_lookups))
         if number == 0:
             return 0
         return int(self.distances[number - 1]) + 1 if number < len(self.hits) else None
 
     def miss_ratio(self, num_rows: int) -> float:
-        """Return the share of accesses that miss a cache of `num_rows` rows."""
+        """Return the share of the trace's accesses that miss an LRU cache of `num_rows` rows."""
         return float(self.misses(np.array([num_rows]))[0]) / max(1, self.num_lookups)
 
 
 class TracedRows(NamedTuple):
-    """Rows that a trace looks up, numbered from 0."""
+    """Distinct rows that an access trace looks up, numbered from 0."""
 
     keys: Ids
-    """Keys of the rows, rising [rows]."""
+    """Keys (row numbers counted through all tables) of the distinct rows looked up, rising [rows]."""
     counts: Ids
-    """Lookups of each row [rows]."""
+    """Number of lookups of each distinct row in the trace [rows]."""
     numbers: Ids
-    """Number of each lookup's row [lookups]."""
+    """Index in `keys` of the row that each lookup of the trace accesses [lookups]."""
 
 
 class RowSample(NamedTuple):
     """Sample of a trace's rows, as weights of rows and lookups; rows outside the sample have 0."""
 
     rows: Floats
-    """Rows that each row stands for, in all the number of rows [rows]."""
+    """Number of the trace's rows that each sampled row stands for; the sum is the number of all rows [rows]."""
     lookups: Floats
-    """Lookups that each lookup of a row but its first stands for [rows]."""
+    """Number of the trace's lookups that each lookup of a sampled row, after its first, stands for [rows]."""
 
     @property
     def share(self) -> float:
-        """Return the share of the rows in the sample."""
+        """Return the share of the trace's distinct rows that are in the sample."""
         return float((self.rows > 0).mean())
 
 
 def find_rows(keys: Ids) -> TracedRows:
-    """Number the rows of a trace of `keys` [lookups], and count their lookups."""
+    """Number the distinct rows of a trace with row keys `keys` [lookups] from 0, and count each row's lookups."""
     rows, numbers, counts = np.unique(keys, return_inverse=True, return_counts=True)
     return TracedRows(rows, counts, numbers)
 
 
 def sample_rows(touched: TracedRows, rate: float, seed: int) -> RowSample:
-    """Choose a sample of rows: those of the smallest hashes in each group.
+    """Choose a sample of a trace's rows: in each group of similarly frequent rows, those of the smallest hashes.
 
     A group has the rows that are looked up once, twice, 3 to 4, 5 to 8 times, and so on. The sample takes a share
     `rate` of each group, and at least LEAST_OF_GROUP rows. Since each group's rows and lookups are counted exactly,
@@ -159,10 +165,11 @@ def sample_rows(touched: TracedRows, rate: float, seed: int) -> RowSample:
 def measure_curve(
     stream: Iterable[Ids], sample: RowSample | None = None, units_of: Callable[[Ids], Ids] | None = None
 ) -> MissRatioCurve:
-    """Measure the miss-ratio curve of a stream of keys: exactly, or from a sample with row numbers as keys.
+    """Measure the LRU miss-ratio curve of a stream of row keys: exactly, or from a sample, where keys are numbers of
+    distinct rows.
 
-    Rows are of one size, or of the sizes that `units_of` gives for keys; caches are in units then, and a row is hit
-    where it fits together with the rows looked up since.
+    Rows are of one size, or of the sizes, in units, that `units_of` gives for keys; cache sizes are in units then,
+    and a row is hit where it fits together with the rows looked up since.
     """
     stack, counted = StackDistances(), (np.empty(0, np.int64), np.empty(0))
     num_lookups, num_cold = 0, 0.0
@@ -183,8 +190,8 @@ def measure_curve(
 
 
 def make_curve(distances: Floats, num_lookups: int) -> MissRatioCurve:
-    """Return the curve of accesses with stack distances [N], infinite at first accesses; the rest of `num_lookups`
-    hit."""
+    """Return the miss-ratio curve of accesses with stack distances [N], infinite at first accesses; the rest of
+    `num_lookups` hit in every cache."""
     is_again = np.isfinite(distances)
     found, counts = np.unique(distances[is_again].astype(np.int64), return_counts=True)
     num_others = num_lookups - len(distances)
@@ -192,7 +199,8 @@ def make_curve(distances: Floats, num_lookups: int) -> MissRatioCurve:
 
 
 def _add_up(counted: tuple[Ids, Floats], distances: Ids, lookups: Floats) -> tuple[Ids, Floats]:
-    """Add lookups by distance to those counted so far; return distinct distances, rising, and the lookups of each."""
+    """Add lookups by stack distance to those counted so far; return distinct distances, rising, and lookups of
+    each."""
     found, places = np.unique(np.concatenate((counted[0], distances)), return_inverse=True)
     return found, np.asarray(np.bincount(places, np.concatenate((counted[1], lookups))), dtype=np.float64)
 
@@ -200,13 +208,14 @@ def _add_up(counted: tuple[Ids, Floats], distances: Ids, lookups: Floats) -> tup
 def _sum_hits(
     num_lookups: int, num_cold: float, distances: Ids, lookups: Floats, num_others: int = 0
 ) -> MissRatioCurve:
-    """Return the curve of rising distances [D] and the lookups of each; `num_others` more hit in every cache."""
+    """Return the miss-ratio curve of rising stack distances [D] with the lookups at each; `num_others` more lookups
+    hit in every cache."""
     hits = np.concatenate(([0.0], np.cumsum(lookups))) + num_others
     return MissRatioCurve(num_lookups=num_lookups, num_cold=num_cold, distances=distances, hits=hits)
 
 
 def hash_keys(keys: Ids, seed: int) -> Floats:
-    """Return a hash in [0, 1) of each key, by SplitMix64 of key and seed."""
+    """Return a hash in [0, 1) of each row key, by SplitMix64 of key and seed."""
     mixed = keys.astype(np.uint64) + np.uint64((seed + 1) * _GOLDEN % (1 << 64))
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

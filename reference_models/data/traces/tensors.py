@@ -1,4 +1,4 @@
-"""Tensors from untrusted torch files, loaded with no more memory than the file has bytes.
+"""Load tensors from untrusted files of torch.save, in no more memory than the file has bytes.
 
 torch.load(weights_only=True) runs no code of a file, but allocates as much memory as the file states: the form before
 torch 1.6 states sizes; an archive may be compressed; and a pickle may ask for bytes and storages of any size.
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 _MAX_LISTED_BYTES = _MAX_PICKLE_BYTES = 1 << 16
-"""Largest list of an archive's files, and largest pickle: three tensors take 600 and 250 bytes."""
+"""Most bytes of a torch archive's list of files, and of its pickle: three tensors take 600 and 250 bytes."""
 _NAMES = {
     "torch._utils _rebuild_tensor_v2",
     "collections OrderedDict",
@@ -21,20 +21,20 @@ _NAMES = {
     "torch FloatStorage",
     "torch DoubleStorage",
 }
-"""Globals that a pickle of plain tensors may name."""
+"""Python globals (classes, functions) that a pickle of plain tensors may name."""
 _CODES = {
     "PROTO", "STOP", "MARK", "GLOBAL", "REDUCE", "BINPERSID", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_TUPLE",
     "EMPTY_LIST", "APPEND", "APPENDS", "BINUNICODE", "SHORT_BINUNICODE", "BININT", "BININT1", "BININT2", "LONG1",
     "NEWTRUE", "NEWFALSE", "NONE", "BINPUT", "BINGET", "LONG_BINPUT", "LONG_BINGET",
 }  # fmt: skip
-"""Opcodes that a pickle of plain tensors in tuples or lists may have."""
+"""Pickle opcodes that a pickle of plain tensors in tuples or lists may have."""
 
 
 def load_tensors(file: BinaryIO, max_bytes: int) -> tuple[Any, int]:
     """Load a file that torch.save wrote in its form since 1.6; return its content and its bytes of tensor data.
 
-    Loading takes about as much memory. Raises ValueError for anything but an archive of plain tensors, MemoryError
-    for more than `max_bytes`, and whatever torch.load raises.
+    Loading takes about as much memory as the file has bytes. Raises ValueError for anything but an archive of plain
+    tensors, MemoryError for more than `max_bytes`, and whatever torch.load raises.
     """
     import torch
 
@@ -68,7 +68,8 @@ def refuse_calls(pickled: bytes) -> None:
 
 
 def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of each file in an archive, together no more bytes than the archive has."""
+    """Yield name and content of each file in a zip archive. Raises ValueError if files are compressed or together
+    larger than the archive."""
     num_left = _refuse_long_list(file)
     with zipfile.ZipFile(file) as archive:
         for entry in archive.infolist():
@@ -79,7 +80,7 @@ def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
 
 
 def _refuse_long_list(file: BinaryIO) -> int:
-    """Return the archive's size in bytes. Raises ValueError for an end unlike torch's, or a list of too many files.
+    """Return a torch archive's bytes. Raises ValueError for an end unlike torch's, or a list of too many files.
 
     The end is a record of 22 bytes, which states the bytes of the list; before it, in archives of more than 4 GiB and
     in torch's, are a locator of 20 bytes and a record of 56 that counts instead (PKWARE's APPNOTE.TXT, 4.3).

@@ -1,4 +1,4 @@
-"""Access traces: the bags of all tables as FBGEMM's TBE takes them, and the order of their lookups."""
+"""Represent access traces: the lookups of all embedding tables as FBGEMM's TBE takes them, and their order."""
 
 import math
 from collections.abc import Iterator
@@ -12,60 +12,63 @@ from reference_models.data.table_file import Side
 from reference_models.process.errors import DatasetError
 
 CHUNK = 1 << 18
-"""Accesses that are processed at a time."""
+"""Number of a trace's row accesses that are processed at a time."""
 MAX_ROWS = 1 << 40
-"""Most rows of all tables together, whose rows are numbered through."""
+"""Most rows of a trace's tables together; rows are numbered consecutively through all tables."""
 NUM_REUSE_BINS = 17
-"""Bins of rows accessed once, up to 2, 4, ... 2^15 times, and more often, as in facebookresearch/dlrm_datasets."""
+"""Number of bins of a reuse histogram: rows accessed once, up to 2, 4, ... 2^15 times, and more often, as in
+facebookresearch/dlrm_datasets."""
 Ids = NDArray[np.int64]
 
 
 class Accesses(NamedTuple):
-    """Accesses in order: sample by sample, and table by table in each sample."""
+    """Row accesses of a trace in order: sample by sample, and table by table in each sample."""
 
     keys: Ids
-    """Rows numbered through all tables: the row plus the number of rows of all tables before [accesses]."""
+    """Key of each accessed row, numbered through all tables: row plus rows of all tables before [accesses]."""
     tables: Ids
-    """Table of each access [accesses]."""
+    """Number, from 0, of the table of each row access [accesses]."""
     samples: Ids
-    """Sample of each access [accesses]."""
+    """Number, from 0, of the sample of each row access [accesses]."""
 
 
 class TracedTable(NamedTuple):
-    """Name, row size and side of a traced table."""
+    """Name, row size and side (looked up for the user or for each item) of an embedding table in an access trace."""
 
     name: str
     row_bytes: int | None = None
-    """Bytes of a row as stored; None where unknown."""
+    """Bytes of a row of the embedding table as stored; None where unknown."""
     side: Side | None = None
-    """Whether a query looks the table up once for its user, or for each item; None where unknown."""
+    """Whether a query looks the table up once, for its user (`user`), or for each item (`item`); None where
+    unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccessTrace:
-    """Lookups of T tables in B bags each; bag b of every table belongs to sample b."""
+    """Lookups of T embedding tables in B bags each; bag b of every table belongs to sample b."""
 
     num_rows: tuple[int, ...]
     num_bags: int
     indices: Ids
-    """Rows of table 0, bag by bag, then those of table 1, and so on [lookups]."""
+    """Row of each lookup: those in table 0, bag by bag, then those in table 1, and so on [lookups]."""
     offsets: Ids
-    """Start of each bag in `indices`, and the end of the last [T * B + 1]."""
+    """Start of each bag in `indices`, and the end of the last bag [T * B + 1]."""
     are_rows_least: bool = False
     """True if `num_rows` are lower bounds, the highest rows looked up plus one."""
     tables: tuple[TracedTable, ...] = ()
     """Names, row sizes and sides of the tables [T]; empty where unknown."""
     samples_per_query: int = 1
-    """Samples of one query: the items ranked for one user."""
+    """Number of samples of one query: the items ranked for one user."""
 
     @property
     def first_keys(self) -> Ids:
-        """Return the key of row 0 of each table, and the last key plus one: int64 [T + 1]."""
+        """Return the key (row number through all tables) of row 0 of each table, and the last key plus one: int64
+        [T + 1]."""
         return np.concatenate(([0], np.cumsum(self.num_rows, dtype=np.int64)))
 
     @property
     def num_queries(self) -> int:
-        """Return the number of queries, each of `samples_per_query` samples."""
+        """Return the trace's number of queries, each of `samples_per_query` samples."""
         return self.num_bags // self.samples_per_query
 
     @property
@@ -81,26 +84,29 @@ class AccessTrace:
 
     @property
     def unit_bytes(self) -> int | None:
-        """Return the bytes of a unit, the greatest common divisor of row sizes; None where these are unknown."""
+        """Return the bytes of the unit of cache sizes: the greatest common divisor of the tables' row sizes; None
+        where row sizes are unknown."""
         return math.gcd(*self.row_bytes) if self.row_bytes else None
 
     @property
     def row_units(self) -> tuple[int, ...]:
-        """Return the units of a row of each table [T]: 1 where rows are of one size, or of unknown size."""
+        """Return the size of a row of each table in units of `unit_bytes` [T]: 1 where all rows are of one size, or
+        of unknown size."""
         unit = self.unit_bytes
         return (1,) * len(self.num_rows) if unit is None else tuple(size // unit for size in self.row_bytes)
 
     @property
     def num_units(self) -> int:
-        """Return the size of all rows together, in units."""
+        """Return the size of all rows of all tables together, in units of `unit_bytes`."""
         return sum(rows * units for rows, units in zip(self.num_rows, self.row_units, strict=True))
 
     def units_of(self, keys: Ids) -> Ids:
-        """Return the size of each key's row, in units."""
+        """Return the size of the row of each key, in units of `unit_bytes`."""
         return np.array(self.row_units)[np.searchsorted(self.first_keys, keys, side="right") - 1]
 
     def with_queries(self, samples_per_query: int) -> "AccessTrace":
-        """Return the trace in queries of `samples_per_query` samples, whose first alone looks up user-side tables.
+        """Return the trace as queries of `samples_per_query` samples; tables looked up for the user are looked up
+        only by a query's first sample.
 
         Samples at the end that make no whole query are left out. Raises ValueError where there is no whole query.
         """
@@ -147,7 +153,8 @@ class AccessTrace:
                 )
 
     def in_order(self) -> Iterator[Accesses]:
-        """Yield all accesses in order, of as many samples at a time as have CHUNK accesses on average."""
+        """Yield the trace's row accesses in order, for as many samples at a time as have CHUNK accesses on
+        average."""
         lengths = np.diff(self.offsets).reshape(len(self.num_rows), self.num_bags)
         step = max(1, CHUNK * self.num_bags // max(1, len(self.indices)))
         for start in range(0, self.num_bags, step):
@@ -166,7 +173,7 @@ class AccessTrace:
 
 
 def reuse_histogram(rows: Ids) -> tuple[int, ...]:
-    """Count the accessed rows by number of accesses, in NUM_REUSE_BINS bins of powers of two."""
+    """Return the number of accessed rows by number of accesses, in NUM_REUSE_BINS bins of powers of two."""
     counts = np.unique(rows, return_counts=True)[1]
     bins = np.minimum(np.ceil(np.log2(counts)).astype(np.int64), NUM_REUSE_BINS - 1)
     return tuple(np.bincount(bins, minlength=NUM_REUSE_BINS).tolist())
