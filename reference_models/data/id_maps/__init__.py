@@ -1,1 +1,1 @@
-"""Maps from the ids of tables to fewer rows: making them, and reading a split through them."""
+"""Map the ids of embedding tables to fewer rows, and read a dataset's split with its ids mapped."""

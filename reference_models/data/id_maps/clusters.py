@@ -1,4 +1,4 @@
-"""Weighted k-means clustering."""
+"""Cluster weighted points, such as the embeddings of ids, by k-means."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,8 @@ def cluster(
 def _spread(
     points: NDArray[np.float32], weights: NDArray[np.float64], num_clusters: int, generator: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Draw centres among the points, with probabilities that grow with the distance from centres already drawn."""
+    """Draw k-means++ start centres among the points, likelier the farther a point is from the centres drawn
+    before."""
     chosen, nearest = np.empty((num_clusters, points.shape[1]), np.float32), np.ones(len(points))
     for place in range(num_clusters):
         mass = np.cumsum(weights * nearest)

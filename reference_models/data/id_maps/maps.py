@@ -1,4 +1,5 @@
-"""Maps of a table's ids to rows, by kind of [id_map]: int32 [ids, k], the k rows whose sum is an id's embedding."""
+"""Map a table's ids to rows of a smaller table, by kind of [id_map]: int32 [ids, k], the k rows whose sum is an id's
+embedding."""
 
 from math import isqrt
 
@@ -20,7 +21,7 @@ def hash_ids(ids: NDArray[np.int64], num_rows: int) -> NDArray[np.int64]:
 
 
 def map_by_hash(num_ids: int, num_rows: int) -> IdMap:
-    """Map each id to the row of its hash."""
+    """Map each of `num_ids` ids to the row, below `num_rows`, that is its hash."""
     return _of_rows(hash_ids(np.arange(num_ids), num_rows))
 
 
@@ -39,7 +40,8 @@ def map_by_quotient(num_ids: int, num_rows: int) -> IdMap:
 
 
 def _least_divisor(num_ids: int, num_rows: int) -> int | None:
-    """Return the least c with ceil(num_ids / c) + c <= num_rows; the left side falls until c is the root."""
+    """Return the least c with ceil(num_ids / c) + c <= num_rows, None if there is none; the left side falls until c
+    is the square root of num_ids."""
     for divisor in range(max(1, num_ids // num_rows), isqrt(num_ids) + 2):
         if -(-num_ids // divisor) + divisor <= num_rows:
             return divisor
@@ -58,7 +60,8 @@ def map_by_frequency(counts: NDArray[np.int64], num_rows: int) -> IdMap:
 
 
 def map_by_embedding(counts: NDArray[np.int64], embeddings: NDArray[np.float32], num_rows: int, seed: int) -> IdMap:
-    """Map as `map_by_frequency`, but cluster the remaining ids that are frequent enough by their embeddings.
+    """Map the most frequent ids to rows of their own, half of all rows; cluster other ids that are frequent enough by
+    their embeddings, and hash the rest.
 
     Embeddings float32 [ids, d] are clustered by k-means, weighted by counts. Clustered and hashed ids share the
     remaining rows in proportion to their occurrences, at least one each.
@@ -78,12 +81,12 @@ def map_by_embedding(counts: NDArray[np.int64], embeddings: NDArray[np.float32],
 
 
 def map_by_class(classes: NDArray[np.int64], num_rows: int) -> IdMap:
-    """Map all ids of a class, int64 [ids], to one row, the class modulo the rows."""
+    """Map each id to the row of its class, int64 [ids]: the class modulo `num_rows`."""
     return _of_rows(classes % num_rows)
 
 
 def _hottest(counts: NDArray[np.int64], num_rows: int) -> NDArray[np.int64]:
-    """Return the most frequent ids, the lower id first among equals, for at most half of the rows."""
+    """Return the most frequent ids, lower ids first among equals: at most half as many as the table has rows."""
     order = np.argsort(-counts, kind="stable")[: num_rows // 2]
     return order[counts[order] > 0]
 

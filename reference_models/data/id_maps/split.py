@@ -1,4 +1,4 @@
-"""Dataset split whose ids are mapped to rows of smaller tables while it is read."""
+"""Read a dataset's split with its ids mapped to rows of smaller embedding tables."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,10 +13,11 @@ from reference_models.process.errors import DatasetError
 
 
 class MappedSplit:
-    """Split read through the maps of its tables, int32 [ids, k]; its sizes are those of the mapped tables.
+    """Dataset split whose ids are mapped to rows of smaller tables, by a map int32 [ids, k] for each table.
 
-    Each id of a sample is replaced by its k rows, in neighbouring columns. Without maps the split has only sizes. Ids
-    are checked while they are read: DatasetError names the first id outside of its table.
+    Each id of a sample is replaced by its k rows, in neighbouring columns; the split's sizes are those of the smaller
+    tables. Without maps the split has only sizes. Ids are checked while they are read: DatasetError names the first
+    id outside of its table.
     """
 
     def __init__(self, split: ClickDataset, name: str, config: IdMapConfig, maps: Mapping[int, Any] | None) -> None:
@@ -28,14 +29,15 @@ class MappedSplit:
         self._flat: tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def read(self, start: int, stop: int) -> Any:
-        """Read samples start to stop - 1."""
+        """Return samples start to stop - 1 of the split as a batch, with ids mapped to rows."""
         import torch
 
         batch = self._split.read(start, stop)
         return replace(batch, indices=torch.from_numpy(self._map(batch, start)))
 
     def read_into(self, start: int, stop: int, batch: Any) -> None:
-        """Read samples start to stop - 1 into a batch, whose ids may be int32."""
+        """Read samples start to stop - 1 of the split into a batch, whose ids may be int32, with ids mapped to
+        rows."""
         read = self._split.read(start, stop)
         np.copyto(batch.indices.numpy(), self._map(read, start), casting="same_kind")
         batch.dense.copy_(read.dense)
@@ -48,7 +50,8 @@ class MappedSplit:
         return rows
 
     def _flatten(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the columns of all maps concatenated, with each result column's source of ids and start."""
+        """Return all maps' columns concatenated, and for each column of mapped ids, the sample's column of ids and
+        the start of the map's column."""
         if self._maps is None:
             raise DatasetError(
                 "the map of ids to rows is not made yet, expected it in id_maps when the dataset is opened."
@@ -65,7 +68,7 @@ class MappedSplit:
 
 
 def map_splits(opened: OpenedDataset, config: IdMapConfig, maps: Mapping[int, Any] | None) -> OpenedDataset:
-    """Return the dataset with both splits read through `maps`; with sizes alone if maps are not made yet.
+    """Return the dataset with the ids of both splits mapped to rows by `maps`; with sizes only if `maps` is None.
 
     The dataset is returned unchanged if every table keeps all of its rows.
     """

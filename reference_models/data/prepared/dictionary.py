@@ -1,4 +1,4 @@
-"""Dictionaries from category values to ids, one per feature, made from the training rows alone.
+"""Make dictionaries from category values to ids, one per feature, from the training rows only.
 
 Id 0 stands for values rarer than `min_count` in training, and for values that only evaluation has; all others are
 numbered from 1 in the order of first appearance, as in facebookresearch/dlrm's data_utils.py. (That code also numbers
@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 RARE_ID = 0
 BYTES_PER_VALUE = {"uint32": 84, "uint64": 122}
-"""Peak bytes per distinct value, by type, while rows are merged in, measured at 8 million values."""
+"""Peak memory in bytes per distinct category value, by the values' type, while a dictionary is made; measured at
+8 million values."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueCounts:
-    """Counts of distinct values: sorted values unsigned [u], first rows int64 [u], occurrences int64 [u]."""
+    """Counts of a column's u distinct values: sorted values unsigned [u], the row in which each appears first int64
+    [u], occurrences int64 [u]."""
 
     values: NDArray[Any]
     first_rows: NDArray[np.int64]
@@ -30,7 +32,7 @@ class ValueCounts:
         return cls(np.empty(0, dtype), np.empty(0, np.int64), np.empty(0, np.int64))
 
     def add(self, column: NDArray[Any], first_row: int) -> "ValueCounts":
-        """Return the counts with the values of further rows, the first of which is `first_row`."""
+        """Return the counts of distinct values with those of further rows, the first of which is row `first_row`."""
         values, codes = factorize(column)
         merged = np.concatenate([self.values, values])
         order = np.argsort(merged, kind="stable")
@@ -45,7 +47,8 @@ class ValueCounts:
 
 @dataclass(frozen=True, slots=True)
 class Dictionary:
-    """Values with an id of their own: sorted values unsigned [u], their ids int32 [u], each from 1 to u."""
+    """Dictionary of the category values with an id of their own: sorted values unsigned [u], ids int32 [u], 1 to
+    u."""
 
     values: NDArray[Any]
     ids: NDArray[np.int32]
@@ -55,7 +58,7 @@ class Dictionary:
         return len(self.values) + 1
 
     def encode(self, column: NDArray[Any]) -> NDArray[np.int32]:
-        """Return the ids of a column; RARE_ID for values that the dictionary lacks."""
+        """Return the ids of a column's category values; RARE_ID (0) for values that the dictionary lacks."""
         if not len(self.values):
             return np.full(len(column), RARE_ID, np.int32)
         values, codes = factorize(column)
@@ -65,7 +68,8 @@ class Dictionary:
 
 
 def number_values(counted: ValueCounts, min_count: int, without: int | None = None) -> Dictionary:
-    """Return the dictionary of values that occur at least `min_count` times, but not of the value `without`."""
+    """Return the dictionary of the counted values that occur at least `min_count` times, except the value
+    `without`."""
     is_kept = counted.counts >= min_count
     if without is not None:
         is_kept &= counted.values != without

@@ -1,4 +1,4 @@
-"""Dictionaries of values and moments of numbers, stored beside prepared data, to encode rows of other files."""
+"""Store dictionaries of category values, and moments of dense features, with prepared data, to encode other files."""
 
 import hashlib
 import math
@@ -29,7 +29,8 @@ _AGAIN = "Remove the folder and prepare the data again; its digest stays the sam
 
 @contextmanager
 def keeping(folder: Path, keeps: bool) -> Iterator[None]:
-    """Create the folder of dictionaries beside the dataset in `folder`, if any are kept; remove it after an error."""
+    """Create the folder of dictionaries in the dataset's `folder` if `keeps` is true; remove it after an error
+    inside."""
     place = folder / FOLDER
     if not keeps:
         yield
@@ -55,7 +56,7 @@ def keep_numbers(folder: Path, moments: NDArray[np.float64]) -> None:
 
 
 def digests_of(folder: Path, numbers: Iterable[int]) -> dict[str, str]:
-    """Return the sha256 of the dictionaries of category columns, and of the moments, by file name, for the manifest.
+    """Return the sha256 of a dataset's files of dictionaries and of moments, by file name, for the manifest.
 
     Dictionaries of other columns, left by a killed preparation of another definition, are removed. Any other files
     are neither listed nor touched.
@@ -76,12 +77,12 @@ def read_dictionary(folder: Path, manifest: Mapping[str, Any], number: int) -> D
 
 
 def read_numbers(folder: Path, manifest: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Read mean and deviation [2, D] of dense features. Raises DatasetError if they are missing or damaged."""
+    """Read mean and standard deviation [2, D] of dense features. Raises DatasetError if missing or damaged."""
     return _read(folder, manifest, _NUMBERS, np.float64, (2, manifest["num_dense"]))
 
 
 def has_dictionary(folder: Path, number: int, num_embeddings: int) -> bool:
-    """Return whether the dictionary of category column `number` exists, for a table of `num_rows`."""
+    """Return whether the dictionary of category column `number` exists, of the size for `num_embeddings` ids."""
     path, shape = _path_of(folder, f"{number:05}"), (num_embeddings - 1,)
     with suppress(OSError):
         found = path.lstat()
@@ -94,7 +95,7 @@ def _path_of(folder: Path, name: str) -> Path:
 
 
 def _num_bytes(dtype: type[np.generic], shape: tuple[int, ...]) -> int:
-    """Return the bytes of an array's file, its header included."""
+    """Return the bytes of an array's .npy file, its header included."""
     return len(make_npy_header(np.dtype(dtype).name, shape)) + math.prod(shape) * np.dtype(dtype).itemsize
 
 

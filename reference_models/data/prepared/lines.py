@@ -1,4 +1,4 @@
-"""Reading of text, plain or compressed, in blocks of complete lines and bounded memory, with the file's digest.
+"""Read text, plain or compressed, in blocks of complete lines and bounded memory, and compute the file's sha256.
 
 Compression is detected from the first bytes: gzip, bzip2, xz, and zip archives of one file.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 1 << 20
 _MAX_LINE_BYTES = 1 << 20
 _XZ_MEMORY_BYTES = 128 << 20
-"""Limit of an xz decoder's memory, which the file determines, up to 4 GB; `xz -9` needs 65 MiB."""
+"""Limit in bytes of an xz decoder's memory, which the file determines, up to 4 GB; `xz -9` needs 65 MiB."""
 _GZIP_MAGIC, _BZIP2_MAGIC, _XZ_MAGIC, _ZIP_MAGIC = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"PK\x03\x04"
 _UNREAD = {
     b"\x28\xb5\x2f\xfd": ("zstd", "zstd -d {}"),
@@ -49,14 +49,17 @@ class SourceFile:
 
 
 class _DamagedError(Exception):
-    """A compressed stream is damaged, by the decompressor's message."""
+    """Error of a damaged compressed stream, with the decompressor's message."""
 
 
 _DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zipfile.BadZipFile, _DamagedError)
 
 
 class TextSource:
-    """Text file: iterate over it once; then `source` describes it. `on_bytes` gets the bytes read from disk."""
+    """Text file, plain or compressed: iterate over its blocks once; then `source` describes the file.
+
+    `on_bytes` gets the number of bytes just read from disk.
+    """
 
     def __init__(self, path: Path, on_bytes: Callable[[int], None] | None = None) -> None:
         self.path = path
@@ -66,7 +69,7 @@ class TextSource:
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """Yield the uncompressed text. Raises DatasetError with the file's name, also for errors while it is read."""
+        """Yield the file's uncompressed text. Raises DatasetError with its name, also for errors while it is read."""
         with self._raw, io.BufferedReader(self._raw, BLOCK_BYTES) as plain:
             begin = plain.peek(64)[:64]
             refuse_pointer(self.path, begin)
@@ -96,7 +99,8 @@ class TextSource:
                 ) from None
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield blocks of about BLOCK_BYTES, each ending in a line feed. Raises DatasetError with the file's name."""
+        """Yield the text in blocks of about BLOCK_BYTES that end in a line feed. Raises DatasetError naming the
+        file."""
         any_text = False
         with self.opened() as text:
             while block := text.read(BLOCK_BYTES):
@@ -115,7 +119,7 @@ class TextSource:
 
     @property
     def num_read_bytes(self) -> int:
-        """Bytes read from disk so far; for an archive all of its bytes."""
+        """Bytes of the text file read from disk so far; of a zip archive, all of its bytes."""
         return self.path.stat().st_size if self._is_archive else self._raw.num_bytes
 
     @property
@@ -168,7 +172,7 @@ def _begin_xz() -> lzma.LZMADecompressor:
 
 
 class _DecompressedFile(io.RawIOBase):
-    """Reader that decompresses concatenated streams in bounded memory."""
+    """Reader that decompresses concatenated bzip2 or xz streams in bounded memory."""
 
     def __init__(self, file: IO[bytes], begin: "Callable[[], BZ2Decompressor | lzma.LZMADecompressor]") -> None:
         self._file, self._begin = file, begin

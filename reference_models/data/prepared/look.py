@@ -1,4 +1,4 @@
-"""Statistics of prepared data's quality: missing, rare and unseen values, columns that predict the label alone."""
+"""Compute statistics of prepared data's quality: missing, rare and unseen values, columns that reveal the label."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,22 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_ROWS = 1 << 17
-"""Number of first rows of each split that an AUC is computed of."""
+"""Number of first rows of each split from which a column's ROC AUC is computed."""
 _TELLING = 0.9
-"""Share of the best possible AUC above 0.5 from which on a column predicts the label alone: for 0 and 1, AUC 0.95."""
+"""Share of the best possible (AUC - 0.5) above which one column predicts the label too well by itself: for labels 0
+and 1, AUC 0.95."""
 _CHANCE = 3.0
-"""Standard errors by which the splits' shares of positives must differ, to exclude chance."""
+"""Standard errors by which training's and evaluation's shares of positive labels must differ to exclude chance."""
 _DIFFERENT = 0.2
-"""Least difference of shares between the splits that is reported."""
+"""Least difference between training's and evaluation's shares of missing (or unknown) cells that is reported."""
 _MOSTLY = 0.5
 _KEY_SHARE = 0.9
 _PRIOR_ROWS = 10.0
-"""Weight, in rows, of the mean in a value's share of positives."""
+"""Weight, in rows, of the overall share of positive labels in the estimate of a category value's share
+(smoothing)."""
 
 
 @dataclass(slots=True)
 class ColumnLook:
-    """Counts of a column's cells by split: train, eval. A cell of several ids is unknown if all of its ids are."""
+    """Counts of a column's cells, as lists [train, eval]. A cell of several ids is unknown if all of its ids are."""
 
     name: str
     kind: str
@@ -32,29 +34,30 @@ class ColumnLook:
     num_cells: list[int] = field(default_factory=lambda: [0, 0])
     num_missing: list[int] = field(default_factory=lambda: [0, 0])
     num_unknown: list[int] = field(default_factory=lambda: [0, 0])
-    """Cells of a category whose value has id 0, since it is rare in training, or only in evaluation."""
+    """Cells of a category column whose value has id 0, since it is rare in training, or only in evaluation."""
     num_distinct: int | None = None
-    """Distinct values in training, rare ones included, of a category with a dictionary; else None."""
+    """Distinct values of the column in training, rare ones included; None unless a category with a dictionary."""
     auc: float | None = None
-    """ROC AUC in evaluation of this column alone: of the number, or of the value's share of positives in training.
-    None if a row has several ids, or evaluation has one label."""
+    """ROC AUC in evaluation with only this column as the score: its number, or its value's share of positive labels
+    in training. None if a row has several ids, or all evaluation labels are equal."""
     width: int = 1
-    """Most ids of a cell."""
+    """Most ids that a cell of the column may hold."""
 
     def add(self, split: int, is_missing: NDArray[np.bool_], is_unknown: NDArray[np.bool_] | None = None) -> None:
-        """Add cells of a split, 0 for training, 1 for evaluation."""
+        """Add the column's cells in further rows of a split (0 training, 1 evaluation) to the counts."""
         self.num_cells[split] += len(is_missing)
         self.num_missing[split] += int(is_missing.sum())
         if is_unknown is not None:
             self.num_unknown[split] += int((is_unknown & ~is_missing).sum())
 
     def shares(self, counts: Sequence[int]) -> tuple[float, float]:
-        """Return `counts` as shares of all cells of each split."""
+        """Return `counts` [train, eval] of the column's cells as shares of all its cells in each split."""
         first, second = (count / max(1, total) for count, total in zip(counts, self.num_cells, strict=True))
         return first, second
 
     def remarks(self, best_auc: float = 1.0) -> list[str]:
-        """Return warnings about the column, given the labels' `best_auc`; usually none."""
+        """Return warnings about the column's values, usually none; `best_auc` is the highest that the labels
+        allow."""
         found = []
         missing, unknown = self.shares(self.num_missing), self.shares(self.num_unknown)
         if abs(missing[0] - missing[1]) > _DIFFERENT:
@@ -75,16 +78,16 @@ class ColumnLook:
         return [f"{self.name} {remark}" for remark in found]
 
     def record(self) -> dict[str, Any]:
-        """Return the counts as the manifest stores them."""
+        """Return the column's counts as the dataset's manifest stores them."""
         return {key: value for key, value in asdict(self).items() if key != "width"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SoftLook:
-    """Statistics of labels that are shares from 0 to 1, as the manifest stores them."""
+    """Statistics of soft labels (shares from 0 to 1), as the dataset's manifest stores them."""
 
     best_auc: float
-    """ROC AUC of evaluation's first rows with their labels as scores: the highest that any scores can have."""
+    """ROC AUC of evaluation's first rows with their soft labels as scores: the highest that any scores can have."""
     variance: float
     """Variance of the labels of both splits together (of the population)."""
 
@@ -95,7 +98,7 @@ def remarks_on(
     looks: Sequence[ColumnLook],
     soft: SoftLook | None = None,
 ) -> list[str]:
-    """Return warnings about data, by the share of positives of each split and by columns; usually none."""
+    """Return warnings about prepared data, usually none, by each split's share of positive labels and by columns."""
     found = compare_positives(positives, num_samples, soft)
     best_auc = 1.0 if soft is None else soft.best_auc
     return found + [remark for look in looks for remark in look.remarks(best_auc)]
@@ -104,10 +107,11 @@ def remarks_on(
 def compare_positives(
     positives: Mapping[str, float], num_samples: Mapping[str, int], soft: SoftLook | None = None
 ) -> list[str]:
-    """Return warnings if the splits' shares of positives differ by more than a quarter of the larger, and by chance.
+    """Return a warning if training's and evaluation's shares of positive labels differ by more than a quarter of the
+    larger share, and by more than chance; else nothing.
 
     Chance is three standard errors of the difference of two proportions, by the share of both splits together; for
-    soft labels of two means, by their variance.
+    soft labels, of two means, by the labels' variance.
     """
     train, evaluation = positives["train"], positives["eval"]
     num_train, num_eval = num_samples["train"], num_samples["eval"]
@@ -140,7 +144,10 @@ def rank_auc(scores: NDArray[Any], labels: NDArray[Any]) -> float | None:
 
 
 def auc_of_number(values: NDArray[np.float64], labels: NDArray[Any]) -> float | None:
-    """Return the AUC of a number, in the better direction; rows where it is missing are left out."""
+    """Return the ROC AUC of a dense feature, or of its negative if higher; rows without a value are left out.
+
+    None if all labels are equal.
+    """
     is_there = np.isfinite(values)
     auc = rank_auc(values[is_there], labels[is_there])
     return None if auc is None else max(auc, 1 - auc)
@@ -148,7 +155,7 @@ def auc_of_number(values: NDArray[np.float64], labels: NDArray[Any]) -> float | 
 
 @dataclass(slots=True)
 class ValueRates:
-    """Sums of labels by id in training, from which a category's AUC is computed."""
+    """Sums of training labels by category id, from which a category column's ROC AUC in evaluation is computed."""
 
     num_embeddings: int
     num_wanted: int = MOST_ROWS
@@ -159,14 +166,15 @@ class ValueRates:
         self.positives, self.rows = np.zeros(self.num_embeddings), np.zeros(self.num_embeddings, np.int64)
 
     def add(self, ids: NDArray[np.int32], labels: NDArray[Any]) -> None:
-        """Add training rows, up to MOST_ROWS."""
+        """Add the ids and labels of training rows to the sums, up to MOST_ROWS rows in all."""
         ids, labels = ids[: self.num_wanted], labels[: self.num_wanted]
         self.num_wanted -= len(ids)
         self.rows += np.bincount(ids, minlength=self.num_embeddings)
         self.positives += np.bincount(ids, weights=labels, minlength=self.num_embeddings)
 
     def auc(self, ids: NDArray[np.int32], labels: NDArray[Any]) -> float | None:
-        """Return the AUC of evaluation rows by their value's share of positives in training."""
+        """Return the ROC AUC of evaluation rows with their category's share of positive training labels as the score;
+        None if all labels are equal."""
         mean = self.positives.sum() / max(1, int(self.rows.sum()))
         rates = (self.positives + _PRIOR_ROWS * mean) / (self.rows + _PRIOR_ROWS)
         return rank_auc(rates[ids], labels)

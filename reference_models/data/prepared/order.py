@@ -1,4 +1,4 @@
-"""Sorting of a spool's rows by one of its columns: an external merge sort in bounded memory."""
+"""Sort parsed rows on disk (a spool) by one of their columns: an external merge sort in bounded memory."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -12,13 +12,13 @@ _SOURCE = "source"
 _MERGED_ROWS = 1 << 20
 
 Read = Callable[[int, int], NDArray[Any]]
-"""Function that reads rows, given the first row and the row after the last."""
+"""Function that reads the sort keys of consecutive rows, given the first row and the row after the last."""
 
 
 def sort_rows(spool: Spool, key: str, num_rows_of_run: int) -> None:
-    """Sort all columns by `key`, stably.
+    """Sort the rows of all columns of a spool (parsed rows on disk) by the column `key`, stably.
 
-    Runs of `run_rows` rows are sorted in memory, and merged by reading each run once from begin to end.
+    Runs of `num_rows_of_run` rows are sorted in memory, and merged by reading each run once from begin to end.
     """
     runs = [
         range(start, min(start + num_rows_of_run, spool.num_rows))
@@ -39,7 +39,7 @@ def sort_rows(spool: Spool, key: str, num_rows_of_run: int) -> None:
 
 
 def merge_runs(read: Read, runs: Sequence[range], buffer_rows: int) -> Iterator[NDArray[np.uint32]]:
-    """Yield the run of each row of the merged order, from the runs' sorted keys, in pieces of any length."""
+    """Yield, for each row in the merged order, the number of the sorted run that has it, in pieces of any length."""
     buffers = [read(run.start, min(run.start + buffer_rows, run.stop)) for run in runs]
     nexts = [run.start + len(buffer) for run, buffer in zip(runs, buffers, strict=True)]
 

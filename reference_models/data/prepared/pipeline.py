@@ -1,9 +1,9 @@
-"""Preparation of files into a finished store, in three passes: parse into the spool, number the categories, write.
+"""Prepare a dataset from a user's files in three passes: parse to columns on disk, number categories, write.
 
-One pass reads the files into columns on disk; then each category column in turn is counted in the training rows and
-replaced by ids; a last pass writes the store. Rows keep the order of the files, or are sorted by their times. Memory,
-beside that of libraries, stays below `memory_bytes` for files of any size and rows of any width; the disk holds the
-columns beside the store until the end.
+One pass reads the files into columns on disk (the spool); then each category column in turn is counted in the
+training rows and replaced by ids; a last pass writes the dataset. Rows keep the order of the files, or are sorted by
+their times. Memory, in addition to that of libraries, stays below `memory_bytes` for files of any size and rows of
+any width; the disk holds the spool and the dataset until the end.
 """
 
 import time
@@ -45,22 +45,23 @@ from reference_models.data.store.store import Chunk, SplitWriter, unfinished
 from reference_models.process.errors import ConfigError, DatasetError
 
 TIME = "time"
-"""Name of the spool's column of times."""
+"""Name of the column of the rows' times in the spool (parsed rows on disk)."""
 MAX_MALFORMED = 0.001
 MEMORY_BYTES = 1 << 30
 MIN_MEMORY_BYTES = 1 << 29
 WORKING_BYTES = 256 << 20
-"""Bytes of interpreter, libraries and buffers; the rest of `memory_bytes` is for one feature's dictionary."""
+"""Bytes of memory for interpreter, libraries and buffers; the rest of `memory_bytes` is for a feature's
+dictionary."""
 NUM_NAMED = 10
 _COLUMN_ROWS = 1 << 20
 _STORE_ROWS = 1 << 16
 _KEPT_BYTES = 1 << 26
-"""Bytes read or numbered between two records of a preparation's progress."""
+"""Bytes of files parsed, or of columns replaced by ids, between two records of a preparation's progress on disk."""
 _PIECE_BYTES = 1 << 25
-"""Bytes of rows that are processed at a time; more only if a single row has more."""
+"""Bytes of parsed rows that are processed at a time; more only if a single row has more."""
 
 Progress = Callable[[str, float], None]
-"""Function called with the stage and the share of it that is done, 0 to 1."""
+"""Function called with a preparation's stage (such as 'parsing') and the share of the stage that is done, 0 to 1."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,19 +69,20 @@ class Feature:
     """Encoding of a category column's values as ids."""
 
     name: str
-    """Name of the column in messages."""
+    """Name of the category column in messages."""
     width: int = 1
-    """Ids of the column per sample."""
+    """Ids per sample in the category column."""
     min_count: int = 1
-    """Least occurrences in training of a value with its own id; rarer values share id 0."""
+    """Least occurrences in training of a category value with its own id; rarer values share id 0."""
     modulo: int | None = None
-    """Number modulo which values are taken before they are counted; None for no modulo."""
+    """Number modulo which category values are taken before they are counted; None for no modulo."""
     num_hashed: int | None = None
-    """Rows of a table whose ids are values modulo its rows, without a dictionary; id 0 is for missing values."""
+    """Rows of the embedding table if ids are hashed (values modulo rows - 1, plus 1; id 0 for missing values); None
+    if ids are from a dictionary."""
     missing: int | None = None
-    """Value that stands for a missing one, with id 0; None if there is no such value."""
+    """Category value that stands for an empty cell and has id 0; None if there is no such value."""
     remedy: str
-    """Advice, for a message, that makes the dictionary smaller."""
+    """Advice on how to make the column's dictionary smaller, for the error message when memory is short."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,75 +99,76 @@ class FileRows:
     num_malformed: int = 0
     malformed: Sequence[str] = ()
     num_others: int = 0
-    """Number of well-formed rows that are not used."""
+    """Number of the file's well-formed rows that the dataset does not use."""
     times: NDArray[np.longdouble] | None = None
-    """Times [n] of rows to be sorted: longdouble holds every int64 and float64 exactly."""
+    """Times [n] by which rows are to be sorted (longdouble holds every int64 and float64 exactly); None without."""
 
 
 class Reader(Protocol):
-    """Reader of a user's files of one kind of data."""
+    """Reader of a user's files of one format, which the passes of a preparation call."""
 
     @property
     def features(self) -> Sequence[Feature]:
-        """Category columns, in the order of the tables."""
+        """Category columns of the files, in the order of the embedding tables."""
 
     @property
     def numbers(self) -> Sequence[str]:
-        """Names in messages of the dense features, empty if there are none."""
+        """Names of the dense features in messages; empty if there are no dense features."""
 
     @property
     def dense_dtype(self) -> str:
-        """Type of parsed dense features."""
+        """NumPy type of dense features as parsed."""
 
     @property
     def category_dtype(self) -> str:
-        """Unsigned type of category values."""
+        """NumPy type, unsigned, of category values as parsed."""
 
     def read(self, path: Path, on_bytes: Callable[[int], None]) -> Iterator[FileRows]:
         """Yield the rows of a file in order; `on_bytes` gets the number of bytes just read. Raises DatasetError."""
 
     def state(self) -> dict[str, Any]:
-        """Return the state after the files read so far, as JSON values, for `restore` in another process."""
+        """Return the reader's state after the files read so far, as JSON values, for `restore` in another process."""
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the state of another process after the files that it read."""
+        """Restore the state of a killed process's reader after the files that it read."""
 
     def source(self) -> SourceFile | None:
-        """Return the description of the file read last; None if none of its rows were used."""
+        """Return path, size and sha256 of the file read last; None if none of its rows were used."""
 
     @property
     def keeps_dictionaries(self) -> bool:
-        """Whether dictionaries are stored beside the dataset, to encode rows of other files."""
+        """Whether dictionaries of category values are stored with the dataset, to encode rows of other files."""
 
     @property
     def moments(self) -> NDArray[np.float64] | None:
-        """Mean and deviation [2, D] by which `finish_dense` standardises; None if they are not stored."""
+        """Mean and standard deviation [2, D] by which `finish_dense` standardises dense features; None if not
+        stored."""
 
     @property
     def has_times(self) -> bool:
-        """Whether rows have times, by which they are sorted."""
+        """Whether the files' rows have times, by which the dataset's rows are sorted."""
 
     def split(
         self, file_rows: Sequence[int], num_train_files: int, times: Callable[[], Iterator[NDArray[Any]]]
     ) -> dict[str, range]:
-        """Return the rows of each split, counted through all files in order, or in the order of times.
+        """Return the rows of the splits `train` and `eval`, counted through all files in order, or in order of time.
 
         `times` yields the sorted times, piece by piece. Raises DatasetError.
         """
 
     def finish_dense(self, pieces: Iterator[NDArray[Any]]) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
-        """Return the function from parsed dense features to the store's, given the training rows' parsed ones."""
+        """Return the function from dense features as parsed to those stored; `pieces` are those of training rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedDataset:
-    """Result of a preparation: the dataset, and counts of rows that were left out."""
+    """Result of the preparation of files: the dataset, and counts of rows that were left out."""
 
     folder: Path
     dataset_sha256: str
     num_samples: dict[str, int]
     num_unused: int
-    """Number of well-formed rows in neither split."""
+    """Number of the files' well-formed rows that are neither in training nor in evaluation."""
     num_embeddings: tuple[int, ...]
     num_lines: int
     num_malformed: int
@@ -176,17 +179,17 @@ class PreparedDataset:
     looks: tuple[ColumnLook, ...]
     """Counts of missing, rare and unseen values in each column; dense features first."""
     soft: SoftLook | None = None
-    """Statistics of soft labels; None for other labels."""
+    """Statistics of soft labels (shares from 0 to 1); None for labels 0 and 1."""
 
     @property
     def remarks(self) -> list[str]:
-        """Warnings about the data, usually none."""
+        """Warnings about the prepared data's quality, usually none."""
         return remarks_on(self.positives, self.num_samples, self.looks, self.soft)
 
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts of the parsing pass so far."""
+    """Counts of lines and rows that the parsing pass has read so far."""
 
     max_malformed: float
     num_lines: int = 0
@@ -195,19 +198,19 @@ class _Tally:
     file_rows: list[int] = field(default_factory=list)
     sources: list[SourceFile] = field(default_factory=list)
     is_sorted: bool = True
-    """Whether no row so far has an earlier time than the row before it."""
+    """Whether no row parsed so far has an earlier time than the row before it."""
     last: NDArray[np.longdouble] | None = None
-    """Time of the last row [1]."""
+    """Time of the row parsed last [1]; None before the first."""
 
     @property
     def state(self) -> dict[str, Any]:
-        """Counts, without `last`, from which another process can continue."""
+        """Counts of the parsing pass, without the last row's time, from which another process can continue it."""
         members = ("num_lines", "num_malformed", "named", "file_rows", "is_sorted")
         sources = [(str(each.path), each.num_bytes, each.sha256) for each in self.sources]
         return {**{name: getattr(self, name) for name in members}, "sources": sources}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from the counts of another process."""
+        """Set the parsing pass's counts to those that a killed process recorded."""
         for name, value in state.items():
             setattr(self, name, value)
         sources = state.get("sources", ())
@@ -237,12 +240,12 @@ class _Tally:
 
 
 def _dictionaries_of(reader: Reader) -> list[int]:
-    """Return the numbers of the category columns with dictionaries."""
+    """Return the numbers, from 0, of the category columns whose ids come from dictionaries instead of hashes."""
     return [number for number, feature in enumerate(reader.features) if feature.num_hashed is None]
 
 
 def _columns_of(reader: Reader, data: DataConfig) -> dict[str, SpoolColumn]:
-    """Return the spool's columns of parsed rows."""
+    """Return the format, by name, of each column of the spool (parsed rows on disk)."""
     categories = {
         category_name(number): SpoolColumn(reader.category_dtype, feature.width)
         for number, feature in enumerate(reader.features)
@@ -268,7 +271,7 @@ def prepare_files(
     """Make the dataset `data` in `folder` from the files, read by `reader`; the manifest stores `parameters`.
 
     The manifest is written last, so that an interrupted preparation is no dataset. Run again, it continues after the
-    last file that was complete in the spool, and tells `on_note`. Raises ConfigError for invalid options,
+    last file that was complete in the spool, and says so to `on_note`. Raises ConfigError for invalid options,
     DatasetError for files that are missing, damaged, too malformed or do not fit the definition, OSError if the disk
     is full.
     """
@@ -331,7 +334,7 @@ def prepare_files(
 
 
 def _time_stages(started_s: float, parsed_s: float, numbered_s: float) -> dict[str, float]:
-    """Return the seconds of each stage, the last of which ends now; arguments are of the monotonic clock."""
+    """Return the seconds of each stage of a preparation, of which writing ends now; arguments are monotonic times."""
     return {
         "parsing": parsed_s - started_s,
         "numbering": numbered_s - parsed_s,
@@ -349,7 +352,7 @@ def _describe(
     looks: Sequence[ColumnLook],
     soft: SoftLook | None,
 ) -> dict[str, Any]:
-    """Return the manifest's content, without the files."""
+    """Return the content of a prepared dataset's manifest, without the list of its files."""
     return {
         "kind": data.kind,
         "name": data.name,
@@ -381,12 +384,12 @@ def _refuse_other_sizes(file: Path, data: DataConfig, num_embeddings: tuple[int,
 
 
 def _pieces(rows: range, num_rows: int) -> Iterator[tuple[int, int]]:
-    """Yield start and stop of each `num_rows` consecutive rows."""
+    """Yield start and stop of successive pieces of `rows`, each of `num_rows` rows, the last of the rest."""
     return ((start, min(start + num_rows, rows.stop)) for start in rows[::num_rows])
 
 
 def num_rows_within(row_bytes: int, most: int) -> int:
-    """Return the number of rows to process at a time: as many as fit the bytes, at least one, at most `most`."""
+    """Return the number of rows to process at a time: as many as fit _PIECE_BYTES, at least one, at most `most`."""
     return max(1, min(most, _PIECE_BYTES // max(1, row_bytes)))
 
 
@@ -398,7 +401,7 @@ def _check_options(train_files: Sequence[Path], memory_bytes: int) -> None:
 
 
 def _look_at_begin(paths: Sequence[Path], reader: Reader, max_malformed: float) -> None:
-    """Read the first rows of each file. Raises ConfigError or DatasetError for a file that cannot be prepared."""
+    """Parse the first rows of each file. Raises ConfigError or DatasetError for a file that cannot be prepared."""
     for path in paths:
         tally = _Tally(max_malformed, file_rows=[0])
         for rows in islice(reader.read(path, lambda count: None), 1):
@@ -413,7 +416,8 @@ def _begin_spool(
     kept: SpoolProgress,
     on_note: Callable[[str], None],
 ) -> Spool:
-    """Open the spool of a killed preparation, whose progress `kept` then has, or a new one."""
+    """Open the spool (parsed rows on disk) of a killed preparation, and copy its progress to `kept`; else a new
+    one."""
     found = read_progress(folder / FOLDER, kept.asked)
     if found is not None and found.is_of(columns, len(reader.features)) and _has_dictionaries(folder, reader, found):
         files = {name: (file, SpoolColumn(dtype, width)) for name, (file, dtype, width) in found.columns.items()}
@@ -431,7 +435,7 @@ def _begin_spool(
 
 
 def _has_dictionaries(folder: Path, reader: Reader, found: SpoolProgress) -> bool:
-    """Return whether the dictionaries of all numbered columns exist, where they are stored."""
+    """Return whether the dictionary files of all category columns numbered so far exist, if the reader stores any."""
     counted = _dictionaries_of(reader) if reader.keeps_dictionaries else []
     sizes = [num_rows for num_rows, _ in found.numbered]
     return all(has_dictionary(folder, number, sizes[number]) for number in counted if number < len(sizes))
@@ -439,16 +443,16 @@ def _has_dictionaries(folder: Path, reader: Reader, found: SpoolProgress) -> boo
 
 @dataclass(slots=True)
 class _Recorder:
-    """Recorder of a preparation's progress, each time enough work was done."""
+    """Recorder of a preparation's progress on disk, each time _KEPT_BYTES were processed."""
 
     spool: Spool
     kept: SpoolProgress
     reader: Reader
     num_bytes: int = 0
-    """Bytes processed since the last record."""
+    """Bytes processed since progress was recorded last."""
 
     def add_file(self, num_bytes: int, tally: _Tally) -> None:
-        """Record the rows of all files so far, if they are large enough to be worth waiting for the disk."""
+        """Record that one more file is parsed, if enough bytes were parsed to be worth waiting for the disk."""
         self.kept.tally, self.kept.reader = tally.state, self.reader.state()
         self._add(num_bytes)
 
@@ -459,12 +463,12 @@ class _Recorder:
             self._add(0 if self.spool.is_kept else self.spool.num_bytes)
 
     def add_category(self, num_rows: int, look: ColumnLook, num_bytes: int) -> None:
-        """Record that one more category is numbered."""
+        """Record that the values of one more category column are replaced by ids."""
         self.kept.numbered.append((num_rows, look))
         self._add(num_bytes)
 
     def forget(self) -> None:
-        """Remove the record, which is no longer true while rows are sorted in place."""
+        """Remove the record of the preparation's progress, which is not true while rows are sorted in place."""
         self.spool.forget()
 
     def _add(self, num_bytes: int) -> None:
@@ -526,7 +530,7 @@ def _read_times(spool: Spool) -> Iterator[NDArray[Any]]:
 
 
 def _check_splits(data: DataConfig, spool: Spool, splits: Mapping[str, range]) -> dict[str, float]:
-    """Return the share of positives of each split, or the mean of soft labels.
+    """Return the share of positive labels, or the mean of soft labels, of each split.
 
     Raises DatasetError for splits of wrong sizes, or with all labels equal.
     """
@@ -555,7 +559,7 @@ def _check_splits(data: DataConfig, spool: Spool, splits: Mapping[str, range]) -
 
 
 def _look_at_shares(spool: Spool, splits: Mapping[str, range]) -> SoftLook:
-    """Return the statistics of soft labels, which vary in both splits."""
+    """Return the statistics of a dataset's soft labels (shares from 0 to 1), which vary in both splits."""
     num_rows, total, squares = 0, 0.0, 0.0
     for start, stop in _pieces(range(splits["eval"].stop), _COLUMN_ROWS):
         labels = spool.read("labels", start, stop).astype(np.float64)
@@ -577,7 +581,7 @@ def _number(
     saved: _Recorder,
     folder: Path,
 ) -> tuple[tuple[int, ...], list[ColumnLook]]:
-    """Replace every category column by ids; return the tables' rows, and the counts of each column."""
+    """Replace every category column's values by ids; return the rows of each embedding table, and cell counts."""
     for number, feature in [*enumerate(reader.features)][len(saved.kept.numbered) :]:
         name, num_rows = category_name(number), max(1, _COLUMN_ROWS // feature.width)
         if feature.num_hashed is None:
@@ -608,7 +612,7 @@ def _encode(
     num_rows: int,
     look: ColumnLook,
 ) -> Iterator[NDArray[np.int32]]:
-    """Yield the ids of a column, counting its cells."""
+    """Yield the ids of a category column's values piece by piece, adding missing and unknown cells to `look`."""
     rates = ValueRates(coder.num_embeddings) if feature.width == 1 else None
     for start, stop in _pieces(range(splits["eval"].stop), num_rows):
         values = _values(spool, name, start, stop, feature)
@@ -646,7 +650,7 @@ def _look_at_numbers(spool: Spool, splits: Mapping[str, range], reader: Reader, 
 
 @dataclass(frozen=True, slots=True)
 class HashedIds:
-    """Encoding of values as ids from 1 on, by hash: values modulo a number of rows."""
+    """Encoding of hashed category values as ids without a dictionary: values modulo (table rows - 1), plus 1."""
 
     num_embeddings: int
     missing: int | None
@@ -661,7 +665,7 @@ class HashedIds:
 def _count(
     spool: Spool, name: str, feature: Feature, rows: range, reader: Reader, memory_bytes: int
 ) -> tuple[Dictionary, int]:
-    """Return the dictionary of a column, and its number of distinct values in training."""
+    """Return the dictionary of a category column, and the number of its distinct values in training."""
     bytes_per_value = BYTES_PER_VALUE[reader.category_dtype]
     max_values = (memory_bytes - WORKING_BYTES) // bytes_per_value
     counted = ValueCounts.empty(reader.category_dtype)

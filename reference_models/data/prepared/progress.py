@@ -1,7 +1,7 @@
-"""Progress of a preparation, stored beside its spool, from which a killed preparation continues.
+"""Store the progress of a preparation with its spool (parsed rows on disk), so that a killed one can be continued.
 
-It is written after files were parsed and columns were numbered, once the spool is on disk. Only a preparation of the
-same files (path, size, time of change) and definition uses it.
+Progress is written after files were parsed and columns were numbered, once the spool is synced to disk. Only a
+preparation of the same files (path, size, time of change) and definition uses it.
 """
 
 import json
@@ -21,30 +21,31 @@ from reference_models.process.errors import DatasetError
 from reference_models.process.open_file import read_regular
 
 _VERSION = 2
-"""Version, raised whenever the spool's rows, or the record of the numbering, change their form."""
+"""Version of the progress file, raised whenever the format of parsed rows on disk, or of the file, changes."""
 _MAX_BYTES = 1 << 28
 
 
 @dataclass(kw_only=True, slots=True)
 class SpoolProgress:
-    """Progress of a preparation. `asked` is the digest of its files and definition."""
+    """Progress of a preparation of files. `asked` is the digest of the files and the definition."""
 
     asked: str
     num_rows: int = 0
-    """Rows in each of the spool's columns."""
+    """Parsed rows in each column on disk."""
     columns: dict[str, tuple[str, str, int]] = field(default_factory=dict)
-    """File, type and values per row of each column."""
+    """File name, NumPy type and values per row of each column on disk, by the column's name."""
     is_parsed: bool = False
-    """Whether all files are parsed, and rows are in their final order."""
+    """Whether all of the user's files are parsed, and rows are in their final order."""
     tally: dict[str, Any] = field(default_factory=dict)
-    """Counts of the parsing pass."""
+    """Counts of the lines and rows in the files parsed so far."""
     reader: dict[str, Any] = field(default_factory=dict)
-    """State of the reader after the parsed files."""
+    """State of the files' reader after the files parsed so far."""
     numbered: list[tuple[int, ColumnLook]] = field(default_factory=list)
-    """Table rows, and counts, of each category that was numbered."""
+    """Embedding table's rows, and counts of cells, of each category column whose values are replaced by ids."""
 
     def is_of(self, columns: Mapping[str, SpoolColumn], num_tables: int) -> bool:
-        """Return whether the progress fits a spool of these columns, of which the last `num_tables` are ids."""
+        """Return whether the progress fits parsed rows on disk with these columns, `num_tables` of them
+        categories."""
         done = [category_name(number) for number in range(len(self.numbered))]
         forms = {name: (SpoolColumn("int32", each.width) if name in done else each) for name, each in columns.items()}
         return (
@@ -76,7 +77,7 @@ def digest_of(
 
 
 def write_progress(folder: Path, kept: SpoolProgress) -> None:
-    """Write the progress, whole or not at all."""
+    """Write a preparation's progress to a file in `folder`, whole or not at all."""
     write_atomically(folder / PROGRESS, json.dumps(asdict(kept)))
 
 

@@ -1,4 +1,4 @@
-"""Parsed rows on disk, a file per column, between the parsing pass and the passes that number and write.
+"""Keep parsed rows on disk, a file per column, between parsing a user's files and writing the dataset.
 
 Reads and writes are plain, without memory maps: they stay within the memory limit, and a full disk is an error
 instead of a signal.
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 FOLDER = ".spool"
 PROGRESS = "progress.json"
-"""File of the preparation's progress in the spool's folder: see `progress`."""
+"""Name of the file with a preparation's progress, from which a killed preparation is continued."""
 _BUFFER_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class SpoolColumn:
-    """Format of a column's file: `width` values of a type per row."""
+    """Format of the file of a column of parsed rows: `width` values of NumPy type `dtype` per row."""
 
     dtype: str
     width: int = 1
@@ -47,7 +47,7 @@ class Spool:
         self._columns = {name: column for name, (_, column) in kept.items()} if kept else dict(columns)
         self._names = {name: file for name, (file, _) in kept.items()} if kept else {name: name for name in columns}
         self._stale: list[Path] = []
-        """Replaced files, needed until the replacement is recorded."""
+        """Files of replaced columns, needed to continue a killed preparation until the replacement is recorded."""
         self._files: dict[str, BinaryIO] = {}
         self.num_rows = num_rows
         if not kept:
@@ -94,7 +94,7 @@ class Spool:
         self.remove()
 
     def append(self, rows: Mapping[str, NDArray[Any]]) -> None:
-        """Append rows: an array for each column, [n] or [n, width]."""
+        """Append n rows to all columns: an array for each column, [n] or [n, width]."""
         num_rows = set()
         for name, values in rows.items():
             assert values.dtype == self._columns[name].dtype
@@ -115,17 +115,17 @@ class Spool:
 
     @property
     def files(self) -> dict[str, tuple[str, str, int]]:
-        """Each column's file name, type and width."""
+        """File name, NumPy type and values per row of each column, by the column's name."""
         return {name: (self._names[name], column.dtype, column.width) for name, column in self._columns.items()}
 
     @property
     def folder(self) -> Path:
-        """Folder of the spool's files."""
+        """Folder of the files of parsed columns."""
         return self._folder
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all columns."""
+        """Bytes of all columns of parsed rows together."""
         return self.num_rows * sum(map(self._row_bytes, self._columns))
 
     @property
@@ -134,11 +134,11 @@ class Spool:
         return (self._folder / PROGRESS).exists()
 
     def forget(self) -> None:
-        """Remove the progress, so that a preparation killed from now on begins anew."""
+        """Remove the file of the preparation's progress, so that a preparation killed from now on begins anew."""
         (self._folder / PROGRESS).unlink(missing_ok=True)
 
     def drop_stale(self) -> None:
-        """Remove replaced files, which are no longer needed to continue."""
+        """Remove the files of replaced columns, which are no longer needed to continue a killed preparation."""
         while self._stale:
             self._stale.pop().unlink(missing_ok=True)
 
@@ -152,7 +152,7 @@ class Spool:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns."""
+        """Names of the columns of parsed rows."""
         return [*self._columns]
 
     def column(self, name: str) -> SpoolColumn:
@@ -160,7 +160,7 @@ class Spool:
         return self._columns[name]
 
     def write(self, name: str, start: int, values: NDArray[Any]) -> None:
-        """Overwrite the values of the rows from `start` on."""
+        """Overwrite the values of column `name` in the rows from `start` on."""
         with (self._folder / self._names[name]).open("r+b", buffering=0) as file:
             file.seek(start * self._row_bytes(name))
             view = np.ascontiguousarray(values).data.cast("B")
@@ -168,11 +168,11 @@ class Spool:
                 view = view[file.write(view) :]
 
     def add(self, name: str, pieces: Iterator[NDArray[np.uint32]]) -> None:
-        """Add an integer column for all rows."""
+        """Add a column of type uint32, whose values for all rows `pieces` yields."""
         self.replace(name, SpoolColumn("uint32"), pieces)
 
     def drop(self, name: str) -> None:
-        """Remove a column."""
+        """Remove a column of parsed rows, and its file."""
         del self._columns[name]
         self._close(name)
         (self._folder / self._names.pop(name)).unlink()
@@ -218,5 +218,5 @@ def category_name(feature: int) -> str:
 
 
 def remove_spool(folder: Path) -> None:
-    """Remove the spool that a preparation left in `folder`."""
+    """Remove the parsed rows (spool) that a preparation left in `folder`."""
     shutil.rmtree(folder / FOLDER, ignore_errors=True)

@@ -1,1 +1,1 @@
-"""Memory-mapped store of generated and prepared data."""
+"""Store generated and prepared datasets as folders of arrays, which are read by memory maps."""

@@ -1,4 +1,4 @@
-"""Protocol of data readers: contiguous batches of a split, without per-sample Python work."""
+"""Define the protocol of dataset readers: contiguous batches of a split, without per-sample Python work."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Sizes(Protocol):
-    """Sizes of a sample, as in a definition, a manifest or a reader."""
+    """Sizes of a sample (dense features, rows of tables, ids per table), as a definition, manifest or reader has."""
 
     @property
     def num_dense(self) -> int: ...
@@ -27,7 +27,7 @@ class Sizes(Protocol):
 
 
 class ClickDataset(Protocol):
-    """Split of a dataset. Opening it reads metadata only; the first `read` reads samples."""
+    """Split of a dataset (training or evaluation). Opening reads metadata only; the first `read` reads samples."""
 
     @property
     def num_samples(self) -> int: ...
@@ -42,10 +42,11 @@ class ClickDataset(Protocol):
     def num_dense(self) -> int: ...
 
     def read(self, start: int, stop: int) -> Any:
-        """Read samples start to stop - 1 in dataset order, as a batch of the kind of data."""
+        """Return samples start to stop - 1 of the split, in dataset order, as a batch (`Batch` or `ImageBatch`)."""
 
     def read_into(self, start: int, stop: int, batch: Any) -> None:
-        """Read samples start to stop - 1, which must exist, into a batch of that size, whose ids may be int32."""
+        """Read the split's samples start to stop - 1, which must exist, into a batch of that size; ids may be
+        int32."""
 
 
 def has_soft_labels(split: ClickDataset) -> bool:
@@ -58,22 +59,22 @@ class Batch:
     """Batch of B clicks. `indices` has the ids of all features, `multi_hot[f]` columns for feature f."""
 
     dense: "torch.Tensor"
-    """float32 [B, num_dense], already log(1 + x)."""
+    """Dense features of B clicks, already transformed by a logarithm such as log(1 + x): float32 [B, num_dense]."""
     indices: "torch.Tensor"
-    """[B, sum(multi_hot)], each below its feature's num_embeddings; int64, or int32 if requested."""
+    """Ids of B clicks [B, sum(multi_hot)], each below its feature's num_embeddings; int64, or int32 if requested."""
     labels: "torch.Tensor"
-    """float32 [B], 0 or 1; with soft labels any number from 0 to 1."""
+    """Labels of B clicks, float32 [B]: 0 or 1; soft labels are any numbers from 0 to 1."""
 
     @property
     def ids(self) -> "torch.Tensor":
-        """Ids of table rows, or classes, [B, sum(multi_hot)]: a member of every type of batch."""
+        """Ids of embedding rows [B, sum(multi_hot)], by a name that every class of batches has."""
         return self.indices
 
     @classmethod
     def empty(
         cls, split: ClickDataset, num_samples: int, *, has_int32_ids: bool = False, is_pinned: bool = False
     ) -> "Batch":
-        """Return an uninitialised batch of the split's shapes, page-locked for copies to a GPU if `pins`."""
+        """Return an uninitialised batch of the split's shapes, page-locked for copies to a GPU if `is_pinned`."""
         import torch  # here, so that generating and verifying data need no torch
 
         ids = torch.int32 if has_int32_ids else torch.int64
@@ -121,29 +122,29 @@ class ImageBatch:
     """Batch of B images, each with a class for every task."""
 
     images: "torch.Tensor"
-    """float32 [B, P]: pixels, row by row."""
+    """Pixels of B images, row by row: float32 [B, P]."""
     classes: "torch.Tensor"
-    """int64 [B, T], each below its task's number of classes."""
+    """Class of B images for each of T tasks: int64 [B, T], each below its task's number of classes."""
 
     @property
     def ids(self) -> "torch.Tensor":
-        """Classes, which name no table rows."""
+        """Class of each image for each task, by the name that every class of batches has for its ids."""
         return self.classes
 
     @classmethod
     def empty(cls, split: ClickDataset, num_samples: int) -> "ImageBatch":
-        """Return an uninitialised batch of the split's shapes."""
+        """Return an uninitialised batch of `num_samples` images, of the split's shapes."""
         batch = Batch.empty(split, num_samples)
         return cls(batch.dense, batch.indices)
 
     @classmethod
     def synthetic(cls, split: ClickDataset, num_classes: Sequence[int], batch_size: int) -> "ImageBatch":
-        """Return a synthetic batch of the split's shapes: classes count up through those of each task."""
+        """Return a synthetic batch of images, of the split's shapes: classes count up through those of each task."""
         batch = Batch.synthetic(split, num_classes, batch_size)
         return cls(batch.dense, batch.indices)
 
     def check(self, split: ClickDataset, place: str, start: int) -> None:
-        """Raise DatasetError for the first class that its task lacks."""
+        """Raise DatasetError for the first image with a class number that its task does not have."""
         refuse_outside_ids(self.classes, split, place, start)
 
 
@@ -170,7 +171,7 @@ def refuse_outside_ids(ids: "torch.Tensor", split: ClickDataset, place: str, sta
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenedDataset:
-    """Both splits of a dataset and its digest (None if the data's owner publishes none)."""
+    """Training and evaluation split of a dataset, and its sha256 (None if the data's owner publishes none)."""
 
     train: ClickDataset
     eval: ClickDataset

@@ -1,4 +1,4 @@
-"""Generation of a dataset into the store, in independent parts by threads."""
+"""Generate a dataset into the store, in independent parts by several threads."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -15,17 +15,17 @@ from reference_models.data.store.manifest import write_manifest
 from reference_models.data.store.store import Rows, SplitWriter, unfinished
 
 Piece = tuple[str, int, Rows]
-"""Split, number of the first sample, and the rows from that sample on."""
+"""Generated piece of a dataset: split, number of the first sample, and the samples from that number on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Parts of both splits of a dataset, whose bytes depend on the definition alone."""
+    """Tasks that generate both splits of a dataset, and their function; bytes depend only on the definition."""
 
     tasks: Iterable[Any]
     """Independent tasks that together generate the dataset, in any order; one thread does a task."""
     make: Callable[[Any], Iterable[Piece]]
-    """Function that yields a task's pieces, called from several threads; all pieces together cover both splits."""
+    """Function that yields the pieces of a task, called by several threads; all tasks' pieces cover both splits."""
 
 
 def write_parts(
@@ -37,7 +37,7 @@ def write_parts(
     num_threads: int | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> str:
-    """Write both splits into `folder` and return dataset_sha256.
+    """Generate both splits of a dataset from `parts` into `folder` and return dataset_sha256.
 
     The bytes do not depend on `num_threads` (default: all cores). `on_progress` gets the number of samples just
     written. Raises OSError, and DatasetError if the digest is not the one that the definition pins; the folder then
@@ -85,7 +85,7 @@ def _work_in_threads(
 
 
 def _describe(data: DataConfig, sizes: dict[str, int]) -> dict[str, Any]:
-    """Return the manifest's content for generated data."""
+    """Return the content of a generated dataset's manifest, without the list of its files."""
     return {
         "kind": data.kind,
         "name": data.name,

@@ -1,4 +1,4 @@
-"""Layouts of kinds of data: the arrays of a split, their files, and the valid values."""
+"""Define the layouts of kinds of data: the arrays of a split, their files, and their valid values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,25 +15,25 @@ SPLITS = ("train", "eval")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Array:
-    """Array of a split, whose first axis is samples."""
+    """Array of a dataset's split in a .npy file; its first axis is samples."""
 
     file: str
-    """Name in the array's file, <split>_<file>.npy."""
+    """Name of the array within its file's name, <split>_<file>.npy."""
     member: str | None
-    """Member of rows and batches with the array; None for zeros that are only in the file."""
+    """Attribute of batches that holds the array; None for an array of zeros that is only in the file."""
     dtype: str
-    """Type in the file; a batch may have wider numbers."""
+    """NumPy type of the array in its file; a batch may have wider numbers."""
     shape: Callable[[Sizes], tuple[int, ...]]
     """Function from the sizes of a sample to the array's shape without the axis of samples."""
     is_wrong: Callable[["NDArray[Any]", Sizes], "NDArray[np.bool_]"]
-    """Function from values to a mask of those that are invalid."""
+    """Function from the array's values, and the sizes of a sample, to a mask of the invalid values."""
     expected: str
-    """Valid values in words, for messages."""
+    """Description of the array's valid values for error messages, such as '0 or 1'."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layout:
-    """Arrays of a kind of data, and the type of its batches."""
+    """Arrays that a split of a kind of data has in files, and the class of its batches."""
 
     batch: Any
     """Class of batches, with the arrays' members, and `ids`, `empty`, `synthetic` and `check` as in `ImageBatch`."""
@@ -41,7 +41,7 @@ class Layout:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Names of all files of both splits."""
+        """Names of the files of all arrays of both splits."""
         return tuple(f"{split}_{array.file}.npy" for split in SPLITS for array in self.arrays)
 
 

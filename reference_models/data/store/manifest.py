@@ -1,4 +1,4 @@
-"""`manifest.json`: description of a dataset, with the digest of each of its files."""
+"""Write, read and check `manifest.json`, which describes a dataset, with the sha256 of each of its files."""
 
 import hashlib
 import json
@@ -15,9 +15,10 @@ from reference_models.process.open_file import open_regular, read_regular
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
 SOFT_LABELS = "soft_labels"
-"""Key of the statistics of labels that are shares from 0 to 1, absent for other labels."""
+"""Key in a manifest of the statistics of labels that are shares from 0 to 1; absent for other labels."""
 KEPT = "dictionaries"
-"""Key, and folder, of the dictionaries that encode values of other files; its value is the sha256 by file."""
+"""Key in a manifest, and folder, of the dictionaries that encode values of other files; the key's value is the sha256
+of each file."""
 AGAIN = "Make the dataset again with 'dlrmbench data generate' or 'data prepare'."
 _MAX_MANIFEST_BYTES = 1 << 26
 _KEPT_FILE = re.compile(r"[a-z0-9]{1,16}\.npy")
@@ -96,7 +97,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _check_fields(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Raise DatasetError for a field of wrong type or range, of those that readers rely on."""
+    """Raise DatasetError for a field of a manifest that readers rely on, of wrong type or range."""
 
     def fail(field: str, value: object, expected: str) -> DatasetError:
         return DatasetError(f"{path}: {field} is {value!r:.80}, expected {expected}. {AGAIN}")
@@ -127,7 +128,8 @@ def _check_fields(path: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def list_kept_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Yield each dictionary file beside a dataset, and its sha256. Raises DatasetError for a damaged manifest."""
+    """Yield the path of each dictionary file of a dataset, and its sha256. Raises DatasetError for a damaged
+    manifest."""
     known = manifest.get(KEPT, {})
     if not isinstance(known, dict) or not all(
         _KEPT_FILE.fullmatch(name) and isinstance(found, str) for name, found in known.items()
@@ -151,7 +153,8 @@ def check_layout(folder: Path, manifest: Mapping[str, Any], layout: Layout) -> N
 
 
 def list_manifest_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Yield each file of a manifest and its entry. Raises DatasetError for a missing file."""
+    """Yield the path of each data file in a manifest, and its entry (bytes, sha256). Raises DatasetError if
+    missing."""
     for name, entry in manifest["files"].items():
         if not (folder / name).is_file():
             raise DatasetError(f"{folder / name}: missing, though the manifest lists it. {AGAIN}")
@@ -159,7 +162,10 @@ def list_manifest_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[t
 
 
 def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Compare the files' sizes and times with the manifest, before every run; `verify` compares contents."""
+    """Raise DatasetError for a data file whose size differs from the manifest, or whose time and sha256 differ.
+
+    Quick enough for every run; `verify` compares the contents of all files.
+    """
     for path, entry in list_manifest_files(folder, manifest):
         stat = path.stat()
         if stat.st_size != entry["bytes"]:

@@ -1,4 +1,4 @@
-"""Files that a reader has open, to verify after a run which bytes were read.
+"""Hold the files that a dataset's reader has open, to verify after a run which bytes were read.
 
 A reader opens its files here and maps the open files. A file put in their place later is not examined after the run,
 and a file changed in between has another ctime, which no call can reset, as utime resets mtime.
@@ -21,13 +21,13 @@ NUM_BLOCKS = 16
 """Blocks of each file that are hashed if the dataset is too large to be hashed whole: equidistant, first and last
 included."""
 MAX_WHOLE_BYTES = 16 << 30
-"""Largest dataset that is hashed whole: that takes at most 40 s, beside runs of many minutes."""
+"""Largest dataset, in bytes, that is hashed whole after a run: that takes at most 40 s, runs take many minutes."""
 _CHUNK_BYTES = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileState:
-    """Identity and last change of an open file, not of the file that has its name."""
+    """Identity, size and last change of an open file, not of the file that has its name by now."""
 
     device: int
     inode: int
@@ -38,7 +38,7 @@ class FileState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadFile:
-    """File as it was when the reader opened it, and when its bytes were hashed; `sha256` is None before."""
+    """State of a data file when the reader opened it, and when its bytes were hashed; `sha256` is None before."""
 
     name: str
     opened: FileState
@@ -60,7 +60,7 @@ class ReadFiles:
         self._closing = weakref.finalize(self, _close, self._open)
 
     def open(self, path: Path) -> BinaryIO:
-        """Return a file on the path's single descriptor, which the first call opens.
+        """Return a file object of `path`; all of its file objects share one descriptor, which the first call opens.
 
         Raises OSError, and DatasetError for a pipe or a device.
         """
@@ -72,14 +72,14 @@ class ReadFiles:
             return open(self._open[path][0], "rb", closefd=False)
 
     def look(self) -> tuple[ReadFile, ...]:
-        """Return the state of the files, opening those that were not read. Raises OSError."""
+        """Return each data file's state when opened, opening files that were not read. Raises OSError."""
         for path in self._paths:
             with naming(path):
                 self.open(path).close()
         return tuple(ReadFile(name=path.name, opened=state) for path, (_, state) in sorted(self._open.items()))
 
     def is_hashed_whole(self) -> bool:
-        """Return whether `hash` reads every byte."""
+        """Return whether `hash` reads every byte of the data files, instead of blocks of each file."""
         return sum(file.opened.num_bytes for file in self.look()) <= MAX_WHOLE_BYTES
 
     def hash(self, on_bytes: Callable[[int], None] = lambda num_bytes: None) -> tuple[ReadFile, ...]:
@@ -98,7 +98,7 @@ class ReadFiles:
 
 
 def blocks(num_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yield offset and size of the blocks that are hashed of a file of `num_bytes`."""
+    """Yield offset and size of the blocks that are hashed of a data file of `num_bytes` bytes."""
     last = max(0, num_bytes - BLOCK_BYTES)
     for offset in sorted({last * index // (NUM_BLOCKS - 1) for index in range(NUM_BLOCKS)}):
         yield offset, min(BLOCK_BYTES, num_bytes - offset)

@@ -1,4 +1,4 @@
-"""Memory-mapped store of generated and prepared data.
+"""Write, open and verify datasets in the store: arrays in files that are read by memory maps.
 
 A dataset is a folder: `manifest.json` and, per split, a file for each array of its `Layout`; of clicks these are
 `<split>_labels.npy` uint8 [N], float32 of soft labels, `<split>_dense.npy` float32 [N, num_dense],
@@ -39,14 +39,15 @@ _VERIFY_SAMPLES = 1 << 16
 
 
 class Rows(Protocol):
-    """Run of samples to write, with an array for each of the layout's members."""
+    """Consecutive samples to write, with an array for each of the layout's members."""
 
     def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Run of clicks to write: labels uint8 [n], float32 if soft, dense float32 [n, D], indices int32 [n, H]."""
+    """n consecutive clicks to write: labels uint8 [n], or float32 if soft; dense float32 [n, D]; indices int32 [n, H]
+    (ids of all tables)."""
 
     labels: NDArray[np.uint8] | NDArray[np.float32]
     dense: NDArray[np.float32]
@@ -57,7 +58,7 @@ class Chunk:
 
 
 class SplitWriter:
-    """Writer of a split of known length. `write` may be called in any order of `start` and from any thread.
+    """Writer of a dataset's split of known length. `write` may be called in any order and from any thread.
 
     Writes go through file descriptors: a full disk is then an OSError, not a SIGBUS as with memory maps.
     """
@@ -75,7 +76,7 @@ class SplitWriter:
         ]
 
     def write(self, start: int, rows: Rows) -> None:
-        """Write `rows` as samples start, start + 1, ... Raises ValueError if they do not fit the split.
+        """Write `rows` as the split's samples start, start + 1, ... Raises ValueError if they do not fit the split.
 
         Arrays without a member stay zero, as in a new file.
         """
@@ -86,7 +87,7 @@ class SplitWriter:
                 file.write(start, getattr(rows, member))
 
     def close(self) -> None:
-        """Sync the files to disk and close them."""
+        """Sync the files of the split's arrays to disk and close them."""
         for _, file in self._files:
             file.close()
 
@@ -109,7 +110,7 @@ class _ArrayFile:
             self._reserve(size)
 
     def _reserve(self, size: int) -> None:
-        """Reserve the disk space now, so that too small a disk is found before any work."""
+        """Reserve disk space for the whole file, so that too small a disk is found before any work."""
         if hasattr(os, "posix_fallocate"):
             try:
                 os.posix_fallocate(self._descriptor, 0, size)
@@ -137,7 +138,7 @@ class _ArrayFile:
 
 @contextmanager
 def unfinished(folder: Path, layout: Layout) -> Iterator[Path]:
-    """Yield `folder` without a manifest; remove its arrays after an error inside.
+    """Yield a dataset's folder, created and without a manifest; remove its files of arrays after an error inside.
 
     A killed process leaves arrays without a manifest: an unfinished dataset, made anew the next time.
     """
@@ -153,7 +154,7 @@ def unfinished(folder: Path, layout: Layout) -> Iterator[Path]:
 
 
 def verify(folder: Path, layout: Layout = CLICKS, on_bytes: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Check all digests, and every value, such as ids in their tables and labels 0 or 1; return the manifest.
+    """Check all files' sha256 and every value of a dataset (such as ids, labels 0 or 1), and return its manifest.
 
     DatasetError names the first wrong file, and sample. `on_bytes` gets the number of bytes just hashed.
     """
@@ -173,7 +174,7 @@ def verify(folder: Path, layout: Layout = CLICKS, on_bytes: Callable[[int], None
 
 
 class StoreSplit:
-    """Split of the store, read by slices of memory maps."""
+    """Split of a dataset in the store, read by slices of memory maps."""
 
     def __init__(
         self,
@@ -193,13 +194,14 @@ class StoreSplit:
         self.multi_hot: tuple[int, ...] = tuple(manifest["multi_hot"])
 
     def read(self, start: int, stop: int) -> Any:
-        """Read samples start to stop - 1. Raises DatasetError if the files do not fit the manifest."""
+        """Return samples start to stop - 1 of the split. Raises DatasetError if files do not fit the manifest."""
         batch = self._layout.batch.empty(self, max(0, min(stop, self.num_samples) - start))
         self.read_into(start, stop, batch)
         return batch
 
     def read_into(self, start: int, stop: int, batch: Any) -> None:
-        """Read samples start to stop - 1 into a batch without an intermediate copy. Raises DatasetError as `read`."""
+        """Read the split's samples start to stop - 1 into a batch without an intermediate copy. Raises DatasetError
+        if files do not fit the manifest."""
         arrays = self._mapped()
         self._files.samples_read += max(0, stop - start)
         for array in self._layout.arrays:
@@ -207,7 +209,7 @@ class StoreSplit:
                 np.copyto(getattr(batch, array.member).numpy(), arrays[array.file][start:stop])
 
     def check_samples(self) -> None:
-        """Check every value. DatasetError names the first invalid one."""
+        """Check every value of the split's arrays. DatasetError names the first invalid value."""
         arrays = self._mapped()
         for start in range(0, self.num_samples, _VERIFY_SAMPLES):
             for array in self._layout.arrays:
@@ -256,7 +258,8 @@ def _map_npy(file: BinaryIO) -> NDArray[Any]:
 
 
 def open_store(folder: Path, data: DataConfig, layout: Layout = CLICKS) -> OpenedDataset:
-    """Open a dataset and compare its metadata with the definition, without samples. Raises DatasetError."""
+    """Open a dataset in the store and compare its manifest with the definition, reading no samples. Raises
+    DatasetError."""
     manifest = read_manifest(folder)
     check_layout(folder, manifest, layout)
     check_files(folder, manifest)
