@@ -101,8 +101,7 @@ def open_dataset(folder: Path, data: DataConfig) -> OpenedDataset:
 
 
 def verify_dataset(folder: Path, on_bytes: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Check each file's sha256 and each value of a dataset in the store, and return its manifest. Raises
-    DatasetError.
+    """Check all files' sha256 and all values of a dataset in the store; return its manifest. Raises DatasetError.
 
     `on_bytes` gets the number of bytes just hashed.
     """

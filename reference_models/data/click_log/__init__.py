@@ -1,1 +1,1 @@
-"""Generated click log: a dataset whose best reachable quality is known."""
+"""Generate a click log: a dataset whose best reachable quality (AUC) is known."""

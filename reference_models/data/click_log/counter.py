@@ -1,4 +1,4 @@
-"""Random bits by counter: stream s of sample k is a hash of (seed, k, s), so the order of generation does not matter.
+"""Make random bits by counter: stream s of sample k is a hash of (seed, k, s), so samples may come in any order.
 
 The hash is the finalizer of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
 generators", 2014) in wrapping 64-bit integer arithmetic, which is the same on every machine.
@@ -15,12 +15,12 @@ _FACTOR_1, _FACTOR_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111
 _SHIFT_1, _SHIFT_2, _SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 FIRST_COUNTER = {"train": 0, "eval": 1 << 40}
-"""First counter of each split; a split has at most 2**40 samples, so that the splits' counters differ."""
+"""Number (counter) of the first sample of each split; a split has at most 2**40 samples, so that counters differ."""
 MAX_SPLIT_SAMPLES = 1 << 40
 
 
 def mix(words: Words, scratch: Words) -> Words:
-    """Hash `words` in place, element by element; `scratch` has their shape."""
+    """Hash the 64-bit `words` in place, element by element, and return them; `scratch` is memory of their shape."""
     np.right_shift(words, _SHIFT_1, out=scratch)
     np.bitwise_xor(words, scratch, out=words)
     np.multiply(words, _FACTOR_1, out=words)
@@ -41,13 +41,13 @@ def derive_key(*parts: int) -> int:
 
 
 def hash_range(key: int, start: int, stop: int) -> Words:
-    """Return the words of counters start to stop - 1 under `key`: uint64 [stop - start]."""
+    """Return the random words (hashes) of counters start to stop - 1 under `key`: uint64 [stop - start]."""
     words = counters(key, start, stop, 1)
     return mix(words, np.empty_like(words))
 
 
 def counters(key: int, start: int, stop: int, num_streams: int) -> Words:
-    """Return unhashed words of stream 0 for samples start to stop - 1; add `stream_offset(s)` for stream s."""
+    """Return the unhashed words of random stream 0 of samples start to stop - 1; add `stream_offset(s)` for s."""
     words = np.arange(start, stop, dtype=np.uint64)
     np.multiply(words, np.uint64(num_streams * _GOLDEN & _MASK), out=words)
     return np.add(words, np.uint64(key), out=words)

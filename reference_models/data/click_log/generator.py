@@ -1,4 +1,4 @@
-"""Generator of a click log's samples: the same bytes with any chunks and any number of threads.
+"""Generate a click log's samples: the same bytes with chunks of any size and any number of threads.
 
 The inner loop uses integer hashing, table lookups and element-wise float32 additions in a fixed order.
 """
@@ -18,7 +18,8 @@ from reference_models.data.store.layout import SPLITS
 from reference_models.data.store.store import Chunk
 
 CHUNK_SAMPLES = 4096
-"""Samples generated at a time: few enough that a chunk's columns stay in the cache."""
+"""Samples of a click log that are generated at a time: few enough that their columns stay in the processor's
+cache."""
 _TASK_CHUNKS = 16
 _DENSE_PER_WORD = 5
 _FRACTION_BITS = np.int64(20)
@@ -27,7 +28,8 @@ _ENTRY_MASK = np.int64(tables.NUM_QUANTILES - 1)
 
 
 class ChunkMaker:
-    """Maker of chunks of up to `max_samples`; it owns scratch memory, so each thread needs its own."""
+    """Maker of chunks of a click log of up to `max_samples` samples; each thread needs a maker, for scratch
+    memory."""
 
     def __init__(self, teacher: Teacher, max_samples: int = CHUNK_SAMPLES) -> None:
         self.teacher, self.max_samples = teacher, max_samples
@@ -124,7 +126,8 @@ def compute_click_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float
 
 
 def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-    """Return (probability, label) of every sample of a split: float64 [N], uint8 [N]. No model can rank better."""
+    """Return the true click probability, float64 [N], and the label, uint8 [N], of a split's samples. No model can
+    rank better."""
     maker = ChunkMaker(build_teacher(data))
     num_samples = _num_samples(data, split)
     probabilities, labels = np.empty(num_samples, np.float64), np.empty(num_samples, np.uint8)
@@ -137,7 +140,10 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_samples: int = CHUNK_SAMPLES) -> Parts:
-    """Return the parts of both splits; the bytes do not depend on `chunk_samples`. Raises ConfigError."""
+    """Return the tasks, each some chunks of samples, that generate both splits, and their function.
+
+    The data's bytes do not depend on `chunk_samples`. Raises ConfigError.
+    """
     teacher, own = build_teacher(data), threading.local()
     task_samples = chunk_samples * _TASK_CHUNKS
 

@@ -1,4 +1,4 @@
-"""Lookup tables of the click log, from integers and IEEE additions, multiplications, divisions and roots.
+"""Make lookup tables for generating click logs, from integers and IEEE additions, multiplications, divisions, roots.
 
 IEEE 754 rounds these operations exactly, so the tables are the same on every machine; a libm's exp, log and
 pow are not. Sums run over integers, or in the fixed order that `np.add.accumulate` defines.
@@ -33,9 +33,9 @@ def natural_log(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @cache
 def logit_thresholds() -> NDArray[np.float32]:
-    """Return increasing float32 [2**16]: ln(p / (1 - p)) at p = (i + 1/2) / 2**16.
+    """Return increasing thresholds of the click logit, float32 [2**16]: ln(p / (1 - p)) at p = (i + 1/2) / 2**16.
 
-    A label is 1 if the logit exceeds a randomly drawn entry, which has the probability sigmoid(logit).
+    A label is 1 if its logit exceeds a randomly drawn threshold, which has the probability sigmoid(logit).
     """
     size = 1 << THRESHOLD_BITS
     index = np.arange(size, dtype=np.float64)
@@ -50,7 +50,10 @@ def exponential_quantiles() -> NDArray[np.float64]:
 
 
 def zipf_masses(num_ids: int, exponent: float) -> NDArray[np.int64]:
-    """Return non-increasing int64 [num_ids]: 2**40 / (id + 1) ** exponent, at least 1. Sums of integers are exact."""
+    """Return each id's weight by Zipf's law, int64 [num_ids]: 2**40 / (id + 1) ** exponent, at least 1.
+
+    Weights do not increase. They are integers, whose sums are exact.
+    """
     rank = np.arange(1, num_ids + 1, dtype=np.float64)
     power, root = np.ones_like(rank), rank
     eighths = round(exponent * ZIPF_STEPS_PER_ONE)
@@ -64,7 +67,7 @@ def zipf_masses(num_ids: int, exponent: float) -> NDArray[np.int64]:
 
 
 def inverse_zipf(masses: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return (first id, number of ids) for each of 2**12 equal slices of probability: int64 [2**12] each.
+    """Return the first id, and the number of ids, in each of 2**12 equal slices of probability: int64 [2**12] each.
 
     Within a slice ids are equally likely, which leaves a Zipf-like staircase in the tail.
     """
@@ -86,7 +89,8 @@ def slice_masses(num_ids: int, first: NDArray[np.int64], width: NDArray[np.int64
 
 
 def normals(key: int, count: int) -> NDArray[np.float64]:
-    """Return `count` almost normal numbers, mean 0, variance 1: the sum of twelve 16-bit uniforms (Irwin-Hall)."""
+    """Return `count` almost normal random numbers, mean 0, variance 1: sums of twelve 16-bit uniforms
+    (Irwin-Hall)."""
     total = np.zeros(count, dtype=np.int64)
     words = hash_range(key, 0, 3 * count).reshape(3, count)
     for word in words:
@@ -96,5 +100,5 @@ def normals(key: int, count: int) -> NDArray[np.float64]:
 
 
 def uniforms(key: int, count: int) -> NDArray[np.float64]:
-    """Return `count` numbers from [0, 1)."""
+    """Return `count` uniform random numbers from [0, 1), determined by `key`: float64 [count]."""
     return (hash_range(key, 0, count) >> np.uint64(11)).astype(np.float64) / float(1 << 53)

@@ -1,4 +1,4 @@
-"""Hidden teacher of a click log, which determines a sample's click probability.
+"""Build the hidden teacher of a generated click log, which determines each sample's click probability.
 
 logit = bias + sum of per-id effects + sum over pairs of features of <v_i, v_j> + a function of each dense
 feature. Every id belongs to one of 32 latent classes of its feature and v is its class's vector, so a pair's
@@ -29,7 +29,8 @@ CLASS_BITS = 5
 NUM_CLASSES = 1 << CLASS_BITS
 LATENT_DIM = 4
 MIN_MATCHED_IDS = NUM_CLASSES
-"""Least ids of a feature in a matching: with fewer ids, there are too few latent classes for a term to be learned."""
+"""Least ids of a sparse feature that may interact in a matching: fewer ids have too few latent classes to be
+learned."""
 Scale = Annotated[float, Meta(ge=0, le=100)]
 
 
@@ -85,22 +86,22 @@ def parse_teacher(data: DataConfig) -> TeacherConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SparseFeature:
-    """Distribution and effects of a sparse feature's ids. n is the number of ids, m the multi-hot size."""
+    """Distribution of a sparse feature's ids, and their effects on the click logit; n ids, m ids per sample."""
 
     first_id: NDArray[np.int64]
-    """[2**12]: first id of each slice of probability, by `tables.inverse_zipf`."""
+    """[2**12]: first id of each slice of the ids' probability, by `tables.inverse_zipf`."""
     num_ids: NDArray[np.int64]
     effect: NDArray[np.float32]
-    """[n]: part of the logit of each id alone."""
+    """[n]: addend of the click logit for each id, without interactions."""
     latent_class: NDArray[np.int64]
-    """[n]: latent class of each id, below 32."""
+    """[n]: latent class, below 32, of each id, which determines its interactions."""
     bag: NDArray[np.int32]
-    """[n, m]: the bag of ids written to the data for a drawn id, that id first."""
+    """[n, m]: ids that are written to the sample when an id is drawn, the drawn id first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DenseFeature:
-    """Dense feature by quantile: its value, log(1 + x), and its part of the logit, float32 [2**12] each."""
+    """Dense feature by quantile: its value, log(1 + x), and its addend of the click logit, float32 [2**12] each."""
 
     value: NDArray[np.float32]
     effect: NDArray[np.float32]
@@ -108,9 +109,9 @@ class DenseFeature:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interaction:
-    """Term of the logit of two, three or four features: float32 [32 ** len(features)].
+    """Addend of the click logit for an interaction of two to four sparse features: float32 [32 ** len(features)].
 
-    Its index has the features' classes as digits to base 32, the first feature's class first.
+    The index has the latent classes of the features' ids as digits to base 32, the first feature's class first.
     """
 
     features: tuple[int, ...]
@@ -119,7 +120,7 @@ class Interaction:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Teacher:
-    """Tables from which samples are generated, given their counters."""
+    """Tables from which a click log's samples are generated, given each sample's number (counter)."""
 
     key: int
     bias: np.float32
@@ -167,12 +168,12 @@ def build_teacher(data: DataConfig) -> Teacher:
 
 
 def _ordered_sum(values: NDArray[np.float64]) -> float:
-    """Return the sum in index order, since np.sum's order depends on the build."""
+    """Return the sum of values added in index order, since np.sum's order depends on NumPy's build."""
     return float(np.add.accumulate(values)[-1])
 
 
 def _centred(values: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return values scaled to mean 0 and variance 1 under `mass`; zeros if only one value has mass."""
+    """Return values shifted and scaled to mean 0 and variance 1 under weights `mass`; zeros if the variance is 0."""
     total = _ordered_sum(mass)
     centred = values - _ordered_sum(values * mass) / total
     variance = _ordered_sum(centred * centred * mass) / total
@@ -180,7 +181,7 @@ def _centred(values: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[
 
 
 def _class_vectors(key: int, class_mass: NDArray[np.float64], rank: int) -> list[NDArray[np.float64]]:
-    """Return random class vectors: `rank` coordinates, float64 [32] each."""
+    """Return the random vectors of a feature's 32 latent classes: `rank` coordinates, float64 [32] each."""
     return [_centred(tables.normals(derive_key(key, d), NUM_CLASSES), class_mass) for d in range(rank)]
 
 
@@ -189,7 +190,8 @@ def _matched_features(num_embeddings: Sequence[int]) -> list[int]:
 
 
 def draw_groups(key: int, config: TeacherConfig, num_embeddings: Sequence[int]) -> list[tuple[int, ...]]:
-    """Draw the features of each interaction; `parse_teacher` has checked that there are enough."""
+    """Draw the numbers of the sparse features in each interaction; `parse_teacher` has checked that there are
+    enough."""
     num_sparse, order = len(num_embeddings), config.interaction_order
     if config.pairing == "matching":
         features = _matched_features(num_embeddings)
@@ -214,7 +216,8 @@ def _interactions(
 
 
 def _product(coordinates: Sequence[NDArray[np.float64]], mean: float) -> NDArray[np.float64]:
-    """Return products of the coordinates of all classes, with `mean` added to each coordinate: float64 [32, 32, ...].
+    """Return products of one coordinate of the interacting features' classes, with `mean` added to each factor:
+    float64 [32, 32, ...].
 
     The product of the means alone is subtracted.
     """
@@ -228,7 +231,8 @@ def _product(coordinates: Sequence[NDArray[np.float64]], mean: float) -> NDArray
 
 
 def _bags(key: int, num_ids: int, multi_hot: int) -> NDArray[np.int32]:
-    """Return each id's fixed list of further ids, drawn uniformly, as in the reference's multi_hot.py."""
+    """Return each id's fixed list of ids for a sample, int32 [num_ids, multi_hot]: itself, then ids drawn uniformly,
+    as in the reference's multi_hot.py."""
     words = hash_range(key, 0, num_ids * multi_hot) >> np.uint64(32)
     bags = ((words * np.uint64(num_ids)) >> np.uint64(32)).astype(np.int32).reshape(num_ids, multi_hot)
     bags[:, 0] = np.arange(num_ids, dtype=np.int32)
@@ -236,7 +240,8 @@ def _bags(key: int, num_ids: int, multi_hot: int) -> NDArray[np.int32]:
 
 
 def _dense_feature(key: int, scale: float) -> DenseFeature:
-    """Return a feature whose log(1 + x) is exponential, shifted so that a share of samples is 0, as with counts."""
+    """Return a dense feature whose log(1 + x) is exponential, shifted so that it is 0 in a share of samples, like
+    counts."""
     quantiles = tables.exponential_quantiles()
     spread, shift, slope, bend = (float(u) for u in tables.uniforms(key, 4))
     value = np.maximum(quantiles * (0.5 + spread) - 0.8 * shift, 0.0)

@@ -1,1 +1,1 @@
-"""Generated log of users' events (item, time, click), whose best reachable quality is known."""
+"""Generate a log of users' events (item, time, click), whose best reachable quality is known."""

@@ -1,4 +1,4 @@
-"""Generator of a sequence log's events: the same bytes with any chunks of users and any number of threads.
+"""Generate a sequence log's events: the same bytes with any chunks of users and any number of threads.
 
 A row of the store is an event: `labels` is 1 for a click, `dense` is the time (the number of the user's earlier
 events), `indices` are the item, the user and the item's artist. Rows are in order of time windows, within a window
@@ -40,17 +40,17 @@ _FRACTION_BITS = 20
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Events of some users in one time window, by user: arrays [U, events_per_window]."""
+    """Generated events of U users in one time window, by user: arrays [U, events_per_window]."""
 
     start: int
-    """Row number of the first event, counted over both splits."""
+    """Row number of the window's first event, counted over both splits."""
     items: NDArray[np.int64]
     labels: NDArray[np.uint8]
     logits: NDArray[np.float32]
 
 
 def make_windows(teacher: SequenceTeacher, first_user: int, last_user: int, num_windows: int) -> Iterator[Window]:
-    """Yield the windows of users first_user to last_user - 1 in order of time, each generated from earlier labels."""
+    """Yield the time windows of users first_user to last_user - 1 in order, each generated from earlier labels."""
     per_window, users = teacher.events_per_window, np.arange(first_user, last_user, dtype=np.uint64)
     num_events = num_windows * per_window
     drawn = np.empty((len(users), num_events), np.int64)
@@ -106,7 +106,8 @@ def _draw_items(teacher: SequenceTeacher, words: Words, classes: NDArray[np.int6
 
 
 def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-    """Return (probability, label) of every event of a split: float64 [N], uint8 [N]. No model can rank better."""
+    """Return the true click probability, float64 [N], and the label, uint8 [N], of a split's events. No model can
+    rank better."""
     teacher = build_teacher(data)
     first, size = _place(data, split)
     logits, labels = np.empty(size, np.float32), np.empty(size, np.uint8)
@@ -119,9 +120,9 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_users: int = CHUNK_USERS) -> Parts:
-    """Return the parts of both splits, by chunks of users; the bytes do not depend on `chunk_users`.
+    """Return the tasks, `chunk_users` users each, that generate both splits, and their function.
 
-    Raises ConfigError.
+    The data's bytes do not depend on `chunk_users`. Raises ConfigError.
     """
     teacher = build_teacher(data)
 

@@ -1,4 +1,4 @@
-"""DataSpec of generated sequences of clicks. Imports neither torch nor numpy."""
+"""Define the DataSpec of generated sequences of clicks. Imports neither torch nor numpy."""
 
 from reference_models.data.spec import DataSpec, load
 

@@ -1,4 +1,4 @@
-"""Hidden teacher of a sequence log, which determines the next click's probability from the user's past.
+"""Build the hidden teacher of a generated sequence log: the next click's probability, given the user's past.
 
 Every item has an artist, every artist one of several latent classes; every user has a few favourite classes, to which
 most of the user's items belong. logit = bias + the item's own effect + sum over the user's last events before the
@@ -24,7 +24,7 @@ MAX_EVENTS = 1 << 20
 """Most events of a user in all windows: the counters of users then differ, and times are exact in float32."""
 MAX_USERS = 1 << 40
 NUM_TABLES = 3
-"""Number of columns of ids: item, user, item's artist."""
+"""Number of columns of ids of an event, each with an embedding table: item, user, item's artist."""
 ITEM, USER, ARTIST = range(NUM_TABLES)
 Scale = Annotated[float, Meta(ge=0, le=100)]
 Weight = Annotated[float, Meta(ge=-100, le=100)]
@@ -62,32 +62,33 @@ class SequenceParameters:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SequenceTeacher:
-    """Tables from which events are generated, given their counters. C classes, n items, K events of history."""
+    """Tables from which a sequence log's events are generated: C latent classes, n items, K events of history."""
 
     key: int
     bias: np.float32
     num_users: int
     events_per_window: int
     favourite_threshold: int
-    """Share of events of a favourite class, in 2**16-ths."""
+    """Share of a user's events whose item is of a favourite class, in 2**16-ths."""
     num_favourites: int
     effect: NDArray[np.float32]
-    """[n]: each item's own part of the logit."""
+    """[n]: addend of the click logit for each item, without history."""
     artist: NDArray[np.int64]
     """[n]: artist of each item."""
     items: NDArray[np.int64]
-    """[n]: items by class, within a class in the order of popularity."""
+    """[n]: items sorted by latent class, within a class by falling popularity."""
     first_item: NDArray[np.int64]
-    """[C, 2**12]: first place in `items` of each slice of a class's probability, by `tables.inverse_zipf`."""
+    """[C, 2**12]: first index in `items` of each slice of a class's probability, by `tables.inverse_zipf`."""
     num_items: NDArray[np.int64]
-    """[C, 2**12]: number of places of each slice of a class's probability in `items`."""
+    """[C, 2**12]: number of `items` in each slice of a class's probability."""
     terms: NDArray[np.float32]
-    """[K, 2, C, C]: addends of the logit, by an event's age, click, class, and the item's class."""
+    """[K, 2, C, C]: addends of the click logit, by an earlier event's age, click and class, and the item's class."""
     favourite_key: int
 
 
 def parse_parameters(data: DataConfig) -> SequenceParameters:
-    """Read and check [data.parameters] and the sizes. Raises ConfigError naming the field."""
+    """Read [data.parameters] of a sequence log, and check the dataset's sizes. Raises ConfigError naming the
+    field."""
     made = read_section("data.parameters", data.parameters, SequenceParameters)
     if len(data.num_embeddings or ()) != NUM_TABLES or data.multi_hot != (1,) * NUM_TABLES:
         raise ConfigError(

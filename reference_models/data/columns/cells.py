@@ -1,4 +1,4 @@
-"""Parsing of a column's cells as numbers, labels and times, for both `init` and `prepare`."""
+"""Parse a column's cells as numbers, labels and times, for both `init` and `data prepare`."""
 
 import re
 from datetime import UTC, date, datetime
@@ -12,9 +12,9 @@ from pyarrow import compute
 NULLS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "\\N")
 """Texts that stand for a missing number, label or time."""
 BAD_TEXT = "\ufdd0"
-"""Begin of the mark of a byte that is not UTF-8, before two hexadecimal digits: a noncharacter, never in text."""
+"""First character of the mark of a byte that is not UTF-8, before two hexadecimal digits: never in valid text."""
 WORDS = {"true": 1, "yes": 1, "y": 1, "t": 1, "false": 0, "no": 0, "n": 0, "f": 0}
-"""Labels that are words, in lower case."""
+"""Label, 1 or 0, by word (in lower case) that a label's cell may hold."""
 _NULLS = pa.array(NULLS)
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 BLANKS = " \t"
@@ -40,7 +40,7 @@ def mark_bad_bytes(text: str) -> str:
 
 
 def show_cell(cell: object) -> str:
-    """Return a cell for a message, shortened, with bytes that are not UTF-8 as escapes."""
+    """Return a cell's content for an error message, shortened, with bytes that are not UTF-8 as escapes."""
     if cell is None:
         return "empty"
     if not isinstance(cell, bytes | str):
@@ -66,18 +66,18 @@ def to_text(column: pa.Array) -> pa.Array:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether a type holds text or bytes."""
+    """Return whether an Arrow type holds text or bytes."""
     tests = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "fixed_size_binary")
     return any(getattr(pa.types, f"is_{name}")(kind) for name in tests)
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Return whether a type of Parquet holds numbers."""
+    """Return whether an Arrow type of a Parquet column holds numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def strip(column: pa.Array) -> pa.Array:
-    """Return text without blanks around it, and null for texts of missing cells."""
+    """Return a column's texts without blanks around them, and null for texts such as 'NA' of missing cells."""
     column = compute.utf8_trim(column, BLANKS)
     return compute.if_else(compute.is_in(column, value_set=_NULLS), None, column)
 
@@ -85,7 +85,7 @@ def strip(column: pa.Array) -> pa.Array:
 def parse_numbers(
     column: pa.Array, decimal: str = ".", thousands: str = ""
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return numbers [n] of text, NaN where missing, and which cells are no numbers.
+    """Return the numbers [n] in a column of text, NaN where missing, and a mask [n] of cells that are no numbers.
 
     `decimal` stands before the fraction, `thousands` between groups of digits.
     """
@@ -113,7 +113,8 @@ def parse_words(column: pa.Array) -> NDArray[np.float64]:
 
 
 def parse_times(column: pa.Array, has_zone: bool | None) -> tuple[NDArray[np.int64], NDArray[np.bool_], bool]:
-    """Return the times of text in nanoseconds since 1970 [n], which cells are none, and whether they name a zone.
+    """Return the times in a column of text in nanoseconds since 1970 [n], a mask [n] of cells that are no times, and
+    whether the times name a zone.
 
     Times without a zone are compared as written, times with a zone as instants; `has_zone` says which kind the column
     has, so that a cell of the other kind is no time. None takes the kind of the first cell.
@@ -139,7 +140,7 @@ def parse_times(column: pa.Array, has_zone: bool | None) -> tuple[NDArray[np.int
 
 
 def names_zone(cell: str) -> bool:
-    """Return whether a time in text names its zone."""
+    """Return whether the text of a time names its time zone."""
     return bool(re.search(r"(Z|UTC|\d\d:?\d\d:?[\d.,]* ?[+-]\d{2}(:?\d{2})?|[T ]\d{2} ?[+-]\d{2}(:?\d{2})?)$", cell))
 
 
@@ -170,23 +171,24 @@ def to_instant(found: date) -> int | None:
 
 
 def hold_unsorted_dates(column: pa.Array) -> bool:
-    """Return whether all cells are dates with the year last, which do not sort as text."""
+    """Return whether all cells of a column are dates with the year last, which do not sort as text."""
     return compute.all(compute.match_substring_regex(column, _YEAR_BEHIND)).as_py() is True
 
 
 def explain_time(cell: object) -> str:
-    """Return the expectation, for a message, of a cell that is no time."""
+    """Return the description, for an error message, of the times that are expected instead of the content of
+    `cell`."""
     if isinstance(cell, str) and _DAY_FIRST.fullmatch(cell.strip()):
         return f"{EXPECTED_TIME}; day and month in this order do not sort, and may be exchanged"
     return EXPECTED_TIME
 
 
 def is_number_or_time(cell: str) -> bool:
-    """Return whether a cell is a number or a date, and so no column's name."""
+    """Return whether a cell of a file's first line is a number or a date, and so no column's name."""
     cell = cell.strip()
     return bool(_NUMBER_CELL.fullmatch(cell)) or (len(cell) >= 10 and parse_time(cell) is not None)
 
 
 def to_numpy(column: pa.Array) -> NDArray[Any]:
-    """Return a writable copy, with NaN for nulls of numbers."""
+    """Return a writable NumPy copy of an Arrow column, with NaN for nulls of numbers."""
     return np.array(column.to_numpy(zero_copy_only=False))

@@ -1,4 +1,4 @@
-"""Conversion of a batch of columns to labels, numbers and category values; malformed rows are left out and named."""
+"""Convert a batch of a file's rows to labels, numbers and category values; malformed rows are left out and named."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,9 +33,9 @@ from reference_models.data.columns.parameters import ColumnsParameters, DenseCol
 from reference_models.process.errors import DatasetError
 
 _MOST_PARTS = 1 << 16
-"""Most parts of a cell; a cell with more is refused before it is split."""
+"""Most ids, between separators, in a cell; a cell with more is refused before it is split."""
 MISSING = 0
-"""Hash value of an empty cell of a category; no other value has it."""
+"""Hash value of an empty cell in a category column; no other cell has this hash."""
 _MISSING_SHARES = pa.array([cell for cell in NULLS if cell.lower() != "nan"])
 _SHARE = "a number from 0 to 1"
 _LARGEST = float(np.finfo(np.float32).max)
@@ -43,7 +43,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(slots=True)
 class Times:
-    """Times of rows: sortable int64 or float64 [n], and whether they come from dates."""
+    """Times of n rows: sortable int64 or float64 [n], and whether they are dates (instants) and name a time zone."""
 
     values: NDArray[Any]
     is_date: bool
@@ -57,10 +57,10 @@ class ColumnBatch:
     path: Path
     columns: pa.RecordBatch
     numbers: NDArray[np.int64]
-    """Numbers [n] of the rows in the file, from 1."""
+    """Numbers [n] of the batch's rows in the file, from 1."""
     is_wrong: NDArray[np.bool_] = field(init=False)
     reasons: dict[int, str] = field(default_factory=dict)
-    """Reasons, by position, of the first rows that are left out."""
+    """Reasons why the first malformed rows are left out, by position in the batch."""
 
     def __post_init__(self) -> None:
         self.is_wrong = np.zeros(self.columns.num_rows, np.bool_)
@@ -86,7 +86,7 @@ class ColumnBatch:
         return values
 
     def labels_of(self, given: ColumnsParameters) -> NDArray[np.uint8] | NDArray[np.float32]:
-        """Return the labels [n], float32 if soft; rows without a label are left out.
+        """Return the labels of the batch's rows, uint8 [n], or float32 if soft; rows without a label are left out.
 
         Raises DatasetError for a cell that is no label.
         """
@@ -127,7 +127,8 @@ class ColumnBatch:
         return (values >= (1 if positive_from is None else positive_from)).astype(np.uint8)
 
     def _soft_labels(self, name: str) -> NDArray[np.float32]:
-        """Return shares [n]. NaN is refused, unlike an empty cell: it results from a share of nothing."""
+        """Return soft labels, shares from 0 to 1 [n]. Empty cells leave rows out; NaN, a share of nothing, is
+        refused."""
         column = self._column(name)
         if is_text(column.type):
             column = compute.utf8_trim(to_text(column), BLANKS)
@@ -198,7 +199,8 @@ class ColumnBatch:
     def _pad_texts(
         self, given: SparseColumn, codes: NDArray[np.int64], counts: NDArray[np.int64], values: NDArray[np.uint64]
     ) -> NDArray[np.uint64]:
-        """Return each row's ids [n, max_ids]: `counts` are those of distinct texts, `codes` the rows' texts."""
+        """Return each row's category values [n, max_ids], given the values of all distinct cells, the number of
+        values of each distinct cell (`counts`), and the distinct cell of each row (`codes`)."""
         texts = np.repeat(np.arange(len(counts)), counts)
         texts, values = texts[values != MISSING], values[values != MISSING]
         counts = np.bincount(texts, minlength=len(counts))
@@ -262,7 +264,7 @@ class ColumnBatch:
         return Times(values, True, has_zone)
 
     def leave_out_bad_text(self, names: Sequence[str]) -> None:
-        """Leave out rows of text with bytes that are not UTF-8."""
+        """Leave out the batch's rows whose text in the columns `names` has bytes that are not UTF-8."""
         for name in names:
             column = self.columns.column(name)
             if pa.types.is_string(column.type):
@@ -274,7 +276,7 @@ class ColumnBatch:
                 )
 
     def _column(self, name: str) -> pa.Array:
-        """Return a column, decoded if it is dictionary-encoded."""
+        """Return the batch's column `name`, decoded if it is dictionary-encoded."""
         column = self.columns.column(name)
         return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
@@ -293,22 +295,20 @@ class ColumnBatch:
 
 
 def convert(batch: ColumnBatch, given: ColumnsParameters) -> tuple[NDArray[Any], NDArray[Any], list[NDArray[Any]]]:
-    """Return labels uint8 [n], float32 if soft, numbers float64 [n, max(1, D)], and the values of each category.
-
-    Missing numbers are NaN.
-    """
+    """Return a batch's labels uint8 [n] (float32 if soft), dense features float64 [n, max(1, D)], and the hashed
+    values of each category column. Missing numbers are NaN."""
     labels = batch.labels_of(given)
     return labels, read_dense(batch, given), [batch.values_of(column) for column in given.sparse]
 
 
 def read_dense(batch: ColumnBatch, given: ColumnsParameters) -> NDArray[np.float64]:
-    """Return the numbers of rows [n, max(1, D)], NaN where missing; a column of 0 without numeric columns."""
+    """Return the dense features of a batch [n, max(1, D)], NaN where missing; zeros if the definition has none."""
     numbers = [batch.numbers_of(column) for column in given.dense]
     return np.stack(numbers or [np.zeros(len(batch.numbers))], axis=1)
 
 
 def _parse_time_numbers(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return times that are numbers [n], as integers if all are whole, and which cells are no numbers."""
+    """Return a column's times that are numbers [n], as integers if all are whole, and a mask of other cells."""
     try:
         return to_numpy(column.cast(pa.int64()).fill_null(0)), to_numpy(column.is_null())
     except pa.ArrowInvalid:
@@ -317,7 +317,7 @@ def _parse_time_numbers(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool
 
 
 def _ids(values: pa.Array) -> pa.Array:
-    """Return the text of ids; whole numbers stored as floating point have no fraction in it."""
+    """Return ids as texts; whole numbers that are stored as floating point have no fraction: '7' for 7.0."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if pa.types.is_floating(values.type):

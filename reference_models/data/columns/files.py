@@ -1,4 +1,4 @@
-"""Reading of needed columns in batches, from text, JSON lines or Parquet, in bounded memory.
+"""Read the needed columns of a user's file in batches, from text, JSON lines or Parquet, in bounded memory.
 
 `init` and `prepare` read all files here. Cells of text and of JSON are strings, null if empty; cells of Parquet have
 the file's types.
@@ -40,11 +40,11 @@ _BATCH_ROWS = 1 << 16
 _BUFFER_BYTES = 1 << 18
 _MAX_PART_BYTES = 1 << 29
 _DELTA_ROWS = 256
-"""Rows of a batch of delta-encoded text, which may be far longer decoded than in the file."""
+"""Rows per batch of a Parquet file with delta-encoded text, which may be far longer decoded than in the file."""
 _VALUE_BYTES = 16
-"""Least bytes of a value while it is decoded, however few it has in the file."""
+"""Least bytes of memory that a Parquet value takes while it is decoded, however few it has in the file."""
 _MAX_WRONG = 100_000
-"""Most rows of a wrong number of columns in a block; with more, the file has another form."""
+"""Most rows of text with a wrong number of columns that are left out of one block; a file with more is refused."""
 _STRADDLES = "straddling"
 # While reading, pyarrow would catch SIGINT and SIGTERM itself, and loses some. A block takes only milliseconds.
 pa.enable_signal_handlers(False)
@@ -56,19 +56,19 @@ class ColumnFile:
 
     path: Path
     needed: Sequence[str] | None = None
-    """Columns to read; None for all columns of single values or lists of values."""
+    """Names of the columns to read; None for all columns of single values or lists of values."""
     delimiter: str | None = None
     """Delimiter of cells in text; None to detect it."""
     names: Sequence[str] = ()
     """Names of the columns of text without a header."""
     form: TextForm | None = None
-    """Form of a text file, set by reading batches."""
+    """Form of a text file (delimiter, header), set when its first batch is read; None for other files."""
     left_out: list[str] = field(default_factory=list)
-    """Columns of neither single values nor lists of values, where all columns are read."""
+    """Names of the columns that are not read since they hold objects, where all columns are to be read."""
     num_rows: int | None = None
     """Rows of the file, if its metadata have the number."""
     _num_rows: int = 0
-    """Number of the last row that was numbered."""
+    """Number in the file of the last row that `number_rows` has numbered."""
     _wrong: list[tuple[int, str]] = field(default_factory=list)
     """Rows of text with a wrong number of columns, and the reasons, not reported yet."""
     _unpassed: list[int] = field(default_factory=list)
@@ -78,7 +78,7 @@ class ColumnFile:
     _stream: Utf8Text | None = None
 
     def batches(self, on_bytes: Callable[[int], None] = lambda count: None) -> Iterator[pa.RecordBatch]:
-        """Yield batches of the needed columns.
+        """Yield the file's rows in batches of the needed columns.
 
         Raises ConfigError for a missing column, DatasetError for a file that cannot be read, or a cell of more than
         MAX_CELL_BYTES.
@@ -123,23 +123,23 @@ class ColumnFile:
         return numbers
 
     def take_wrong_rows(self, last: int | None = None) -> list[str]:
-        """Return the reasons of rows up to `last` with a wrong number of columns, each once."""
+        """Return the reasons why rows up to number `last` were left out (wrong number of columns), each row once."""
         taken, self._wrong = self._wrong, []
         return [f"row {number}: {why}" for number, why in taken if last is None or number <= last]
 
     @property
     def num_numbered(self) -> int:
-        """Number of the last row that was numbered, or of a wrong row after it."""
+        """Number in the file of the last row read so far, rows with a wrong number of columns included."""
         return max([self._num_rows, *self._unpassed])
 
     def stop(self) -> None:
-        """Read no more rows; the digest still covers the whole file."""
+        """End the reading of the file's rows early; its sha256 still covers the whole file."""
         num_bytes = self.path.stat().st_size
         self._source = SourceFile(path=self.path, num_bytes=num_bytes, sha256=compute_file_sha256(self.path))
 
     @property
     def source(self) -> SourceFile:
-        """Description of the file read, available after all batches."""
+        """Path, size and sha256 of the file read, available after all batches."""
         assert self._source is not None, "all batches were read before"
         return self._source
 
@@ -220,7 +220,8 @@ class ColumnFile:
         )
 
     def _with_dictionary(self, file: parquet.ParquetFile, texts: set[str]) -> set[str]:
-        """Return the columns of text to read dictionary-encoded. Raises DatasetError for a row group too large."""
+        """Return the Parquet columns of text to read dictionary-encoded. Raises DatasetError if row groups are too
+        large."""
         found: dict[str, bool] = {}
         for name, num_bytes, uses_dictionary, uses_delta in _encodings(file, texts):
             found[name] = found.get(name, True) and uses_dictionary and not uses_delta
@@ -269,7 +270,7 @@ class ColumnFile:
 
 
 def _count_batch_rows(file: parquet.ParquetFile, needed: Sequence[str]) -> int:
-    """Return the number of rows to decode at a time, by the metadata of the file's largest part."""
+    """Return the number of a Parquet file's rows to decode at a time, by the metadata of its largest row group."""
     row_bytes = 8 * len(needed)
     wanted = {*needed}
     for group in range(file.num_row_groups):
@@ -284,7 +285,8 @@ def _count_batch_rows(file: parquet.ParquetFile, needed: Sequence[str]) -> int:
 
 
 def _encodings(file: parquet.ParquetFile, names: set[str]) -> Iterator[tuple[str, int, bool, bool]]:
-    """Yield the name, bytes, and use of dictionary and delta encoding of each part of a column."""
+    """Yield, for each chunk of the named Parquet columns, its column's name, its bytes uncompressed, and whether it
+    uses dictionary and delta encoding."""
     parts = map(file.metadata.row_group, range(file.num_row_groups))
     for chunk in (part.column(place) for part in parts for place in range(part.num_columns)):
         if chunk.path_in_schema in names:
@@ -299,14 +301,14 @@ def _encodings(file: parquet.ParquetFile, names: set[str]) -> Iterator[tuple[str
 
 
 def _is_nested(kind: pa.DataType) -> bool:
-    """Return whether a type is nested deeper than a list of values."""
+    """Return whether an Arrow type is nested deeper than a list of values."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         kind = kind.value_type
     return bool(pa.types.is_nested(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Return whether a type is a list of values."""
+    """Return whether an Arrow type is a list of values."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 

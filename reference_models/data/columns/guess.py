@@ -1,6 +1,7 @@
-"""Guess the columns' roles from a file's first rows; `init --from-columns` writes each with its reason.
+"""Guess the roles of a file's columns (label, dense, sparse, time) from its first rows, for `init --from-columns`.
 
-Rows and cells are read as `prepare` reads them, by `cells`.
+The definition that `init` writes has each guess with its reason. Rows and cells are read as `data prepare` reads
+them.
 """
 
 import re
@@ -57,7 +58,8 @@ _IDS = (
     *("occupation", "country", "city", "region", "browser", "os", "channel", "cat", "cate", "categorical", "genre"),
 )
 _NUMBERED_CATEGORY = re.compile(r"(C|cat|categorical)_?[0-9]+")
-"""Generic names of categories, as in files of Criteo, Avazu and similar ones."""
+"""Pattern of generic names of category columns, such as C1 or cat_2, as in files of Criteo, Avazu and similar
+ones."""
 _TYPES = ("token", "float", "token_seq", "float_seq")
 """Types after a colon at the end of column names in RecBole's files."""
 _FEW, _MANY = 50, 1000
@@ -65,73 +67,75 @@ _ODD_SHARE = 0.1
 _LEAST_DATE = 10_000_000
 """Least number that may be a date such as 20260131, or seconds since 1970."""
 _LARGEST_NUMBER = 2**53
-"""Largest whole number that is an amount: larger ones, which doubles cannot represent, are ids."""
+"""Largest whole number that a column of amounts may hold: larger numbers, which doubles cannot represent, are ids."""
 _GROUPED = r"^[+-]?[0-9]{{1,3}}(?:{1}[0-9]{{3}})*(?:{0}[0-9]+)?$"
 """Pattern of numbers with grouped digits, to format with the decimal mark and the group mark."""
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})*$"
 _IS_COUNTED = "\0"
 """Prefix of the reason of a malformed row that is already included in the number of rows read."""
 _PLAIN = (".", "")
-"""Default marks before the fraction and between thousands, the only ones for labels."""
+"""Default marks in numbers of text, before the fraction and between thousands; labels have no others."""
 _GIVEN = ("names", "positive", "positive_from", "soft_labels")
 _SEPARATORS = ("|", ";", "^", " ")
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Properties of a column's cells in the first rows."""
+    """Properties of a column's cells in a file's first rows."""
 
     name: str
     type: Literal["empty", "number", "time", "text", "list"]
     cells: pa.Array
-    """Cells as in the file; text is without blanks around it; missing cells are null."""
+    """Cells of the column as in the file; text is without blanks around it; missing cells are null."""
     numbers: NDArray[np.float64]
-    """Values [n] of numbers and times, NaN where missing; empty for other types."""
+    """Values [n] of a column of numbers or times, NaN where missing; empty for other types."""
     is_whole: bool = False
-    """Whether all numbers are written as whole numbers."""
+    """Whether all numbers of the column are written as whole numbers."""
     marks: tuple[str, str] = _PLAIN
-    """Marks before the fraction, and between groups of digits."""
+    """Marks in the column's numbers: before the fraction, and between groups of digits."""
     odd: str = ""
-    """Cells, at most a tenth, because of which the column is text, not numbers; empty if there are none."""
+    """Description of the few cells, at most a tenth, that are no numbers, so that the column is text; empty if
+    none."""
 
     @property
     def values(self) -> pa.Array:
-        """Cells that are not missing."""
+        """Cells of the column that are not missing."""
         return self.cells.drop_null()
 
     @property
     def num_distinct(self) -> int:
-        """Number of distinct values."""
+        """Number of distinct values of the column in the first rows."""
         return int(compute.count_distinct(self.values).as_py())
 
     @property
     def base_name(self) -> str:
-        """Name in lower case, without a type after a colon."""
+        """Name of the column in lower case, without a type after a colon, such as ':token'."""
         name, _, kind = self.name.rpartition(":")
         return (name if name and kind in _TYPES else self.name).lower()
 
 
 @dataclass(slots=True)
 class Guess:
-    """Section [data] of a definition, with reasons by key of the parameters, and by position in lists of columns."""
+    """Guessed section [data] of a definition, and the reason of each guess by key of [data.parameters] and position
+    in lists of columns."""
 
     data: dict[str, Any]
     num_rows: int
     """Rows of the file: exact for Parquet, estimated from the size for text."""
     num_read: int
-    """Rows that were examined."""
+    """Number of the file's first rows that were examined."""
     reasons: dict[tuple[str, int | None], str] = field(default_factory=dict)
     best_auc: float = 1.0
     """Highest ROC AUC possible on the first rows: below 1 for soft labels, that of the labels as scores."""
 
     @property
     def is_all(self) -> bool:
-        """Return whether every row was examined."""
+        """Return whether every row of the file was examined."""
         return self.num_read == self.num_rows
 
 
 def guess_columns(path: Path, name: str, given: Mapping[str, Any]) -> Guess:
-    """Guess [data] of a definition `name` from the first rows of a file.
+    """Guess section [data] of a definition for a dataset `name` from the first rows of a file.
 
     `given` are known keys of its parameters: label, positive, positive_from, soft_labels, names, delimiter, split,
     time. Raises DatasetError for a file that is empty, cannot be read or has no label, ConfigError if the given label
@@ -174,7 +178,8 @@ def guess_columns(path: Path, name: str, given: Mapping[str, Any]) -> Guess:
 
 
 def _read_head(file: ColumnFile) -> tuple[pa.Table, int]:
-    """Return the first rows without those that `prepare` leaves out, and the number (or an estimate) of all."""
+    """Return a file's first rows without those that `data prepare` leaves out, and the number of all its rows, which
+    is estimated for text."""
     batches: list[pa.RecordBatch] = []
     wrong: list[str] = []
     num_rows, num_bytes, is_whole = 0, 0, True
@@ -201,7 +206,7 @@ def _read_head(file: ColumnFile) -> tuple[pa.Table, int]:
 
 
 def _drop_bad_text(file: ColumnFile, head: pa.Table, wrong: list[str]) -> pa.Table:
-    """Return the rows without those with cells that are not UTF-8; the first such cell is named in `wrong`."""
+    """Return a file's first rows `head` without rows that are not UTF-8; `wrong` gets the first reason."""
     is_bad = np.zeros(head.num_rows, np.bool_)
     for name in head.column_names:
         column = head.column(name).combine_chunks()
@@ -219,7 +224,7 @@ def _drop_bad_text(file: ColumnFile, head: pa.Table, wrong: list[str]) -> pa.Tab
 
 
 def _decode(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the table with dictionary-encoded columns decoded, and bytes as text."""
+    """Return a batch of rows with its dictionary-encoded columns decoded, and its bytes as text."""
     columns = []
     for column in batch.columns:
         cells = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
@@ -344,7 +349,7 @@ def _no_label(path: Path, look: Look, guess: Guess) -> DatasetError:
 
 
 def _take_label(look: Look, guess: Guess) -> bool:
-    """Set a column as the label if it distinguishes two values; return whether it does."""
+    """Make a column the label of the guess if it distinguishes two values; return whether it does."""
     parameters, reasons = guess.data["parameters"], guess.reasons
     is_soft = parameters.get("soft_labels") is True
     if is_list(look.cells.type) or look.type == "empty":
@@ -409,7 +414,7 @@ def _holds_two(look: Look) -> bool:
 
 
 def _is_full(look: Look) -> bool:
-    """Return whether so few cells are missing that their rows may be left out."""
+    """Return whether so few cells of a column are missing that their rows may be left out."""
     there = len(_there(look)) if look.type in ("number", "time") else len(look.values)
     return len(look.cells) - there <= MAX_MALFORMED * len(look.cells)
 
@@ -432,7 +437,7 @@ def _is_time(look: Look) -> bool:
 
 
 def _guess_time(looks: Sequence[Look], split: str | None, time: str | None, guess: Guess) -> None:
-    """Guess the split of rows; a given `split` and `time` are kept."""
+    """Guess how rows are split for evaluation, by time or by order; a given `split` and `time` are kept."""
     parameters = guess.data["parameters"]
     parameters["split"] = split or "fraction"
     if split not in (None, "time"):
@@ -451,7 +456,8 @@ def _guess_time(looks: Sequence[Look], split: str | None, time: str | None, gues
 
 
 def _why_useless(look: Look, num_rows: int, parameters: Mapping[str, Any]) -> str | None:
-    """Return why a column should be left out: constant, a key of rows, or known only after the label; else ""."""
+    """Return the reason to leave a column out of the features, such as one value only or another in every row; None
+    for a useful column."""
     if look.name == parameters.get("time"):
         return "the time"
     if look.type == "empty":

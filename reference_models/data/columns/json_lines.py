@@ -1,4 +1,4 @@
-"""Reading of JSON lines, an object of one sample per line, to batches of columns of strings and lists of strings.
+"""Read JSON lines, an object of one sample per line, to batches of columns of strings and lists of strings.
 
 A block whose lines `msgspec` validates is cut into values by the places of its punctuation, all lines at once;
 unusual blocks are read line by line.
@@ -18,17 +18,17 @@ from reference_models.data.prepared.lines import BLOCK_BYTES
 from reference_models.process.errors import DatasetError
 
 _LOOKED_AT = 1000
-"""First lines that are searched for names of columns."""
+"""Number of a JSON-lines file's first lines that are searched for names of columns."""
 _MOST_VALUES = 1 << 20
-"""Values (lines times names) that are made at a time: short lines may lack most names."""
+"""Most values (lines times columns) of JSON lines that are made at a time: short lines may lack most columns."""
 _MOST_LAYOUTS = 32
-"""Most different orders of keys in a block; with more, the block is read line by line."""
+"""Most different orders of keys in a block of JSON lines; with more, the block is read line by line."""
 _WORDS = {b"null": None, b"true": "true", b"false": "false"}
 _QUOTE, _COMMA, _OPEN, _CLOSE, _NULL, _BLANK, _ESCAPE = b'",{}n \\'
 _MOST_KEY_BYTES = 1 << 10
-"""Most bytes of a key with blanks around it; with more, a block is read line by line."""
+"""Most bytes of a JSON key with blanks around it; with more, the block of lines is read line by line."""
 _MOST_BLANKS = 8
-"""Most blanks before or after a value; with more, a block is read line by line."""
+"""Most blanks before or after a JSON value; with more, the block of lines is read line by line."""
 
 
 class _Object(msgspec.Struct):
@@ -36,7 +36,7 @@ class _Object(msgspec.Struct):
 
 
 class JsonLines:
-    """Lines of a file. A value is its text in the file, numbers as written; null is missing."""
+    """Reader of a file of JSON lines. A value is its text in the file, numbers as written; null is missing."""
 
     def __init__(self, path: Path, text: Utf8Text, leave_out: Callable[[int, str], None]) -> None:
         self._path, self._text, self._leave_out = path, text, leave_out
@@ -46,10 +46,11 @@ class JsonLines:
         self._sound = msgspec.json.Decoder(_Object)
         self._objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
         self.names, self.nested = self._find_names(self._ahead.splitlines()[:_LOOKED_AT])
-        """Keys of values or lists of values, and keys of objects, in the order of the first lines."""
+        """Keys whose values are single or lists, and keys whose values are objects, in the order of the first
+        lines."""
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield batches of the given columns; lines that are no object are reported to `leave_out`."""
+        """Yield the lines in batches of the columns `names`; lines that are no object are reported to `leave_out`."""
         block, self._ahead = self._ahead, b""
         lists: set[int] = set()
         while block:
@@ -62,7 +63,7 @@ class JsonLines:
             block = self._read_block()
 
     def _cut(self, block: bytes, names: Sequence[str], lists: set[int]) -> list[pa.Array] | None:
-        """Return the columns of a block, all lines at once; None if a line is unusual or no object."""
+        """Return the columns `names` of a block of JSON lines, all lines at once; None if a line is unusual."""
         block = block.replace(b"\r\n", b"\n")
         if b"\r" in block:
             return None
@@ -77,7 +78,7 @@ class JsonLines:
         return _make_columns(block, *found, lists)
 
     def _read_lines(self, block: bytes, names: Sequence[str]) -> list[pa.Array]:
-        """Return the values of each column, read line by line."""
+        """Return the values of the columns `names` in a block of JSON lines, which is decoded line by line."""
         rows: list[dict[str, msgspec.Raw]] = []
         for line in block.splitlines():
             if not line.strip():
@@ -93,7 +94,7 @@ class JsonLines:
         ]
 
     def _read_block(self) -> bytes:
-        """Read the next complete lines; empty at the end."""
+        """Return the file's next complete lines; empty at the end of the file."""
         while True:
             block = self._text.read(BLOCK_BYTES)
             whole = self._rest + block
@@ -140,7 +141,7 @@ def _pieces(block: bytes, num_lines: int) -> Iterator[bytes]:
 
 
 def find_values(block: bytes, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Return begins and ends of the values of `names` in valid lines, both [lines, names]; -1 for a missing value.
+    """Return begins and ends of the values of keys `names` in valid JSON lines, both [lines, names]; -1 if missing.
 
     Returns None if a line has blanks around it, many blanks in it, or a key twice, or if lines have many layouts.
     """
@@ -185,7 +186,7 @@ def find_values(block: bytes, names: Sequence[str]) -> tuple[NDArray[np.int64], 
 
 
 def _find_commas(text: NDArray[np.uint8], num_lines: int) -> NDArray[np.int64]:
-    """Return the places of the commas between members of lines, not those within texts, lists or objects."""
+    """Return the places of the commas between members of JSON lines, not those within strings, lists or objects."""
     folded = text | 0x20  # the two kinds of brackets alike
     is_mark = ((text == _COMMA) | (folded == _OPEN) | (folded == _CLOSE)) & ~_find_texts(text == _QUOTE)
     places = np.flatnonzero(is_mark)
@@ -199,7 +200,7 @@ def _find_commas(text: NDArray[np.uint8], num_lines: int) -> NDArray[np.int64]:
 
 
 def _find_texts(is_quote: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which bytes are in a text, its first quote included [n]: those after an odd number of quotes.
+    """Return a mask [n] of the bytes within JSON strings, first quotes included: those after an odd number of quotes.
 
     The parity of all earlier bits is computed for 64 bits at a time, as in simdjson (Langdale and Lemire, Parsing
     Gigabytes of JSON per Second, 2019, section 3.1.1).
@@ -215,7 +216,7 @@ def _find_texts(is_quote: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _read_key(shown: bytes, block: bytes, start: int, stop: int) -> tuple[str | None, int]:
-    """Return the key at `start` of a line, or None, and the number of bytes before its value."""
+    """Return the JSON key at `start` (None if there is none), and the number of bytes from there to its value."""
     begin = shown.find(b'"', start, stop)
     end = shown.find(b'"', begin + 1, stop)
     colon = shown.find(b":", end, stop)
@@ -228,8 +229,8 @@ def _read_key(shown: bytes, block: bytes, start: int, stop: int) -> tuple[str | 
 
 
 def _begin_alike(block: bytes, cells: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which rows [n] have the first row's keys: each of their cells begins like the first row's, over
-    `lengths` bytes."""
+    """Return a mask [n] of the JSON lines with the first line's keys: their members begin with the same bytes, as
+    many as `lengths` says."""
     padded = block + bytes(int(lengths.max()) + 8)
     words = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))
     is_alike = np.ones(len(cells), np.bool_)
@@ -244,7 +245,7 @@ def _begin_alike(block: bytes, cells: NDArray[np.int64], lengths: NDArray[np.int
 def _without_blanks(
     text: NDArray[np.uint8], begins: NDArray[np.int64], stops: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Return begins and ends of values without blanks around them; None if there are too many blanks."""
+    """Return begins and ends of JSON values without the blanks around them; None if there are too many blanks."""
     is_there = begins >= 0
     for _ in range(_MOST_BLANKS):
         before, behind = is_there & (text[begins] <= _BLANK), is_there & (text[stops - 1] <= _BLANK)
@@ -257,7 +258,8 @@ def _without_blanks(
 def _make_columns(
     block: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], lists: set[int]
 ) -> list[pa.Array]:
-    """Return the texts of values between starts and ends [n, columns]; `lists` names the columns of lists."""
+    """Return the columns of JSON values between starts and ends [n, columns]; `lists` are numbers of columns of
+    lists."""
     text = np.frombuffer(block, np.uint8)
     begins = np.where(starts < 0, _NULL, text[starts])
     is_plain = ~((begins | 0x20) == _OPEN).any(axis=0)
@@ -276,7 +278,7 @@ def _make_columns(
 def _gather(
     text: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], is_null: NDArray[np.bool_]
 ) -> pa.Array:
-    """Return the bytes from each start to its end [n], null for missing values."""
+    """Return an Arrow column of the bytes of `text` from each start to its end [n], null for missing values."""
     lengths = np.where(is_null.reshape(-1), 0, ends - starts)
     offsets = np.append(0, np.cumsum(lengths))
     data = text[np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])]
@@ -286,7 +288,8 @@ def _gather(
 
 
 def _make(column: pa.Array, place: int, lists: set[int]) -> pa.Array:
-    """Return the texts of JSON values; lists of texts from the first block with a list on, recorded in `lists`."""
+    """Return a column's JSON values as texts, or as lists of texts from the first block with a list on, which `lists`
+    records."""
     tokens = column.dictionary_encode()
     cells: list[Any] = [_read_token(token) for token in tokens.dictionary.to_pylist()]
     if place in lists or any(isinstance(cell, list) for cell in cells):

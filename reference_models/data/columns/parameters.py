@@ -1,4 +1,4 @@
-"""Section [data] of clicks with a user's own columns."""
+"""Read section [data] of a definition for clicks in files with a user's own columns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from reference_models.config.sections import DataConfig
 from reference_models.process.errors import ConfigError
 
 MAX_IDS = 1 << 16
-"""Most ids of a sample, over all columns: no cell of text has more, and each takes memory in every row."""
+"""Most ids of a sample, over all category columns: each id takes memory in every row, even where cells have fewer."""
 T = TypeVar("T")
 
 
@@ -95,7 +95,7 @@ class ColumnsParameters:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """Names of the columns to read, each once."""
+        """Names of the files' columns that the definition uses, each once."""
         named = [name for name in (self.time, self.share_by) if name is not None]
         columns = (*(column.column for column in self.dense), *(column.column for column in self.sparse))
         return tuple(dict.fromkeys((self.label, *named, *columns)))
@@ -120,7 +120,7 @@ class ColumnsSection:
 
 
 def parse_columns(table: Mapping[str, Any]) -> DataConfig:
-    """Read [data]. Raises ConfigError naming the field."""
+    """Read section [data] of a definition with a user's own columns. Raises ConfigError naming the wrong field."""
     section: ColumnsSection = read_section("data", _write_dates(table), ColumnsSection)
     parameters = _read(section.parameters)
     sizes = tuple(column.rows for column in parameters.sparse)
@@ -139,7 +139,7 @@ def parse_columns(table: Mapping[str, Any]) -> DataConfig:
 
 
 def _write_dates(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a date or time of TOML as text."""
+    """Return section [data] with a TOML date or time in its `eval_from` written as text."""
     parameters = table.get("parameters")
     if not isinstance(parameters, Mapping) or not isinstance(found := parameters.get("eval_from"), date):
         return table
@@ -147,7 +147,7 @@ def _write_dates(table: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def read_parameters(data: DataConfig) -> ColumnsParameters:
-    """Read [data.parameters]. Raises ConfigError naming the field, what was given and what is allowed."""
+    """Read the columns' roles in [data.parameters]. Raises ConfigError naming field, given and allowed values."""
     return _read(data.parameters)
 
 
@@ -188,7 +188,7 @@ def _read(table: Mapping[str, Any]) -> ColumnsParameters:
 
 
 def _refuse_together(parameters: ColumnsParameters, table: Mapping[str, Any]) -> None:
-    """Raise ConfigError for parameters that have no effect, or contradict each other."""
+    """Raise ConfigError for keys of [data.parameters] that have no effect, or contradict each other."""
     if parameters.positive and parameters.positive_from is not None:
         raise refuse("data.parameters", table, "positive", "nothing, except without positive_from")
     for key in ("positive", "positive_from"):

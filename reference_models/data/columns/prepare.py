@@ -1,4 +1,4 @@
-"""Preparation of files with a user's own columns: the reader for `prepared.pipeline`."""
+"""Prepare a dataset from files with a user's own columns: the reader that the passes of a preparation call."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ from reference_models.process.errors import ConfigError, DatasetError
 
 _MOST_ROWS = 1 << 20
 _JOINED_BYTES = 1 << 22
-"""Largest batches, in bytes of cells, that are joined."""
+"""Bytes of cells up to which small batches of rows are joined to a larger one."""
 
 
 def prepare_columns(
@@ -47,7 +47,7 @@ def prepare_columns(
 
 
 class _ColumnReader:
-    """Reader of columns for the pipeline."""
+    """Reader of files with a user's own columns, which the passes of a preparation call."""
 
     dense_dtype, category_dtype = "float64", "uint64"
     keeps_dictionaries = True
@@ -56,9 +56,9 @@ class _ColumnReader:
         self._parameters = parameters
         self.has_times = parameters.time is not None
         self._known: Times | None = None
-        """Last times read, whose kind all files must share."""
+        """Times read last; times of all files must be of their kind (numbers or dates, with or without a zone)."""
         self._num_before = 0
-        """Rows of the files before the current one."""
+        """Number of rows in all files before the current file."""
         self._file: ColumnFile | None = None
         self.moments: NDArray[np.float64] | None = None
         self.numbers = [f"column {column.column!r}" for column in parameters.dense]
@@ -103,7 +103,7 @@ class _ColumnReader:
         self._num_before += file.num_numbered if most is None else min(most, file.num_numbered)
 
     def _choose(self, batch: ColumnBatch, share: float) -> NDArray[np.bool_]:
-        """Return whether each row is in `share` [n]."""
+        """Return a mask [n] of the batch's rows that are in the `share` of rows to use, by hash."""
         column = self._parameters.share_by
         if column is None:
             hashes = hash_texts([str(number).encode() for number in (self._num_before + batch.numbers).tolist()])
@@ -113,7 +113,7 @@ class _ColumnReader:
         return is_in
 
     def _convert(self, batch: ColumnBatch, file: ColumnFile, wrong: Sequence[str]) -> FileRows:
-        """Return the well-formed rows of a batch; `wrong` are malformed rows of the file beside it."""
+        """Return the well-formed rows of a batch; `wrong` has the reasons of malformed rows that the batch lacks."""
         given = self._parameters
         if file.has_bad_text:
             batch.leave_out_bad_text(given.needed)
@@ -148,7 +148,8 @@ class _ColumnReader:
         return times.values.astype(np.longdouble)
 
     def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield slices of batches with wide rows: a short cell takes as many ids as its column's maximum."""
+        """Yield slices of batches that fit memory with `max_ids` ids for each cell, as many as the longest may
+        have."""
         num_rows = num_rows_within(8 * sum(feature.width for feature in self.features), _MOST_ROWS)
         for batch in joined(batches):
             yield from (batch.slice(start, num_rows) for start in range(0, max(1, batch.num_rows), num_rows))
@@ -178,7 +179,8 @@ class _ColumnReader:
         return {"train": range(num_train), "eval": range(num_train, total)}
 
     def _find_time(self, num_rows: int, times: Iterator[NDArray[Any]]) -> int:
-        """Return the number of training rows, by sorted times. Raises DatasetError if no time divides the rows."""
+        """Return the number of training rows, those before a time, given sorted times. Raises DatasetError if no time
+        divides the rows."""
         given, name = self._parameters, self._parameters.time
         if given.eval_from is not None and num_rows:
             first = np.longdouble(self._read_eval_from(given.eval_from))
@@ -226,7 +228,8 @@ class _ColumnReader:
 def finish_numbers(
     given: ColumnsParameters, mean: NDArray[np.float64], deviation: NDArray[np.float64]
 ) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
-    """Return the function from numbers float64 [n, D] to the store's float32 [n, D], with moments [D] of training."""
+    """Return the function from dense features as parsed, float64 [n, D], to those stored, float32 [n, D], given mean
+    and standard deviation [D] of training rows."""
     is_log = np.array([column.transform == "log1p" for column in given.dense] or [False])
 
     def finish(values: NDArray[Any]) -> NDArray[np.float32]:
@@ -257,7 +260,8 @@ def _join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _moments(pieces: Iterator[NDArray[Any]], width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean and population standard deviation of the numbers that are not missing; 0 and 1 if all are equal.
+    """Return mean and population standard deviation [D] of each dense feature, without missing numbers; the deviation
+    is 1 if all numbers are equal.
 
     Pieces are merged as in Chan, Golub and LeVeque (Updating formulae and a pairwise algorithm for computing sample
     variances, 1979).

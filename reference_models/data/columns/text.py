@@ -1,4 +1,4 @@
-"""Form of a text file of columns, detected from its first bytes, and its rows as a stream that is always UTF-8."""
+"""Detect the form of a text file of columns from its first bytes, and read its rows as a stream of valid UTF-8."""
 
 import codecs
 import csv as text_rows
@@ -18,7 +18,7 @@ from reference_models.process.errors import DatasetError
 HEAD_BYTES = 1 << 20
 MAX_COLUMNS = 1 << 14
 DELIMITERS = ("\t", "::", "\x01", ",", ";", "|")
-"""Delimiters that are tried if none is given; among those that give equally many columns, the first is taken."""
+"""Delimiters of columns that are tried if none is given; of those with equally many columns, the first is taken."""
 _PLACEHOLDER = b"\x1f"
 """Byte that replaces a delimiter of several characters for pyarrow, which splits at one byte."""
 _SNIFFED_ROWS = 50
@@ -48,18 +48,18 @@ _NO_TEXT = bytes(code for code in range(32) if code not in (0, 1, 9, 10, 13, 30,
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """Form of a text file of columns."""
+    """Form of a text file of columns: names, delimiter, header, and begin of the rows."""
 
     names: tuple[str, ...]
-    """Names of the columns, in the order of a row's cells."""
+    """Names of the text file's columns, in the order of a row's cells."""
     delimiter: str
     begin_bytes: int
-    """Bytes before the first row: a byte order mark, a line `sep=`, the header."""
+    """Bytes of the text file before the first row: a byte order mark, a line `sep=`, the header."""
     first_rows: tuple[tuple[str, ...], ...] = ()
-    """Cells of the first rows."""
+    """Cells of the text file's first rows after the header."""
     has_header: bool = False
     has_rows: bool = True
-    """Whether there are rows after the header."""
+    """Whether the text file has rows after the header."""
 
 
 def read_form(path: Path, delimiter: str | None, names: Sequence[str]) -> TextForm:
@@ -99,7 +99,7 @@ def read_form(path: Path, delimiter: str | None, names: Sequence[str]) -> TextFo
 
 
 def refuse_headerless(path: Path, form: TextForm) -> None:
-    """Raise DatasetError if the first line is no header: a name is a number, or a value of later rows."""
+    """Raise DatasetError if a text file's first line is no header: a name is a number, or a value of later rows."""
     names, rows = form.names, form.first_rows
     if not form.has_header or names == tuple(map(str, range(len(names)))) or not rows:
         return
@@ -153,7 +153,7 @@ def _may_be_numbered(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> b
 
 
 def refuse_other_forms(path: Path, head: bytes) -> None:
-    """Raise DatasetError for UTF-16, UTF-32 and binary forms, with a command that converts them."""
+    """Raise DatasetError for a file in UTF-16, UTF-32 or a binary format, with a command that converts the file."""
     shown = shlex.quote(str(path))
     encoding = next((name for mark, name in _UNICODE if head.startswith(mark)), None)
     if encoding is None and len(head) > 8 and b"\0" in head[:64]:
@@ -219,7 +219,7 @@ def _count_cells(line: str, delimiter: str) -> int:
 
 
 def _split(path: Path, text: str, delimiter: str, *, is_cut: bool) -> tuple[list[tuple[str, ...]], list[int]]:
-    """Return the cells of the header and the first rows, and the end of each line in the text."""
+    """Return the cells of a text file's header and first rows, and the position in `text` where each of them ends."""
     lines = [*io.StringIO(text[: HEAD_BYTES // 4] if is_cut else text, newline="")]
     if len(lines) == 1 and is_cut:
         lines = [*io.StringIO(text, newline="")]
@@ -247,7 +247,8 @@ def _split(path: Path, text: str, delimiter: str, *, is_cut: bool) -> tuple[list
 
 
 def _fit_names(header: list[str], rows: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return names with an unnamed column, if nearly all rows have one more: last if it is empty, else first."""
+    """Return a header's names, with an unnamed column if nearly all rows have one more cell than the header: last if
+    the column is empty, else first."""
     longer = [row for row in rows if len(row) == len(header) + 1]
     if not longer or len(longer) < _MOSTLY * len([row for row in rows if row]) or "" in header:
         return tuple(header)
@@ -266,25 +267,25 @@ class Utf8Text(io.RawIOBase):
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._is_plain = True
         self._rest = b""
-        """Bytes read that may begin a delimiter."""
+        """Bytes read last that may be the first part of a delimiter of several characters."""
         self._ready = b""
         self.has_bad_text = False
         self.num_lines = 0
-        """Lines returned so far, including those before the first row."""
+        """Number of the file's lines returned so far, including those before the first row."""
         self.num_bytes = form.begin_bytes
         begin = _read_fully(file, form.begin_bytes)
         self.num_lines = begin.count(b"\n")
 
     @property
     def pyarrow_delimiter(self) -> str:
-        """Single character between the cells of the stream."""
+        """Character that replaces a delimiter of several characters between the cells of the stream."""
         return _PLACEHOLDER.decode()
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Return at most `size` bytes; empty at the end."""
+        """Return at most `size` further bytes of the rows; empty at the end of the file."""
         if size < 0:
             size = BLOCK_BYTES
         while not self._ready:

@@ -1,4 +1,4 @@
-"""MLPerf's preprocessed Criteo 1TB files, read in place: memory-mapped, without conversion.
+"""Read MLPerf's preprocessed Criteo 1TB files in place: memory-mapped, without conversion.
 
 `dlrm` (v0.7 to v2.1): one binary file per split, each sample 40 little-endian int32: label, 13 dense integers
 (negatives already 0), 26 ids, as facebookresearch/dlrm's `numpy_to_binary` writes and `CriteoBinDataset` reads them.
@@ -34,7 +34,8 @@ FILE_NAMES = (
     ("terabyte_processed_train.bin", "terabyte_processed_test.bin"),
     ("train_data.bin", "test_data.bin"),
 )
-"""File names written by `--processed-data-file=terabyte_processed.npz`, and those of the loader's own command."""
+"""Names of the training and the test file, as dlrm's `--processed-data-file=terabyte_processed.npz` writes them, and
+as its data loader's own command does."""
 _INT32 = np.dtype("<i4")
 
 
@@ -42,12 +43,12 @@ class _Arrays(NamedTuple):
     dense: NDArray[Any]
     labels: NDArray[np.int32]
     sparse: tuple[NDArray[np.int32], ...]
-    """Arrays of ids, whose columns together are all ids of a sample."""
+    """Arrays of ids, one row per sample, whose columns together are all ids of a sample."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Part:
-    """Part of a split in files of its own, of `num_rows` samples; `map` opens the files."""
+    """Part of a dataset's split in files of its own, such as a day, of `num_rows` samples; `map` opens the files."""
 
     name: str
     num_rows: int
@@ -56,7 +57,7 @@ class _Part:
 
 
 class BinarySplit:
-    """Split of consecutive parts; a batch may span the border between two parts."""
+    """Split of consecutive parts (files, or days of files); a batch may span the border between two parts."""
 
     def __init__(self, parts: Sequence[_Part], num_samples: int, data: DataConfig, files: ReadFiles) -> None:
         assert data.num_embeddings is not None, "parse_data demands them for these kinds"
@@ -71,14 +72,14 @@ class BinarySplit:
         self.multi_hot = data.multi_hot
 
     def read(self, start: int, stop: int) -> Batch:
-        """Read samples start to stop - 1. Raises DatasetError for a label other than 0 and 1."""
+        """Return samples start to stop - 1 of the split. Raises DatasetError for a label other than 0 and 1."""
         stop = min(stop, self.num_samples)
         batch = Batch.empty(self, max(0, stop - start))
         self.read_into(start, stop, batch)
         return batch
 
     def read_into(self, start: int, stop: int, batch: Batch) -> None:
-        """Read samples start to stop - 1 into a batch. Raises DatasetError for a label other than 0 and 1."""
+        """Read the split's samples start to stop - 1 into a batch. Raises DatasetError for a label but 0 and 1."""
         self._files.samples_read += max(0, stop - start)
         dense, indices, labels = batch.dense.numpy(), batch.indices.numpy(), batch.labels.numpy()
         for number, first in enumerate(self._starts[:-1]):
@@ -104,13 +105,14 @@ class BinarySplit:
 
 
 def _wrap_ids(ids: NDArray[Any], num_rows: int) -> None:
-    """Take `ids` modulo `num_rows` in place, as the references do, unless a far cheaper check finds nothing to do."""
+    """Take `ids` modulo `num_rows` in place, as the references do, if any id is outside, which is cheaper to
+    check."""
     if ids.size and (ids.max() >= num_rows or ids.min() < 0):
         np.remainder(ids, num_rows, out=ids)
 
 
 def open_mlperf_binary(folder: Path, data: DataConfig) -> OpenedDataset:
-    """Open the official layout of `data.kind` in `folder` and compare its sample counts with the definition.
+    """Open MLPerf's files of kind `data.kind` in `folder` and compare their sample counts with the definition.
 
     Raises DatasetError naming a file that is missing, cut short or of another shape.
     """
@@ -185,7 +187,7 @@ def _locate_day(folder: Path, day: int, data: DataConfig) -> _Part:
 
 
 def _expect(place: ArrayPlace, shape: tuple[int, int], dtype: np.dtype[Any]) -> ArrayPlace:
-    """Return `place` if its shape fits the day's labels and the definition. Raises DatasetError otherwise."""
+    """Return `place` if the array has the given shape and type. Raises DatasetError otherwise."""
     if place.shape != shape or place.dtype != dtype or shape[0] == 0:
         raise DatasetError(
             f"{place}: {place.dtype} {place.shape}, expected {dtype} {shape} "

@@ -1,4 +1,4 @@
-"""Places of arrays inside .npy files and uncompressed .npz files, for memory-mapping in place.
+"""Locate arrays inside .npy files and uncompressed .npz files, to memory-map them in place.
 
 Only headers are read here. `numpy.load` cannot map the members of an .npz file; the arrays of the official
 multi-hot set are members of up to 78 GB, so they are located by the zip file's directory and mapped directly.
@@ -23,7 +23,7 @@ _LOCAL_SIGNATURE = b"PK\x03\x04"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArrayPlace:
-    """Place of an array of `shape` and `dtype`, which starts `offset_bytes` into `path`."""
+    """Place of an array of `shape` and `dtype` in a file: `offset_bytes` after the begin of `path`."""
 
     path: Path
     member: str | None = None

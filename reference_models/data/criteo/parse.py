@@ -1,4 +1,4 @@
-"""Parsing of Criteo's tab-separated text to columns: pyarrow splits and converts a block of complete lines at a time.
+"""Parse Criteo's tab-separated text to columns: pyarrow splits and converts a block of complete lines at a time.
 
 A line is a label (0 or 1), 13 integers and 26 categories of up to 8 hexadecimal digits; an empty integer or category
 is missing and counts as 0, as in facebookresearch/dlrm's data_utils.py. Lines may end in LF or CR LF. Any other line
@@ -49,7 +49,7 @@ _LOG_TABLE = np.log(np.arange(1, 65537, dtype=np.float64)).astype(np.float32)
 
 @dataclass(frozen=True, slots=True)
 class MalformedLine:
-    """Line that is left out: its number within the block, from 0, and the reason."""
+    """Malformed line of Criteo's text, which is left out: its number within the block, from 0, and the reason."""
 
     line: int
     reason: str
@@ -57,7 +57,8 @@ class MalformedLine:
 
 @dataclass(frozen=True, slots=True)
 class ParsedRows:
-    """Columns of n well-formed lines: labels uint8 [n], integers int32 [n, 13], categories uint32 [n, 26].
+    """Columns of n well-formed lines of Criteo's text: labels uint8 [n], integers int32 [n, 13], categories uint32
+    [n, 26].
 
     `num_lines` counts all lines read. Both matrices are stored by columns.
     """
@@ -71,7 +72,8 @@ class ParsedRows:
 
 
 def parse_block(block: bytes, max_named: int = 10) -> ParsedRows:
-    """Parse complete lines, the last ending in a line feed. The first `max_named` malformed lines are named."""
+    """Parse complete lines of Criteo's text, each with its line feed. The first `max_named` malformed lines are
+    named."""
     columns = _read_columns(block)
     if columns is not None:
         return ParsedRows(*columns, num_lines=len(columns[0]), num_malformed=0, malformed=())
@@ -92,7 +94,7 @@ def parse_block(block: bytes, max_named: int = 10) -> ParsedRows:
 
 
 def describe_fault(line: bytes) -> str | None:
-    """Return the fault of a line, given without its line feed; None if it is well-formed. This defines the format."""
+    """Return the fault of a line of Criteo's text, without its line feed; None if well-formed. Defines the format."""
     fields = line.removesuffix(b"\r").split(b"\t")
     if len(fields) != NUM_COLUMNS:
         return f"{len(fields)} columns, expected {NUM_COLUMNS}"
@@ -108,7 +110,7 @@ def describe_fault(line: bytes) -> str | None:
 
 
 def transform_integers(integers: NDArray[np.int32]) -> NDArray[np.float32]:
-    """Return log(x + 1) with negative values as 0 (data_utils.py), the same float32 on every machine.
+    """Return log(x + 1) of Criteo's integers, negative ones as 0 (data_utils.py): the same float32 on every machine.
 
     Small values come from a table in double precision; numpy's own float32 logarithm depends on the processor.
     """
@@ -120,7 +122,7 @@ def transform_integers(integers: NDArray[np.int32]) -> NDArray[np.float32]:
 
 
 def _read_columns(block: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint32]] | None:
-    """Return labels, integers and categories of complete lines; None if any line is malformed."""
+    """Return labels, integers and categories of complete lines of Criteo's text; None if any line is malformed."""
     if not block:
         empty = np.empty((0, NUM_CRITEO_DENSE), np.int32), np.empty((0, NUM_CRITEO_SPARSE), np.uint32)
         return np.empty(0, np.uint8), *empty
@@ -153,7 +155,8 @@ def _join(columns: Sequence[pa.ChunkedArray]) -> pa.Array:
 
 
 def _parse_hexadecimal(strings: pa.StringArray) -> NDArray[np.uint32] | None:
-    """Return the values of strings of one to eight hexadecimal digits, none 0; None for any other string."""
+    """Return the values of strings of up to eight hexadecimal digits, 0 for no digits; None if any string is
+    another."""
     if compute.max(compute.binary_length(strings)).as_py() > MAX_CATEGORY_DIGITS:
         return None
     padded = compute.ascii_lpad(strings, MAX_CATEGORY_DIGITS, "0")

@@ -1,4 +1,4 @@
-"""Published digests of MLPerf's preprocessed Criteo 1TB files.
+"""Look up the published MD5 digests of MLPerf's preprocessed Criteo 1TB files.
 
 `multi_hot_md5.csv` has those of dense.npy and labels.npy of each day, from
 md5sums_preprocessed_criteo_click_logs_dataset.txt, and of sparse_multi_hot.npz, from
@@ -13,11 +13,12 @@ from importlib import resources
 from reference_models.config.sections import DataConfig
 
 _TRAIN_SAMPLES = 4_195_197_692
-"""Training samples of the whole data; digests do not hold for parts of it."""
+"""Training samples of the whole Criteo 1TB data; published digests do not hold for parts of the data."""
 
 
 def published_multi_hot(data: DataConfig) -> Mapping[str, str]:
-    """Return the published MD5, in hexadecimal digits, by file name; empty if the data is only a part."""
+    """Return the published MD5, in hexadecimal digits, of MLPerf's multi-hot Criteo files by name; empty if `data` is
+    only a part of them."""
     if data.train_samples != _TRAIN_SAMPLES:
         return {}
     text = resources.files(__package__).joinpath("multi_hot_md5.csv").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""DataSpecs of Criteo's clicks: text that is prepared, and MLPerf's own files. Imports no numpy."""
+"""Define the DataSpecs of Criteo's clicks: text that is prepared, and MLPerf's own files. Imports no numpy."""
 
 from reference_models.data.spec import DataSpec, load
 

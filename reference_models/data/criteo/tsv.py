@@ -1,4 +1,4 @@
-"""Preparation of Criteo's text files: 13 integers and 26 categories a line, days cut as in the reference.
+"""Prepare datasets from Criteo's text files: 13 integers and 26 categories a line, days cut as in the reference.
 
 The passes are in `prepared.pipeline`; here is their reader for Criteo's format.
 """
@@ -38,7 +38,7 @@ class PrepareParameters:
 
 
 def parse_parameters(data: DataConfig) -> PrepareParameters:
-    """Read [data.parameters]. Raises ConfigError naming the field, what was given and what is allowed."""
+    """Read [data.parameters] of Criteo's text. Raises ConfigError naming field, given and allowed values."""
     if (data.num_dense, data.num_sparse) != (13, 26):
         raise ConfigError(
             f"data has {data.num_dense} dense and {data.num_sparse} sparse features, expected Criteo's 13 and 26."
@@ -65,7 +65,7 @@ def prepare_tsv(
 
 
 class _CriteoReader:
-    """Reader of Criteo's text for the pipeline."""
+    """Reader of Criteo's text files, which the passes of a preparation call."""
 
     dense_dtype, category_dtype = "float32", "uint32"
     keeps_dictionaries, moments = False, None
@@ -109,7 +109,7 @@ class _CriteoReader:
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Do nothing: no state depends on earlier files."""
+        """Do nothing: reading a file of Criteo's text does not depend on earlier files."""
 
     def source(self) -> SourceFile:
         assert self._source is not None, "a file was read before"
@@ -123,7 +123,7 @@ class _CriteoReader:
 
 
 def split_rows(file_rows: Sequence[int], num_train_files: int, parameters: PrepareParameters) -> dict[str, range]:
-    """Return the rows of each split, counted through all files in order.
+    """Return the rows of the training and the evaluation split, counted through all files in order.
 
     `days` and `last_file` follow data_utils.py: days have equal numbers of rows, the first ones one more, and the
     first half of the last day, rounded up, is "test", which the reference evaluates.

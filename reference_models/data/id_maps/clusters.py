@@ -34,8 +34,7 @@ def cluster(
 def _spread(
     points: NDArray[np.float32], weights: NDArray[np.float64], num_clusters: int, generator: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Draw k-means++ start centres among the points, likelier the farther a point is from the centres drawn
-    before."""
+    """Draw k-means++ start centres among the points, likelier the farther a point is from the earlier centres."""
     chosen, nearest = np.empty((num_clusters, points.shape[1]), np.float32), np.ones(len(points))
     for place in range(num_clusters):
         mass = np.cumsum(weights * nearest)

@@ -1,4 +1,4 @@
-"""Map a table's ids to rows of a smaller table, by kind of [id_map]: int32 [ids, k], the k rows whose sum is an id's
+"""Map a table's ids to rows of a smaller table, by kind of [id_map]: int32 [ids, k], k rows summed to an
 embedding."""
 
 from math import isqrt

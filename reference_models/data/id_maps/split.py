@@ -36,8 +36,7 @@ class MappedSplit:
         return replace(batch, indices=torch.from_numpy(self._map(batch, start)))
 
     def read_into(self, start: int, stop: int, batch: Any) -> None:
-        """Read samples start to stop - 1 of the split into a batch, whose ids may be int32, with ids mapped to
-        rows."""
+        """Read samples start to stop - 1 of the split, with mapped ids, into a batch, whose ids may be int32."""
         read = self._split.read(start, stop)
         np.copyto(batch.indices.numpy(), self._map(read, start), casting="same_kind")
         batch.dense.copy_(read.dense)

@@ -47,8 +47,7 @@ class ValueCounts:
 
 @dataclass(frozen=True, slots=True)
 class Dictionary:
-    """Dictionary of the category values with an id of their own: sorted values unsigned [u], ids int32 [u], 1 to
-    u."""
+    """Dictionary of u category values with an id of their own: sorted values unsigned [u], ids from 1 int32 [u]."""
 
     values: NDArray[Any]
     ids: NDArray[np.int32]
@@ -68,8 +67,7 @@ class Dictionary:
 
 
 def number_values(counted: ValueCounts, min_count: int, without: int | None = None) -> Dictionary:
-    """Return the dictionary of the counted values that occur at least `min_count` times, except the value
-    `without`."""
+    """Return the dictionary of the counted values that occur at least `min_count` times, but not of `without`."""
     is_kept = counted.counts >= min_count
     if without is not None:
         is_kept &= counted.values != without

@@ -29,8 +29,7 @@ _AGAIN = "Remove the folder and prepare the data again; its digest stays the sam
 
 @contextmanager
 def keeping(folder: Path, keeps: bool) -> Iterator[None]:
-    """Create the folder of dictionaries in the dataset's `folder` if `keeps` is true; remove it after an error
-    inside."""
+    """Create the folder of dictionaries in a dataset's `folder`, if `keeps` is true; remove it after an error."""
     place = folder / FOLDER
     if not keeps:
         yield

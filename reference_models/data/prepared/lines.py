@@ -99,8 +99,8 @@ class TextSource:
                 ) from None
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the text in blocks of about BLOCK_BYTES that end in a line feed. Raises DatasetError naming the
-        file."""
+        """Yield the text in blocks of about BLOCK_BYTES, whole lines each. Raises DatasetError with the file's
+        name."""
         any_text = False
         with self.opened() as text:
             while block := text.read(BLOCK_BYTES):

@@ -20,8 +20,7 @@ _DIFFERENT = 0.2
 _MOSTLY = 0.5
 _KEY_SHARE = 0.9
 _PRIOR_ROWS = 10.0
-"""Weight, in rows, of the overall share of positive labels in the estimate of a category value's share
-(smoothing)."""
+"""Weight, in rows, of the overall share of positive labels in a category value's smoothed share."""
 
 
 @dataclass(slots=True)
@@ -56,8 +55,7 @@ class ColumnLook:
         return first, second
 
     def remarks(self, best_auc: float = 1.0) -> list[str]:
-        """Return warnings about the column's values, usually none; `best_auc` is the highest that the labels
-        allow."""
+        """Return warnings about the column, usually none; `best_auc` is the highest AUC that the labels allow."""
         found = []
         missing, unknown = self.shares(self.num_missing), self.shares(self.num_unknown)
         if abs(missing[0] - missing[1]) > _DIFFERENT:

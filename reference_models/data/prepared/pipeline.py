@@ -50,8 +50,7 @@ MAX_MALFORMED = 0.001
 MEMORY_BYTES = 1 << 30
 MIN_MEMORY_BYTES = 1 << 29
 WORKING_BYTES = 256 << 20
-"""Bytes of memory for interpreter, libraries and buffers; the rest of `memory_bytes` is for a feature's
-dictionary."""
+"""Bytes of memory for interpreter, libraries, buffers; the rest of `memory_bytes` is for a feature's dictionary."""
 NUM_NAMED = 10
 _COLUMN_ROWS = 1 << 20
 _STORE_ROWS = 1 << 16
@@ -141,8 +140,7 @@ class Reader(Protocol):
 
     @property
     def moments(self) -> NDArray[np.float64] | None:
-        """Mean and standard deviation [2, D] by which `finish_dense` standardises dense features; None if not
-        stored."""
+        """Mean and deviation [2, D] by which `finish_dense` standardises dense features; None if not stored."""
 
     @property
     def has_times(self) -> bool:
@@ -416,8 +414,7 @@ def _begin_spool(
     kept: SpoolProgress,
     on_note: Callable[[str], None],
 ) -> Spool:
-    """Open the spool (parsed rows on disk) of a killed preparation, and copy its progress to `kept`; else a new
-    one."""
+    """Open the parsed rows on disk of a killed preparation, copying its progress to `kept`, or a new spool."""
     found = read_progress(folder / FOLDER, kept.asked)
     if found is not None and found.is_of(columns, len(reader.features)) and _has_dictionaries(folder, reader, found):
         files = {name: (file, SpoolColumn(dtype, width)) for name, (file, dtype, width) in found.columns.items()}

@@ -44,8 +44,7 @@ class SpoolProgress:
     """Embedding table's rows, and counts of cells, of each category column whose values are replaced by ids."""
 
     def is_of(self, columns: Mapping[str, SpoolColumn], num_tables: int) -> bool:
-        """Return whether the progress fits parsed rows on disk with these columns, `num_tables` of them
-        categories."""
+        """Return whether the progress fits parsed rows on disk with `columns`, `num_tables` of them categories."""
         done = [category_name(number) for number in range(len(self.numbered))]
         forms = {name: (SpoolColumn("int32", each.width) if name in done else each) for name, each in columns.items()}
         return (

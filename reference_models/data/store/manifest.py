@@ -128,8 +128,7 @@ def _check_fields(path: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def list_kept_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Yield the path of each dictionary file of a dataset, and its sha256. Raises DatasetError for a damaged
-    manifest."""
+    """Yield each dictionary file of a dataset, and its sha256. Raises DatasetError for a damaged manifest."""
     known = manifest.get(KEPT, {})
     if not isinstance(known, dict) or not all(
         _KEPT_FILE.fullmatch(name) and isinstance(found, str) for name, found in known.items()
@@ -153,8 +152,7 @@ def check_layout(folder: Path, manifest: Mapping[str, Any], layout: Layout) -> N
 
 
 def list_manifest_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Yield the path of each data file in a manifest, and its entry (bytes, sha256). Raises DatasetError if
-    missing."""
+    """Yield each data file in a manifest, and its entry (bytes, sha256). Raises DatasetError for a missing file."""
     for name, entry in manifest["files"].items():
         if not (folder / name).is_file():
             raise DatasetError(f"{folder / name}: missing, though the manifest lists it. {AGAIN}")

@@ -258,8 +258,7 @@ def _map_npy(file: BinaryIO) -> NDArray[Any]:
 
 
 def open_store(folder: Path, data: DataConfig, layout: Layout = CLICKS) -> OpenedDataset:
-    """Open a dataset in the store and compare its manifest with the definition, reading no samples. Raises
-    DatasetError."""
+    """Open a stored dataset and compare its manifest with the definition, without samples. Raises DatasetError."""
     manifest = read_manifest(folder)
     check_layout(folder, manifest, layout)
     check_files(folder, manifest)

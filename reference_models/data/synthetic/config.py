@@ -1,5 +1,4 @@
-"""Read section [data] of synthetic data: any number of embedding tables, rows and lookups, by hand or from a
-sweep."""
+"""Read section [data] of synthetic data: any number of tables, rows and lookups, from a definition or a sweep."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,4 @@
-"""Make access traces (logged embedding lookups) from a dataset's split, a file of lookups, or a profile of stack
-distances."""
+"""Make access traces (embedding lookups) from a dataset's split, a file of lookups, or a stack-distance profile."""
 
 import gzip
 import io
@@ -43,8 +42,7 @@ def trace_split(split: ClickDataset, num_samples: int, place: str) -> AccessTrac
 
 
 def expect_touched(num_rows: int, exponent: float, num_draws: int) -> tuple[float, float]:
-    """Return the mean and the standard deviation of the number of a table's rows touched by `num_draws` power-law
-    draws.
+    """Return mean and standard deviation of the number of a table's rows touched by `num_draws` power-law draws.
 
     Draws are those of synthetic data. The expectation is the sum over rows of 1 - (1 - p)^n, where p is the share of
     the power law between a rank and the next, in blocks of nearly equal p where there are many rows.
@@ -144,7 +142,7 @@ def _take_tensors(found: Any, num_bytes: int, path: Path) -> list[Ids]:
 
 
 def read_profile(path: Path) -> tuple[int, NDArray[np.int64], NDArray[np.float64]]:
-    """Read a reuse profile in the format of dlrm's --data-trace-file: a line each of rows, stack distances, and their
+    """Read a reuse profile in the format of dlrm's --data-trace-file: lines of rows, stack distances, their
     cumulative shares.
 
     Distance 0 is a new row, d the d-th row from the top of the stack. Returns (number of rows, distances, shares).

@@ -16,8 +16,7 @@ from reference_models.data.traces.trace import CHUNK, Ids
 
 Floats = NDArray[np.float64]
 LEAST_OF_GROUP = 1_000
-"""Fewest rows that a trace's sample takes of each group of rows with about equally many lookups; all of a smaller
-group."""
+"""Fewest rows that a trace's sample takes of each group of similarly frequent rows; all rows of a smaller group."""
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -90,7 +89,7 @@ class MissRatioCurve:
     num_cold: float
     """Number of first accesses of rows, which miss in caches of every size."""
     distances: Ids
-    """Stack distances that occur in the trace, rising [D], in rows, or in the bytes' unit where row sizes differ."""
+    """Stack distances that occur in the trace, rising [D]: in rows, or in units of bytes where row sizes differ."""
     hits: Floats
     """Lookups that hit an LRU cache larger than the first d of `distances` and no larger than the next, by d
     [D + 1]."""
@@ -100,8 +99,7 @@ class MissRatioCurve:
         return np.asarray(self.num_lookups - self.hits[np.searchsorted(self.distances, num_rows)])
 
     def find_size(self, hit_rate: float) -> int | None:
-        """Return the size in rows of the smallest LRU cache with a hit rate of at least `hit_rate`; None if none
-        has."""
+        """Return the rows of the smallest LRU cache with a hit rate of at least `hit_rate`; None if there is none."""
         number = int(np.searchsorted(self.hits, hit_rate * self.num_lookups))
         if number == 0:
             return 0
@@ -165,8 +163,7 @@ def sample_rows(touched: TracedRows, rate: float, seed: int) -> RowSample:
 def measure_curve(
     stream: Iterable[Ids], sample: RowSample | None = None, units_of: Callable[[Ids], Ids] | None = None
 ) -> MissRatioCurve:
-    """Measure the LRU miss-ratio curve of a stream of row keys: exactly, or from a sample, where keys are numbers of
-    distinct rows.
+    """Measure the LRU miss-ratio curve of a stream of row keys: exactly, or from a sample with row numbers as keys.
 
     Rows are of one size, or of the sizes, in units, that `units_of` gives for keys; cache sizes are in units then,
     and a row is hit where it fits together with the rows looked up since.
@@ -199,7 +196,7 @@ def make_curve(distances: Floats, num_lookups: int) -> MissRatioCurve:
 
 
 def _add_up(counted: tuple[Ids, Floats], distances: Ids, lookups: Floats) -> tuple[Ids, Floats]:
-    """Add lookups by stack distance to those counted so far; return distinct distances, rising, and lookups of
+    """Add lookups by stack distance to those counted so far; return rising distinct distances, and lookups of
     each."""
     found, places = np.unique(np.concatenate((counted[0], distances)), return_inverse=True)
     return found, np.asarray(np.bincount(places, np.concatenate((counted[1], lookups))), dtype=np.float64)

@@ -39,8 +39,7 @@ class TracedTable(NamedTuple):
     row_bytes: int | None = None
     """Bytes of a row of the embedding table as stored; None where unknown."""
     side: Side | None = None
-    """Whether a query looks the table up once, for its user (`user`), or for each item (`item`); None where
-    unknown."""
+    """Whether a query looks the table up once (`user`) or for each of its items (`item`); None where unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,8 +152,7 @@ class AccessTrace:
                 )
 
     def in_order(self) -> Iterator[Accesses]:
-        """Yield the trace's row accesses in order, for as many samples at a time as have CHUNK accesses on
-        average."""
+        """Yield the trace's row accesses in order, for as many samples at a time as have about CHUNK accesses."""
         lengths = np.diff(self.offsets).reshape(len(self.num_rows), self.num_bags)
         step = max(1, CHUNK * self.num_bags // max(1, len(self.indices)))
         for start in range(0, self.num_bags, step):
