@@ -18,8 +18,7 @@ from reference_models.data.store.layout import SPLITS
 from reference_models.data.store.store import Chunk
 
 CHUNK_SAMPLES = 4096
-"""Samples of a click log that are generated at a time: few enough that their columns stay in the processor's
-cache."""
+"""Samples of a click log that are generated at a time: few enough for their columns to stay in the CPU's cache."""
 _TASK_CHUNKS = 16
 _DENSE_PER_WORD = 5
 _FRACTION_BITS = np.int64(20)
@@ -28,8 +27,7 @@ _ENTRY_MASK = np.int64(tables.NUM_QUANTILES - 1)
 
 
 class ChunkMaker:
-    """Maker of chunks of a click log of up to `max_samples` samples; each thread needs a maker, for scratch
-    memory."""
+    """Maker of chunks of up to `max_samples` samples of a click log; it owns scratch memory, so one per thread."""
 
     def __init__(self, teacher: Teacher, max_samples: int = CHUNK_SAMPLES) -> None:
         self.teacher, self.max_samples = teacher, max_samples
@@ -126,8 +124,7 @@ def compute_click_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float
 
 
 def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-    """Return the true click probability, float64 [N], and the label, uint8 [N], of a split's samples. No model can
-    rank better."""
+    """Return click probability, float64 [N], and label, uint8 [N], of a split's samples. No model can rank better."""
     maker = ChunkMaker(build_teacher(data))
     num_samples = _num_samples(data, split)
     probabilities, labels = np.empty(num_samples, np.float64), np.empty(num_samples, np.uint8)

@@ -89,8 +89,7 @@ def slice_masses(num_ids: int, first: NDArray[np.int64], width: NDArray[np.int64
 
 
 def normals(key: int, count: int) -> NDArray[np.float64]:
-    """Return `count` almost normal random numbers, mean 0, variance 1: sums of twelve 16-bit uniforms
-    (Irwin-Hall)."""
+    """Return `count` almost normal random numbers (mean 0, variance 1), each the sum of twelve 16-bit uniforms."""
     total = np.zeros(count, dtype=np.int64)
     words = hash_range(key, 0, 3 * count).reshape(3, count)
     for word in words:

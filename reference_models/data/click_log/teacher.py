@@ -29,8 +29,7 @@ CLASS_BITS = 5
 NUM_CLASSES = 1 << CLASS_BITS
 LATENT_DIM = 4
 MIN_MATCHED_IDS = NUM_CLASSES
-"""Least ids of a sparse feature that may interact in a matching: fewer ids have too few latent classes to be
-learned."""
+"""Least ids of a sparse feature that interacts in a matching: with fewer, too few latent classes could be learned."""
 Scale = Annotated[float, Meta(ge=0, le=100)]
 
 
@@ -190,8 +189,7 @@ def _matched_features(num_embeddings: Sequence[int]) -> list[int]:
 
 
 def draw_groups(key: int, config: TeacherConfig, num_embeddings: Sequence[int]) -> list[tuple[int, ...]]:
-    """Draw the numbers of the sparse features in each interaction; `parse_teacher` has checked that there are
-    enough."""
+    """Draw the sparse features of each interaction; `parse_teacher` has checked that there are enough features."""
     num_sparse, order = len(num_embeddings), config.interaction_order
     if config.pairing == "matching":
         features = _matched_features(num_embeddings)
@@ -240,8 +238,7 @@ def _bags(key: int, num_ids: int, multi_hot: int) -> NDArray[np.int32]:
 
 
 def _dense_feature(key: int, scale: float) -> DenseFeature:
-    """Return a dense feature whose log(1 + x) is exponential, shifted so that it is 0 in a share of samples, like
-    counts."""
+    """Return a dense feature whose log(1 + x) is exponential, shifted so that some samples are 0, as with counts."""
     quantiles = tables.exponential_quantiles()
     spread, shift, slope, bend = (float(u) for u in tables.uniforms(key, 4))
     value = np.maximum(quantiles * (0.5 + spread) - 0.8 * shift, 0.0)

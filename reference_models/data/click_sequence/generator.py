@@ -106,8 +106,7 @@ def _draw_items(teacher: SequenceTeacher, words: Words, classes: NDArray[np.int6
 
 
 def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-    """Return the true click probability, float64 [N], and the label, uint8 [N], of a split's events. No model can
-    rank better."""
+    """Return click probability, float64 [N], and label, uint8 [N], of a split's events. No model can rank better."""
     teacher = build_teacher(data)
     first, size = _place(data, split)
     logits, labels = np.empty(size, np.float32), np.empty(size, np.uint8)

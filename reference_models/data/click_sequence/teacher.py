@@ -87,8 +87,7 @@ class SequenceTeacher:
 
 
 def parse_parameters(data: DataConfig) -> SequenceParameters:
-    """Read [data.parameters] of a sequence log, and check the dataset's sizes. Raises ConfigError naming the
-    field."""
+    """Read [data.parameters] of a sequence log, check the dataset's sizes. Raises ConfigError naming the field."""
     made = read_section("data.parameters", data.parameters, SequenceParameters)
     if len(data.num_embeddings or ()) != NUM_TABLES or data.multi_hot != (1,) * NUM_TABLES:
         raise ConfigError(

@@ -176,8 +176,7 @@ def hold_unsorted_dates(column: pa.Array) -> bool:
 
 
 def explain_time(cell: object) -> str:
-    """Return the description, for an error message, of the times that are expected instead of the content of
-    `cell`."""
+    """Return the description, for an error message, of the times that are expected in place of `cell`."""
     if isinstance(cell, str) and _DAY_FIRST.fullmatch(cell.strip()):
         return f"{EXPECTED_TIME}; day and month in this order do not sort, and may be exchanged"
     return EXPECTED_TIME

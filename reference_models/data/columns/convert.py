@@ -127,8 +127,7 @@ class ColumnBatch:
         return (values >= (1 if positive_from is None else positive_from)).astype(np.uint8)
 
     def _soft_labels(self, name: str) -> NDArray[np.float32]:
-        """Return soft labels, shares from 0 to 1 [n]. Empty cells leave rows out; NaN, a share of nothing, is
-        refused."""
+        """Return soft labels, shares from 0 to 1 [n]. An empty cell leaves its row out; NaN (0 of 0) is refused."""
         column = self._column(name)
         if is_text(column.type):
             column = compute.utf8_trim(to_text(column), BLANKS)

@@ -1,5 +1,4 @@
-"""Encode a new file's rows as a trained model expects them, by dictionaries stored with the prepared training
-data."""
+"""Encode a new file's rows as a trained model expects them, by dictionaries stored with its training data."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -220,8 +220,8 @@ class ColumnFile:
         )
 
     def _with_dictionary(self, file: parquet.ParquetFile, texts: set[str]) -> set[str]:
-        """Return the Parquet columns of text to read dictionary-encoded. Raises DatasetError if row groups are too
-        large."""
+        """Return Parquet columns of text to read dictionary-encoded. Raises DatasetError for a too large row
+        group."""
         found: dict[str, bool] = {}
         for name, num_bytes, uses_dictionary, uses_delta in _encodings(file, texts):
             found[name] = found.get(name, True) and uses_dictionary and not uses_delta

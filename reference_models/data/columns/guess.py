@@ -58,8 +58,7 @@ _IDS = (
     *("occupation", "country", "city", "region", "browser", "os", "channel", "cat", "cate", "categorical", "genre"),
 )
 _NUMBERED_CATEGORY = re.compile(r"(C|cat|categorical)_?[0-9]+")
-"""Pattern of generic names of category columns, such as C1 or cat_2, as in files of Criteo, Avazu and similar
-ones."""
+"""Pattern of generic names of category columns, such as C1 or cat_2, as in files of Criteo or Avazu."""
 _TYPES = ("token", "float", "token_seq", "float_seq")
 """Types after a colon at the end of column names in RecBole's files."""
 _FEW, _MANY = 50, 1000
@@ -94,8 +93,7 @@ class Look:
     marks: tuple[str, str] = _PLAIN
     """Marks in the column's numbers: before the fraction, and between groups of digits."""
     odd: str = ""
-    """Description of the few cells, at most a tenth, that are no numbers, so that the column is text; empty if
-    none."""
+    """Description of the few cells, at most a tenth, that make the column text, not numbers; empty if none do."""
 
     @property
     def values(self) -> pa.Array:

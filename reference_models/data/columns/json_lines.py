@@ -46,8 +46,7 @@ class JsonLines:
         self._sound = msgspec.json.Decoder(_Object)
         self._objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
         self.names, self.nested = self._find_names(self._ahead.splitlines()[:_LOOKED_AT])
-        """Keys whose values are single or lists, and keys whose values are objects, in the order of the first
-        lines."""
+        """Keys with single values or lists, and keys with objects as values, in the order of the first lines."""
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the lines in batches of the columns `names`; lines that are no object are reported to `leave_out`."""
@@ -258,8 +257,7 @@ def _without_blanks(
 def _make_columns(
     block: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], lists: set[int]
 ) -> list[pa.Array]:
-    """Return the columns of JSON values between starts and ends [n, columns]; `lists` are numbers of columns of
-    lists."""
+    """Return columns of the JSON values between starts and ends [n, columns]; `lists` are columns of lists."""
     text = np.frombuffer(block, np.uint8)
     begins = np.where(starts < 0, _NULL, text[starts])
     is_plain = ~((begins | 0x20) == _OPEN).any(axis=0)
@@ -288,8 +286,7 @@ def _gather(
 
 
 def _make(column: pa.Array, place: int, lists: set[int]) -> pa.Array:
-    """Return a column's JSON values as texts, or as lists of texts from the first block with a list on, which `lists`
-    records."""
+    """Return a column's JSON values as texts, or as lists of texts once a block had a list, noted in `lists`."""
     tokens = column.dictionary_encode()
     cells: list[Any] = [_read_token(token) for token in tokens.dictionary.to_pylist()]
     if place in lists or any(isinstance(cell, list) for cell in cells):

@@ -148,8 +148,7 @@ class _ColumnReader:
         return times.values.astype(np.longdouble)
 
     def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield slices of batches that fit memory with `max_ids` ids for each cell, as many as the longest may
-        have."""
+        """Yield slices of batches that fit memory when each cell takes as many ids as the longest cell may have."""
         num_rows = num_rows_within(8 * sum(feature.width for feature in self.features), _MOST_ROWS)
         for batch in joined(batches):
             yield from (batch.slice(start, num_rows) for start in range(0, max(1, batch.num_rows), num_rows))
@@ -179,8 +178,8 @@ class _ColumnReader:
         return {"train": range(num_train), "eval": range(num_train, total)}
 
     def _find_time(self, num_rows: int, times: Iterator[NDArray[Any]]) -> int:
-        """Return the number of training rows, those before a time, given sorted times. Raises DatasetError if no time
-        divides the rows."""
+        """Return the number of training rows, before a time of the sorted times. Raises DatasetError if none
+        divides."""
         given, name = self._parameters, self._parameters.time
         if given.eval_from is not None and num_rows:
             first = np.longdouble(self._read_eval_from(given.eval_from))

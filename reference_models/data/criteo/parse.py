@@ -72,8 +72,7 @@ class ParsedRows:
 
 
 def parse_block(block: bytes, max_named: int = 10) -> ParsedRows:
-    """Parse complete lines of Criteo's text, each with its line feed. The first `max_named` malformed lines are
-    named."""
+    """Parse complete lines of Criteo's text with their line feeds. The first `max_named` malformed ones are named."""
     columns = _read_columns(block)
     if columns is not None:
         return ParsedRows(*columns, num_lines=len(columns[0]), num_malformed=0, malformed=())
@@ -155,8 +154,7 @@ def _join(columns: Sequence[pa.ChunkedArray]) -> pa.Array:
 
 
 def _parse_hexadecimal(strings: pa.StringArray) -> NDArray[np.uint32] | None:
-    """Return the values of strings of up to eight hexadecimal digits, 0 for no digits; None if any string is
-    another."""
+    """Return the values of strings of up to eight hexadecimal digits, 0 for none; None if any string is another."""
     if compute.max(compute.binary_length(strings)).as_py() > MAX_CATEGORY_DIGITS:
         return None
     padded = compute.ascii_lpad(strings, MAX_CATEGORY_DIGITS, "0")

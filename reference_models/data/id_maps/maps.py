@@ -1,5 +1,4 @@
-"""Map a table's ids to rows of a smaller table, by kind of [id_map]: int32 [ids, k], k rows summed to an
-embedding."""
+"""Map a table's ids to rows of a smaller one, by kind of [id_map]: int32 [ids, k], k rows summed to an embedding."""
 
 from math import isqrt
 

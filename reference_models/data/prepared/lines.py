@@ -99,8 +99,7 @@ class TextSource:
                 ) from None
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the text in blocks of about BLOCK_BYTES, whole lines each. Raises DatasetError with the file's
-        name."""
+        """Yield the text in blocks of about BLOCK_BYTES, of whole lines. Raises DatasetError with the file's name."""
         any_text = False
         with self.opened() as text:
             while block := text.read(BLOCK_BYTES):

@@ -45,8 +45,7 @@ class ClickDataset(Protocol):
         """Return samples start to stop - 1 of the split, in dataset order, as a batch (`Batch` or `ImageBatch`)."""
 
     def read_into(self, start: int, stop: int, batch: Any) -> None:
-        """Read the split's samples start to stop - 1, which must exist, into a batch of that size, of any ids'
-        type."""
+        """Read the split's samples start to stop - 1, which exist, into a batch of that size; ids may be int32."""
 
 
 def has_soft_labels(split: ClickDataset) -> bool:
