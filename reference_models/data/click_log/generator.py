@@ -41,7 +41,7 @@ class ChunkMaker:
         self._classes = np.empty((len(teacher.sparse), max_samples), np.int64)
 
     def make(self, split: str, start: int, stop: int) -> tuple[Chunk, NDArray[np.float32]]:
-        """Return samples start to stop - 1 of a split, and their logits: float32 [stop - start]."""
+        """Return samples start to stop - 1 of a split as a chunk, and their click logits: float32 [stop - start]."""
         size = stop - start
         first = FIRST_COUNTER[split] + start
         base = counters(self.teacher.key, first, first + size, self._num_streams)
@@ -118,7 +118,7 @@ class ChunkMaker:
 
 
 def compute_click_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the exact probability that each logit's label is 1: the share of thresholds below the logit."""
+    """Return the exact probability that the label of each click logit is 1: the share of thresholds below it."""
     thresholds = tables.logit_thresholds()
     return np.searchsorted(thresholds, logits, side="left").astype(np.float64) / len(thresholds)
 
@@ -137,7 +137,7 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_samples: int = CHUNK_SAMPLES) -> Parts:
-    """Return the tasks, each some chunks of samples, that generate both splits, and their function.
+    """Return the parts of a click log: the tasks, some chunks of samples each, that generate both splits.
 
     The data's bytes do not depend on `chunk_samples`. Raises ConfigError.
     """

@@ -44,7 +44,7 @@ def logit_thresholds() -> NDArray[np.float32]:
 
 @cache
 def exponential_quantiles() -> NDArray[np.float64]:
-    """Return increasing float64 [2**12]: quantiles of the unit exponential at p = (i + 1/2) / 2**12."""
+    """Return quantiles of the unit exponential at p = (i + 1/2) / 2**12: increasing float64 [2**12]."""
     index = np.arange(NUM_QUANTILES, dtype=np.float64)
     return -natural_log(1.0 - (index + 0.5) / NUM_QUANTILES)
 
@@ -80,7 +80,7 @@ def inverse_zipf(masses: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[
 
 
 def slice_masses(num_ids: int, first: NDArray[np.int64], width: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the probability of each id under `inverse_zipf`'s slices: float64 [num_ids]."""
+    """Return the probability of each id, given slices of probability as of `inverse_zipf`: float64 [num_ids]."""
     steps = np.zeros(num_ids + 1, dtype=np.float64)
     share = 1.0 / (width * float(NUM_QUANTILES))
     np.add.at(steps, first, share)

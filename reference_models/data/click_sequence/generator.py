@@ -31,7 +31,7 @@ from reference_models.data.store.layout import SPLITS
 from reference_models.data.store.store import Chunk
 
 CHUNK_USERS = 256
-"""Users whose events are generated at a time."""
+"""Number of users whose events are generated at a time."""
 _NUM_STREAMS = 3
 _CLASS, _ITEM, _LABEL = range(_NUM_STREAMS)
 _HALF = np.uint64(0xFFFF)
@@ -75,7 +75,7 @@ def make_windows(teacher: SequenceTeacher, first_user: int, last_user: int, num_
 
 
 def _words(key: int, users: Words, first_event: int, num_events: int) -> list[Words]:
-    """Return the random words of each user's events by stream: uint64 [U, num_events] each."""
+    """Return the random 64-bit words of each user's events, an array per random stream: uint64 [U, num_events]."""
     events = np.arange(first_event, first_event + num_events, dtype=np.uint64)
     index = users[:, None] * np.uint64(MAX_EVENTS) + events
     base = index * stream_offset(_NUM_STREAMS) + counters(key, 0, 1, 1)
@@ -119,7 +119,7 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_users: int = CHUNK_USERS) -> Parts:
-    """Return the tasks, `chunk_users` users each, that generate both splits, and their function.
+    """Return the parts of a sequence log: the tasks, `chunk_users` users each, that generate both splits.
 
     The data's bytes do not depend on `chunk_users`. Raises ConfigError.
     """

@@ -105,7 +105,7 @@ def parse_numbers(
 
 
 def parse_words(column: pa.Array) -> NDArray[np.float64]:
-    """Return 1 and 0 for cells such as 'yes' and 'False' [n], NaN for all others."""
+    """Return a column's labels [n]: 1 and 0 for words such as 'yes' and 'False', NaN for all other cells."""
     lower = compute.utf8_lower(compute.utf8_trim(column, BLANKS))
     places = to_numpy(compute.index_in(lower, value_set=pa.array([*WORDS])).fill_null(len(WORDS)))
     found: NDArray[np.float64] = np.array([*WORDS.values(), np.nan])[places]

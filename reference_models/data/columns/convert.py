@@ -66,7 +66,7 @@ class ColumnBatch:
         self.is_wrong = np.zeros(self.columns.num_rows, np.bool_)
 
     def numbers_of(self, given: DenseColumn) -> NDArray[np.float64]:
-        """Return the numbers of a column [n], NaN where missing; rows whose cell is no number are left out.
+        """Return the numbers of a dense feature's column [n], NaN where missing; rows with another cell are left out.
 
         Raises DatasetError for a column of another type.
         """
@@ -162,7 +162,7 @@ class ColumnBatch:
         return to_numpy(compute.is_in(column, value_set=pa.array(positive, pa.string()))).astype(np.uint8)
 
     def values_of(self, given: SparseColumn) -> NDArray[np.uint64]:
-        """Return the values of a category [n], or [n, max_ids]: 64 bits of a hash of each value's text.
+        """Return the values of a category column, uint64 [n] or [n, max_ids]: 64 bits of a hash of each value's text.
 
         MISSING fills cells without ids. Two of ten million values share a hash with a probability of 3 in a million.
         Raises DatasetError for a cell of more than max_ids, and for a list where one id is expected.
@@ -227,7 +227,7 @@ class ColumnBatch:
         )
 
     def times_of(self, name: str, known: Times | None) -> Times:
-        """Return the times of rows; rows without a time are left out. `known` are times of earlier rows.
+        """Return the times of the batch's rows; rows without a time are left out. `known` are times of earlier rows.
 
         Numbers stay as they are, dates and times become instants. Raises DatasetError for another type of column.
         """
@@ -331,7 +331,7 @@ def _ids(values: pa.Array) -> pa.Array:
 
 
 def _hash(column: pa.Array) -> NDArray[np.uint64]:
-    """Return hashes of a column's texts [n], without blanks around them; MISSING for null and empty text."""
+    """Return hashes of a column's texts [n], without blanks around them; MISSING (0) for null and empty text."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     if encoded is column and 4 * len(encoded.dictionary) > len(
         encoded
@@ -347,7 +347,7 @@ def _hash(column: pa.Array) -> NDArray[np.uint64]:
 
 
 def hash_texts(texts: Sequence[bytes]) -> NDArray[np.uint64]:
-    """Return BLAKE2b hashes of texts, 64 bits, little-endian, never MISSING but for empty text."""
+    """Return BLAKE2b hashes of texts, 64 bits, little-endian, never MISSING (0) except for empty text."""
     digests = b"".join([blake2b(text, digest_size=8).digest() for text in texts])
     hashes = np.frombuffer(digests, "<u8").astype(np.uint64)
     hashes[hashes == MISSING] = 1

@@ -33,7 +33,7 @@ from reference_models.process.errors import ConfigError, DatasetError, did_you_m
 
 PARQUET_MAGIC = b"PAR1"
 MAX_CELL_BYTES = 1 << 20
-"""Most bytes of a cell, and of a row of text; larger ones are refused."""
+"""Most bytes of a cell, and of a row of text, in a user's file; larger ones are refused."""
 _PIECE_BYTES = 1 << 25
 """Most bytes of the cells of a batch, even from a small (compressed) file."""
 _BATCH_ROWS = 1 << 16
@@ -52,13 +52,13 @@ pa.enable_signal_handlers(False)
 
 @dataclass(slots=True)
 class ColumnFile:
-    """File of columns: iterate over `batches` once; then `source` describes the file."""
+    """File of columns (text, JSON lines, Parquet): iterate over `batches` once; then `source` describes it."""
 
     path: Path
     needed: Sequence[str] | None = None
     """Names of the columns to read; None for all columns of single values or lists of values."""
     delimiter: str | None = None
-    """Delimiter of cells in text; None to detect it."""
+    """Delimiter of the columns of a text file; None to detect it."""
     names: Sequence[str] = ()
     """Names of the columns of text without a header."""
     form: TextForm | None = None
@@ -66,7 +66,7 @@ class ColumnFile:
     left_out: list[str] = field(default_factory=list)
     """Names of the columns that are not read since they hold objects, where all columns are to be read."""
     num_rows: int | None = None
-    """Rows of the file, if its metadata have the number."""
+    """Number of the file's rows, if its metadata have the number; else None."""
     _num_rows: int = 0
     """Number in the file of the last row that `number_rows` has numbered."""
     _wrong: list[tuple[int, str]] = field(default_factory=list)
@@ -113,7 +113,7 @@ class ColumnFile:
         return min(1.0, self._text.num_read_bytes / max(1, self.path.stat().st_size))
 
     def number_rows(self, num_rows: int) -> NDArray[np.int64]:
-        """Return the numbers of the next rows of a batch [num_rows]; the first row after the header is 1."""
+        """Return the numbers in the file of a batch's next rows [num_rows]; the first row after the header is 1."""
         first = self._num_rows + 1
         wrong = np.array(sorted(self._unpassed), np.int64)
         numbers = np.setdiff1d(np.arange(first, first + num_rows + len(wrong)), wrong)[:num_rows]
@@ -220,8 +220,7 @@ class ColumnFile:
         )
 
     def _with_dictionary(self, file: parquet.ParquetFile, texts: set[str]) -> set[str]:
-        """Return Parquet columns of text to read dictionary-encoded. Raises DatasetError for a too large row
-        group."""
+        """Return Parquet columns of text to read dictionary-encoded. Raises DatasetError for large row groups."""
         found: dict[str, bool] = {}
         for name, num_bytes, uses_dictionary, uses_delta in _encodings(file, texts):
             found[name] = found.get(name, True) and uses_dictionary and not uses_delta
@@ -233,7 +232,8 @@ class ColumnFile:
         return {name for name, has_dictionary in found.items() if has_dictionary}
 
     def _cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield slices of a batch with bounded decoded size: a dictionary's long value may be in every row."""
+        """Yield slices of a Parquet batch with bounded decoded size: a dictionary's long value may be in every
+        row."""
         row_bytes = 0
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             cells = column.dictionary if pa.types.is_dictionary(column.type) else column

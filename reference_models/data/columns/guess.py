@@ -64,7 +64,7 @@ _TYPES = ("token", "float", "token_seq", "float_seq")
 _FEW, _MANY = 50, 1000
 _ODD_SHARE = 0.1
 _LEAST_DATE = 10_000_000
-"""Least number that may be a date such as 20260131, or seconds since 1970."""
+"""Least number in a column of times that may be a date such as 20260131, or seconds since 1970."""
 _LARGEST_NUMBER = 2**53
 """Largest whole number that a column of amounts may hold: larger numbers, which doubles cannot represent, are ids."""
 _GROUPED = r"^[+-]?[0-9]{{1,3}}(?:{1}[0-9]{{3}})*(?:{0}[0-9]+)?$"

@@ -32,7 +32,7 @@ _JOINED_BYTES = 1 << 22
 def prepare_columns(
     train_files: Sequence[Path], eval_files: Sequence[Path], data: DataConfig, folder: Path, **options: Any
 ) -> PreparedDataset:
-    """Make the dataset `data` in `folder` from the files; `options` and errors are those of `prepare_files`.
+    """Make the dataset `data` in `folder` from a user's files; `options` and errors are those of `prepare_files`.
 
     Raises ConfigError also for a column that a file lacks.
     """
@@ -78,7 +78,7 @@ class _ColumnReader:
         given = self._parameters
         file = self._file = ColumnFile(path, given.needed, given.delimiter, given.names)
         most = None if given.rows is None else given.rows - self._num_before
-        """Number of the last row to read in the file; None for all."""
+        """Number of the last row to read in the file; None to read all rows."""
         if most == 0:
             self._file = None
             return
@@ -178,8 +178,8 @@ class _ColumnReader:
         return {"train": range(num_train), "eval": range(num_train, total)}
 
     def _find_time(self, num_rows: int, times: Iterator[NDArray[Any]]) -> int:
-        """Return the number of training rows, before a time of the sorted times. Raises DatasetError if none
-        divides."""
+        """Return the number of training rows, which are those before the first evaluation time, given the rows'
+        sorted times. Raises DatasetError if no time divides the rows."""
         given, name = self._parameters, self._parameters.time
         if given.eval_from is not None and num_rows:
             first = np.longdouble(self._read_eval_from(given.eval_from))
@@ -202,8 +202,8 @@ class _ColumnReader:
         return last_change
 
     def _read_eval_from(self, given: str | float) -> float | int:
-        """Return eval_from in the form of the rows' times. Raises ConfigError if it is of another kind than these: a
-        number, or a date with or without a zone."""
+        """Return eval_from, the first evaluation time, in the form of the rows' times. Raises ConfigError if it is of
+        another kind than these: a number, or a date with or without a zone."""
         assert self._known is not None, "rows were read before"
         if isinstance(given, str) == self._known.is_date:
             instant = parse_time(given) if isinstance(given, str) else given

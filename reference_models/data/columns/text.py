@@ -63,7 +63,7 @@ class TextForm:
 
 
 def read_form(path: Path, delimiter: str | None, names: Sequence[str]) -> TextForm:
-    """Detect the form of a text file, with its delimiter if that is None; `names` are for files without header.
+    """Detect the form of a text file of columns, also its delimiter if None; `names` are for files without header.
 
     A column without a name before the header's (row names, as R writes them) or after them (a delimiter at the end of
     each row) is named "". Raises DatasetError, naming the form and a command that converts it, for other than UTF-8
@@ -138,7 +138,7 @@ def _refuse_unsplit(path: Path, cells: Sequence[str]) -> None:
 
 
 def _may_be_numbered(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> bool:
-    """Return whether the first line can be a header that names columns by whole numbers, as Ali-CCP's does.
+    """Return whether a text file's first line can be a header with whole numbers as names, as Ali-CCP's is.
 
     Then all of its cells differ, and one that is a word is above a column of numbers alone.
     """
@@ -199,7 +199,7 @@ def _read_fully(file: IO[bytes], size: int) -> bytes:
 
 
 def find_delimiter(text: str) -> str:
-    """Return the delimiter with the most columns among those with equally many in nearly all of the first lines."""
+    """Return the delimiter that cuts nearly all first lines of a text into equally many columns, and most of them."""
     lines = [line for line in text.splitlines() if line.strip()][: _SNIFFED_ROWS + 1] or [text]
     best, most = ",", 1
     for delimiter in DELIMITERS:

@@ -105,7 +105,7 @@ class BinarySplit:
 
 
 def _wrap_ids(ids: NDArray[Any], num_rows: int) -> None:
-    """Take `ids` modulo `num_rows` in place, as the references do; only if any is outside, since that is slow."""
+    """Take `ids` modulo `num_rows` in place, as the references do; only if any is outside, since modulo is slow."""
     if ids.size and (ids.max() >= num_rows or ids.min() < 0):
         np.remainder(ids, num_rows, out=ids)
 

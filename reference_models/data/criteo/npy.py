@@ -65,7 +65,7 @@ def locate_npy(path: Path) -> ArrayPlace:
 
 
 def locate_npz(path: Path) -> dict[str, ArrayPlace]:
-    """Return the places of all arrays of an uncompressed .npz file, by name without `.npy`."""
+    """Return the places of all arrays of an uncompressed .npz file, by name without `.npy`. Raises DatasetError."""
     with open_data(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:

@@ -54,7 +54,7 @@ def parse_parameters(data: DataConfig) -> PrepareParameters:
 def prepare_tsv(
     train_files: Sequence[Path], eval_files: Sequence[Path], data: DataConfig, folder: Path, **options: Any
 ) -> PreparedDataset:
-    """Make the dataset `data` in `folder` from text files; `options` and errors are those of `prepare_files`.
+    """Make the dataset `data` in `folder` from Criteo's text; `options` and errors are those of `prepare_files`.
 
     Raises ConfigError also for parameters that do not fit the files given.
     """

@@ -82,7 +82,7 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_samples: int = CHUNK_SAMPLES) -> Parts:
-    """Return the tasks, `chunk_samples` patterns each, that generate both splits, and their function.
+    """Return the parts of a dataset of patterns: the tasks, `chunk_samples` patterns each, that generate both splits.
 
     The data's bytes do not depend on `chunk_samples`. Raises ConfigError.
     """

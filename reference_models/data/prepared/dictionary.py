@@ -78,6 +78,6 @@ def number_values(counted: ValueCounts, min_count: int, without: int | None = No
 
 
 def factorize(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Return the distinct values [u] in the order of first appearance, and each cell's index into these."""
+    """Return a column's distinct values [u] in the order of first appearance, and each cell's index into these."""
     encoded = pa.array(column).dictionary_encode()
     return encoded.dictionary.to_numpy(), encoded.indices.to_numpy()

@@ -139,7 +139,7 @@ def _open(path: Path) -> io.FileIO:
 
 
 def _is_of_macos(name: str) -> bool:
-    """Return whether a file in an archive is one of those that macOS adds."""
+    """Return whether a file in a zip archive is one of those that macOS adds."""
     return name.startswith("__MACOSX/")
 
 
@@ -204,7 +204,7 @@ class _DecompressedFile(io.RawIOBase):
 
 
 class _CountingReader(io.RawIOBase):
-    """Reader that hashes and counts the bytes of an open file.
+    """Reader of an open file that counts its bytes and computes their sha256.
 
     The file is opened before, since opening may fail, and io closes an object whose constructor failed.
     """

@@ -266,7 +266,7 @@ def prepare_files(
     on_progress: Progress | None = None,
     on_note: Callable[[str], None] = lambda text: None,
 ) -> PreparedDataset:
-    """Make the dataset `data` in `folder` from the files, read by `reader`; the manifest stores `parameters`.
+    """Make the dataset `data` in `folder` from a user's files, read by `reader`; the manifest stores `parameters`.
 
     The manifest is written last, so that an interrupted preparation is no dataset. Run again, it continues after the
     last file that was complete in the spool, and says so to `on_note`. Raises ConfigError for invalid options,
@@ -414,7 +414,7 @@ def _begin_spool(
     kept: SpoolProgress,
     on_note: Callable[[str], None],
 ) -> Spool:
-    """Open the parsed rows on disk of a killed preparation, copying its progress to `kept`, or a new spool."""
+    """Open the parsed rows on disk of a killed preparation, copying its progress to `kept`; else an empty spool."""
     found = read_progress(folder / FOLDER, kept.asked)
     if found is not None and found.is_of(columns, len(reader.features)) and _has_dictionaries(folder, reader, found):
         files = {name: (file, SpoolColumn(dtype, width)) for name, (file, dtype, width) in found.columns.items()}
@@ -487,7 +487,7 @@ def _parse(
     report: Progress,
     saved: _Recorder,
 ) -> _Tally:
-    """Append the rows of all files to the spool, except files that a killed preparation had parsed."""
+    """Append the rows of all files to the spool (on disk), except files that a killed preparation had parsed."""
     tally = _Tally(max_malformed)
     tally.restore(saved.kept.tally)
     reader.restore(saved.kept.reader)

@@ -143,7 +143,7 @@ class Spool:
             self._stale.pop().unlink(missing_ok=True)
 
     def read(self, name: str, start: int, stop: int) -> NDArray[Any]:
-        """Read rows start to stop - 1 of one column: [n], or [n, width]."""
+        """Return rows start to stop - 1 of the column `name`: [n], or [n, width]."""
         column = self._columns[name]
         with (self._folder / self._names[name]).open("rb", buffering=0) as file:
             file.seek(start * self._row_bytes(name))
@@ -156,7 +156,7 @@ class Spool:
         return [*self._columns]
 
     def column(self, name: str) -> SpoolColumn:
-        """Return the format of a column's file."""
+        """Return the format of the file of the column `name`."""
         return self._columns[name]
 
     def write(self, name: str, start: int, values: NDArray[Any]) -> None:
@@ -180,7 +180,7 @@ class Spool:
     def replace(
         self, name: str, column: SpoolColumn, pieces: Iterator[NDArray[Any]], *, keeps_old: bool = False
     ) -> None:
-        """Replace a column by values of another type, from `pieces`, which may read the old values.
+        """Replace the column `name` by values of another type, from `pieces`, which may read the old values.
 
         With `keeps_old` the old values stay on disk until `drop_stale`.
         """

@@ -85,7 +85,7 @@ class Batch:
 
     @classmethod
     def synthetic(cls, split: ClickDataset, num_embeddings: Sequence[int], batch_size: int) -> "Batch":
-        """Return a synthetic batch of the split's shapes: ids count up through each table, labels alternate."""
+        """Return a synthetic batch of clicks of the split's shapes: ids count up through tables, labels alternate."""
         import torch
 
         positions = torch.arange(batch_size).unsqueeze(1)
@@ -178,4 +178,4 @@ class OpenedDataset:
     files: Mapping[str, int]
     """Sizes in bytes of the data files by path, for clearing their page cache."""
     read_files: ReadFiles = field(default_factory=ReadFiles)
-    """Files that both splits have open, to verify which bytes were read."""
+    """Files that both splits have open, to verify after a run which bytes were read."""

@@ -18,8 +18,8 @@ from reference_models.process.open_file import open_regular
 
 BLOCK_BYTES = 1 << 20
 NUM_BLOCKS = 16
-"""Blocks of each file that are hashed if the dataset is too large to be hashed whole: equidistant, first and last
-included."""
+"""Number of blocks of each data file that are hashed if the dataset is too large to be hashed whole: equidistant,
+first and last included."""
 MAX_WHOLE_BYTES = 16 << 30
 """Largest dataset, in bytes, that is hashed whole after a run: that takes at most 40 s, runs take many minutes."""
 _CHUNK_BYTES = 1 << 22

@@ -39,7 +39,7 @@ _VERIFY_SAMPLES = 1 << 16
 
 
 class Rows(Protocol):
-    """Consecutive samples to write, with an array for each of the layout's members."""
+    """Consecutive samples to write, with an attribute for each array of the layout of their kind of data."""
 
     def __len__(self) -> int: ...
 
@@ -93,7 +93,7 @@ class SplitWriter:
 
 
 class _ArrayFile:
-    """.npy file of known shape, whose rows are written in any order."""
+    """File of an array of known shape in .npy format, whose rows are written in any order."""
 
     def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._path, self._dtype, self._columns = path, dtype, shape[1:]

@@ -122,7 +122,7 @@ def open_synthetic(folder: Path, data: DataConfig) -> OpenedDataset:
 
 
 def zipf_ranks(drawn: NDArray[np.float64], num_rows: int, exponent: float) -> NDArray[np.int64]:
-    """Return ranks 0 to num_rows - 1 from uniform numbers in [0, 1), by a power law's inverse on [1, rows + 1).
+    """Return popularity ranks 0 to num_rows - 1 from uniform numbers in [0, 1), by inversion of a power law.
 
     A rank's probability is the integral of x ** -exponent over [rank + 1, rank + 2), close to Zipf's law.
     """

@@ -1,1 +1,1 @@
-"""Traces of embedding lookups: which rows are looked up, in which order, and the stack distances of lookups."""
+"""Make traces of embedding lookups: which rows are looked up, in which order, and at which stack distances."""

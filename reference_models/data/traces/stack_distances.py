@@ -30,7 +30,7 @@ class StackDistances:
         self._keys, self._weights = np.empty(0, np.int64), np.empty(0)  # the stack, its oldest row first
 
     def update(self, keys: Ids, weights: Floats) -> Floats:
-        """Return the stack distances of the next accesses [N], infinite where a row is accessed for the first time.
+        """Return the stack distances of the next row accesses [N], infinite where a row is accessed the first time.
 
         `weights` [N], equal for equal keys, say how many rows each row stands for. Without sampling they are 1, and
         distances are whole numbers.
@@ -56,7 +56,7 @@ class StackDistances:
 
 
 def _sum_earlier_above(values: Ids, weights: Floats) -> Floats:
-    """Sum for each value the weights of earlier values above it; values differ, or are -1 (without a useful sum).
+    """Return for each value the sum of the weights of earlier, larger values; values differ, or are -1 (sum unused).
 
     Ranks are sorted bit by bit, the highest first: among ranks with equal higher bits, one whose bit is 0 is below
     the earlier ones whose bit is 1. That is a merge sort's count without a loop over values.
