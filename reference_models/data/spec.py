@@ -57,15 +57,15 @@ class DataSection:
     num_dense: PositiveCount = NUM_CRITEO_DENSE
     """Dense features per sample."""
     num_embeddings: Counts | None = None
-    """Rows of each table, one table per sparse feature; `criteo` takes them from the files."""
+    """Rows of each embedding table, one table per sparse feature; `criteo` takes them from the files."""
     multi_hot: Counts | None = None
     """Ids per sample of each table; one if left out."""
     seed: Count | None = None
     """Seed of the generator; required for generated data."""
     sha256: str | None = None
-    """Digest that the dataset must have; leave it out for data that you change."""
+    """sha256 that the dataset must have; leave it out for data that you change."""
     parameters: dict[str, Any] = field(default_factory=dict)
-    """Parameters of the data's generation or preparation, by kind: see below."""
+    """Parameters of the data's generation or preparation: the keys of [data.parameters], by kind of data."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -35,29 +35,30 @@ Scale = Annotated[float, Meta(ge=0, le=100)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TeacherConfig:
-    """[data.parameters] of a click log. The scales are standard deviations of each part of the logit."""
+    """Section [data.parameters] of a generated click log; scales are standard deviations of parts of its logits."""
 
     zipf_exponent: Annotated[float, Meta(ge=0, le=4)]
     """Zipf exponent of the ids' popularity, in steps of 0.125; 0 is uniform."""
     bias: Annotated[float, Meta(ge=-20, le=20)] = 0.0
-    """Constant part of the logit: below 0 makes clicks rare."""
+    """Constant part of the click logit: below 0 makes clicks rare."""
     effect_scale: Scale
-    """Standard deviation of the effects of single ids, which logistic regression can learn."""
+    """Standard deviation of the effects of single ids on the click logit, which logistic regression can learn."""
     interaction_scale: Scale
-    """Standard deviation of the effects of interactions of ids, which need a model with interactions."""
+    """Standard deviation of the effects of id interactions, which only a model with interactions can learn."""
     dense_scale: Scale
-    """Standard deviation of the effects of dense features."""
+    """Standard deviation of the effects of dense features on the click logit."""
     num_interactions: Count
-    """Number of interacting pairs of features."""
+    """Number of interacting pairs (or groups) of sparse features."""
     interaction_order: Literal[2, 3, 4] = 2
-    """Features per interaction: more than two, groups instead of pairs, only with `matching`."""
+    """Sparse features per interaction: more than two, groups instead of pairs, only with pairing = `matching`."""
     pairing: Literal["random", "matching"] = "random"
-    """Choice of pairs: `random`, or `matching`, in which no feature is in two pairs or has fewer than 32 ids. Pairs
-    that share a feature compete for its embeddings, and the initial weights decide which pair is learned."""
+    """Choice of the interacting pairs of features: `random`, or `matching`, in which no feature is in two pairs or
+    has fewer than 32 ids. Pairs that share a feature compete for its embeddings, and the initial weights decide which
+    pair is learned."""
     latent_mean: Annotated[float, Meta(ge=-10, le=10)] = 0.0
-    """Number added to every coordinate of the centred class vectors."""
+    """Number added to the coordinates of the latent classes' centred vectors; if not 0, single ids say a little."""
     interaction_rank: Annotated[int, Meta(ge=1, le=LATENT_DIM)] = LATENT_DIM
-    """Coordinates of the class vectors. With one coordinate, effects of single ids reveal it directly."""
+    """Number of coordinates of the latent classes' vectors. With one, effects of single ids reveal it directly."""
 
 
 def parse_teacher(data: DataConfig) -> TeacherConfig:

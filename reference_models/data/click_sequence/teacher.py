@@ -32,10 +32,10 @@ Weight = Annotated[float, Meta(ge=-100, le=100)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SequenceParameters:
-    """Section [data.parameters] of a sequence log."""
+    """Section [data.parameters] of a generated log of users' sequences of events."""
 
     events_per_window: PositiveCount
-    """Events of every user in a time window; only events before the window influence its clicks."""
+    """Events of every user in a time window; only events before the window influence clicks in it."""
     num_classes: Annotated[int, Meta(ge=2, le=256)]
     """Number of latent classes of artists, and so of their items."""
     num_favourites: PositiveCount
@@ -45,19 +45,19 @@ class SequenceParameters:
     zipf_exponent: Annotated[float, Meta(ge=0, le=4)]
     """Zipf exponent of the popularity of a class's items, in steps of 0.125; 0 is uniform."""
     bias: Annotated[float, Meta(ge=-20, le=20)] = 0.0
-    """Constant part of the logit: below 0 makes clicks rare."""
+    """Constant part of the click logit: below 0 makes clicks rare."""
     effect_scale: Scale
-    """Standard deviation of the effects of single items, which need no history."""
+    """Standard deviation of the effects of single items on the click logit, which need no history."""
     history_scale: Scale
-    """Weight of the history: the length of the vector of the events' weights."""
+    """Weight of a user's history in the click logit: the length of the vector of the earlier events' weights."""
     history_events: Annotated[int, Meta(ge=1, le=4096)]
-    """Number of last events that influence a click."""
+    """Number of a user's last events that influence a click."""
     decay: Annotated[float, Meta(ge=0, le=1)]
-    """Factor by which each later event reduces an event's weight."""
+    """Factor by which each later event reduces an earlier event's weight in the click logit."""
     same_class: Weight
-    """Effect of a click on later items of the same class, added to `other_class`."""
+    """Effect of a click on the logits of later items of the same class, added to `other_class`."""
     other_class: Weight
-    """Effect of a click on later items of all classes."""
+    """Effect of a click on the logits of later items of all classes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

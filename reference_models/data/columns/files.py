@@ -232,8 +232,7 @@ class ColumnFile:
         return {name for name, has_dictionary in found.items() if has_dictionary}
 
     def _cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield slices of a Parquet batch with bounded decoded size: a dictionary's long value may be in every
-        row."""
+        """Yield slices of a Parquet batch of bounded decoded size: a dictionary's long value may be in each row."""
         row_bytes = 0
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             cells = column.dictionary if pa.types.is_dictionary(column.type) else column

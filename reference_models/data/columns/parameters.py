@@ -21,30 +21,30 @@ class DenseColumn:
     """Column of a dense feature: a number per sample."""
 
     column: str
-    """Name of the column in the file."""
+    """Name of the dense feature's column in the files."""
     transform: Literal["as_is", "log1p", "standardised"] = "as_is"
-    """`log1p`: log(1 + x), negative numbers as 0. `standardised`: less the mean, divided by the standard deviation,
-    of the training rows."""
+    """Transform of the numbers. `log1p`: log(1 + x), negative numbers as 0. `standardised`: less the mean, divided by
+    the standard deviation, of the training rows."""
     decimal: Literal[".", ","] = "."
-    """Mark before the fraction of numbers in text."""
+    """Mark before the fraction of the column's numbers, in text."""
     thousands: Literal["", ",", ".", " ", "'"] = ""
-    """Mark between groups of three digits of numbers in text."""
+    """Mark between groups of three digits of the column's numbers, in text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SparseColumn:
-    """Column of a sparse feature: one category per sample, or several, with a table of its own."""
+    """Column of a sparse feature: one category per sample, or several, with an embedding table of its own."""
 
     column: str
-    """Name of the column in the file."""
+    """Name of the sparse feature's column in the files."""
     min_count: PositiveCount = 1
-    """Least occurrences in the training rows of a value with its own id; rarer values share id 0."""
+    """Least occurrences in the training rows of a category value with its own id; rarer values share id 0."""
     rows: Annotated[int, Meta(ge=2)] | None = None
-    """Rows of the table, if ids are hashes of values instead of numbers in a dictionary."""
+    """Rows of the embedding table, if ids are hashes of values instead of numbers in a dictionary."""
     separator: Annotated[str, Meta(min_length=1)] | None = None
-    """Separator of the ids of a cell that has several."""
+    """Separator of the ids in a cell of text that has several ids."""
     max_ids: PositiveCount = 1
-    """Most ids of a cell; id 0 pads cells with fewer. Lists of Parquet and JSON need no separator."""
+    """Most ids of a cell of the column; id 0 pads cells with fewer. Lists of Parquet and JSON need no separator."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +61,10 @@ class ColumnsParameters:
     """Whether labels are shares from 0 to 1 that are trained on as they are: a sample counts as a 1 by its share, and
     as a 0 by the rest."""
     positive_from: float | None = None
-    """Least number with label 1; smaller ones are 0: such as 4 for ratings, 1 for counts and for labels -1 and 1."""
+    """Least number in the label's column with label 1; smaller ones are 0: such as 4 for ratings, 1 for counts and
+    for labels -1 and 1."""
     positive: tuple[str, ...] = ()
-    """Cells, as text, with label 1, such as `["purchase"]` of events; all others are 0."""
+    """Cells of the label's column, as text, with label 1, such as `["purchase"]` of events; all others are 0."""
     dense: tuple[DenseColumn, ...] = ()
     """Dense features: a list of `{ column = "price", transform = "as_is" }`; the transform may also be `log1p`: log(1
     + x), negative numbers as 0; or `standardised`: less the mean, divided by the standard deviation, of the training
@@ -75,23 +76,23 @@ class ColumnsParameters:
     split: Literal["fraction", "time", "files"] = "fraction"
     """Evaluation rows: the last (`fraction`), the latest, after sorting by time (`time`), or --eval's (`files`)."""
     eval_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.1
-    """Share of the rows for evaluation, except with `files`. Rows of equal times stay together."""
+    """Share of the files' rows for evaluation, except with split = `files`. Rows of equal times stay together."""
     time: str | None = None
     """Name of the time's column: numbers, or dates and times such as 2026-01-31 23:59:59, with or without a zone;
     only with, and required by, split `time`."""
     eval_from: str | Amount | None = None
-    """First time for evaluation, instead of a fraction: a number, or a date or time as in the column `time`."""
+    """First time of an evaluation row, instead of a fraction: a number, or a date or time as in the column `time`."""
     rows: PositiveCount | None = None
-    """Number of first rows to use, counted through all files, malformed ones included. Not with split = 'files'."""
+    """Number of the files' first rows to use, malformed rows included, through all files; not with split `files`."""
     share: Annotated[float, Meta(gt=0, lt=1)] | None = None
     """Share, approximate, of the rows to use: those whose hash, BLAKE2b to 64 bits, little-endian, is below `share`
     times 2^64. The hash is of the row's number, counted through all files from 1, or of the cell of `share_by`."""
     share_by: str | None = None
     """Name of a column, such as the user, by whose values rows are in the `share`: all rows of a value or none."""
     delimiter: Annotated[str, Meta(min_length=1, max_length=8)] = ","
-    """Delimiter of the columns of text, such as `"::"`."""
+    """Delimiter of the columns of a text file, such as `"::"`."""
     names: tuple[str, ...] = ()
-    """Names of the columns, in order, of text without a header."""
+    """Names of the columns, in order, of a text file without a header."""
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -110,13 +111,13 @@ class ColumnsSection:
     name: str
     """Name of the dataset, part of its folder's name."""
     train_samples: PositiveCount | None = None
-    """Samples of an epoch, checked against the files if given."""
+    """Samples of an epoch of training, checked against the files if given."""
     eval_samples: PositiveCount | None = None
     """Samples of an evaluation, checked against the files if given."""
     sha256: str | None = None
-    """Digest that the dataset must have."""
+    """sha256 that the dataset must have."""
     parameters: dict[str, Any]
-    """Roles of the columns: see below."""
+    """Roles of the columns and split of the rows: the keys of [data.parameters]."""
 
 
 def parse_columns(table: Mapping[str, Any]) -> DataConfig:

@@ -23,18 +23,18 @@ from reference_models.process.errors import ConfigError, DatasetError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrepareParameters:
-    """Parameters of the preparation of given rows. Changing any of them makes another dataset."""
+    """Section [data.parameters] of Criteo's text: its split and ids. Changing a parameter makes another dataset."""
 
     split: Literal["days", "last_file", "files"]
-    """`days`: all rows are cut into `num_days` equal days (the remainder goes to the first days); the last day's
-    first half is for evaluation, its second half unused, all other days train. `last_file`: the same with one file
-    per day. `files`: the files of --train and --eval."""
+    """Split of the rows. `days`: all rows are cut into `num_days` equal days (the remainder goes to the first days);
+    the last day's first half is for evaluation, its second half unused, all other days train. `last_file`: the same
+    with one file per day. `files`: the files of --train and --eval."""
     num_days: Annotated[int, Meta(ge=2)] | None = None
-    """Days that the rows are cut into; required with `days`, refused otherwise."""
+    """Number of days into which the rows are cut; required with `days`, refused otherwise."""
     min_frequency: PositiveCount = 1
-    """Least occurrences in training of a value with its own id; rarer values share id 0."""
+    """Least occurrences in training of a category value with its own id; rarer values share id 0."""
     max_ind_range: PositiveCount | None = None
-    """Number modulo which category values are taken first."""
+    """Number modulo which category values are taken before they are counted."""
 
 
 def parse_parameters(data: DataConfig) -> PrepareParameters:

@@ -27,10 +27,10 @@ KIND = "patterns"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PatternParameters:
-    """Section [data.parameters] of patterns."""
+    """Section [data.parameters] of generated patterns (images to classify)."""
 
     flip_share: Annotated[float, Meta(ge=0, le=0.5)]
-    """Share of pixels that are flipped; at 0.5 nothing can be learned."""
+    """Share of a pattern's pixels that are flipped; at 0.5 nothing can be learned."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,23 +25,23 @@ class SyntheticSection:
     """Section [data] of data in memory: tables by num_embeddings and multi_hot, or all equal by the other keys."""
 
     kind: Literal["made_up", "synthetic"]
-    """Kind of data, for throughput alone unless `labels` is `planted`. Both names mean the same."""
+    """Kind of data, for throughput only unless `labels` is `planted`. Both names mean the same."""
     name: str = SYNTHETIC_KINDS[0]
     """Name of the dataset."""
     num_dense: PositiveCount = NUM_CRITEO_DENSE
     """Dense features per sample."""
     num_embeddings: Counts | None = None
-    """Rows of each table."""
+    """Rows of each embedding table."""
     multi_hot: Counts | None = None
-    """Ids per sample of each table; one if left out."""
+    """Ids per sample of each embedding table; one if left out."""
     train_samples: PositiveCount | None = None
-    """Samples in memory; if left out, as many as the steps need."""
+    """Training samples in memory; if left out, as many as the steps need."""
     eval_samples: PositiveCount | None = None
     """Samples of an evaluation; if left out, as many as for training."""
     seed: Count = 0
-    """Seed of the generator."""
+    """Seed of the random samples."""
     num_tables: PositiveCount | None = None
-    """Number of tables; num_embeddings and multi_hot are repeated up to it."""
+    """Number of embedding tables; num_embeddings and multi_hot are repeated up to it."""
     rows_per_table: PositiveCount | None = None
     """Rows of every table, instead of num_embeddings."""
     lookups_per_table: PositiveCount | None = None
@@ -49,7 +49,7 @@ class SyntheticSection:
     row_scale: Amount = 1.0
     """Factor by which the rows of every table are multiplied."""
     zipf_exponent: Annotated[float, Meta(ge=0, le=8)] = ZIPF_EXPONENT
-    """Zipf exponent of the ids: probabilities are proportional to rank to the minus this; 0 is uniform."""
+    """Zipf exponent of the ids: an id's probability is proportional to rank ** -exponent; 0 is uniform."""
     labels: Literal["coin_flips", "planted"] = "coin_flips"
     """Labels: random (`coin_flips`), or drawn from a hidden logistic model of dense features and ids (`planted`), so
     that the models that `serve` trains have a quality."""
