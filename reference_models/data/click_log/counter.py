@@ -47,7 +47,7 @@ def hash_range(key: int, start: int, stop: int) -> Words:
 
 
 def counters(key: int, start: int, stop: int, num_streams: int) -> Words:
-    """Return the unhashed words of random stream 0 of samples start to stop - 1; add `stream_offset(s)` for s."""
+    """Return unhashed words of random stream 0 for samples start to stop - 1; `stream_offset(s)` makes stream s."""
     words = np.arange(start, stop, dtype=np.uint64)
     np.multiply(words, np.uint64(num_streams * _GOLDEN & _MASK), out=words)
     return np.add(words, np.uint64(key), out=words)

@@ -15,7 +15,7 @@ QUANTILE_BITS = 12
 NUM_QUANTILES = 1 << QUANTILE_BITS
 THRESHOLD_BITS = 16
 ZIPF_STEPS_PER_ONE = 8
-"""Zipf exponents are multiples of 1/8, so that k ** s needs only multiplications and square roots."""
+"""Steps per 1 of Zipf exponents: multiples of 1/8, so that k ** s needs only multiplications and square roots."""
 _LN_2 = 0.6931471805599453
 _MASS_ONE = float(1 << 40)
 

@@ -21,7 +21,7 @@ from reference_models.data.click_log.counter import derive_key, hash_range
 from reference_models.process.errors import ConfigError
 
 MAX_EVENTS = 1 << 20
-"""Most events of a user in all windows: the counters of users then differ, and times are exact in float32."""
+"""Most events of a user in all windows: the events' random counters then differ, and times are exact in float32."""
 MAX_USERS = 1 << 40
 NUM_TABLES = 3
 """Number of columns of ids of an event, each with an embedding table: item, user, item's artist."""

@@ -52,7 +52,7 @@ class Times:
 
 @dataclass(slots=True)
 class ColumnBatch:
-    """Batch of n rows of a file; the rows in `reasons` are left out. Row numbers count from 1."""
+    """Batch of n rows of a user's file; rows marked in `is_wrong` are left out, the first ones with `reasons`."""
 
     path: Path
     columns: pa.RecordBatch

@@ -231,7 +231,7 @@ def _decode(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def look_at(name: str, column: pa.Array) -> Look:
-    """Return the properties of a column's cells, of which up to MAX_MALFORMED may be malformed."""
+    """Return the properties of a column's cells, of which a share of up to MAX_MALFORMED may be malformed."""
     nothing = np.empty(0)
     if is_list(column.type):
         return Look(name, "list" if column.null_count < len(column) else "empty", column, nothing)

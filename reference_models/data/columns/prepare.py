@@ -239,7 +239,8 @@ def finish_numbers(
 
 
 def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield successive small batches of text joined, so that a value in many of them is hashed once."""
+    """Yield successive small batches of rows joined to larger ones, so that a value in many of them is hashed
+    once."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         is_full = sum(piece.nbytes for piece in waiting) >= _JOINED_BYTES

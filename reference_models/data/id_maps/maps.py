@@ -25,7 +25,7 @@ def map_by_hash(num_ids: int, num_rows: int) -> IdMap:
 
 
 def map_by_quotient(num_ids: int, num_rows: int) -> IdMap:
-    """Map each id to a row for its quotient and a row for its remainder, distinct pairs (Shi et al. 2019).
+    """Map each id to two rows, one for its quotient and one for its remainder: distinct pairs (Shi et al. 2019).
 
     The divisor is the least with which both kinds of rows fit, so that as few ids as possible share a quotient. If
     none fits, ids are first hashed to as many numbers as there are pairs of one half of the rows with the other.

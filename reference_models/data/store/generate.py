@@ -20,7 +20,10 @@ Piece = tuple[str, int, Rows]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Tasks that generate both splits of a dataset, and their function; bytes depend only on the definition."""
+    """Tasks that generate both splits of a dataset, and the function that does a task.
+
+    The bytes depend only on the dataset's definition.
+    """
 
     tasks: Iterable[Any]
     """Independent tasks that together generate the dataset, in any order; one thread does a task."""

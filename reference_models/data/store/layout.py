@@ -36,7 +36,7 @@ class Layout:
     """Arrays that a split of a kind of data has in files, and the class of its batches."""
 
     batch: Any
-    """Class of batches, with the arrays' members, and `ids`, `empty`, `synthetic` and `check` as in `ImageBatch`."""
+    """Class of batches, with an attribute per array, and `ids`, `empty`, `synthetic`, `check` as in `ImageBatch`."""
     arrays: tuple[Array, ...]
 
     @property

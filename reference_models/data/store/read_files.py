@@ -72,7 +72,7 @@ class ReadFiles:
             return open(self._open[path][0], "rb", closefd=False)
 
     def look(self) -> tuple[ReadFile, ...]:
-        """Return each data file's state when opened, opening files that were not read. Raises OSError."""
+        """Return each data file's state (size, times) when opened; open files not read yet. Raises OSError."""
         for path in self._paths:
             with naming(path):
                 self.open(path).close()

@@ -22,7 +22,7 @@ _MAX_ROWS = 1 << 40
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticSection:
-    """Section [data] of data in memory: tables by num_embeddings and multi_hot, or all equal by the other keys."""
+    """Section [data] of synthetic data in memory: tables by num_embeddings and multi_hot, or equal by other keys."""
 
     kind: Literal["made_up", "synthetic"]
     """Kind of data, for throughput only unless `labels` is `planted`. Both names mean the same."""
@@ -93,7 +93,7 @@ def parse_synthetic(table: Mapping[str, Any]) -> DataConfig:
         multi_hot=_repeat(hots, num_tables),
         seed=section.seed,
         sha256=None,
-        # Coin flips are not named here, since records made before there was a choice mean them.
+        # Labels `coin_flips` are not named here: records made before labels could be chosen mean these.
         parameters={"zipf_exponent": section.zipf_exponent} | ({"labels": "planted"} if planted else {}),
     )
 

@@ -49,7 +49,7 @@ class StackDistances:
         last[order[1:][is_again]] = order[:-1][is_again]
         is_top[order[:-1][is_again]] = False
         sums, previous = np.concatenate(([0.0], np.cumsum(weights))), last[num_old:]
-        # Of the accesses since the row's last one, only each other row's first counts.
+        # Of the accesses since the row's last access, only the first of each other row counts.
         distances = sums[num_old:-1] - sums[previous + 1] - _sum_earlier_above(previous, weights[num_old:])
         self._keys, self._weights = keys[is_top], weights[is_top]
         return np.where(previous < 0, np.inf, distances)
