@@ -1,1 +1,1 @@
-"""Reference models, their data and their metrics; independent of targets and rules."""
+"""Reference models, datasets for them and their quality metrics; nothing here knows targets or benchmark rules."""

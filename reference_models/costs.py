@@ -22,27 +22,28 @@ from reference_models.training.phases import Phase
 FLOAT_BYTES = 4
 ID_BYTES = 8
 AUC_BYTES_PER_SAMPLE = 64
-"""Bytes per sample of computing an AUC: score, label, key, and counts per score when all scores differ."""
+"""Bytes that computing an AUC takes per sample: score, label, sort key, and counts where all scores differ."""
 OPTIMIZER_FLOP: Mapping[str, int] = {"sgd": 2, "adagrad": 7, "rowwise_adagrad": 7, "Adam": 12}
-"""FLOP of an update per weight. Adagrad: g^2, add to the sum, square root, add epsilon, divide, times the learning
-rate, subtract. Adam adds two decayed means, each of two products and a sum."""
+"""FLOP of an optimizer's update per weight. Adagrad: g^2, add to the sum, square root, add epsilon, divide, times the
+learning rate, subtract. Adam adds two decayed means, each of two products and a sum."""
 _OPTIMIZER_ARRAYS: Mapping[str, int] = {"sgd": 3, "Adam": 7}
-"""Arrays that an update reads and writes: weight and each state twice, gradient once; 5 for optimizers not listed."""
+"""Accesses of an optimizer's update to arrays as large as the weights: weight and each state read and written,
+gradient read; 5 for optimizers not listed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComputedCosts:
-    """Sizes of a model, and its FLOP and bytes per sample."""
+    """Sizes of a model, and FLOP and bytes of its training per sample."""
 
     num_embedding_rows: int
     num_embedding_parameters: int
     num_dense_parameters: int
     num_lookups_per_sample: int
     embedding_bytes_per_sample: int
-    """fp32 bytes of the embedding rows that a sample's forward pass reads."""
+    """Bytes, in fp32, of the embedding rows that the forward pass of a sample reads."""
     forward_flop_per_sample: int
     training_flop_per_sample: int
-    """FLOP of a sample's forward and backward pass; the gradient of the dense input is not computed."""
+    """FLOP of the forward and backward pass per sample, without the unneeded gradient of the model's dense input."""
 
     @property
     def num_parameters(self) -> int:
@@ -50,25 +51,26 @@ class ComputedCosts:
 
     @property
     def row_width(self) -> int:
-        """Mean number of values of an embedding row; 1 where there is no table."""
+        """Mean number of values of an embedding row; 1 where the model has no tables."""
         return self.num_embedding_parameters // self.num_embedding_rows if self.num_embedding_rows else 1
 
     @property
     def embedding_bytes(self) -> int:
-        """Bytes of all embedding tables in fp32."""
+        """Bytes of all embedding tables of the model in fp32."""
         return self.num_embedding_parameters * FLOAT_BYTES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryEstimate:
-    """Bytes that training in fp32 holds at its peak, beside the process itself (Python and torch)."""
+    """Peak memory of training in fp32, in bytes by use, not counting the process itself (Python and torch)."""
 
     weights_bytes: int
     optimizer_bytes: int
     gradients_bytes: int
     activations_bytes: int
     evaluation_bytes: int
-    """Bytes of one evaluation batch, and of the whole split's scores with the computation of their AUC."""
+    """Bytes of one evaluation batch, plus the scores of the whole evaluation split and the computation of their
+    AUC."""
 
     @property
     def total_bytes(self) -> int:
@@ -77,7 +79,10 @@ class MemoryEstimate:
 
 
 def find_table_sizes(data: DataConfig, num_embeddings: Sequence[int] | None) -> Sequence[int]:
-    """Return each table's rows. Raises ConfigError where only a prepared dataset knows them and none was given."""
+    """Return the number of rows of each table, `num_embeddings` if given, else the definition's.
+
+    Raises ConfigError where only the prepared dataset knows the sizes and none were given.
+    """
     sizes = data.num_embeddings if num_embeddings is None else num_embeddings
     if sizes is None:
         raise ConfigError(
@@ -89,7 +94,8 @@ def find_table_sizes(data: DataConfig, num_embeddings: Sequence[int] | None) -> 
 
 @dataclass(frozen=True, slots=True)
 class Matmul:
-    """Matrix products of one layer, forward or one of its two gradients: `num` independent ones, [m, k] x [k, n]."""
+    """Matrix products of one layer's forward pass, or of one of its gradients: `num` independent products [m, k] x
+    [k, n]."""
 
     phase: str
     layer: str
@@ -98,7 +104,7 @@ class Matmul:
     n: int
     num: int = 1
     is_of_one_tensor: bool = False
-    """Whether both operands are one tensor, whose bytes the phase counts separately."""
+    """Whether both operands of the product are the same tensor; its bytes are then counted elsewhere in the phase."""
 
     @property
     def flop(self) -> int:
@@ -112,21 +118,22 @@ class Matmul:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Shape (num, m, k, n) with m <= n: a product and its transpose share a shape, since layouts are free."""
+        """Shape (num, m, k, n) of the matrix products with m <= n, so that a product and its transpose have the same
+        shape."""
         return (self.num, min(self.m, self.n), self.k, max(self.m, self.n))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseCosts:
-    """FLOP, bytes and row accesses that one phase of a step needs in any implementation."""
+    """FLOP, bytes moved and row accesses that one phase of a training step needs in any implementation."""
 
     matmul_flop: int = 0
     """FLOP of matrix products, two per multiply-add, as MLPerf and torch's FlopCounterMode count."""
     elementwise_flop: int = 0
-    """FLOP of phases without matrix products: adding rows up, and the optimizers' arithmetic."""
+    """FLOP other than matrix products: adding up embedding rows, and the optimizers' arithmetic."""
     bytes: int = 0
     rows: int = 0
-    """Rows of embedding tables and of their optimizer state that are accessed at random."""
+    """Number of random accesses to rows of embedding tables and of their optimizer state."""
 
     @property
     def flop(self) -> int:
@@ -143,10 +150,10 @@ class PhaseCosts:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """Linear layer from width n to m, applied to `num_rows` rows."""
+    """Linear layer from n to m features, applied to `num_rows` rows (samples or tokens)."""
 
     phases: tuple[str, str]
-    """Names of the layer's forward and backward phase."""
+    """Names of the phases in which the linear layer's forward and backward pass are timed."""
     name: str
     num_rows: int
     n: int
@@ -160,7 +167,7 @@ class Linear:
         return (self.n + self.has_bias) * self.m if self.is_trained else 0
 
     def matmuls(self) -> list[Matmul]:
-        """Return the matrix multiplications of a layer: forward, weight gradient and, if needed, input gradient."""
+        """Return the matrix products of the linear layer: forward, weight gradient and, if needed, input gradient."""
         forward, backward = self.phases
         made = [Matmul(forward, self.name, self.num_rows, self.n, self.m)]
         if self.is_trained:
@@ -172,10 +179,10 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Products of activations, `num` independent ones [m, k] x [k, n], with gradients of both operands."""
+    """Matrix products of two activations, without weights: `num` independent [m, k] x [k, n], and both gradients."""
 
     phases: tuple[str, str]
-    """Names of the forward and backward phase."""
+    """Names of the phases in which the product's forward and backward pass are timed."""
     name: str
     m: int
     k: int
@@ -185,7 +192,7 @@ class Product:
     num_parameters = 0
 
     def matmuls(self) -> list[Matmul]:
-        """Return the matrix product and the gradients of its left and right operand."""
+        """Return the matrix product of two activations, and the products that give the gradient of each."""
         (forward, backward), (m, k, n) = self.phases, (self.m, self.k, self.n)
         return [
             Matmul(phase, self.name, *shape, num=self.num, is_of_one_tensor=self.is_of_one_tensor)
@@ -194,7 +201,8 @@ class Product:
 
 
 def fft_flop(window: int) -> int:
-    """Return the FLOP of a two-dimensional Fourier transform of N = window^2 complex points: 5 N log2 N."""
+    """Return the FLOP of a two-dimensional Fourier transform of a square window, 5 N log2 N for its N = window^2
+    points."""
     return round(5 * window**2 * math.log2(window**2))
 
 
@@ -206,7 +214,10 @@ def mlp(
     phases: tuple[str, str] | None = None,
     needs_input_gradient: bool = True,
 ) -> list[Linear]:
-    """Return the layers of an MLP of these widths, the input's first, by default in phases named after `part`."""
+    """Return the linear layers of an MLP of the given widths, input width first.
+
+    The phases are named after `part` (part_forward, part_backward) unless `phases` are given.
+    """
     own_phases = phases or (f"{part}_forward", f"{part}_backward")
     return [
         Linear(own_phases, f"{part}.{index}", num_rows, n, m, needs_input_gradient=needs_input_gradient or index > 0)
@@ -216,23 +227,26 @@ def mlp(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lookups:
-    """Embedding rows that a step over a batch reads, and their sums; a row has `dim` values."""
+    """Embedding rows that a training step on one batch reads, and the sums made of them (pooling)."""
 
     tables: Sequence[int] | None
-    """Columns of ids that are looked up, each in a table of its own; None for all columns."""
+    """Indices of the sparse features whose tables are looked up; None for all features."""
     dim: int
-    """Values of an embedding row."""
+    """Number of values of an embedding row."""
     num: int
-    """Rows that the step reads, repeated ones included."""
+    """Number of embedding rows that the step reads, repeated rows included."""
     num_sums: int
-    """Sums that the rows are added up to, one vector per bag."""
+    """Number of pooled vectors that the rows are added up to, one per bag."""
     num_added: int
-    """Rows that are added to a sum."""
+    """Number of embedding rows that are added to a pooled vector."""
     gradient_bytes: int
-    """Bytes that the backward pass reads for the gradients of the rows."""
+    """Bytes that the backward pass reads to compute the gradients of the embedding rows."""
 
     def phases(self, opt_name: str, unique_rows: int) -> dict[str, PhaseCosts]:
-        """Return the costs of reading a row per lookup, summing equal rows' gradients, and updating each row once."""
+        """Return the costs of the embedding phases of a step: forward, backward and sparse optimizer.
+
+        Each lookup reads a row; gradients of equal rows are summed; each of the `unique_rows` rows is updated once.
+        """
         d, opt_name = self.dim, "rowwise_adagrad" if opt_name == "Adam" else opt_name
         state = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": d}[opt_name]
         return {
@@ -254,7 +268,7 @@ class Lookups:
 
 
 def make_click_lookups(data: DataConfig, dim: int, batch_size: int) -> Lookups:
-    """Return the lookups of all ids of a batch of clicks, whose rows are added up by feature."""
+    """Return the embedding lookups of a batch of clicks: all its ids, with rows added up by sample and feature."""
     num, num_sums = batch_size * data.num_lookups, batch_size * data.num_sparse
     return Lookups(
         tables=None,
@@ -268,20 +282,20 @@ def make_click_lookups(data: DataConfig, dim: int, batch_size: int) -> Lookups:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """Declaration of a model's training step over a batch."""
+    """Declaration of a model's training step on one batch, from which all its costs follow."""
 
     layers: Sequence[Linear | Product]
     num_other_parameters: int = 0
-    """Weights that are neither in tables nor in `layers`."""
+    """Number of weights that belong neither to embedding tables nor to `layers`."""
     beside: Mapping[str, PhaseCosts] = field(default_factory=dict)
-    """Costs, by phase, that `layers` and `lookups` do not include."""
+    """Costs by phase that follow neither from `layers` nor from `lookups`."""
     lookups: Lookups | None = None
     input_bytes: int | None = None
-    """Bytes of the batch; None for a batch of clicks."""
+    """Bytes of the input batch; None for a batch of clicks, whose bytes follow from the data."""
     num_saved: int = 0
-    """Floats per sample that are saved for the backward pass."""
+    """Number of floats per sample that the forward pass saves for the backward pass."""
     num_widest: int = 0
-    """Floats per sample of the widest single tensor."""
+    """Number of floats per sample of the step's widest tensor."""
 
     @property
     def num_dense_parameters(self) -> int:
@@ -291,7 +305,7 @@ class Step:
         return tuple(matmul for layer in self.layers for matmul in layer.matmuls())
 
     def layer_phases(self) -> dict[str, PhaseCosts]:
-        """Return the costs of `layers` and `beside` by phase."""
+        """Return the costs of a step's layers, and of its other work (`beside`), by phase."""
         costs = dict(self.beside)
         for matmul in self.matmuls():
             added = PhaseCosts(matmul_flop=matmul.flop, bytes=matmul.bytes)
@@ -302,9 +316,10 @@ class Step:
 def count_model(
     step: Step, data: DataConfig, num_embeddings: Sequence[int] | None = None, *, num_samples: int = 1
 ) -> ComputedCosts:
-    """Return a model's sizes, and its costs per sample of a `step` of `num_samples`.
+    """Return a model's sizes, and its costs per sample from a training `step` on `num_samples` samples.
 
-    `num_embeddings` is given where only a prepared dataset knows it. Raises ConfigError if the sizes are unknown.
+    `num_embeddings` are the tables' rows where only a prepared dataset knows them. Raises ConfigError if they are
+    unknown.
     """
     flop = {phase: costs.flop for phase, costs in step.layer_phases().items()}
     num_rows = num_lookups = dim = 0
@@ -332,7 +347,9 @@ def count_phases(
     unique_rows: int,
     entered: Collection[str] = (Phase.EMBEDDING_BACKWARD,),
 ) -> dict[str, PhaseCosts]:
-    """Return the costs of every phase of a step that has any. `unique_rows`: distinct rows that the step's ids name.
+    """Return the costs of a training step by phase, without phases that cost nothing.
+
+    `unique_rows` is the number of distinct embedding rows that the batch looks up.
 
     An implementation that has not `entered` EMBEDDING_BACKWARD sums the gradients of equal rows and applies them in
     one phase, the sparse optimizer's: the sums are then neither written nor read.
@@ -349,7 +366,7 @@ def count_phases(
 
 
 def _loop_phases(step: Step, data: DataConfig, batch_size: int, opt_name: str) -> dict[str, PhaseCosts]:
-    """Return the costs of the loop's own phases: reading data, loss, update of the dense weights."""
+    """Return the costs of the phases that every model has: reading the batch, loss, update of the dense weights."""
     input_bytes = step.input_bytes
     if input_bytes is None:
         input_bytes = batch_size * ((data.num_dense + 1) * FLOAT_BYTES + data.num_lookups * ID_BYTES)
@@ -372,7 +389,11 @@ def estimate_click_memory(
     eval_samples: int,
     num_embeddings: Sequence[int] | None = None,
 ) -> MemoryEstimate:
-    """Estimate a click model's peak memory by the reference, fp32, sparse gradients; `step` is of one sample."""
+    """Estimate the peak memory of training a click model by the reference implementation, in fp32 with sparse
+    gradients.
+
+    `step` is the declaration of a step on one sample.
+    """
     costs = count_model(step, data, num_embeddings)
     states = {
         "sgd": 0,

@@ -1,4 +1,4 @@
-"""Count FLOP and operators of a training step by running it, for models that declare no costs."""
+"""Count FLOP and operators of a training step by running one on the CPU, for models that declare no costs."""
 
 import sys
 from collections import Counter
@@ -24,7 +24,7 @@ from reference_models.training.workload import WorkloadSpec
 
 @dataclass(frozen=True, slots=True)
 class _Shapes:
-    """Split that has sizes and no samples."""
+    """Dataset split that has shapes (features, tables, number of samples) but no samples to read."""
 
     num_dense: int
     num_embeddings: tuple[int, ...]
@@ -39,11 +39,11 @@ class _Shapes:
 
 
 def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_size: int) -> Step:
-    """Train one synthetic batch on the CPU, through tables of few rows, and count FLOP with torch's FlopCounterMode.
+    """Train one synthetic batch on the CPU with small tables; return the step's costs by torch's FlopCounterMode.
 
-    `load` makes a `TrainingLoop`. FLOP are those of matrix products, forward and backward. For layers the result has
-    their weights but no bytes, and its products have no shapes. Tables are `nn.EmbeddingBag` and `nn.Embedding`.
-    Raises ConfigError for a workload that is no `TrainingLoop`.
+    `load` makes a `TrainingLoop`. FLOP are those of matrix products, forward and backward. The result knows the
+    number of weights, but neither bytes of layers nor shapes of products. Tables are `nn.EmbeddingBag` and
+    `nn.Embedding`. Raises ConfigError for a workload that is no `TrainingLoop`.
     """
     from torch.utils.flop_counter import FlopCounterMode  # imports triton
 
@@ -74,8 +74,8 @@ def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_siz
 
 
 class _Counting:
-    """Base class that counts operators. The method is not in the mode itself, since torch wraps a method that a mode
-    class defines, and then imports its compiler and triton at the first operator."""
+    """Base class that counts operators of torch. The method is not in OperatorCounter itself, since torch wraps a
+    method that a dispatch mode defines, and then imports its compiler and triton at the first operator."""
 
     counts: Counter[str]
     _phase: str
@@ -86,7 +86,7 @@ class _Counting:
 
 
 class OperatorCounter(_Counting, TorchDispatchMode):
-    """Mode that counts the operators of torch's dispatcher by phase, autograd's too, while it is entered."""
+    """Dispatch mode that, while entered, counts the operators that torch runs in each phase, autograd's included."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -100,10 +100,10 @@ class OperatorCounter(_Counting, TorchDispatchMode):
 def prepare_step(
     load: Any, model: Any, data: DataConfig, train: TrainConfig, num_samples: int
 ) -> tuple[TrainingLoop, Callable[[], object]]:
-    """Return a loop and its next training step, on the CPU, with `num_samples` synthetic samples and small tables.
+    """Return a training loop on the CPU, and a function that trains its next step.
 
-    The loop has trained one step, so that the optimizers have their state. Raises ConfigError for a workload that is
-    no `TrainingLoop`.
+    The step has `num_samples` synthetic samples and small tables. The loop has trained one step, so
+    that the optimizers have their state. Raises ConfigError for a workload that is no `TrainingLoop`.
     """
     small = _cut_tables(data)
     loop = _prepare(load, model, data, train, small)
@@ -115,10 +115,7 @@ def prepare_step(
 
 
 def count_operators(load: Any, model: Any, data: DataConfig, train: TrainConfig, num_samples: int) -> dict[str, int]:
-    """Count the operators of the step that `prepare_step` makes, by phase.
-
-    An implementation's own compiled code is not counted, nor is reading data.
-    """
+    """Return the number of torch operators in each phase of the training step that `prepare_step` makes."""
     loop, step = prepare_step(load, model, data, train, num_samples)
     counter = OperatorCounter()
     with loop.report_phases(counter.enter), counter:
@@ -142,7 +139,7 @@ def _prepare(load: Any, model: Any, data: DataConfig, train: TrainConfig, small:
 
 @contextmanager
 def _keeping_generators() -> Iterator[None]:
-    """Restore the random generators afterwards, and keep prints of the code off standard output."""
+    """While inside, send what the code prints to standard error; at the end restore torch's random generators."""
     with torch.random.fork_rng(devices=[]), redirect_stdout(sys.stderr):
         yield
 
@@ -152,5 +149,5 @@ def _size(module: nn.Module) -> int:
 
 
 def _width(num_weights: int, rows: Sequence[int]) -> int:
-    """Return the number of weights per id, over all of a model's tables."""
+    """Return the number of weights per embedding row, from all tables' weights and rows."""
     return max(1, round(num_weights / sum(rows)))

@@ -1,1 +1,1 @@
-"""Torch-free configuration of data, training and runtime."""
+"""Records of a definition's sections (data, training, runtime, checkpoints, id map), parsed without torch."""

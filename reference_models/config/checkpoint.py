@@ -1,4 +1,4 @@
-"""[checkpoint] of a definition: interval, contents and precision of a run's checkpoints. Torch-free."""
+"""[checkpoint] of a benchmark definition: interval, contents and precision of a run's checkpoints. Torch-free."""
 
 import re
 from collections.abc import Mapping
@@ -37,14 +37,18 @@ class CheckpointConfig:
     """Number of times, evenly over a measurement of quality, that training continues from a restored checkpoint."""
 
     def interval(self, train_samples: int) -> int:
-        """Return the samples from one checkpoint to the next, in a training split of `train_samples`."""
+        """Return the number of samples from one checkpoint to the next, for a training split of `train_samples`
+        samples."""
         if isinstance(self.every, int):
             return self.every
         return max(1, round(float(self.every[:-1]) / 100 * train_samples))
 
 
 def parse_checkpoint(table: Mapping[str, Any]) -> CheckpointConfig | None:
-    """Return the [checkpoint] section, None where no checkpoints are made. Raises ConfigError."""
+    """Return the [checkpoint] section of a definition as a record; None where it asks for no checkpoints.
+
+    Raises ConfigError for an invalid value.
+    """
     config = read_section("checkpoint", table, CheckpointConfig)
     every, is_share = config.every, re.fullmatch(r"(?a:\d{1,3}(\.\d{1,6})?%)", str(config.every)) is not None
     is_known = every == NEVER or (float(str(every)[:-1]) > 0 if is_share else isinstance(every, int) and every > 0)

@@ -1,4 +1,4 @@
-"""Names of the ways to shard tables and to send embeddings, in a module that help can import cheaply."""
+"""Names of the ways to shard embedding tables over ranks, and to send embeddings; cheap for help texts to import."""
 
 SHARDING_TYPES = (
     "auto",
@@ -10,6 +10,7 @@ SHARDING_TYPES = (
     "table_column_wise",
     "grid_shard",
 )
-"""Ways to place embedding tables on ranks: TorchRec's sharding types, or `auto`, its planner's choice."""
+"""Ways to place embedding tables on ranks: TorchRec's sharding types, or `auto`, its planner's choice for each
+table."""
 COMM_PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "int8")
 """Precisions in which embeddings are sent between ranks (torchrec's CommType)."""

@@ -1,4 +1,5 @@
-"""[id_map] of a definition: mapping of a table's ids onto fewer rows. Sizes alone, so that planning needs no map."""
+"""[id_map] of a definition: it maps a table's ids onto fewer embedding rows. Only sizes are computed here, so that
+memory can be planned before the map is built."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from reference_models.config.records import PositiveCount
 from reference_models.process.errors import ConfigError
 
 MOST_WHOLE = 200
-"""Largest table, in rows, that keeps a row for each id."""
+"""Largest number of rows of a table that an id map leaves as it is, with a row for each id."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,16 +31,20 @@ class IdMapConfig:
 
     @property
     def is_active(self) -> bool:
-        """Return whether the section lets tables have fewer rows than ids."""
+        """Return whether the id map may leave tables fewer rows than ids."""
         return self.kind != "none" and self.budget < 1
 
     @property
     def looks_at_data(self) -> bool:
-        """Return whether making the map reads the training split, or the split's generator."""
+        """Return whether building the id map reads the training split, or the generator that made the split."""
         return self.is_active and self.kind not in ("hash", "quotient_remainder")
 
     def shapes(self, num_embeddings: Sequence[int]) -> tuple[tuple[int, int], ...]:
-        """Return (rows, rows per id) of each table, for tables of `num_embeddings` ids. Raises ConfigError."""
+        """Return each table's (rows, rows that are summed for an id) after the id map.
+
+        `num_embeddings` has the number of ids of each table. Raises ConfigError if the budget leaves a table too few
+        rows.
+        """
         width = 2 if self.kind == "quotient_remainder" else 1
         found = []
         for table, num_ids in enumerate(num_embeddings):

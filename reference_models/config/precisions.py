@@ -1,4 +1,4 @@
-"""Precisions of matrix products in which each kind of device trains; torch-free."""
+"""Precisions of matrix products that a CPU, and a GPU, can train in; torch-free."""
 
 from reference_models.process.errors import ConfigError
 

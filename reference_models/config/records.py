@@ -16,7 +16,7 @@ from reference_models.process.errors import ConfigError, did_you_mean
 
 T = TypeVar("T")
 MAX_COUNT = 2**53
-"""Largest count: beyond it a double cannot represent every whole number."""
+"""Largest whole number that a definition may give as a count: a double represents all up to 2^53."""
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 PositiveCount = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 Amount = Annotated[float, Meta(ge=0)]
@@ -24,7 +24,7 @@ Counts = Annotated[tuple[PositiveCount, ...], Meta(min_length=1)]
 
 
 def read_section(name: str, table: Mapping[str, Any], kind: type[T]) -> T:
-    """Read one table of a definition as a record. Raises ConfigError naming `name.key`."""
+    """Read one TOML table of a definition as a record. Raises ConfigError that names the field as `name.key`."""
     hints = get_type_hints(kind, include_extras=True)
     for key in table:
         if key not in hints:
@@ -50,7 +50,7 @@ def _is_finite(value: object) -> bool:
 
 
 def refuse(name: str, table: Mapping[str, Any], key: str, expected: Any) -> ConfigError:
-    """Return a ConfigError on a key: `expected` is a type, or says in words which values are allowed."""
+    """Return a ConfigError about the field `name.key`; `expected` is a type, or the allowed values in words."""
     value = table.get(key)
     allowed = () if isinstance(expected, str) else _alternatives(expected)
     options = [str(option) for kind in allowed if isinstance(kind, inspect.LiteralType) for option in kind.values]
@@ -63,7 +63,7 @@ def refuse(name: str, table: Mapping[str, Any], key: str, expected: Any) -> Conf
 
 
 def _alternatives(hint: Any) -> tuple[inspect.Type, ...]:
-    """Return the types that a value may have, without None, which TOML cannot express."""
+    """Return the types that a field's value may have, without None, which TOML cannot express."""
     kind = inspect.type_info(hint)
     while isinstance(kind, inspect.Metadata):
         kind = kind.type
@@ -89,7 +89,8 @@ def _words(kind: inspect.Type, value: object) -> str:
 
 
 def _bounds(kind: Any, value: object) -> str:
-    """Return the bounds in words; the limit of all counts, MAX_COUNT, only where the value exceeds it."""
+    """Return a number's bounds in words; MAX_COUNT, the limit of all counts, only where the given value exceeds
+    it."""
     low = "" if kind.ge is None else f" of at least {kind.ge}"
     low += "" if kind.gt is None else f" above {kind.gt}"
     is_said = kind.le is not None and (kind.le != MAX_COUNT or _size(value) > MAX_COUNT)
@@ -97,5 +98,5 @@ def _bounds(kind: Any, value: object) -> str:
 
 
 def _size(value: object) -> float:
-    """Return the value as a number that bounds can be compared with; 0 for any other value."""
+    """Return a field's value as a number, to be compared with bounds; 0 for a value that is no number."""
     return value if isinstance(value, int | float) else 0

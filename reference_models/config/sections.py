@@ -1,4 +1,4 @@
-"""Torch-free configuration of data, training and runtime, parsed from a definition's opaque sections."""
+"""Torch-free records of a definition's sections [data], [train] and [runtime], parsed from TOML tables."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from reference_models.config.records import Amount, PositiveCount, read_section
 from reference_models.process.errors import ConfigError, did_you_mean
 
 PLAN = "plan:"
-"""Prefix of a `runtime.sharding` that names the ranks of each table."""
+"""Prefix of a value of `runtime.sharding` that is a plan: the ranks of each table, or the name of a plan's file."""
 _PLANNED = r"plan:\d{1,4}(\+\d{1,4})*(,\d{1,4}(\+\d{1,4})*)*"
 _SHARDING = {
     "pattern": f"^({'|'.join(SHARDING_TYPES)}|{_PLANNED})$",
@@ -26,7 +26,7 @@ NUM_CRITEO_SPARSE = 26
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSection:
-    """Keys of [train] that all optimizers share, named as in mllog."""
+    """Keys of [train] that all optimizers share, named as in MLPerf's log format (mllog)."""
 
     global_batch_size: PositiveCount
     """Samples of a training step, over all ranks together."""
@@ -130,13 +130,17 @@ class DataConfig:
     sha256: str | None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     id_map: IdMapConfig = field(default_factory=IdMapConfig)
-    """Map from ids to embedding rows, applied when splits are opened: stored data holds ids."""
+    """Map from ids to embedding rows, applied when the splits are opened: stored data holds ids, not rows."""
     id_maps: Mapping[int, Any] | None = None
-    """For each table int32 [ids, k], the k rows whose sum is an id's embedding; None until the maps are made."""
+    """Built id map of each table, int32 [ids, k]: the k rows whose sum is an id's embedding. None until it is
+    built."""
 
     @property
     def mapped(self) -> "DataConfig":
-        """Return the tables' rows and a sample's rows per table after the id map. Raises ConfigError."""
+        """Return the data section after the id map: tables have the map's rows, samples its rows per table.
+
+        Raises ConfigError if the map does not fit the tables.
+        """
         if not self.id_map.is_active:
             return self
         plain = replace(self, id_map=IdMapConfig(), id_maps=None)
@@ -150,7 +154,8 @@ class DataConfig:
 
     @property
     def has_soft_labels(self) -> bool:
-        """Whether labels are shares from 0 to 1 instead of 0 or 1: `soft_labels` of a user's columns."""
+        """Whether labels are numbers from 0 to 1 (probabilities) instead of 0 or 1: `soft_labels` of a user's
+        dataset."""
         return self.parameters.get("soft_labels") is True
 
     @property
@@ -165,7 +170,10 @@ class DataConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig:
-    """Batch sizes and optimizer; `optimizer` holds the remaining mllog keys of `opt_name`."""
+    """Section [train] of a definition: batch sizes, learning rate and optimizer.
+
+    `optimizer` holds the remaining keys of the optimizer `opt_name`, named as in MLPerf's logs (mllog).
+    """
 
     global_batch_size: int
     eval_batch_size: int
@@ -211,7 +219,7 @@ class RuntimeConfig:
 
 
 def parse_train(table: Mapping[str, Any]) -> TrainConfig:
-    """Read [train] for any optimizer. Raises ConfigError naming the field."""
+    """Read the section [train] with the keys of any optimizer. Raises ConfigError naming the invalid field."""
     opt_name = table.get("opt_name")
     if not isinstance(opt_name, str) or opt_name not in TRAIN_SECTIONS:
         given = opt_name if isinstance(opt_name, str) else repr(opt_name)
@@ -233,12 +241,15 @@ def parse_runtime(table: Mapping[str, Any]) -> RuntimeConfig:
 
 
 def is_written_out(sharding: str) -> bool:
-    """Return whether a plan lists the rank of each table, instead of naming a file."""
+    """Return whether a sharding plan lists the rank of each table, as in plan:0,1, instead of naming a plan file."""
     return re.fullmatch(_PLANNED, sharding, re.ASCII) is not None
 
 
 def parse_sharding(text: str) -> tuple[tuple[int, ...], ...] | None:
-    """Read the ranks of each table of a plan, one per equal part of its columns; None for a sharding type."""
+    """Return the ranks of each table from a sharding plan such as plan:0,1+2, one rank per equal part of the columns.
+
+    Returns None if `text` is a sharding type. Raises ConfigError for any other text.
+    """
     if text in SHARDING_TYPES:
         return None
     if not text.startswith(PLAN):
@@ -252,7 +263,10 @@ def parse_sharding(text: str) -> tuple[tuple[int, ...], ...] | None:
 
 
 def parse_comm(text: str) -> tuple[str, str]:
-    """Read the precisions in which embeddings are sent forward and backward: "fp16" is both, "fp16/bf16" one each."""
+    """Return the precisions in which ranks send embeddings (forward) and their gradients (backward).
+
+    "fp16" sets both, "fp16/bf16" one each. Raises ConfigError for an unknown precision.
+    """
     names = tuple(text.split("/"))
     if len(names) not in (1, 2) or any(name not in COMM_PRECISIONS for name in names):
         raise ConfigError(
@@ -263,7 +277,10 @@ def parse_comm(text: str) -> tuple[str, str]:
 
 
 def parse_grad_comm(text: str) -> tuple[str, float]:
-    """Read the compression of dense gradients and its parameter: rank of powersgd:R, density of topk:D, else None."""
+    """Return the scheme that compresses dense gradients between ranks, and its parameter.
+
+    The parameter is R of powersgd:R, the density D of topk:D, 0 of other schemes. Raises ConfigError.
+    """
     scheme, _, parameter = text.partition(":")
     try:
         value = float(parameter) if parameter else 0.0

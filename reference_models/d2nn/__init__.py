@@ -1,1 +1,2 @@
-"""Diffractive optical network: light passes masks that shift its phase, and falls on the detector of a class."""
+"""Diffractive optical network (D2NN): light passes masks that shift its phase, and falls on a detector for each
+class."""

@@ -1,4 +1,4 @@
-"""Simpler models that must miss a calibrated target: they lack trained shared masks, or light intensities."""
+"""Simpler models that must miss the optical network's calibrated target: they lack trained shared masks, or light."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from reference_models.data.patterns.teacher import PatternShape
 
 
 class LinearClassifier(nn.Module):
-    """Linear classifier of the pixels for each task, which cannot tell apart classes whose mean image is grey."""
+    """Linear classifier of the pixels for each task; it cannot tell apart classes whose images have a grey mean."""
 
     def __init__(self, shape: PatternShape) -> None:
         super().__init__()
@@ -20,13 +20,13 @@ class LinearClassifier(nn.Module):
         self.layer = nn.Linear(shape.side**2, shape.num_tasks * shape.num_classes)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Compute the logits [B, T, K] of patterns [B, P]."""
+        """Compute the logits [B, T, K] (tasks, classes) of patterns [B, P] (pixels)."""
         logits: torch.Tensor = self.layer(pixels).unflatten(1, (self.shape.num_tasks, self.shape.num_classes))
         return logits
 
 
 class LinearWorkload(ReferenceWorkload):
-    """Workload that trains a linear classifier for each task."""
+    """Workload (training on a dataset) of a linear classifier of pixels for each task."""
 
     name = "linear"
 
@@ -35,7 +35,7 @@ class LinearWorkload(ReferenceWorkload):
 
 
 class UntrainedSharedWorkload(ReferenceWorkload):
-    """Workload that trains the tasks' own masks alone; shared masks keep their initial phases, nearly free space."""
+    """Workload that trains only the masks of each task; shared masks keep their initial phases, nearly free space."""
 
     name = "untrained_shared"
 

@@ -14,7 +14,8 @@ from reference_models.data.synthetic.config import SYNTHETIC_KINDS
 from reference_models.process.errors import ConfigError
 
 SLICE = 64
-"""Patterns of a batch computed at a time: the fields of a grid of 32 then take half a megabyte."""
+"""Number of patterns of a batch computed at a time: the light fields of a grid of 32 cells then take half a
+megabyte."""
 Length = Annotated[float, Meta(gt=0)]
 
 
@@ -42,7 +43,7 @@ class D2NNConfig:
 
 
 def parse_model(table: Mapping[str, Any]) -> D2NNConfig:
-    """Read [model]. Raises ConfigError naming the field."""
+    """Read the optical network's [model] section of a definition. Raises ConfigError naming the invalid field."""
     model = read_section("model", table, D2NNConfig)
     least = model.wavelength_mm / math.sqrt(2)
     if model.pitch_mm <= least:
@@ -55,7 +56,10 @@ def parse_model(table: Mapping[str, Any]) -> D2NNConfig:
 
 
 def refuse_data(model: D2NNConfig, data: DataConfig) -> PatternShape:
-    """Return the patterns' shape. Raises ConfigError for data without patterns, or that the grid cannot show."""
+    """Return the shape of the dataset's patterns.
+
+    Raises ConfigError for a dataset without patterns, or with patterns that the network's grid cannot show.
+    """
     if data.kind != KIND and data.kind not in SYNTHETIC_KINDS:
         raise ConfigError(f"data.kind is {data.kind!r}, expected {KIND!r}: an optical network classifies patterns.")
     shape = pattern_shape(data)
@@ -72,11 +76,12 @@ def refuse_data(model: D2NNConfig, data: DataConfig) -> PatternShape:
 
 
 def columns(num_classes: int) -> int:
-    """Return the number of detectors side by side in their square arrangement."""
+    """Return the number of columns of the square arrangement of the detectors of `num_classes` classes."""
     return math.isqrt(num_classes - 1) + 1
 
 
 def num_propagations(model: D2NNConfig, num_tasks: int) -> tuple[int, int]:
-    """Return how many propagations between planes all tasks take, and how many of these are behind trained masks."""
+    """Return the number of propagations of light between planes, over all tasks, and of those behind trained
+    masks."""
     behind = model.num_shared_masks + num_tasks * model.num_task_masks
     return behind + 1, behind

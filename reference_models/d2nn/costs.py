@@ -22,19 +22,21 @@ from reference_models.d2nn.phases import D2NNPhase
 
 _COMPLEX_BYTES = 2 * FLOAT_BYTES
 _SAVED_FIELDS = 4
-"""Fields that a mask and its propagation hold for the backward pass, temporary ones included."""
+"""Number of light fields that a mask and the propagation after it save for the backward pass, temporaries
+included."""
 _PADDED_FIELDS = 3
-"""Padded fields that a propagation holds at once while it pads, transforms and crops."""
+"""Number of padded light fields that a propagation holds at once while it pads, transforms and crops."""
 
 
 def num_transforms(model: D2NNConfig, num_tasks: int) -> tuple[int, int]:
-    """Return the Fourier transforms of a sample's forward and backward pass: two for each propagation."""
+    """Return the Fourier transforms of the forward and of the backward pass of a sample, two for each propagation."""
     forward, behind = num_propagations(model, num_tasks)
     return 2 * forward, 2 * behind
 
 
 def declare_step(model: D2NNConfig, data: DataConfig, batch_size: int) -> Step:
-    """Declare a training step. A propagation reads and writes its padded field once per transform."""
+    """Declare a training step of the optical network; each Fourier transform reads and writes its padded field
+    once."""
     shape, cells, window = refuse_data(model, data), model.grid**2, model.padding * model.grid
     phases = (D2NNPhase.PROPAGATION_FORWARD, D2NNPhase.PROPAGATION_BACKWARD)
     beside: dict[str, PhaseCosts] = {
@@ -68,7 +70,7 @@ def estimate_memory(
     eval_samples: int,
     num_embeddings: Sequence[int] | None = None,
 ) -> MemoryEstimate:
-    """Estimate the peak memory of the reference: fp32, one process."""
+    """Estimate the peak memory of training the optical network by the reference implementation: fp32, one process."""
     shape, cells, window = refuse_data(model, data), model.grid**2, model.padding * model.grid
     parameters = declare_step(model, data, 1).num_dense_parameters
     propagations, _ = num_propagations(model, shape.num_tasks)

@@ -11,11 +11,12 @@ import torch
 from reference_models.d2nn.model import D2NN
 
 CHUNK = 16
-"""Fields propagated at a time on a CPU: with a window of 64 they take half a megabyte, and stay in a core's cache."""
+"""Light fields propagated at a time on a CPU: with a window of 64 cells they take half a megabyte and stay in a
+core's cache."""
 
 
 def travel(field: torch.Tensor, transfer: torch.Tensor) -> torch.Tensor:
-    """Propagate fields complex [..., n, n] as `model.propagate` does, without gradients."""
+    """Propagate light fields, complex [..., n, n], to the next plane as `model.propagate` does, without gradients."""
     n, window = field.shape[-1], transfer.shape[-1]
     travelled = torch.empty_like(field)
     size = CHUNK if field.device.type == "cpu" else field.numel()
@@ -28,7 +29,8 @@ def travel(field: torch.Tensor, transfer: torch.Tensor) -> torch.Tensor:
 
 
 class MaskedHop(torch.autograd.Function):
-    """Shift of the phase of fields complex [..., B, n, n] by `phase` float [..., 1, n, n], then propagation.
+    """Autograd function: a mask shifts the phase of fields complex [..., B, n, n] by `phase` float [..., 1, n, n],
+    then the light propagates to the next plane.
 
     The backward pass propagates by the conjugate transfer function. A cell's gradient is Im(conj(u) du), summed over
     the patterns: u is the field behind the mask, du its gradient.
@@ -51,10 +53,12 @@ class MaskedHop(torch.autograd.Function):
 
 
 class FusedD2NN(D2NN):
-    """D2NN that propagates the light of all tasks together; weights, mask errors and results are those of D2NN."""
+    """Optical network that propagates the light of all tasks together; weights, mask errors and results are
+    D2NN's."""
 
     def light_up(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the light's intensity, float [B, T, n * n], behind all masks."""
+        """Return the intensity of light behind all masks, float [B, T, n * n] (patterns, tasks, cells), of patterns
+        [B, P]."""
         field = travel(self.make_field(pixels), self.transfer)
         for mask in self.shared:
             field = self._hop(field, self.add_errors(mask).unsqueeze(0))

@@ -21,13 +21,13 @@ INITIAL_PHASE = 0.1
 """Standard deviation of the masks' initial phases, in radians: nearly free space, from which training of all seeds
 starts equally well."""
 FREE_WINDOW = 8
-"""Width, in grids, of the window whose impulse response approximates that of free space."""
+"""Width, in grids, of the window in which the response of free space to light from one cell is approximated."""
 LEAST_LIGHT = 1e-20
-"""Least light of a detector, so that a dark detector has a logarithm."""
+"""Least amount of light on a detector, so that the logarithm of a dark detector is finite."""
 
 
 def transfer_function(grid: int, pitch: float, wavelength: float, distance: float) -> torch.Tensor:
-    """Return the transfer function of one hop, exp(2 pi i z sqrt(1/lambda^2 - f^2)), complex128 [grid, grid].
+    """Return the transfer function between two planes, exp(2 pi i z sqrt(1/lambda^2 - f^2)), complex128 [grid, grid].
 
     Frequencies f are in torch.fft's order. Waves with f above 1/lambda decay with distance.
     """
@@ -67,7 +67,8 @@ def propagate(field: torch.Tensor, transfer: torch.Tensor) -> torch.Tensor:
 
 
 def make_detectors(grid: int, num_classes: int) -> torch.Tensor:
-    """Return the classes' square detectors as masks, float [grid * grid, K], each half as wide as its place."""
+    """Return the square detectors of the classes as masks, float [grid * grid, K]; each is half as wide as its place
+    in the grid."""
     side = columns(num_classes)
     cell, rows = grid // side, -(-num_classes // side)
     row_height, width = grid // rows, cell // 2
@@ -80,7 +81,7 @@ def make_detectors(grid: int, num_classes: int) -> torch.Tensor:
 
 
 class D2NN(nn.Module):
-    """Diffractive network of shared masks, each task's own masks, and detectors.
+    """Diffractive network: masks that all tasks share, masks of each task, and a detector for each class.
 
     Built on torch's default device from its global generator.
     """
@@ -93,7 +94,7 @@ class D2NN(nn.Module):
         self.config, self.shape = config, shape
         self.enter: Enter = ignore_phase
         self.noise: torch.Generator | None = None
-        """Random generator of the masks' errors; None for torch's global generator."""
+        """Random generator of the errors of the masks' cells; None for torch's global generator."""
         grid = config.grid
         self.shared = nn.Parameter(INITIAL_PHASE * torch.randn(config.num_shared_masks, grid, grid))
         self.own = nn.Parameter(INITIAL_PHASE * torch.randn(shape.num_tasks, config.num_task_masks, grid, grid))
@@ -103,7 +104,8 @@ class D2NN(nn.Module):
         self.register_buffer("detectors", make_detectors(grid, shape.num_classes), persistent=False)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the logits float [B, T, K] of patterns [B, P]: the logarithm of the light on each detector."""
+        """Return the logits float [B, T, K] of patterns [B, P] for T tasks: the logarithm of the light on each
+        detector."""
         self.enter(D2NNPhase.PROPAGATION_FORWARD)
         intensity = self.light_up(pixels)
         self.enter(D2NNPhase.DETECTION_FORWARD)
@@ -115,7 +117,8 @@ class D2NN(nn.Module):
         return logits
 
     def light_up(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the light's intensity, float [B, T, n * n], behind all masks."""
+        """Return the intensity of light behind all masks, float [B, T, n * n] (patterns, tasks, cells), of patterns
+        [B, P]."""
         field = propagate(self.make_field(pixels), self.transfer)
         for mask in self.shared:
             field = self.pass_mask(field, mask)
@@ -128,19 +131,21 @@ class D2NN(nn.Module):
         return torch.stack([end.real**2 + end.imag**2 for end in ends], 1).flatten(2)
 
     def make_field(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return waves complex [B, n, n] of patterns [B, P]: phase 0 at a dark pixel, pi at a bright pixel."""
+        """Return the light waves, complex [B, n, n], of patterns [B, P]: phase 0 at a dark pixel, pi at a bright
+        pixel."""
         times, side = self.config.grid // self.shape.side, self.shape.side
         phases = math.pi * pixels.reshape(-1, side, side)
         phases = phases.repeat_interleave(times, 1).repeat_interleave(times, 2)
         return torch.polar(torch.ones_like(phases), phases)
 
     def pass_mask(self, field: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Shift the phase of fields by a mask [n, n], with its cells' errors, and propagate them."""
+        """Shift the phase of light fields by a mask [n, n], with random errors of its cells, and propagate the
+        light."""
         mask = self.add_errors(mask)
         return propagate(field * torch.polar(torch.ones_like(mask), mask), self.transfer)
 
     def add_errors(self, mask: torch.Tensor) -> torch.Tensor:
-        """Return a mask with newly drawn errors of its cells added."""
+        """Return a mask [n, n] with newly drawn random errors added to the phases of its cells."""
         if not self.config.mask_noise:
             return mask
         errors = torch.randn(mask.shape, generator=self.noise, device=mask.device)

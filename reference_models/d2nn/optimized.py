@@ -1,4 +1,4 @@
-"""Optimized implementation of the optical network: the reference's mathematics, faster."""
+"""Optimized implementation of the optical network: the same mathematics as the reference implementation, faster."""
 
 from reference_models.d2nn.fused_hops import FusedD2NN
 from reference_models.d2nn.reference import ReferenceWorkload
@@ -6,7 +6,8 @@ from reference_models.training.loop import Built
 
 
 class OptimizedWorkload(ReferenceWorkload):
-    """Workload that trains a `FusedD2NN`: no transforms of dark rows, Adam in one call, batches read ahead."""
+    """Workload that trains a `FusedD2NN`: Fourier transforms skip dark rows, Adam updates all weights in one call,
+    and a thread reads the next batches."""
 
     name = "optimized"
     reads_ahead = True

@@ -1,4 +1,4 @@
-"""Phases of a training step of an optical network, with their labels."""
+"""Phases of a training step of the optical network, with their labels in profiles."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -8,7 +8,7 @@ from reference_models.training.phases import label_phases
 
 
 class D2NNPhase(StrEnum):
-    """Phase of a training step of the optical network."""
+    """Phase of a training step of the optical network, as a profile shows it."""
 
     DATA = LoopPhase.DATA
     PROPAGATION_FORWARD = "propagation_forward"
@@ -19,7 +19,7 @@ class D2NNPhase(StrEnum):
     DETECTION_BACKWARD = "detection_backward"
     PROPAGATION_BACKWARD = "propagation_backward"
     DENSE_OPTIMIZER = LoopPhase.DENSE_OPTIMIZER
-    """Update of the masks."""
+    """Update of the masks' phases by the optimizer."""
     OTHER = LoopPhase.OTHER
 
 

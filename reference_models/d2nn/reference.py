@@ -1,4 +1,4 @@
-"""Reference implementation of the optical network in stock PyTorch, one process; the code to learn the model from."""
+"""Reference implementation of the optical network in stock PyTorch, in one process, written to be read first."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -17,7 +17,8 @@ from reference_models.training.optimizers import build_dense_optimizer
 
 T = TypeVar("T")
 _NOISE_SEED = 1 << 32
-"""Seed of the masks' errors in evaluations, larger than every run's seed, so that training draws other errors."""
+"""Seed of the masks' random errors in evaluations, larger than every run's seed, so that training draws other
+errors."""
 
 
 class ReferenceWorkload(TrainingLoop):
@@ -39,7 +40,7 @@ class ReferenceWorkload(TrainingLoop):
         return ImageBatch.synthetic(self.data.train, num_embeddings, size)
 
     def read_batch(self, split: ClickDataset, name: str, start: int, stop: int) -> Any:
-        """Read images; of synthetic data, which is clicks, dense features become pixels and ids classes."""
+        """Return a batch of images; of synthetic clicks, dense features become pixels and ids become classes."""
         batch = super().read_batch(split, name, start, stop)
         return ImageBatch(batch.dense, batch.indices) if isinstance(batch, Batch) else batch
 
@@ -49,7 +50,8 @@ class ReferenceWorkload(TrainingLoop):
         return logits.float()
 
     def train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Any) -> torch.Tensor:
-        """Train on one batch: sum the gradients of slices, whose fields stay in a CPU's caches, then update once."""
+        """Train on one batch in slices whose light fields fit a CPU's caches: sum the slices' gradients, then update
+        once."""
         (optimizer,) = optimizers
         self.enter(D2NNPhase.ZERO_GRAD)
         optimizer.zero_grad()
@@ -67,7 +69,7 @@ class ReferenceWorkload(TrainingLoop):
         return total_loss
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """Return `metric` of the classes [N, T] and logits [N, T, K] of the whole evaluation split."""
+        """Return `metric` of the classes [N, T] and logits [N, T, K] of the whole evaluation split, for T tasks."""
         classes, logits = self._classes_and_logits()
         return metric(classes, logits)
 

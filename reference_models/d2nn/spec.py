@@ -1,4 +1,4 @@
-"""ModelSpec of the optical network, all that the harness knows of it. Torch-free."""
+"""ModelSpec of the optical network: all that the harness knows of this model. Torch-free."""
 
 from reference_models.d2nn.config import D2NNConfig, parse_model, refuse_data
 from reference_models.d2nn.costs import declare_step, estimate_memory

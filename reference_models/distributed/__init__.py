@@ -1,1 +1,1 @@
-"""Several processes: process group, rendezvous, traffic, compression, limits."""
+"""Training by several processes (ranks): process group, rendezvous, bytes sent, gradient compression, limits."""

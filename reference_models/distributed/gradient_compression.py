@@ -16,7 +16,8 @@ from reference_models.config.sections import parse_grad_comm
 from reference_models.distributed.traffic import active_counter
 
 POWERSGD_START_STEP = 10
-"""Steps of plain averaging before PowerSGD, so that its matrices start from gradients that have settled."""
+"""Steps whose gradients are averaged uncompressed before PowerSGD starts, so that it starts from settled
+gradients."""
 
 
 class TopK:
@@ -55,7 +56,8 @@ class TopK:
 
 
 def topk_hook(state: TopK, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Return the mean over ranks of the values sent, summed in rank order, so that all ranks get the same bits."""
+    """Return the mean over ranks of the gradient values that top-k sends, in rank order, so that all ranks' bits
+    agree."""
     if state.density == 1.0:
         return default_hooks.allreduce_hook(state.group, bucket)  # type: ignore[arg-type]
     positions, values, remainder = state.select(bucket)
@@ -73,7 +75,8 @@ def topk_hook(state: TopK, bucket: GradBucket) -> torch.futures.Future[torch.Ten
 
 
 def powersgd_hook(state: powerSGD_hook.PowerSGDState, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Run PyTorch's PowerSGD hook. While collective calls are counted, wait for it and count its matrices."""
+    """Average a gradient bucket by PyTorch's PowerSGD hook; while collective calls are counted, wait for it and count
+    the bytes of its matrices."""
     counter = active_counter()
     if counter is None:
         return powerSGD_hook.powerSGD_hook(state, bucket)
@@ -91,7 +94,7 @@ def powersgd_hook(state: powerSGD_hook.PowerSGDState, bucket: GradBucket) -> tor
 
 
 def register_gradient_compression(model: DistributedDataParallel, grad_comm: str) -> None:
-    """Make `model` exchange its gradients as `grad_comm` says; "dense" is DistributedDataParallel's default.
+    """Make a model's ranks exchange gradients as `grad_comm` says; "dense" is DistributedDataParallel's default.
 
     The hooks have a process group of their own: PowerSGD's later rounds begin in callbacks, at different moments on
     different ranks, and would otherwise mix with the embedding exchange of other ranks.

@@ -1,4 +1,4 @@
-"""Sending of a batch's ids to the ranks that hold their rows, while the batch before is computed.
+"""Sending of the next batch's ids to the ranks that hold their embedding rows, while the current batch is computed.
 
 The idea is that of TorchRec's TrainPipelineSparseDist, which rewrites a traced model; here the model takes ids that
 have been sent. On GPUs copies and exchanges are on a stream of their own. Results equal those of training batch by
@@ -15,7 +15,7 @@ import torch
 
 
 class BatchOfIds(Protocol):
-    """Batch that can be copied to a device, and whose `ids` are the input of a sharded module."""
+    """Batch that can be copied to a device, and whose `ids` are the input of embedding tables sharded over ranks."""
 
     @property
     def dense(self) -> torch.Tensor: ...
@@ -33,14 +33,14 @@ B = TypeVar("B", bound=BatchOfIds)
 
 
 class Turn(NamedTuple, Generic[B]):
-    """Batch to train on, and the batch after it, None at the end of an epoch."""
+    """Batch to train on, and the batch after it, which is None at the end of an epoch."""
 
     batch: B
     following: B | None
 
 
 def with_following(batches: Iterable[B]) -> Iterator[Turn[B]]:
-    """Yield each batch with the batch after it, which is read first."""
+    """Yield each batch together with the batch after it, which is read before the first of the two is yielded."""
     for batch, following in pairwise(chain(batches, (None,))):
         assert batch is not None
         yield Turn(batch, following)
@@ -48,7 +48,7 @@ def with_following(batches: Iterable[B]) -> Iterator[Turn[B]]:
 
 @dataclass(frozen=True, slots=True)
 class SentIds:
-    """Ids that this rank received from all ranks, and the context in which its sharded module pools their rows."""
+    """Ids that this rank received from all ranks, and TorchRec's context for pooling their embedding rows."""
 
     context: Any
     received: Any
@@ -56,7 +56,7 @@ class SentIds:
 
 @dataclass(slots=True)
 class _OnTheWay(Generic[B]):
-    """Batch whose ids are being sent: first their numbers, then the ids."""
+    """Batch whose ids are being sent to other ranks: first the number of ids for each rank, then the ids."""
 
     of: B
     here: B
@@ -66,7 +66,8 @@ class _OnTheWay(Generic[B]):
 
 
 class InputAhead(Generic[B]):
-    """Sender of ids for one sharded module; every rank makes the same calls in the same order."""
+    """Sender of the next batch's ids to the ranks of their rows; every rank makes the same calls in the same
+    order."""
 
     def __init__(self, tables: Any, device: torch.device) -> None:
         self._tables, self._device = tables, device
@@ -74,13 +75,14 @@ class InputAhead(Generic[B]):
         self._sent: _OnTheWay[B] | None = None
 
     def start(self, batch: B) -> None:
-        """Copy a batch to the device and start sending the numbers of its ids for each rank. Returns at once."""
+        """Copy the next batch to the device and start telling each rank how many ids it will get. Returns at once."""
         with self._on_stream():
             here, context = batch.to(self._device), self._tables.create_context()
             self._sent = _OnTheWay(batch, here, context, self._tables.input_dist(context, here.ids))
 
     def send(self) -> None:
-        """Send the ids of the started batch, after waiting for the numbers of ids that this rank will get."""
+        """Send the ids of the batch that `start` began, after waiting for the number of ids that this rank will
+        get."""
         if self._sent is not None and self._sent.ids is None:
             with self._on_stream():
                 self._sent.ids = self._sent.counts.wait()
@@ -88,7 +90,7 @@ class InputAhead(Generic[B]):
     def take(self, batch: B) -> tuple[torch.Tensor, SentIds, torch.Tensor]:
         """Return dense features, ids and labels of `batch` on the device, in the order of the current stream.
 
-        The ids of a batch that was not started, such as an epoch's first, are sent now.
+        Ids of a batch that was not sent ahead, such as an epoch's first, are sent now.
         """
         if self._sent is None or self._sent.of is not batch:
             self.start(batch)

@@ -1,4 +1,4 @@
-"""Settings that several ranks cannot train with, refused before anything starts; torch-free."""
+"""Settings that training over several ranks does not support, refused before anything starts; torch-free."""
 
 from reference_models.config.sections import RuntimeConfig, TrainConfig, parse_comm, parse_sharding
 from reference_models.process.errors import ConfigError
@@ -9,7 +9,7 @@ _CPU_COMM = ("fp32", "fp16", "int8")
 
 
 def refuse_impossible_ranks(train: TrainConfig, runtime: RuntimeConfig, num_ranks: int) -> None:
-    """Raise ConfigError for settings that TorchRec refuses, fails with, or silently replaces."""
+    """Raise ConfigError for settings that TorchRec, over several ranks, refuses, fails with, or silently replaces."""
     if train.global_batch_size % num_ranks:
         raise ConfigError(
             f"train.global_batch_size is {train.global_batch_size}, which {num_ranks} ranks cannot share equally. "

@@ -1,4 +1,7 @@
-"""Devices that need not exist here, and a planner's placement of a model's tables on them. Torch-free."""
+"""Descriptions of devices to plan for, which need not exist, and a planner's placement of a model's tables on them.
+
+Torch-free.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,12 +9,13 @@ from dataclasses import dataclass
 from reference_models.config.sections import PLAN
 
 OnProgress = Callable[[int, int], None]
-"""Function called with the number of tables examined, and of all tables."""
+"""Function that reports a planner's progress: it is called with the number of tables examined, and of all tables."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Devices:
-    """Devices to plan for. Bandwidths are in bytes/s: of memory, between devices of a host, and between hosts."""
+    """Devices that tables are to be placed on. Bandwidths, in bytes/s, are of memory, within a host, and between
+    hosts."""
 
     num_devices: int
     device_type: str
@@ -22,23 +26,25 @@ class Devices:
     inter_host_bandwidth: float
     intra_host_latency_s: float = 0.0
     inter_host_latency_s: float = 0.0
-    """Latency between hosts: seconds before the first byte of an exchange arrives."""
+    """Latency between hosts: seconds before the first byte of an exchange between their devices arrives."""
     reserve: float = 0.0
-    """Share of a device's memory kept free of tables, for activations, buffers and the dense part."""
+    """Share of a device's memory kept free of tables, for activations, buffers and the model's dense weights."""
 
     @property
     def usable_bytes(self) -> int:
-        """Bytes of a device that tables and their optimizer state may take."""
+        """Bytes of each device's memory that tables and their optimizer state may take."""
         return int(self.memory_bytes * (1 - self.reserve))
 
 
 def is_outside_devices(kernel: str) -> bool:
-    """Return whether a TorchRec kernel stores rows outside of devices: in managed memory, on SSD, on a server."""
+    """Return whether a TorchRec kernel stores a table's rows outside of GPU memory: managed memory, SSD, or a
+    server."""
     return any(part in kernel for part in ("uvm", "key_value", "ssd", "dram"))
 
 
 def describe_sharding(sharding: str, types: Mapping[str, str]) -> str:
-    """Return the requested sharding in words; for a plan its tables by built type, "table_wise: table_0, table_2".
+    """Return the requested sharding in words; for a plan, the tables by sharding type: "table_wise: table_0,
+    table_2".
 
     `types` has each table's sharding type by name.
     """
@@ -50,7 +56,8 @@ def describe_sharding(sharding: str, types: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TablePlacement:
-    """Placement of a table: how it is cut, the kernel of its lookups, and the devices of its shards."""
+    """Placement of a table by a planner: its sharding type, the kernel of its lookups, and the devices of its
+    shards."""
 
     table: int
     num_embeddings: int
@@ -66,7 +73,7 @@ class TablePlacement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeviceLoad:
-    """Load of a device: bytes of tables, optimizer state and buffers, and seconds of its lookups per step.
+    """A device's load under a placement: bytes of tables, optimizer state and buffers; seconds of lookups per step.
 
     `host_memory_bytes` are the bytes of its tables in the host's memory, for kernels that store rows there.
     """
@@ -81,7 +88,8 @@ class DeviceLoad:
 class PlannerEstimate:
     """A planner's placement of tables, with estimated memory and time; nothing is measured.
 
-    `step_s` is the slowest device's time, of embeddings alone; `balance` is `step_s` over the mean of devices.
+    `step_s` are the slowest device's seconds per step, of embeddings only; `balance` is `step_s` divided by the mean
+    over devices.
 
     `is_search_cut`: the search ended before all plans were compared.
     """

@@ -1,4 +1,4 @@
-"""World of several ranks over torch.distributed: gloo between CPUs, NCCL between GPUs, gloo for control."""
+"""Communication among ranks by torch.distributed: gloo between CPUs, NCCL between GPUs; gloo for Python objects."""
 
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class ProcessGroup:
-    """World of the ranks of the default process group.
+    """Communication among the ranks of torch's default process group.
 
     Small Python objects are sent over a gloo group of their own, so that control never waits for a GPU's stream, and
     a barrier names the missing ranks.
@@ -36,16 +36,16 @@ class ProcessGroup:
         return box[0]  # type: ignore[no-any-return]
 
     def barrier(self) -> None:
-        """Wait for all ranks. Raises RuntimeError naming the ranks missing at the timeout."""
+        """Wait for all ranks. Raises RuntimeError that names the missing ranks after the timeout."""
         dist.monitored_barrier(self._control, timeout=self._timeout, wait_all_ranks=True)
 
     def leave(self) -> None:
-        """Close the connections; call it only after the last collective call of every rank."""
+        """Close the connections to other ranks; call it only after the last collective call of every rank."""
         dist.destroy_process_group()
 
 
 def join(meeting: Rendezvous, device: torch.device, timeout_s: float) -> ProcessGroup:
-    """Connect ranks after their rendezvous, each with its own `device`, made the current one before NCCL starts.
+    """Connect the ranks after their rendezvous, each with its own `device`, which becomes current before NCCL starts.
 
     `timeout_s` limits the wait of any collective call for another rank.
 

@@ -1,7 +1,7 @@
-"""Rendezvous of the ranks of a world: presence, and notes that every rank can read at any time.
+"""Rendezvous of a run's ranks: they find each other, and share notes (a key-value store that all ranks can read).
 
 The ranks find each other by torchrun's variables: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Rank 0 serves the
-notes, or torchrun's launcher where it is one.
+notes, unless torchrun's launcher does.
 """
 
 import os
@@ -28,7 +28,7 @@ _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rendezvous:
-    """Rank of this process, and the notes, after all ranks have joined.
+    """Rank of this process, and the notes (a key-value store) that it shares with all other ranks.
 
     Notes raise RuntimeError if their server is gone, and wait without end if it hangs.
     """
@@ -36,21 +36,22 @@ class Rendezvous:
     rank: int
     size: int
     host: str
-    """Name of the notes' server, for messages."""
+    """Host name of the server of the ranks' key-value store, for messages."""
     is_host: bool
     store: Store
     notes: Store
-    """Store of the notes, over a connection of its own, so that a wait on `store` delays no note."""
+    """Key-value store of short notes, over a connection of its own, so that a wait on `store` delays no note."""
 
     def note(self, key: str, value: str) -> None:
         self.notes.set(key, value)
 
     def first_note(self, key: str, value: str) -> str:
-        """Write a note unless one of this name exists; return the existing one, the same on every rank."""
+        """Write a note (key and value in the ranks' store) unless its key exists; return the first value, equal on
+        all ranks."""
         return bytes(self.notes.compare_set(key, "", value)).decode()
 
     def read_note(self, key: str) -> str:
-        """Return the last note of a name, empty if there is none yet."""
+        """Return the last value of a note (a key in the ranks' store); empty if no rank has written it yet."""
         return bytes(self.notes.get(key)).decode() if self.notes.check([key]) else ""
 
 
@@ -62,7 +63,7 @@ def rendezvous(
     on_waiting: Callable[[str], None] | None = None,
     gpu: str | None = None,
 ) -> Rendezvous:
-    """Wait until every rank has joined; `on_waiting` gets a line if that takes more than some seconds.
+    """Wait until every rank has joined; `on_waiting` is called with a message if that takes more than some seconds.
 
     `gpu` names this rank's GPU, by host and UUID. Raises ConfigError if the variables are missing, wrong or of
     another number of ranks, DeviceError on every rank if two have the same GPU, and WorldError if a rank does not
@@ -104,7 +105,7 @@ def rendezvous(
 
 
 class _WaitReporter:
-    """Reporter that says a line once, when waiting has taken some seconds."""
+    """Reporter of a long wait for other ranks: after some seconds it passes on one message, and no further ones."""
 
     def __init__(self, on_waiting: Callable[[str], None] | None) -> None:
         self._on_waiting, self._from_s = on_waiting, time.monotonic() + REPORT_AFTER_S
@@ -160,7 +161,7 @@ def _open_store(address: str, port: int, *, is_host: bool) -> Store:
 
 
 def _wait_for_server(address: str, port: int, end_s: float, on_wait: Callable[[], None]) -> None:
-    """Wait until the server listens, since torch's own client would try for much longer than its timeout."""
+    """Wait until rank 0's store accepts connections; torch's own client would keep trying long after its timeout."""
     while True:
         try:
             socket.create_connection(
@@ -190,7 +191,8 @@ def _gather(meeting: Rendezvous, place: str, end_s: float, timeout_s: float, rep
 
 
 def _refuse_one_gpu_for_two(meeting: Rendezvous) -> None:
-    """Raise DeviceError if two ranks have the same GPU; rank 0, which serves the notes, raises last."""
+    """Raise DeviceError on every rank if two ranks have the same GPU; rank 0 raises last, since it serves the
+    store."""
     first: dict[str, int] = {}
     for rank in range(meeting.size):
         gpu = meeting.read_note(f"gpu/{rank}")
@@ -210,7 +212,8 @@ def _refuse_one_gpu_for_two(meeting: Rendezvous) -> None:
 
 
 def call_within(seconds: float, call: Callable[[], T]) -> T:
-    """Return the call's result. Raises TimeoutError after `timeout_s`, since calls of torch's store may never end."""
+    """Return the result of `call`. Raises TimeoutError after `seconds`, since calls of torch's store may never
+    end."""
     results: list[T] = []
     errors: list[BaseException] = []
 

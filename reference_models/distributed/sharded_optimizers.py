@@ -1,4 +1,5 @@
-"""Optimizers of sharded tables: FBGEMM's, fused into the backward pass, and one for tables on every rank."""
+"""Optimizers of sharded embedding tables: FBGEMM's, fused into the backward pass, and one for tables that every rank
+holds."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,7 @@ from reference_models.config.sections import TrainConfig
 from reference_models.training.optimizers import SparseAdagrad, adagrad_options
 
 WHOLE_ROWS = 1000
-"""Most rows of a replicated table whose update computes all rows."""
+"""Most rows of a replicated table whose optimizer computes all rows instead of listing the rows that changed."""
 _OPTIMIZERS = {
     "sgd": EmbOptimType.EXACT_SGD,
     "adagrad": EmbOptimType.EXACT_ADAGRAD,
@@ -21,7 +22,7 @@ _OPTIMIZERS = {
 
 
 def fused_parameters(train: TrainConfig) -> dict[str, Any]:
-    """Return the optimizer settings that TorchRec's sharder passes to FBGEMM's tables."""
+    """Return the optimizer settings of `train` in the form that TorchRec's sharder passes to FBGEMM's tables."""
     parameters: dict[str, Any] = {
         "optimizer": _OPTIMIZERS[train.opt_name],
         "learning_rate": train.opt_base_learning_rate,
@@ -42,9 +43,9 @@ def find_fused_tables(model: nn.Module) -> list[SplitTableBatchedEmbeddingBagsCo
 
 
 class FusedTablesOptimizer:
-    """Optimizer interface of this rank's tables, whose updates are inside the backward pass.
+    """Optimizer interface of the tables that this rank holds, whose updates FBGEMM runs inside the backward pass.
 
-    A rank may hold no such table; then the settings are those that its tables would have had.
+    A rank may hold no table; the settings are then those that its tables would have had.
     """
 
     def __init__(self, model: nn.Module, train: TrainConfig) -> None:
@@ -67,17 +68,17 @@ class FusedTablesOptimizer:
         self._update_rule = of_table[self._tables[0].optimizer] if self._tables else train.opt_name
 
     def _built_rate(self, base: float) -> float:
-        """Return the learning rate of the built tables: `base` itself if it equals their 32-bit value."""
+        """Return the learning rate that the FBGEMM tables have: `base` itself if it equals their 32-bit value."""
         found = self._tables[0].get_learning_rate() if self._tables else base
         return base if found == torch.tensor(base, dtype=torch.float32).item() else found
 
     @property
     def update_rule(self) -> str:
-        """Name of the tables' update in `train.opt_name`."""
+        """Name of the tables' optimizer, as a value of `train.opt_name`."""
         return self._update_rule
 
     def prepare(self) -> None:
-        """Set the tables' learning rate to the group's; call it before the backward pass."""
+        """Set the FBGEMM tables' learning rate to that of the parameter group; call it before the backward pass."""
         if self.param_groups[0]["lr"] != self._learning_rate:
             self._learning_rate = self.param_groups[0]["lr"]
             for table in self._tables:
@@ -98,7 +99,7 @@ class FusedTablesOptimizer:
 
 
 class TouchedRowsAdagrad(SparseAdagrad):
-    """SparseAdagrad for tables with dense gradients, such as replicated tables, whose gradients are averaged.
+    """SparseAdagrad for tables with dense gradients, such as tables on every rank, whose gradients are averaged.
 
     All rows of a small table are computed, since listing the touched rows would make the host wait for a GPU.
     """
@@ -116,7 +117,7 @@ class TouchedRowsAdagrad(SparseAdagrad):
 
 
 def build_replicated_optimizer(train: TrainConfig, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    """Build the optimizer of replicated tables."""
+    """Build the optimizer of the embedding tables that every rank holds."""
     if train.opt_name == "sgd":
         return torch.optim.SGD(parameters, lr=train.opt_base_learning_rate)
     return TouchedRowsAdagrad(parameters, rowwise=train.opt_name == "rowwise_adagrad", **adagrad_options(train))

@@ -1,4 +1,5 @@
-"""Traffic between ranks: bytes and seconds of a step's collective calls by their content, and the bandwidth.
+"""Traffic between ranks: bytes and seconds of a training step's collective calls by content, and the links'
+bandwidth.
 
 Bytes are those that a rank sends to others, computed from the tensors of each call by the algorithm's formula;
 overhead of TCP or RDMA is not counted.
@@ -22,18 +23,18 @@ T = TypeVar("T")
 
 
 class Carries(StrEnum):
-    """Content of the collective calls in training and evaluation."""
+    """Content of a collective call between ranks, in training or evaluation."""
 
     INPUT = "input_redistribution"
-    """Ids and their numbers, sent to the ranks that hold the rows."""
+    """Ids of embedding rows, and how many there are, sent to the ranks that hold the rows."""
     FORWARD = "embedding_forward"
     """Pooled embeddings, or partial sums of embeddings, sent to the ranks that hold the samples."""
     BACKWARD = "embedding_backward"
     """Gradients of pooled embeddings, sent back to the ranks that hold the rows."""
     DENSE = "dense_reduce"
-    """Gradients of the weights that every rank holds, averaged."""
+    """Gradients of the dense weights, which every rank holds, averaged over ranks."""
     EVALUATION = "evaluation_gather"
-    """Scores and labels, sent to rank 0."""
+    """Scores and labels of the evaluation split, sent to rank 0."""
 
 
 FORMULAS: dict[str, str] = {
@@ -51,13 +52,15 @@ FORMULAS: dict[str, str] = {
 }
 _WHOLE = (torch.int64, torch.int32)
 MESSAGE_BYTES = {"cpu": 1 << 20, "cuda": 1 << 26}
-"""Message sizes of the bandwidth test, by device: between GPUs the start of a transfer takes as long as 1 MiB."""
+"""Bytes of a message of the bandwidth test, by device type; between GPUs starting a transfer takes as long as 1
+MiB."""
 _WANTED_S = 0.3
 _FEWEST, _MOST = 2, 50
 
 
 def sent_bytes(name: str, args: Sequence[Any], rank: int, num_ranks: int) -> int:
-    """Return the bytes that `rank` sends in the c10d operator `name`; 0 for operators without data."""
+    """Return the bytes that `rank` sends in the torch.distributed operator `name` (c10d); 0 for operators without
+    data."""
     if name == "alltoall_base_":
         given, splits = args[1], args[4]
         total = _num_bytes([given])
@@ -90,11 +93,11 @@ def _num_bytes(tensors: Any) -> int:
 
 
 Traffic = dict[str, Any]
-"""Result of `gather_traffic` as plain values: counted bytes and measured seconds."""
+"""Result of `gather_traffic` as plain values: bytes that ranks sent, by content, and measured seconds."""
 
 
 class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Mode that, while active, adds up bytes and seconds of collective calls, waiting for the end of each call.
+    """Dispatch mode that, while active, adds up bytes and seconds of collective calls, waiting for each call to end.
 
     NCCL's calls return when they are queued, and waiting for one only orders the device's streams. So the device is
     synchronised before each time stamp, and work before a call is not counted as the call's.
@@ -136,7 +139,7 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def watch_dense(self, name: str, exchange: Callable[[], "tuple[T, int]"]) -> T:
-        """Wait for an exchange of dense gradients whose calls no mode sees, and count the bytes that it reports.
+        """Wait for an exchange of dense gradients that no dispatch mode sees, and count the bytes that it reports.
 
         `exchange` returns its result and the bytes that it all-reduced. Its own calls are not counted: they
         may begin in this thread or in a thread of the group, where no mode sees them.
@@ -161,14 +164,14 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def now_s(device: torch.device) -> float:
-    """Return the time after `device` has finished all work."""
+    """Return the time, in seconds of a monotonic clock, after `device` has finished all work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
 
 
 def active_counter() -> CollectiveCounter | None:
-    """Return the active counter of this thread, None without one."""
+    """Return the counter of collective calls that is active in this thread; None without one."""
     mode = _get_current_dispatch_mode()
     return mode if isinstance(mode, CollectiveCounter) else None
 
@@ -180,7 +183,7 @@ def _first(args: Any) -> torch.Tensor:
 
 
 def _wait(result: Any) -> None:
-    """Wait for the work object in an operator's result, at any place in it."""
+    """Wait for the collective call whose result this is, wherever the result holds torch's work object."""
     parts = result if isinstance(result, tuple | list) else (result,)
     for part in parts:
         wait: Callable[[], Any] | None = getattr(part, "wait", None)
@@ -189,7 +192,8 @@ def _wait(result: Any) -> None:
 
 
 class TrafficTimes(NamedTuple):
-    """Seconds of a plain step, and of the rank's waiting for collective calls in the next step, which is counted."""
+    """Seconds of a plain training step, and of a rank's waiting for collective calls in the next step, which counts
+    them."""
 
     step_s: float
     all_to_all_s: float
@@ -197,15 +201,16 @@ class TrafficTimes(NamedTuple):
 
 
 def split_step(rounds: Sequence[TrafficTimes]) -> TrafficTimes:
-    """Return the median of each time over a rank's rounds, so that one slow step has no influence."""
+    """Return the medians of a rank's step time and waiting times over all rounds, so that one slow step has no
+    influence."""
     return TrafficTimes(*(statistics.median(times) for times in zip(*rounds, strict=True)))
 
 
 def computing_s(times: TrafficTimes) -> float | None:
-    """Return the seconds of a step that are not spent in collective calls, 0 or more.
+    """Return the seconds of a training step that are not spent in collective calls, 0 or more.
 
-    None where the calls, timed alone, take longer than the step: calls that overlap with computing are most of the
-    step, or the machine is noisy.
+    None where the calls, timed without overlap, take longer than the step: calls that overlap with computing are most
+    of the step, or the machine is noisy.
     """
     left_s = times.step_s - times.all_to_all_s - times.all_reduce_s
     return left_s if left_s >= 0.0 else None
@@ -220,7 +225,7 @@ def gather_traffic(
     bandwidth: tuple[float, int] | None,
     placement: Sequence[Mapping[str, Any]],
 ) -> Traffic:
-    """Return totals over all ranks, on every rank: bytes per step and per evaluation, and a step's times by content.
+    """Return the traffic of all ranks, on every rank: bytes per step and evaluation, and a step's times, by content.
 
     `steps` counted one step per round. The time of a kind of call is the mean of the ranks' medians; every call is
     waited for at once, so that it includes waiting for slower ranks, and no overlap. `placement` is copied to the
@@ -239,7 +244,7 @@ def gather_traffic(
 
 
 def _operators(*counters: CollectiveCounter | None) -> dict[str, list[str]]:
-    """Return the operators of each kind of content, in any of the counters."""
+    """Return the names of the collective operators that any of the counters saw, by content."""
     names: dict[str, set[str]] = defaultdict(set)
     for counter in counters:
         for kind, found in counter.operators.items() if counter is not None else ():
@@ -270,7 +275,7 @@ def _over_ranks(by_rank: list[dict[str, Any]]) -> Traffic:
 
 
 def measure_bandwidth(world: World, device: torch.device) -> tuple[float, int] | None:
-    """Return bytes per second one way between rank 0 and the last rank, and the bytes that each sent for the test.
+    """Return the one-way bandwidth between rank 0 and the last rank, in bytes/s, and the bytes that each sent.
 
     Every rank gets the result; None in a world of one.
 
@@ -289,7 +294,8 @@ def measure_bandwidth(world: World, device: torch.device) -> tuple[float, int] |
 
 
 def _there_and_back(world: World, message: torch.Tensor, number: int) -> float:
-    """Return the seconds of `number` rounds, measured on rank 0."""
+    """Return the seconds in which `message` goes `number` times from rank 0 to the last rank and back; valid on rank
+    0."""
     last = world.size - 1
     world.barrier()
     started_s = now_s(message.device)
