@@ -1,1 +1,1 @@
-"""Searches for the placement of a model's tables on devices, by modelled, measured or learnt costs."""
+"""Searches for a placement of a model's embedding tables on devices, by modelled, measured or learnt costs."""

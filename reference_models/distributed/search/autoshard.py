@@ -27,21 +27,21 @@ from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks
 from reference_models.training.eager import Adam
 
 NUM_UPDATES, NUM_TASKS, NUM_PLANS, LEARNING_RATE = 400, 8, 8, 1e-3
-"""Updates, tasks per update, plans per task, and learning rate of a policy's training."""
+"""Training of a policy: number of updates, tasks per update, plans drawn per task, and learning rate."""
 NUM_LATER_UPDATES = 100
-"""Updates on larger tasks, which begin with a policy trained on small tasks."""
+"""Number of updates on larger placement tasks, for a policy that was trained on small tasks before."""
 SLACK = (1.1, 2.0)
-"""Range, in the tasks of training, of the devices' total memory relative to the bytes of the tables."""
+"""Range of the devices' total memory in training tasks, as a multiple of the bytes of all tables."""
 MOST_TABLES, MOST_DEVICES = 100, 16
-"""Tables and devices of the largest tasks of training: an update's time grows with both."""
+"""Most tables, and most devices, of a policy's training tasks: the time of an update grows with both."""
 NUM_DRAWN = 16
-"""Random plans of a task beside the likeliest plan."""
+"""Number of random plans drawn from the policy for a task, in addition to its likeliest plan."""
 _NUM_FEATURES, _POOL_SIZE = 4 + NUM_REUSE_BINS, 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskSizes:
-    """Ranges of the sizes of the tasks that a policy is trained on, ends included."""
+    """Ranges, ends included, of the number of tables and of devices in the tasks that a policy is trained on."""
 
     num_tables: tuple[int, int] = (6, 10)
     num_devices: tuple[int, int] = (2, 4)
@@ -51,9 +51,9 @@ SMALL = TaskSizes()
 
 
 def sizes_of(tasks: Sequence[Task]) -> TaskSizes:
-    """Return the sizes of tasks to train a policy on for the given tasks.
+    """Return the sizes (tables, devices) of tasks to train a policy on, so that it suits the given tasks.
 
-    They are those of the given tasks, up to MOST_TABLES and MOST_DEVICES; SMALL where none is larger.
+    They are the given tasks' own sizes, up to MOST_TABLES and MOST_DEVICES; SMALL where none is larger than that.
     """
     tables = sorted(min(len(each.tables), MOST_TABLES) for each in tasks)
     devices = sorted(min(each.num_devices, MOST_DEVICES) for each in tasks)
@@ -63,12 +63,14 @@ def sizes_of(tasks: Sequence[Task]) -> TaskSizes:
 
 
 class Policy(nn.Module):
-    """Probabilities of devices for a table, given the table, the tables left, and the devices' tables."""
+    """Placement policy: probabilities of the devices for a table, given the tables left to place and the tables on
+    each device."""
 
     scale: Tensor
-    """Mean and standard deviation of the features of tables: [2, features]."""
+    """Mean and standard deviation of the tables' features, by which they are normalised: [2, features]."""
     mean_reward: Tensor
-    """Mean reward of the last 20 updates' plans, as a tensor that is stored with the weights."""
+    """Mean reward (balance of the devices' costs) of plans in the last 20 updates, stored with the policy's
+    weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,14 +82,15 @@ class Policy(nn.Module):
         self.head = nn.Sequential(nn.Linear(192, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 1))
 
     def represent(self, features: Tensor) -> Tensor:
-        """Return the representations [..., 32] of tables [..., features]."""
+        """Return the learnt representations [..., 32] of tables, from their features [..., features]."""
         tables: Tensor = self.table(((features - self.scale[0]) / self.scale[1]).clamp(-4, 4))
         return tables
 
     def forward(self, table: Tensor, left: Tensor, held: Tensor, loads: Tensor, may_be_on: Tensor) -> Tensor:
-        """Return the log-probabilities [tasks, plans, devices] for a table of each task, [tasks, 32].
+        """Return the log-probabilities [tasks, plans, devices] of placing one table of each task, [tasks, 32].
 
-        `left` is [tasks, 3]; `held`, the sum of representations, and `loads` [tasks, plans, devices, 32 and 2].
+        `left` [tasks, 3] describes the tables left to place; `held` [tasks, plans, devices, 32] sums the
+        representations of each device's tables; `loads` [tasks, plans, devices, 2] are its cost and memory.
         """
         device = torch.cat((held, self.load(loads)), dim=-1)
         state = torch.cat((table, self.left(left)), dim=-1)[:, None, None].expand_as(device)
@@ -96,23 +99,24 @@ class Policy(nn.Module):
 
     @property
     def reward(self) -> float:
-        """Mean reward (balance) of the plans of the last 20 updates, on the tasks of training."""
+        """Mean reward of the plans of training's last 20 updates: the least over the greatest cost of a device."""
         return float(self.mean_reward)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays by name from which `policy_of` restores the policy."""
+        """Return the policy's weights as arrays by name, from which `policy_of` restores the policy."""
         return {name: value.numpy() for name, value in self.state_dict().items()}
 
 
 def policy_of(arrays: Mapping[str, NDArray[Any]]) -> Policy:
-    """Return the policy of `Policy.arrays`. Raises ArtifactError for other arrays."""
+    """Return the placement policy whose weights `Policy.arrays` returned. Raises ArtifactError for other arrays."""
     policy = Policy()
     load_finite(policy, arrays, "policy")
     return policy
 
 
 def _features(costs: PieceCosts, pieces: Pieces) -> list[tuple[float, ...]]:
-    """Return the features of pieces: the logarithms of columns, rows, lookups and bytes, and the reuse."""
+    """Return the features of tables, or of parts by columns: logarithms of columns, rows, lookups and bytes; reuse
+    bins."""
     tables = [costs.table(piece) for piece in pieces]
     sizes = [(table.dim, table.num_embeddings, 1 + table.pooling, table.memory_bytes) for table in tables]
     return [(*map(math.log, row), *table.reuse) for row, table in zip(sizes, tables, strict=True)]
@@ -127,10 +131,10 @@ def _roll_out(
     *,
     is_drawn: bool,
 ) -> tuple[list[list[Pieces]], Tensor, Tensor]:
-    """Place all pieces of tasks with equally many pieces, on devices drawn by probability or on the likeliest.
+    """Place all pieces (tables or parts) of tasks with equally many pieces: on random devices or on the likeliest.
 
-    `shape` is (plans of each task, devices). Returns the devices' pieces, a row for each plan of each task; and, both
-    [tasks, plans], rewards, -1 where a piece found no room, and log-probabilities.
+    `shape` is (plans of each task, devices). Returns the devices' pieces, a row for each plan of each task; rewards
+    [tasks, plans], -1 where a piece found no room; and the plans' log-probabilities [tasks, plans].
     """
     ordered = [costs.ordered(pieces) for pieces in lists]
     tables = policy.represent(torch.tensor([_features(costs, pieces) for pieces in ordered]))
@@ -173,7 +177,7 @@ def train_policy(
     sizes: TaskSizes = SMALL,
     start: Policy | None = None,
 ) -> Policy:
-    """Train a policy on tasks of the given sizes, of generated tables, with one thread, from `start` if given.
+    """Train a placement policy on generated tasks of the given sizes, with one thread, from `start` if given.
 
     `batch_size` is that of the cost: the tables' reuse is that of such a batch.
     """
@@ -211,7 +215,7 @@ def train_policy(
 
 
 def autoshard(task: Task, cost: SetCost, seed: int, policy: Policy | None = None) -> PlacementPlan:
-    """Return the cheapest of the policy's plans: the likeliest, and NUM_DRAWN random ones.
+    """Return the cheapest of a policy's placement plans: the likeliest, and NUM_DRAWN random ones.
 
     Without a policy, one is trained for the cost on SMALL tasks. Random plans help on tasks that are larger than
     those of training. Where no plan has room, the likeliest is repaired. Raises ConfigError if that finds no plan

@@ -1,4 +1,4 @@
-"""Costs of a set of tables to its device per step, in seconds: lookups, updates, and the exchange of pooled rows."""
+"""Costs of a set of tables on one device, in seconds per step: lookups, updates, and exchange of pooled rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,22 +13,24 @@ from reference_models.distributed.search.task import FLOAT_BYTES, NUM_REUSE_BINS
 
 ID_BYTES = 8
 LINE_BYTES = 64
-"""Least bytes that a memory moves for an access to a row: a cache line, or a burst of HBM."""
+"""Fewest bytes that memory moves for an access to an embedding row: a cache line, or a burst of HBM."""
 TABLE_S = 2e-6
-"""Fixed seconds per table and step; assumed, not measured."""
+"""Fixed seconds of a step for each table on a device; assumed, not measured."""
 DEVICE_S = 50e-6
-"""Fixed time of a device that holds tables: some ten launches of kernels of 5 us; assumed, not measured."""
+"""Fixed seconds of a step on a device that holds tables: some ten kernel launches of 5 us; assumed, not measured."""
 BIN_LOOKUPS = np.array([1.0, 2.0, *(0.75 * 2.0 ** np.arange(2, NUM_REUSE_BINS))])
-"""Assumed lookups of a row in each reuse bin: 1, 2, then the middle of 2^(k-1) to 2^k."""
+"""Assumed number of lookups of a row in a batch, for each reuse bin: 1, 2, then the middle of 2^(k-1) to 2^k."""
 
 Seconds = NDArray[np.float64]
 Sets = Sequence[Sequence[EmbeddingTable]]
 SetCost = Callable[[Sets], Seconds]
-"""Function from several sets of tables to each set's seconds per step, float64 [sets]; 0 for an empty set."""
+"""Function from sets of tables, each on one device, to the device's seconds per step, float64 [sets]; 0 for no
+tables."""
 
 
 def over_sets(sets: Sets, values_of: Callable[[Sequence[EmbeddingTable]], NDArray[Any]]) -> Seconds:
-    """Return the sums over each set [sets, ...] of `values_of`'s values [tables, ...], which is called once."""
+    """Return each set's sum of the values of its tables, [sets, ...]; `values_of` (tables to [tables, ...]) is called
+    once."""
     tables = {id(table): table for each in sets for table in each}
     if not tables:
         return np.zeros(len(sets))
@@ -62,15 +64,16 @@ def count_moved_bytes(tables: Sequence[EmbeddingTable], batch_size: int) -> NDAr
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bandwidth:
-    """Modelled cost: bytes that a step moves over the memory bandwidth, plus a fixed time per table and per device.
+    """Modelled seconds per step of a set of tables: bytes moved over memory bandwidth, plus fixed times of each table
+    and of the device.
 
     Affine: the costs of n single tables add up to (n - 1) `device_s` more than the cost of their set.
     """
 
     batch_size: int
-    """Samples of all devices together, for all of which a device looks up its tables."""
+    """Samples of a training step over all devices, for all of which each device looks up its own tables."""
     memory_bandwidth: float
-    """Bandwidth of a device's memory, in bytes/s."""
+    """Bandwidth of each device's memory, in bytes/s."""
     table_s: float = TABLE_S
     device_s: float = DEVICE_S
 
@@ -82,7 +85,7 @@ class Bandwidth:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exchange:
-    """Modelled cost of the all-to-all of pooled rows and of their gradients; additive, by a device's columns.
+    """Modelled seconds per step of exchanging pooled rows and their gradients (all-to-all); additive over tables.
 
     A device sends the sums of its own tables to the devices of the samples, and receives as many bytes of gradients.
     Sums of other tables arrive over the same links in the other direction at the same time. Links within a host and
@@ -92,12 +95,13 @@ class Exchange:
     """
 
     batch_size: int
-    """Samples of a step on all devices together."""
+    """Samples of a training step over all devices together."""
     devices: Devices
 
     @property
     def device_s(self) -> float:
-        """Fixed seconds of any device that holds tables: two latencies of the slowest link; 0 with one device."""
+        """Fixed seconds per step of a device that holds tables: twice the slowest link's latency; 0 with a single
+        device."""
         of = self.devices
         if of.num_devices == 1:
             return 0.0
@@ -108,7 +112,7 @@ class Exchange:
         return over_sets(sets, lambda tables: np.array([self._send(table) for table in tables])) + fixed_s
 
     def _send(self, table: EmbeddingTable) -> float:
-        """Return the seconds that a table's sums and gradients take on its device."""
+        """Return the seconds in which a device sends a table's pooled rows and receives their gradients."""
         of, layout = self.devices, table.layout if isinstance(table, TablePart) else None
         local = min(of.devices_per_host, of.num_devices)
         peers, others = local - 1, of.num_devices - local
@@ -123,7 +127,8 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Cost of several parts that a device runs one after the other, such as compute and exchange."""
+    """Cost of a set of tables as the sum of costs that follow one another on a device, such as compute and
+    exchange."""
 
     parts: tuple[SetCost, ...]
 
@@ -133,11 +138,11 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Additive:
-    """Cost of a set as the sum of its tables' single costs by `cost`, with the device's fixed time counted once."""
+    """Cost of a set of tables as the sum of the tables' single costs by `cost`, with `device_s` counted once."""
 
     cost: SetCost
     device_s: float = 0.0
-    """Fixed seconds of a device that holds any table, which each single table's cost includes."""
+    """Fixed seconds per step of a device that holds any table, which the cost of each single table includes."""
 
     def __call__(self, sets: Sets, /) -> Seconds:
         added = over_sets(sets, lambda tables: self.cost([[table] for table in tables]))
@@ -145,7 +150,10 @@ class Additive:
 
 
 def add_up(cost: SetCost, tables: Sequence[EmbeddingTable]) -> tuple[Seconds, float] | None:
-    """Return the seconds of each table and of a device with tables, if a set's cost is their sum; else None."""
+    """Return the seconds that each table adds to a device, and the fixed seconds of a device with tables.
+
+    Returns None if the cost of a set of tables is not such a sum.
+    """
     if isinstance(cost, Sum):
         found = [add_up(part, tables) for part in cost.parts]
         parts = [part for part in found if part is not None]

@@ -1,4 +1,7 @@
-"""Moves and swaps of pieces between devices, until all fit, or until none makes the slowest device faster."""
+"""Improve a placement by moving and swapping tables (or parts) between devices.
+
+Steps are made until all tables fit the devices' memory, or until none makes the slowest device faster.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,16 +9,17 @@ from numpy.typing import NDArray
 from reference_models.distributed.search.pieces import Filling, Held, PieceCosts, Pieces
 
 LEAST_GAIN = 1e-9
-"""Least gain of a step, as a share of the slowest device's seconds: smaller gains are rounding."""
+"""Least gain of a move or swap, as a share of the slowest device's seconds; smaller gains are rounding errors."""
 _MAX_STEPS = {True: 2_000, False: 100}
 _NUM_TRIED = {True: 1, False: 4}
-"""Steps tried at a time, in order of their gain, by whether the cost of a set is the sum of its pieces' costs."""
+"""Number of moves or swaps whose costs are computed at a time, the most promising first: 1 where the cost of a set of
+tables is the sum of their costs (True), 4 otherwise."""
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
 class PieceLayout:
-    """Pieces on devices as arrays: device, bytes and seconds of each piece; both sums of each device."""
+    """Placement of pieces (tables or parts of tables) as arrays: each piece's device, bytes and seconds."""
 
     def __init__(self, costs: PieceCosts, held: Held) -> None:
         self.costs, self.num_devices = costs, len(held)
@@ -28,26 +32,28 @@ class PieceLayout:
 
     @property
     def used(self) -> Floats:
-        """Bytes used on each device."""
+        """Bytes of the tables on each device: float64 [devices]."""
         return _sum_by(self.device, self.sizes, self.num_devices)
 
     @property
     def loads(self) -> Floats:
-        """Seconds of each device, less a device's fixed time where that is known."""
+        """Seconds per step of each device, float64 [devices], without a device's fixed time where that is known."""
         return _sum_by(self.device, self.weights, self.num_devices) if self.is_exact else self.costs(self.held)
 
     @property
     def held(self) -> Held:
-        """Pieces of each device."""
+        """Pieces (tables or parts of tables) on each device."""
         return tuple(self.on(device) for device in range(self.num_devices))
 
     def on(self, device: int, away: int = -1, added: int = -1) -> Pieces:
-        """Return the pieces of a device without the piece `away` and with the piece `added`; -1 for none."""
+        """Return the pieces (tables or parts) of a device, without the piece `away` and with the piece `added`; -1:
+        none."""
         there = [int(at) for at in np.flatnonzero(self.device == device) if at != away]
         return tuple(self.pieces[at] for at in [*there, *([added] if added >= 0 else [])])
 
     def steps(self, source: int) -> tuple[Integers, Integers, Integers]:
-        """Return all moves and swaps of a device's pieces: [steps] of piece, replacement (-1: none) and device."""
+        """Return all moves and swaps of pieces off the device `source`: [steps] of piece, replacement (-1: a move)
+        and device."""
         mine, theirs = (np.flatnonzero(self.is_free & on) for on in (self.device == source, self.device != source))
         others = np.delete(np.arange(self.num_devices), source)
         second = np.concatenate((np.full(len(others), -1), theirs))
@@ -55,7 +61,7 @@ class PieceLayout:
         return np.repeat(mine, len(second)), np.tile(second, len(mine)), np.tile(target, len(mine))
 
     def take(self, first: int, second: int, target: int) -> None:
-        """Move a piece to another device, or swap it for `second`."""
+        """Move the piece `first` to the device `target`, or swap it for the piece `second` there; -1: no swap."""
         if second >= 0:
             self.device[second] = self.device[first]
             self.num_swaps += 1
@@ -69,14 +75,16 @@ def _sum_by(device: Integers, values: Floats, num_devices: int) -> Floats:
 
 
 def _leaving(values: Floats, first: Integers, second: Integers) -> Floats:
-    """Return the bytes and seconds that each step takes from its device and gives to the other device."""
+    """Return the net bytes or seconds that each move or swap takes from its device and gives to the other:
+    [steps]."""
     return np.asarray(values[first] - np.where(second >= 0, values[second], 0.0))
 
 
 def settle(layout: PieceLayout) -> bool:
-    """Move and swap pieces until every device has room; return whether all have.
+    """Move and swap pieces (tables or parts) until they fit every device's memory; return whether they do.
 
-    Each step leaves the fewest bytes without room; among equals, the slower of both devices is then fastest.
+    Each step leaves the fewest bytes beyond the devices' memory; among equals, the slower of its two devices is
+    fastest.
     """
     while (over := np.maximum(layout.used - layout.costs.task.memory_bytes, 0.0)).any():
         sources = np.argsort(-over)[: np.count_nonzero(over)].tolist()
@@ -88,7 +96,10 @@ def settle(layout: PieceLayout) -> bool:
 
 
 def _best_step(layout: PieceLayout, source: int, over: Floats) -> tuple[int, int, int] | None:
-    """Return the step that most reduces the bytes for which a device has no room; None if none reduces them."""
+    """Return the move or swap (piece, replacement, device) that most reduces the bytes beyond the devices' memory.
+
+    Returns None if no step reduces them.
+    """
     first, second, target = layout.steps(source)
     if not len(first):
         return None
@@ -103,7 +114,8 @@ def _best_step(layout: PieceLayout, source: int, over: Floats) -> tuple[int, int
 
 
 def descend(layout: PieceLayout) -> Filling:
-    """Repeat the move or swap that most reduces the slowest device's time, within memory, until none reduces it."""
+    """Repeat the move or swap that most reduces the slowest device's seconds, within memory, until none reduces
+    them."""
     costs, memory = layout.costs, layout.costs.task.memory_bytes
     for _ in range(_MAX_STEPS[layout.is_exact]):
         loads, used = layout.loads, layout.used

@@ -1,4 +1,4 @@
-"""Placing tables one after another: by published heuristics, and by predicted cost."""
+"""Placement of tables one after another: by published heuristics, or greedily by predicted cost."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +15,7 @@ def place_in_order(task: Task, cost: SetCost, search: str) -> PlacementPlan:
     """Place tables in falling order of cost, each on the device of least cost so far, as AutoShard's released code
     does.
 
-    Raises ConfigError if no plan fits, by repair either.
+    Raises ConfigError if no plan fits the devices' memory, even after repair.
     """
     costs = PieceCosts(task, cost)
     ordered = costs.ordered(whole_tables(task))
@@ -27,7 +27,10 @@ def _sum_of(weight: Callable[[EmbeddingTable], float]) -> SetCost:
 
 
 def random(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
-    """Place tables in falling order of size, each on a random device with room. ConfigError if none has room."""
+    """Place tables in falling order of size, each on a random device with free memory for it.
+
+    Raises ConfigError if no device has room for a table.
+    """
     generator, devices = np.random.default_rng(seed), np.zeros(len(task.tables), dtype=np.int64)
     free = np.full(task.num_devices, task.memory_bytes)
     sizes = [table.memory_bytes for table in task.tables]
@@ -46,21 +49,31 @@ def random(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
 
 
 def dim(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
-    """Balance the columns of devices. Raises ConfigError if no plan fits."""
+    """Place tables so that devices hold about equally many columns. Raises ConfigError if no plan fits their
+    memory."""
     return place_in_order(task, _sum_of(lambda table: table.dim), "dim")
 
 
 def lookup(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
-    """Balance columns times lookups per sample. Raises ConfigError if no plan fits."""
+    """Place tables so that devices' sums of columns times lookups per sample are about equal.
+
+    Raises ConfigError if no plan fits the devices' memory.
+    """
     return place_in_order(task, _sum_of(lambda table: table.dim * table.pooling), "lookup")
 
 
 def size_lookup(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
-    """Balance columns times lookups times log10 of rows. Raises ConfigError if no plan fits."""
+    """Place tables so that devices' sums of columns times lookups per sample times log10 of rows are about equal.
+
+    Raises ConfigError if no plan fits the devices' memory.
+    """
     weight = _sum_of(lambda table: table.dim * table.pooling * math.log10(table.num_embeddings))
     return place_in_order(task, weight, "size_lookup")
 
 
 def greedy(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
-    """Balance the cost of each device's set of tables. Raises ConfigError if no plan fits."""
+    """Place tables so that the costs of the devices' sets of tables are about equal.
+
+    Raises ConfigError if no plan fits the devices' memory.
+    """
     return place_in_order(task, cost, "greedy")

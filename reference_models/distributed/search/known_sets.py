@@ -1,4 +1,4 @@
-"""Sets of tables with known costs, each known twice, for training and judging cost nets. Torch-free."""
+"""Sets of tables whose cost is known, by two measurements, to train and test cost nets (learnt costs). Torch-free."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,53 +10,56 @@ from reference_models.distributed.search.costs import Seconds, SetCost, Sets
 from reference_models.distributed.search.task import EmbeddingTable
 
 MIN_DIM = 4
-"""Least columns of a part of a table in training; cuts are halves."""
+"""Fewest columns of a part of a table in a cost net's training sets, which are cut into halves."""
 MIN_SETS = 100
-"""Least number of measured sets with which a net is trained; a fifth of the sets judge it."""
+"""Least number of measured sets that a cost net is trained with; a fifth of them is held out to test it."""
 _MAX_TABLES = 15
 
 
 @runtime_checkable
 class RepeatedCost(Protocol):
-    """Cost measured in rounds, each half of which gives a set's cost."""
+    """Cost that is measured in rounds, so that each half of the rounds gives an independent cost of a set of
+    tables."""
 
     def __call__(self, sets: Sets, /) -> Seconds: ...
 
     def halves_of(self, sets: Sets) -> Seconds:
-        """Return the medians of each half of the rounds: float64 [sets, 2], in seconds."""
+        """Return the median seconds of each set of tables in each half of the rounds: float64 [sets, 2]."""
 
     def spread_of(self, tables: Sequence[EmbeddingTable]) -> float | None:
-        """Return the spread of the rounds of a set, as a fraction of their median."""
+        """Return the spread of a set's seconds over the rounds, as a fraction of their median."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownSets:
-    """Sets of tables with the costs of sets and of their single tables, each known twice."""
+    """Sets of tables with two measured costs each, and two measured costs of every single table."""
 
     sets: Sets
     seconds: Seconds
-    """Seconds of each set by each half of the rounds, [sets, 2]; equal where the costs are modelled."""
+    """Seconds of each set of tables in each half of the rounds, [sets, 2]; both are equal for modelled costs."""
     alone: Mapping[EmbeddingTable, Sequence[float]]
-    """Seconds of each table alone, by each half of the rounds: 2 values."""
+    """Seconds of each table that is alone on a device, in each half of the rounds: 2 values."""
     spread: float = 0.0
-    """Spread of a set's rounds, as a fraction of their median: median over sets; 0 for modelled costs."""
+    """Spread of a set's seconds over rounds, as a fraction of their median; median over sets; 0 for modelled
+    costs."""
 
 
 def list_parts(tables: Sequence[EmbeddingTable]) -> list[EmbeddingTable]:
-    """Return the distinct tables, then their halves, quarters and so on, down to MIN_DIM columns."""
+    """Return the distinct tables, then their halves of columns, quarters and so on, down to MIN_DIM columns."""
     cuts = ((each, each.dim >> cut) for cut in range(8) for each in tables)
     return [*dict.fromkeys(each.with_columns(dim) for each, dim in cuts if dim >= min(MIN_DIM, each.dim))]
 
 
 def draw_sets(pool: Sequence[EmbeddingTable], num_sets: int, seed: int) -> list[list[EmbeddingTable]]:
-    """Draw sets of 1 to 15 random tables."""
+    """Draw `num_sets` sets of 1 to 15 random tables from `pool`."""
     rng = np.random.default_rng(seed)
     picks = [rng.integers(len(pool), size=rng.integers(1, _MAX_TABLES + 1)) for _ in range(num_sets)]
     return [[pool[pick] for pick in each] for each in picks]
 
 
 def ask_sets(cost: SetCost, sets: Sets) -> KnownSets:
-    """Return the costs of sets and of their tables alone, by one call of `cost`, which measures alternately."""
+    """Return the costs of sets of tables and of each table alone, by one call of `cost`, which measures
+    alternately."""
     pool = [*dict.fromkeys(table for each in sets for table in each)]
     together = [*sets, *([table] for table in pool)]
     seconds, spread = cost(together), 0.0

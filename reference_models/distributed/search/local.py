@@ -1,4 +1,4 @@
-"""Local search: the plain baseline for learned searches."""
+"""Local search for a placement of tables, by moves, swaps and cuts: the plain baseline for learned searches."""
 
 import math
 
@@ -19,17 +19,19 @@ from reference_models.distributed.search.task import PlacementPlan, Task
 from reference_models.process.errors import ConfigError
 
 MAX_CUTS, PATIENCE = 40, {True: 3, False: 1}
-"""Most successive cuts, and cuts without gain that end the search, by whether costs add up (others take longer)."""
+"""Most successive cuts of tables, and number of cuts without gain after which the search ends; the latter by whether
+costs of tables add up (otherwise a cut takes longer to judge)."""
 _EVEN = 1 + 1e-3
-"""Ratio of the slowest device to the mean below which nothing is cut: cuts add work."""
+"""Ratio of the slowest device's seconds to the devices' mean, below which no table is cut: cuts add work."""
 
 
 def local(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
-    """Place tables in falling order of cost, move and swap them, then cut tables as long as that gains.
+    """Place tables in falling order of cost, move and swap them, then cut tables as long as that makes the plan
+    faster.
 
-    Moves and swaps end when neither makes the slowest device faster. A cut halves its costliest piece, and all parts
-    of that table, and the search begins again. Nothing is random. Raises ConfigError if neither whole tables nor
-    parts fit.
+    Moves and swaps end when neither makes the slowest device faster. A cut halves that device's costliest piece, and
+    all parts of its table, and the search begins again. Nothing is random. Raises ConfigError if neither whole tables
+    nor parts fit.
     """
     costs = PieceCosts(task, cost)
     pieces, best, fault, num_vain = whole_tables(task), None, None, 0
@@ -57,13 +59,16 @@ def local(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
 
 
 def improve(costs: PieceCosts, pieces: Pieces, search: str) -> Filling:
-    """Place pieces in falling order of cost, find room for all, move and swap. Raises ConfigError as `find_room`."""
+    """Place tables or parts in falling order of cost, find room for all of them, then move and swap them.
+
+    Raises ConfigError, as `find_room` does, if they do not fit the devices' memory.
+    """
     (filled,) = fill_devices(costs, [costs.ordered(pieces)], [math.inf], overflows=True)
     return descend(PieceLayout(costs, find_room(costs, filled[1], search)[0]))
 
 
 def _choose_cut(costs: PieceCosts, pieces: Pieces, found: Filling | None) -> Piece | None:
-    """Return the piece to cut next: the slowest device's costliest, or the largest if pieces do not fit.
+    """Return the table, or part of one, to cut next: the slowest device's costliest, or the largest if not all fit.
 
     None if that piece may not be halved, or the devices are balanced.
     """

@@ -1,4 +1,4 @@
-"""Measured costs of sets of tables on this machine's CPU, with one thread."""
+"""Costs of sets of tables, measured on this machine's CPU with one thread."""
 
 import time
 from collections import Counter
@@ -16,20 +16,20 @@ from reference_models.fused.merged_embedding import LookupPlan, MergedEmbedding,
 from reference_models.process.errors import ConfigError
 
 _HALF_OF_ROUND = (0, 1, 1, 0, 0, 1, 1, 0)
-"""Half to which each round belongs: a drift that is linear in time affects both halves equally."""
+"""Half (0 or 1) that each measuring round belongs to: a drift linear in time affects both halves equally."""
 _LEARNING_RATE, _EPS = 0.01, 1e-8
 _LOOKUP_BYTES = 64
-"""Bytes of a lookup: its id, row and bag, their sort keys, and a sorted copy."""
+"""Bytes that a lookup takes in memory: id, row and bag, their sort keys, and a sorted copy."""
 _Key = tuple[EmbeddingTable, int]
-"""Table, and its number among the equal tables of its set."""
+"""Table of a set, and its number among the set's equal tables."""
 _Form = tuple[int, Optimizer]
-"""Columns of a row, and the optimizer: tables with both equal are looked up and updated together."""
+"""Columns of a row, and optimizer: tables that share both are looked up and updated together."""
 _SetKey = frozenset[tuple[EmbeddingTable, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredCost:
-    """Measured cost of a set's lookup, backward and update, as `optimized` does them.
+    """Measured seconds of lookup, backward and update of a set of tables, as the optimized implementation does them.
 
     Tables of equal width and optimizer have one lookup and one sorted update (`MergedEmbedding`, not compiled).
 
@@ -43,14 +43,17 @@ class MeasuredCost:
     seed: int = 0
     known: dict[_SetKey, float] = field(default_factory=dict, repr=False, compare=False)
     spreads: dict[_SetKey, float] = field(default_factory=dict, repr=False, compare=False)
-    """Interquartile range of a set's rounds, as a fraction of their median."""
+    """Interquartile range of each set's seconds over the rounds, as a fraction of their median."""
     halves: dict[_SetKey, tuple[float, float]] = field(default_factory=dict, repr=False, compare=False)
-    """Medians of each half of a set's rounds, in seconds."""
+    """Median seconds of each set of tables in each half of the rounds."""
     lookups: "dict[_Key, _Lookup]" = field(default_factory=dict, repr=False, compare=False)
     merged: "dict[_Form, _MergedTables]" = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, sets: Sets, /) -> Seconds:
-        """Measure sets, which share tables. Raises ConfigError if these take more than `available_bytes`."""
+        """Measure the seconds per step of sets of tables, which share the tables that are equal.
+
+        Raises ConfigError if all tables together take more than `available_bytes`.
+        """
         counts = [Counter(each) for each in sets]
         keys = [frozenset(each.items()) for each in counts]
         new = {
@@ -69,11 +72,14 @@ class MeasuredCost:
         return np.array([self.known[key] if key else 0.0 for key in keys])
 
     def spread_of(self, tables: Iterable[EmbeddingTable]) -> float | None:
-        """Return the spread of a set's rounds, as a fraction of their median; None if empty or not measured."""
+        """Return the interquartile range of a set's seconds over the rounds, as a fraction of their median.
+
+        Returns None for an empty set, or for a set that was not measured.
+        """
         return self.spreads.get(_key_of(tables))
 
     def halves_of(self, sets: Sets) -> Seconds:
-        """Return the medians of each half of the rounds of measured sets: float64 [sets, 2], in seconds.
+        """Return the median seconds of measured sets of tables in each half of the rounds: float64 [sets, 2].
 
         Raises KeyError for a set that was not measured.
         """
@@ -108,7 +114,8 @@ class MeasuredCost:
             self.merged[form] = _MergedTables(form, [key for key in self.lookups if _form_of(key) == form])
 
     def _count_bytes(self, table: EmbeddingTable) -> int:
-        """Return the bytes of weights, optimizer state, sums, their gradients, and lookups."""
+        """Return the bytes that measuring a table takes: weights, optimizer state, pooled rows, their gradients, and
+        lookups."""
         of_sums = FLOAT_BYTES * self.batch_size * 2 * table.dim
         return table.memory_bytes + of_sums + int(self.batch_size * table.pooling * _LOOKUP_BYTES)
 
@@ -122,7 +129,7 @@ def _form_of(key: _Key) -> _Form:
 
 
 class _Lookup:
-    """Rows of a table that a batch looks up, int64 [lookups], and the samples of these lookups, int64 [lookups]."""
+    """Rows of a table that a batch looks up, int64 [lookups], and the samples that look them up, int64 [lookups]."""
 
     def __init__(self, table: EmbeddingTable, batch_size: int, rng: np.random.Generator) -> None:
         self.rows = torch.from_numpy(draw_rows(table, batch_size, rng))
@@ -131,7 +138,8 @@ class _Lookup:
 
 
 class _MergedTables:
-    """Tables of equal width and optimizer in one weight [sum(rows), columns], with the optimizer's sums, if any."""
+    """Tables of equal width and optimizer in one weight [sum(rows), columns], with the optimizer's sums of squares,
+    if any."""
 
     def __init__(self, form: _Form, keys: Sequence[_Key]) -> None:
         dim, optimizer = form
@@ -143,7 +151,7 @@ class _MergedTables:
 
 
 class _MergedLookup:
-    """Lookups of a batch in the tables of a set with equal width and optimizer, in the order of samples."""
+    """Lookups of a batch in those tables of a set that have equal width and optimizer, in the order of samples."""
 
     def __init__(self, of: _MergedTables, lookups: dict[_Key, _Lookup], batch_size: int) -> None:
         num_tables = len(lookups)
@@ -168,7 +176,10 @@ class _MergedLookup:
 
 
 def draw_rows(table: EmbeddingTable, batch_size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw the rows that a batch looks up, int64 [lookups], as many of each reuse bin as the table has, shuffled."""
+    """Draw random rows of a table for a batch's lookups, int64 [lookups], shuffled.
+
+    Each reuse bin (number of lookups of a row in the batch) gets as many lookups as the table's statistics say.
+    """
     lookups = np.round(batch_size * table.pooling * np.array(table.reuse))
     rows = np.maximum(np.round(lookups / BIN_LOOKUPS), lookups > 0).astype(np.int64)
     counts = np.repeat(lookups / np.maximum(rows, 1), rows).round().astype(np.int64)

@@ -1,4 +1,5 @@
-"""NeuroShard's cost net (MLSys'23), trained here on sets of tables and their costs."""
+"""NeuroShard's cost net (MLSys'23), which predicts the cost of a set of tables; trained here on sets of known
+cost."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,15 +21,15 @@ from reference_models.process.errors import ArtifactError
 from reference_models.training.eager import Adam
 
 NUM_SETS = 4000
-"""Sets that a net is trained on, where costs are modelled."""
+"""Number of sets of tables that a cost net is trained on, where their costs are modelled instead of measured."""
 NUM_RESAMPLED = 2000
-"""Bootstrap samples of the held-out sets, for the intervals of errors."""
+"""Bootstrap samples of the held-out sets of tables, for confidence intervals of a cost net's errors."""
 _NUM_STEPS, _BATCH_SETS, _LEARNING_RATE = 800, 256, 3e-3
 
 
 @contextmanager
 def repeatable(seed: int) -> Iterator[None]:
-    """Compute with one thread and a seeded torch generator; restore both afterwards."""
+    """While inside, compute with one thread and with torch's generator seeded; restore both at the end."""
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -40,10 +41,11 @@ def repeatable(seed: int) -> Iterator[None]:
 
 
 class CostLayers(nn.Module):
-    """Net of an MLP 128-32 of each table, the sum over a set, and a head 64-1 of sum and logarithm of the bytes."""
+    """Cost net: an MLP 128-32 of each table's features, their sum over a set, and an MLP 64-1 of that sum and of the
+    logarithm of the set's bytes."""
 
     scale: torch.Tensor
-    """Mean and standard deviation of the logarithm of a set's bytes, then of its seconds: [2, 2]."""
+    """Mean and standard deviation, first of the logarithm of a set's bytes, then of its seconds: [2, 2]."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,11 +54,13 @@ class CostLayers(nn.Module):
         self.register_buffer("scale", torch.zeros(2, 2))
 
     def embed(self, described: torch.Tensor) -> torch.Tensor:
-        """Return the vectors to add up over a set, [tables, 33] with bytes last, from the result of `describe`."""
+        """Return the vectors that are added up over a set of tables, [tables, 33] with bytes last, from `describe`'s
+        result."""
         return torch.cat([self.table(described[:, :-1]), described[:, -1:]], dim=1)
 
     def forward(self, summed: torch.Tensor) -> torch.Tensor:
-        """Return the logarithm of seconds [sets] from sums [sets, 33] over sets that are not empty."""
+        """Return the logarithm of the seconds [sets] of sets that are not empty, from their sums of table vectors
+        [sets, 33]."""
         (mean, deviation), (cost_mean, cost_deviation) = self.scale
         logs = (summed[:, -1:].log() - mean) / deviation
         scaled = self.head(torch.cat([summed[:, :-1], logs], dim=1)).squeeze(1)
@@ -64,7 +68,8 @@ class CostLayers(nn.Module):
 
 
 def describe(tables: Sequence[EmbeddingTable], batch_size: int) -> torch.Tensor:
-    """Return the features of tables, and the bytes that a step moves for each: float32 [tables, 23]."""
+    """Return each table's features, the last of which are the bytes that a step moves for the table: float32 [tables,
+    23]."""
     moved = count_moved_bytes(tables, batch_size)
     sizes = [(each.num_embeddings, each.dim, 1 + each.pooling, each.memory_bytes) for each in tables]
     logs = np.log(np.column_stack([sizes, moved])) / 10
@@ -76,51 +81,59 @@ def _tensor(values: NDArray[Any]) -> torch.Tensor:
 
 
 Bounds = tuple[float, float]
-"""Interval of 95 %, from percentiles of the bootstrap over the held-out sets."""
+"""Interval of 95 % confidence, from percentiles of the bootstrap over the held-out sets of tables."""
 _UNKNOWN: Bounds = (math.nan, math.nan)
 _ROUNDING = 1e-9
-"""Largest error that counts as none: sums of the same numbers in different orders."""
+"""Largest relative error of a predicted cost that counts as none: sums of the same numbers in different orders
+differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Net:
-    """Trained cost net, with its errors, and those of sums of single tables, on held-out sets.
+    """Trained cost net of sets of tables, with its errors on held-out sets and those of adding up single tables'
+    costs.
 
-    For measured sets, one half of the rounds is for training and sums, the other half is the truth. Errors are mean
-    absolute percentage errors (MAPE), as shares.
+    For measured sets, one half of the rounds is for training and for single tables' costs; the other half is the
+    truth. Errors are mean absolute percentage errors (MAPE), as shares.
     """
 
     layers: CostLayers
     batch_size: int
     num_sets: int = 0
-    """Number of known sets; a fifth of them, rounded down, was held out."""
+    """Number of sets of tables with known cost; a fifth of them, rounded down, was held out of training."""
     tau: float = math.nan
-    """Kendall's rank correlation of the net's costs with the true costs."""
+    """Kendall's rank correlation of the net's costs of held-out sets with their true costs."""
     additive_tau: float = math.nan
-    """Kendall's rank correlation of sums of single tables' costs with the true costs."""
+    """Kendall's rank correlation of costs that add up single tables' costs with the true costs of held-out sets."""
     device_s: float = 0.0
-    """Fixed seconds of a device, included in a single table's cost, by least squares over the sets of training; sums
-    count it once."""
+    """Fixed seconds of a device that holds tables, which each single table's cost includes; sums of costs count it
+    once.
+
+    Fitted by least squares over the training sets.
+    """
     error: float = math.nan
     additive_error: float = math.nan
-    """Error of sums of single tables' costs."""
+    """Mean relative error, on held-out sets, of adding up single tables' costs."""
     repeat_error: float = math.nan
-    """Error of a set's own cost by the other half of the rounds: the noise, below which no prediction can be."""
+    """Mean relative difference of the costs of a set between the two halves of the rounds: the noise, below which no
+    prediction can be."""
     excess: Bounds = _UNKNOWN
-    """Error of sums of single tables less the noise, as an interval."""
+    """Mean relative error of adding up single tables' costs, less the measurements' noise: 95 % interval."""
     gain: Bounds = _UNKNOWN
-    """Error of sums of single tables less that of the net, as an interval."""
+    """Mean relative error of adding up single tables' costs, less the net's error: 95 % interval."""
     spread: float = 0.0
-    """Spread of a measured set's rounds, as a fraction of their median: median over sets; 0 if none was measured."""
+    """Spread of a measured set's seconds over rounds, as a fraction of their median; median over sets; 0 if none was
+    measured."""
 
     @property
     def has_something_to_learn(self) -> bool:
-        """Whether sums of single tables are shown to be wrong by more than the noise."""
+        """Whether adding up single tables' costs is shown to be wrong by more than the measurements' noise."""
         return self.excess[0] > 0
 
     @property
     def is_better(self) -> bool:
-        """Whether sums of single tables are shown to be wrong by more than the noise, and by more than the net."""
+        """Whether adding up single tables' costs is shown to be wrong by more than the noise, and by more than the
+        net."""
         return self.has_something_to_learn and self.gain[0] > 0
 
     @torch.no_grad()
@@ -132,7 +145,7 @@ class Net:
         return seconds
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays by name from which `net_of` restores the net."""
+        """Return the cost net's weights and errors as arrays by name, from which `net_of` restores the net."""
         numbers = (getattr(self, name) for name in _KEPT)
         return {
             **{name: value.numpy() for name, value in self.layers.state_dict().items()},
@@ -144,7 +157,10 @@ _KEPT = ("tau", "additive_tau", "device_s", "error", "additive_error", "repeat_e
 
 
 def load_finite(module: nn.Module, arrays: Mapping[str, NDArray[Any]], what: str) -> None:
-    """Load the state of a module. Raises ArtifactError for other arrays, or values that are not finite."""
+    """Load the arrays as the state of `module`, which errors call `what`.
+
+    Raises ArtifactError for arrays of other names or shapes, or values that are not finite.
+    """
     try:
         module.load_state_dict({name: torch.tensor(value) for name, value in arrays.items()})
         if not all(value.isfinite().all() for value in module.state_dict().values()):
@@ -154,7 +170,7 @@ def load_finite(module: nn.Module, arrays: Mapping[str, NDArray[Any]], what: str
 
 
 def net_of(arrays: Mapping[str, NDArray[Any]]) -> Net:
-    """Return the net of `Net.arrays`. Raises ArtifactError for other arrays."""
+    """Return the cost net whose state `Net.arrays` returned. Raises ArtifactError for other arrays."""
     layers, about = CostLayers(), np.asarray(arrays.get("about"))
     load_finite(layers, {name: value for name, value in arrays.items() if name != "about"}, "cost net")
     if about.shape != (len(_KEPT) + 6,) or not (1 <= about[0] < 2**63 and 0 <= about[1] < 2**63):
@@ -180,7 +196,7 @@ def train_net(
     num_sets: int = NUM_SETS,
     start: Net | None = None,
 ) -> Net:
-    """Train a net on the costs by `cost` of sets of the tables, and of their halves, quarters and so on.
+    """Train a cost net on random sets of the tables, and of their halves, quarters and so on; `cost` gives the truth.
 
     `start` is a net to begin with, such as one of `Bandwidth` where only few sets were measured.
     """
@@ -188,9 +204,9 @@ def train_net(
 
 
 def fit_net(known: KnownSets, batch_size: int, *, seed: int, start: Net | None = None) -> Net:
-    """Train a net on four fifths of the sets; judge it, and sums of single tables, by the others.
+    """Train a cost net on four fifths of the sets of tables; test it, and adding up single costs, on the others.
 
-    `start` is a net to begin with.
+    `start` is a net whose weights training begins with.
     """
     pool, num_held = [*known.alone], len(known.sets) // 5
     places = {table: place for place, table in enumerate(pool)}
@@ -214,9 +230,10 @@ def fit_net(known: KnownSets, batch_size: int, *, seed: int, start: Net | None =
 
 
 def _judge(net: Net, predicted: tuple[Seconds, Seconds, Seconds], true: Seconds, seed: int) -> Net:
-    """Return the net with its results on held-out sets.
+    """Return the cost net with its errors on held-out sets of tables.
 
-    The seconds [sets] are predicted by the net, by sums and by one half of the rounds; the other half is true.
+    The seconds [sets] in `predicted` are the net's, sums of single costs, and those of one half of the rounds; `true`
+    are those of the other half.
     """
     taus = [float(kendalltau(each, true).statistic) for each in predicted[:2]]
     errors = np.abs(np.stack(predicted) / true - 1)
@@ -252,8 +269,9 @@ def _fit(layers: CostLayers, described: torch.Tensor, members: torch.Tensor, log
 
 
 def choose(net: Net, cost: SetCost) -> SetCost:
-    """Return the net if it is shown to predict held-out sets better than sums of single tables, else those sums.
+    """Return the net if it is shown to predict held-out sets better than adding up single tables' costs; else the
+    sum.
 
-    The sums must be wrong by more than the noise, too.
+    Adding up must be wrong by more than the measurements' noise, too.
     """
     return net if net.is_better else Additive(cost, net.device_s)

@@ -24,16 +24,19 @@ from reference_models.distributed.search.task import PlacementPlan, Task
 from reference_models.process.errors import ConfigError
 
 BEAM_WIDTH, NUM_CANDIDATES, NUM_CUTS = 3, 10, 10
-"""The paper's k, n and L: lists of pieces in the beam, pieces cut in each list, and successive cuts."""
+"""Width k of the beam (lists of tables and parts), n pieces cut in each list, and L successive cuts, as in the
+paper."""
 CAPS = (*np.linspace(1.0, 1.5, 11).tolist(), math.inf)
-"""Caps of a device's columns, over the mean of devices. The last is not the paper's: few tables may need it."""
+"""Caps of the columns on a device, as multiples of the devices' mean. The last is not the paper's: few tables may
+need it."""
 
 
 def neuroshard(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
-    """Return the best plan found, whose tables may be cut into halves of columns. Nothing is random.
+    """Return the fastest placement found by a beam search that may cut tables into halves of columns. Nothing is
+    random.
 
-    Where no list of pieces fits, whole tables are repaired, then the last lists of the beam. Raises ConfigError if
-    none of these fits.
+    Where no list of pieces (tables or parts) fits the devices' memory, whole tables are repaired, then the last lists
+    of the beam. Raises ConfigError if none of these fits.
     """
     costs = PieceCosts(task, cost)
     beam = [whole_tables(task)]
@@ -51,7 +54,10 @@ def neuroshard(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
 
 
 def _repair_first(costs: PieceCosts, lists: Sequence[Pieces]) -> PlacementPlan:
-    """Return the plan of the first list that repair makes fit. Raises the first list's ConfigError if none fits."""
+    """Return the plan of the first list of pieces (tables or parts) that repair makes fit the devices' memory.
+
+    Raises the first list's ConfigError if none fits.
+    """
     faults = []
     for pieces in lists:
         filled = fill_devices(costs, [costs.ordered(pieces)], [math.inf], overflows=True)[0]
@@ -63,14 +69,20 @@ def _repair_first(costs: PieceCosts, lists: Sequence[Pieces]) -> PlacementPlan:
 
 
 def _cut_each(costs: PieceCosts, pieces: Pieces) -> list[Pieces]:
-    """Return lists of pieces, in each of which the table of a costliest, or largest, piece has twice the parts."""
+    """Return lists of pieces (tables or parts), in each of which one table is cut into twice as many parts.
+
+    The tables that are cut are those of the costliest and of the largest pieces.
+    """
     weights = (costs.alone(pieces), costs.sizes(pieces))
     chosen = {pieces[int(place)] for each in weights for place in np.argsort(each)[-NUM_CANDIDATES:]}
     return [halve(pieces, piece[0]) for piece in sorted(chosen) if may_be_halved(costs.task, piece)]
 
 
 def _place_in_grid(costs: PieceCosts, lists: Sequence[Pieces]) -> list[Filling]:
-    """Return each list's best placement over all caps; lists of equal length are placed together."""
+    """Return the fastest placement of each list of pieces (tables or parts) over all caps of a device's columns.
+
+    Lists of equal length are placed together.
+    """
     mean = sum(table.dim for table in costs.task.tables) / costs.task.num_devices
     best: dict[Pieces, Filling] = {}
     for length in {len(pieces) for pieces in lists}:

@@ -1,4 +1,4 @@
-"""Optimal plan of whole tables, and a lower bound of such plans."""
+"""Optimal placement of whole tables on devices, and a lower bound for the seconds of all such placements."""
 
 import math
 from dataclasses import replace
@@ -15,14 +15,14 @@ from reference_models.distributed.search.task import PlacementPlan, Task, find_f
 from reference_models.process.errors import ConfigError
 
 MAX_ENUMERATED = 9
-"""Most tables for which all partitions are compared: 9 have 21,147 (Bell's number), of 512 sets."""
+"""Most tables for which all partitions over devices are compared: 9 have 21,147 (Bell's number), of 512 sets."""
 MAX_NODES = 5_000
 """Nodes of an integer program's branch and bound after which the solver stops."""
 MAX_PLACES, MAX_WORK = 2_000, 1_000_000
-"""Limits of an integer program: tables times devices, and tables times devices times nodes, since nodes of larger
-programs take longer."""
+"""Limits of an integer program's size: tables times devices, and tables times devices times branch-and-bound nodes,
+since nodes of larger programs take longer."""
 _SOLVED, _STOPPED, _INFEASIBLE = 0, 1, 2
-"""Statuses of scipy's `milp`."""
+"""Status codes in the results of scipy's `milp`: solved, stopped at a limit, infeasible."""
 
 
 def optimal(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
@@ -64,13 +64,17 @@ def _slowest_s(task: Task, plan: PlacementPlan, cost: SetCost) -> float:
 
 
 def _improve_whole(task: Task, cost: SetCost) -> PlacementPlan:
-    """Return local search's plan of whole tables. Raises ConfigError if it finds none."""
+    """Return the placement of whole tables that local search finds. Raises ConfigError if it finds none."""
     costs = PieceCosts(task, cost)
     return replace(plan_of(costs, improve(costs, whole_tables(task), "optimal")[1], "optimal"), repair=None)
 
 
 def enumerate_plans(task: Task, cost: SetCost) -> PlacementPlan:
-    """Return the best of all partitions of the tables over the devices. Raises ConfigError if none fits."""
+    """Return the fastest of all placements of whole tables, by comparing every partition of the tables over the
+    devices.
+
+    Raises ConfigError if none fits the devices' memory.
+    """
     num_tables = len(task.tables)
     is_in = (np.arange(2**num_tables)[:, None] >> np.arange(num_tables)) & 1
     sets = [[table for table, chosen in zip(task.tables, row, strict=True) if chosen] for row in is_in]
@@ -85,7 +89,7 @@ def enumerate_plans(task: Task, cost: SetCost) -> PlacementPlan:
 
 
 def _partitions(num_tables: int, num_devices: int) -> NDArray[np.int64]:
-    """Return the device of each table in each partition, [partitions, tables].
+    """Return the device of each table in every partition of tables over devices: int64 [partitions, tables].
 
     Devices are equal: a table is on a device of an earlier table, or on the first empty device.
     """
@@ -100,11 +104,12 @@ def _partitions(num_tables: int, num_devices: int) -> NDArray[np.int64]:
 
 
 def solve_plan(task: Task, alone: Seconds, most_s: float = math.inf) -> tuple[PlacementPlan | None, float]:
-    """Minimise z by an integer program: a device for each table, no device costs more than z or exceeds its memory.
+    """Find the fastest placement of whole tables by an integer program.
 
-    `alone` are the seconds that each table adds to its device, `most_s` those of a known plan, without a device's
-    fixed time. Returns the best plan so far, None if there is none, and the lower bound: infinite if no plan fits, 0
-    if the program has more than MAX_PLACES and is not solved.
+    It minimises z: each table has a device, no device takes more than z seconds or exceeds its memory. `alone` are
+    the seconds that each table adds to its device, `most_s` those of a known plan, without a device's fixed time.
+    Returns the best plan so far, None if there is none, and the lower bound: infinite if no plan fits, 0 if the
+    program has more than MAX_PLACES and is not solved.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # imported here, since it takes long
     from scipy.sparse import csr_array, eye_array, hstack, kron
@@ -121,7 +126,8 @@ def solve_plan(task: Task, alone: Seconds, most_s: float = math.inf) -> tuple[Pl
         may_be_on = (homes < 0) | (homes == np.arange(num_devices))
 
     def rows(values: NDArray[np.float64], of_z: float) -> csr_array:
-        """Return a row per device: the sum of its tables' values, and z times a factor."""
+        """Return a row of the integer program per device: the sum of its tables' values, and z times the factor
+        `of_z`."""
         return csr_array(
             hstack((kron(values[None], eye_array(num_devices)), csr_array(np.full((num_devices, 1), of_z))))
         )
@@ -149,7 +155,7 @@ def solve_plan(task: Task, alone: Seconds, most_s: float = math.inf) -> tuple[Pl
 
 
 def lower_bound(task: Task, cost: SetCost) -> float | None:
-    """Return a lower bound, in seconds, of plans of whole tables; None if the cost does not add up over tables.
+    """Return a lower bound for the slowest device's seconds in plans of whole tables; None if costs do not add up.
 
     The bound is the larger of an equal share of all tables and the costliest table.
     """

@@ -1,4 +1,4 @@
-"""Pieces to place on devices, which are tables or parts of tables, and the costs of sets of pieces."""
+"""Pieces (tables, or parts of tables by columns) to place on devices, and the costs of sets of pieces on a device."""
 
 import math
 from collections.abc import Sequence
@@ -10,18 +10,20 @@ from reference_models.distributed.search.costs import Seconds, SetCost, add_up
 from reference_models.distributed.search.task import EmbeddingTable, Task
 
 Piece = tuple[int, int]
-"""Number of a table, and columns of the piece."""
+"""Piece to place on a device: number of its table, and the number of columns, all of them or a part."""
 Pieces = tuple[Piece, ...]
 Held = tuple[Pieces, ...]
-"""Pieces of each device."""
+"""Pieces (tables or parts of tables) on each device."""
 Filling = tuple[float, Held]
-"""Seconds of the slowest device, infinite if a piece found no room, and the pieces of each device."""
+"""Seconds of the slowest device (infinite if a piece found no room), and the pieces (tables or parts) on each
+device."""
 COLUMN_STEP = 4
-"""Divisor of the columns of a table's part: columns that FBGEMM's kernels load at once."""
+"""Number that divides the columns of each part of a table: columns that FBGEMM's kernels load at once."""
 
 
 class PieceCosts:
-    """Costs of sets of a task's pieces, each set computed once, with the pieces' sizes and single costs."""
+    """Costs of sets of a placement task's pieces (tables or parts), each set computed once; sizes and costs of each
+    piece."""
 
     def __init__(self, task: Task, cost: SetCost) -> None:
         self.task, self._cost, self.homes = task, cost, dict(task.kept)
@@ -29,35 +31,42 @@ class PieceCosts:
         self._known: dict[Pieces, float] = {(): 0.0}
 
     def table(self, piece: Piece) -> EmbeddingTable:
-        """Return a piece as a table of its own."""
+        """Return a piece (a table or some columns of one) as a table of its own."""
         if piece not in self._tables:
             self._tables[piece] = self.task.tables[piece[0]].with_columns(piece[1])
         return self._tables[piece]
 
     def sizes(self, pieces: Pieces) -> Seconds:
-        """Return the bytes of each piece, float64 [pieces]."""
+        """Return the bytes of each piece (table or part), weights and optimizer state: float64 [pieces]."""
         return np.array([self.table(piece).memory_bytes for piece in pieces], dtype=float)
 
     def alone(self, pieces: Pieces) -> Seconds:
-        """Return the seconds of each piece alone on a device."""
+        """Return the seconds per step of each piece (table or part) that is alone on a device: float64 [pieces]."""
         return self([(piece,) for piece in pieces])
 
     def ordered(self, pieces: Pieces) -> Pieces:
-        """Return the pieces in falling order of seconds alone, then of bytes; pieces kept on a device come first."""
+        """Return the pieces (tables or parts) in falling order of seconds on a device of their own, then of bytes.
+
+        Pieces that the task keeps on a given device come first.
+        """
         is_free = self.homes_of(pieces) < 0
         return tuple(pieces[place] for place in np.lexsort((-self.sizes(pieces), -self.alone(pieces), is_free)))
 
     def homes_of(self, pieces: Pieces) -> NDArray[np.int64]:
-        """Return the device on which each piece must stay, -1 for any device: [pieces]."""
+        """Return the device on which the task keeps each piece (table or part), -1 for any device: int64 [pieces]."""
         return np.array([self.homes.get(piece[0], -1) for piece in pieces], np.int64)
 
     def weights(self, pieces: Pieces) -> tuple[Seconds, bool]:
-        """Return the seconds that each piece adds to its device, and whether they are exact since costs add up."""
+        """Return the seconds that each piece (table or part) adds to its device, and whether they are exact.
+
+        They are exact if the cost of a set is a sum over its tables.
+        """
         parts = add_up(self._cost, [self.table(piece) for piece in pieces])
         return (self.alone(pieces), False) if parts is None else (parts[0], True)
 
     def __call__(self, sets: Sequence[Pieces]) -> Seconds:
-        """Return the seconds of each set; new sets are computed in one batch."""
+        """Return the seconds per step of each set of pieces (tables or parts); sets not seen before are computed
+        together."""
         new = [pieces for pieces in dict.fromkeys(sets) if pieces not in self._known]
         if new:
             costs = self._cost([[self.table(piece) for piece in pieces] for pieces in new])
@@ -68,11 +77,13 @@ class PieceCosts:
 def fill_devices(
     costs: PieceCosts, lists: Sequence[Pieces], caps: Sequence[float], *, overflows: bool = False
 ) -> list[Filling]:
-    """Place lists of pieces of equal length, each in its order and with its own cap on a device's columns.
+    """Place lists of pieces (tables or parts) on devices, each list in its order and with its cap on a device's
+    columns.
 
-    A piece goes to the device of least cost so far, among devices with enough memory and within the cap; among equals
-    to the device with the fewest bytes. A piece without room ends its list, unless it `overflows`: then it goes to
-    the device with the fewest bytes. All lists advance together: a step is one batch of sets.
+    Lists are of equal length. A piece goes to the device of least cost so far, among devices with enough memory and
+    within the cap; among equals to the device with the fewest bytes. A piece without room ends its list, unless it
+    `overflows`: then it goes to the device with the fewest bytes. All lists advance together: a step is one batch of
+    sets.
     """
     task, num_lists = costs.task, len(lists)
     loads, memory, columns = np.zeros((3, num_lists, task.num_devices))
@@ -101,12 +112,12 @@ def fill_devices(
 
 
 def whole_tables(task: Task) -> Pieces:
-    """Return each table as one piece."""
+    """Return each table of a placement task as one piece: its number, and all its columns."""
     return tuple((number, table.dim) for number, table in enumerate(task.tables))
 
 
 def may_be_halved(task: Task, piece: Piece) -> bool:
-    """Return whether all parts of the piece's table may be halved so that a run accepts the plan.
+    """Return whether all parts of a piece's table may be halved, so that runs accept the plan of the cut table.
 
     TorchRec's column_wise cuts a table into equal parts, FBGEMM's are multiples of COLUMN_STEP, and row-wise Adagrad
     would keep a state for each part. Tables kept on a device stay whole.
@@ -117,7 +128,8 @@ def may_be_halved(task: Task, piece: Piece) -> bool:
 
 
 def halve(pieces: Pieces, table: int) -> Pieces:
-    """Return the pieces with all parts of a table halved, so that its parts stay equal."""
+    """Return the pieces (tables or parts) with every part of the table `table` halved, so that its parts stay
+    equal."""
     parts = [piece for piece in pieces if piece[0] == table]
     halves = [(table, num_columns // 2) for _, num_columns in parts for _ in range(2)]
     return tuple(sorted([*(piece for piece in pieces if piece[0] != table), *halves]))

@@ -1,4 +1,4 @@
-"""Searches by name, imported when they are needed."""
+"""Search algorithms for table placement by name, imported when they are needed."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,9 +8,12 @@ from reference_models.distributed.search.task import PlacementPlan, Task
 from reference_models.process.errors import ConfigError, did_you_mean
 
 Search = Callable[[Task, SetCost, int], PlacementPlan]
-"""Function of a task, a cost and a seed to a plan within every device's memory; ConfigError if it finds none."""
+"""Function of a placement task, a cost and a seed that returns a plan within every device's memory.
+
+Raises ConfigError if it finds none.
+"""
 TORCHREC = "torchrec"
-"""Name of TorchRec's own planner, `ModelSpec.plan_devices`, which plans models and is no search of tables."""
+"""Name of TorchRec's own planner, `ModelSpec.plan_devices`, which plans whole models and is no search of tables."""
 SEARCHES: Mapping[str, str] = {
     "random": "reference_models.distributed.search.heuristics:random",
     "dim": "reference_models.distributed.search.heuristics:dim",
@@ -25,7 +28,7 @@ SEARCHES: Mapping[str, str] = {
 
 
 def find_search(name: str) -> Search:
-    """Return a search by name. Raises ConfigError, with a suggestion, for an unknown name."""
+    """Return a search algorithm by its name. Raises ConfigError, with a suggestion, for an unknown name."""
     if name not in SEARCHES:
         raise ConfigError(f"--by {name!r}: there is no such search.{did_you_mean(name, [*SEARCHES, TORCHREC])}")
     search: Search = find(SEARCHES[name])

@@ -1,4 +1,5 @@
-"""Repair of plans that do not fit: by moves and swaps, by bytes, and by trying all arrangements of few pieces."""
+"""Repair of placements that exceed a device's memory: by moves and swaps, by bytes, and by trying all arrangements of
+few tables."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +11,19 @@ from reference_models.distributed.search.task import PlacementPlan, Repair, Repa
 from reference_models.process.errors import ConfigError
 
 MAX_PACKED = 20_000
-"""Most pieces placed while arrangements are tried, before the trial stops."""
+"""Most placements of single pieces (tables or parts) tried before the trial of all arrangements stops."""
 CUTTING = ("local", "neuroshard")
-"""Searches that also try parts of tables, for which a proof about whole tables proves nothing."""
+"""Searches that also try parts of tables: a proof that whole tables do not fit says nothing about them."""
 MAX_PIECES = 100
-"""Most pieces whose arrangements are tried: for more, MAX_PACKED placements cover too few."""
+"""Most pieces (tables or parts) whose arrangements are tried: with more, MAX_PACKED placements cover too few."""
 
 
 def plan_of(costs: PieceCosts, held: Held, search: str) -> PlacementPlan:
-    """Find room for pieces; return their plan, columns in the order of devices. ConfigError as `find_room`."""
+    """Find room for pieces (tables or parts) on devices; return their plan, a table's columns in the order of
+    devices.
+
+    Raises ConfigError as `find_room` does.
+    """
     held, repair = find_room(costs, held, search)
     ends, shards = [0] * len(costs.task.tables), []
     for device, pieces in enumerate(held):
@@ -29,11 +34,12 @@ def plan_of(costs: PieceCosts, held: Held, search: str) -> PlacementPlan:
 
 
 def find_room(costs: PieceCosts, held: Held, search: str) -> tuple[Held, Repair | None]:
-    """Return pieces on devices with room for them, and the repair, which is None if no repair was needed.
+    """Return a placement of pieces (tables or parts) within the devices' memory, and its repair, None if none was
+    needed.
 
-    Repairs by moves and swaps; else places the largest piece first, each where least stays free; else tries
-    arrangements. New placements are improved by moves and swaps. Raises ConfigError if none fits, which says whether
-    that is proved.
+    Repairs by moves and swaps; else places the largest piece first, each where least memory stays free; else tries
+    all arrangements. New placements are improved by moves and swaps. Raises ConfigError if none fits, which says
+    whether that is proved.
     """
     if all(costs.sizes(pieces).sum() <= costs.task.memory_bytes for pieces in held):
         return held, None
@@ -61,7 +67,10 @@ def _arranged(pieces: Pieces, devices: list[int], num_devices: int) -> Held:
 
 
 def _fit_tightly(costs: PieceCosts, pieces: Pieces) -> Held:
-    """Place pieces in falling order of bytes, each where least stays free; without room, where most is free."""
+    """Place pieces (tables or parts) in falling order of bytes, each on the device where least memory stays free.
+
+    A piece that fits no device goes where most memory is free.
+    """
     sizes = costs.sizes(pieces)
     free, devices = np.full(costs.task.num_devices, float(costs.task.memory_bytes)), [0] * len(pieces)
     homes = costs.homes_of(pieces)
@@ -76,7 +85,8 @@ def _fit_tightly(costs: PieceCosts, pieces: Pieces) -> Held:
 def pack(
     sizes: Seconds, num_devices: int, memory_bytes: int, homes: NDArray[np.int64] | None = None
 ) -> list[int] | bool:
-    """Try arrangements of pieces on equal devices, the largest first, each where least stays free.
+    """Try arrangements of pieces (tables or parts) on equal devices, largest first, each where least memory stays
+    free.
 
     `sizes` are the pieces' bytes; a piece with a home other than -1 is on that device.
 
@@ -90,7 +100,7 @@ def pack(
     left, devices = np.cumsum(sizes[order][::-1])[::-1].tolist(), homes.tolist()
 
     def place(at: int) -> bool | None:
-        """Place the pieces from `at` on; return False if they do not fit, None after too many placements."""
+        """Place the pieces from number `at` on; return False if they do not fit, None after too many placements."""
         nonlocal num_tried
         if at == len(order):
             return True
@@ -111,7 +121,8 @@ def pack(
 
 
 class NoPlanError(ConfigError):
-    """A search has no plan for a task: `why` is the reason alone, without the search and the advice."""
+    """Error: a search found no placement for a task; `why` is the reason, without the search's name and the
+    advice."""
 
     def __init__(self, message: str, why: str = "") -> None:
         super().__init__(message)
@@ -119,12 +130,12 @@ class NoPlanError(ConfigError):
 
 
 def _amount(num_bytes: int) -> str:
-    """Return bytes in words, in GiB from 1 GiB on."""
+    """Return a number of bytes in words, in GiB from 1 GiB on."""
     return f"{num_bytes / 2**30:,.1f} GiB" if num_bytes >= 1 << 30 else f"{num_bytes} bytes"
 
 
 def no_plan(task: Task, search: str, *, is_proved: bool = False) -> NoPlanError:
-    """Return the error with the reason for no plan; `is_proved` if all plans of whole tables were tried.
+    """Return the error that says why no placement was found; `is_proved` if all plans of whole tables were tried.
 
     More devices are advised only if it is proved that the given ones are too few.
     """

@@ -1,4 +1,5 @@
-"""Placement tasks (tables and devices), and plans, which assign the columns of tables to devices. Torch-free."""
+"""Placement tasks (tables to place on devices), and plans, which assign the columns of tables to devices.
+Torch-free."""
 
 import json
 from collections.abc import Sequence
@@ -7,8 +8,8 @@ from hashlib import sha256
 from typing import Literal
 
 NUM_REUSE_BINS = 17
-"""Number of reuse bins. Bin 0 counts the lookups of rows looked up once in a batch, bin k those of rows with 2^(k-1)
-< lookups <= 2^k. NeuroShard's tables have the same bins, but count rows."""
+"""Number of reuse bins (how often a batch looks up the same row). Bin 0 counts the lookups of rows looked up once in
+a batch, bin k those of rows with 2^(k-1) < lookups <= 2^k. NeuroShard's tables have the same bins, but count rows."""
 FLOAT_BYTES = 4
 
 Optimizer = Literal["sgd", "adagrad", "rowwise_adagrad"]
@@ -17,61 +18,63 @@ RepairStart = Literal["search", "bytes", "trial"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbeddingTable:
-    """Embedding table, or some columns of a table, with the statistics of its lookups."""
+    """Embedding table, or some columns of a table, with statistics of how batches look up its rows."""
 
     num_embeddings: int
     dim: int
     pooling: float
-    """Lookups per sample, on average."""
+    """Mean number of lookups per sample in the table."""
     reuse: tuple[float, ...]
-    """Shares (sum 1) of a batch's lookups in `NUM_REUSE_BINS` bins, by the lookups of their row in the batch."""
+    """Shares (sum 1) of the table's lookups in a batch by reuse bin, which is how often the batch looks up the same
+    row."""
     optimizer: Optimizer = "rowwise_adagrad"
 
     @property
     def state_floats(self) -> int:
-        """Numbers of optimizer state per row; row-wise Adagrad has one for each part of a table."""
+        """Number of floats of optimizer state per row; row-wise Adagrad has one for each part of a table."""
         return {"sgd": 0, "adagrad": self.dim, "rowwise_adagrad": 1}[self.optimizer]
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of weights and optimizer state in fp32."""
+        """Bytes of the table's weights and optimizer state in fp32."""
         return self.num_embeddings * (self.dim + self.state_floats) * FLOAT_BYTES
 
     def with_columns(self, num_columns: int) -> "EmbeddingTable":
-        """Return `dim` columns of the table as a table of their own."""
+        """Return `num_columns` columns of the table as a table of its own."""
         return replace(self, dim=num_columns)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TablePart(EmbeddingTable):
-    """Part on one device of a table that is cut by rows, or copied, as TorchRec plans it; searches here do not.
+    """Part on one device of a table that is cut by rows, or copied, which TorchRec's planner does, searches here not.
 
     Rows and lookups per sample are those of the part, assuming that a table's lookups are uniform over rows.
     """
 
     layout: Literal["rows", "host_rows", "copy"]
-    """`rows` over all devices, `host_rows` over a host's devices, or `copy`: all rows, for a device's samples."""
+    """Layout of the table: `rows` cut over all devices, `host_rows` over a host's devices, or `copy`: all rows on
+    each device, for that device's samples."""
     sample_share: float = 1.0
-    """Share of the batch's samples for which the part is looked up."""
+    """Share of the batch's samples for which this part of the table is looked up."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """Placement task: tables to place on equal devices."""
+    """Placement task: tables that a search places on equal devices."""
 
     name: str
     tables: tuple[EmbeddingTable, ...]
     num_devices: int
     memory_bytes: int
-    """Bytes of a device for weights and optimizer state."""
+    """Bytes of each device's memory for tables' weights and optimizer state."""
     batch_size: int
-    """Samples of a step on all devices together."""
+    """Samples of a training step over all devices together."""
     kept: tuple[tuple[int, int], ...] = ()
     """Tables kept whole on a given device, as (table, device); searches place the others."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all but the name and `kept`, which identifies the task of a plan."""
+        """SHA-256 of the task without its name and `kept`, which says what task a plan was made for."""
         content = asdict(self)
         del content["name"], content["kept"]
         return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -79,7 +82,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
 class TableShard:
-    """Neighbouring columns of a table, with all rows, on one device."""
+    """Shard of a table: neighbouring columns, with all rows, on one device."""
 
     table: int
     first_column: int
@@ -89,10 +92,10 @@ class TableShard:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repair:
-    """Repair of a plan, where the search itself found no room for a table."""
+    """Repair of a placement plan by moves and swaps, where the search itself found no room for a table."""
 
     start: RepairStart
-    """Placement that was repaired: the search's own, or a new one by bytes or by trying arrangements."""
+    """Placement that the repair began with: the search's own, or a new one by bytes or by trying arrangements."""
     num_moves: int
     num_swaps: int
 
@@ -106,21 +109,22 @@ class Repair:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlacementPlan:
-    """Device of every column of every table: shards in the order of tables and columns."""
+    """Placement plan: the device of every column of every table, as shards in the order of tables and columns."""
 
     shards: tuple[TableShard, ...]
     repair: Repair | None = field(default=None, compare=False)
-    """Repair that was needed after the search; None if the search itself found the plan."""
+    """Repair (moves and swaps) that the plan needed after the search; None if the search itself found the plan."""
     bound_s: float | None = field(default=None, compare=False)
-    """Proved lower bound, in seconds, of plans of whole tables; None if none was proved."""
+    """Proved lower bound for the slowest device's seconds in plans of whole tables; None if none was proved."""
 
     @property
     def is_cut(self) -> bool:
-        """Return whether any table is in more than one shard."""
+        """Return whether the plan cuts any table into more than one shard."""
         return len({shard.table for shard in self.shards}) < len(self.shards)
 
     def sets(self, task: Task) -> list[list[EmbeddingTable]]:
-        """Return the tables of each device; a cut table appears as a table of its columns there."""
+        """Return the tables on each device under the plan; of a cut table, its columns there as a table of their
+        own."""
         held: list[list[EmbeddingTable]] = [[] for _ in range(task.num_devices)]
         for shard in self.shards:
             held[shard.device].append(task.tables[shard.table].with_columns(shard.num_columns))
@@ -128,7 +132,7 @@ class PlacementPlan:
 
 
 def place_whole(task: Task, devices: Sequence[int]) -> PlacementPlan:
-    """Return the plan that has table i, uncut, on device devices[i]."""
+    """Return the placement plan that has table i, uncut, on device devices[i]."""
     placed = zip(task.tables, devices, strict=True)
     return PlacementPlan(
         shards=tuple(
@@ -139,13 +143,13 @@ def place_whole(task: Task, devices: Sequence[int]) -> PlacementPlan:
 
 
 def list_not_kept(task: Task, plan: PlacementPlan) -> list[tuple[int, int]]:
-    """Return the (table, device) pairs that the task keeps and the plan places, or cuts, elsewhere."""
+    """Return the (table, device) pairs that the task fixes and the plan violates, by another device or by a cut."""
     away = {shard.table for shard in plan.shards if dict(task.kept).get(shard.table, shard.device) != shard.device}
     return [(table, device) for table, device in sorted(task.kept) if table in away]
 
 
 def find_fault(task: Task, plan: PlacementPlan) -> str | None:
-    """Return the first fault of a plan for a task, None for a valid plan.
+    """Return the first fault of a placement plan for a task, in words; None for a valid plan.
 
     Faults are columns left out, placed twice or outside of their table, unknown devices, and too little memory.
     """

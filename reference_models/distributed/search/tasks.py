@@ -1,6 +1,7 @@
-"""Placement tasks: of a benchmark, from NeuroShard's files, or random as from NeuroShard's released generator.
+"""Placement tasks (tables to place on devices): a benchmark's, from NeuroShard's files, or random as by its
+generator.
 
-Each takes an `empty` task, which has the devices and the batch size.
+Each function takes an `empty` task, which has the devices and the batch size but no tables.
 """
 
 from collections.abc import Sequence
@@ -24,15 +25,15 @@ from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.process.open_file import read_regular
 
 NEUROSHARD = Task(name="neuroshard", tables=(), num_devices=4, memory_bytes=4 << 30, batch_size=65536)
-"""Devices and batch size of NeuroShard's released tasks, without tables."""
+"""Devices and batch size of NeuroShard's released placement tasks, without tables."""
 _NUM_TABLES = 856
 _MAX_FILE_BYTES = 64 << 20
 _MAX_DIM = 1 << 16
 _MAX_TASKS = 10_000
 _MAX_TABLES = 10_000
-"""Most tables of a task: NeuroShard has 856. The time of a step of local search grows with their square."""
+"""Most tables of a placement task: NeuroShard has 856. The time of a step of local search grows with their square."""
 _MAX_LOOKUPS = 1 << 31
-"""Most lookups of a table in a batch: for more, scipy's binomial distribution is NaN."""
+"""Most lookups of a table in a batch: with more, scipy's binomial distribution returns NaN."""
 _MAX_DRAWS = 1000
 _NUM_BLOCKS = 256
 _AMOUNT = Annotated[float, msgspec.Meta(ge=0, le=2**40)]
@@ -43,7 +44,7 @@ _ENTRY: Any = msgspec.defstruct("Entry", [(name, _AMOUNT) for name in _NAMES])
 def task_of(
     empty: Task, data: DataConfig, num_embeddings: Sequence[int], dim: int, opt_name: str, trace: AccessTrace | None
 ) -> Task:
-    """Return the task of a benchmark; `data` and `num_embeddings` are those after an id map.
+    """Return the placement task of a benchmark's tables; `data` and `num_embeddings` are those after an id map.
 
     Reuse is counted in the trace; without a trace it follows Zipf's law with the data's own exponent, else with that
     of synthetic data. Raises ConfigError for a trace of other tables, and as `check_task` does.
@@ -68,8 +69,10 @@ def task_of(
 
 
 def check_task(task: Task) -> Task:
-    """Return the task; raise ConfigError if it has no tables, or if the tables do not fit the memory of all
-    devices together."""
+    """Return the placement task unchanged, if it can be placed at all.
+
+    Raises ConfigError if it has no tables, or if the tables do not fit the memory of all devices together.
+    """
     if not task.tables:
         raise ConfigError(f"{task.name} has no embedding tables: there is nothing to place.")
     need, memory = sum(table.memory_bytes for table in task.tables), task.num_devices * task.memory_bytes
@@ -82,7 +85,7 @@ def check_task(task: Task) -> Task:
 
 
 def keep_tables(task: Task, kept: Sequence[tuple[int, int]]) -> Task:
-    """Return the task with tables kept on given devices.
+    """Return the placement task with some tables fixed on given devices, as (table, device) pairs.
 
     Raises ConfigError for an unknown table or device, a table kept twice, or kept tables that do not fit.
     """
@@ -105,7 +108,7 @@ def keep_tables(task: Task, kept: Sequence[tuple[int, int]]) -> Task:
 
 
 def describe_tables(tables: Sequence[TableEntry], empty: Task) -> Task:
-    """Return the task of the tables of a file.
+    """Return the placement task of the tables that a file describes.
 
     By default reuse is that of synthetic data, and optimizer state that of row-wise Adagrad. Raises ConfigError for
     tables that are not fp32, and as `check_task` does.
@@ -140,7 +143,7 @@ def describe_tables(tables: Sequence[TableEntry], empty: Task) -> Task:
 
 
 def zipf_reuse(num_rows: int, exponent: float, num_lookups: int) -> tuple[float, ...]:
-    """Return the mean reuse bins of a batch of n independent lookups.
+    """Return a table's mean reuse bins (how often a batch looks up a row) for n independent Zipf-distributed lookups.
 
     Row r has the probability p_r, the integral of x^-exponent from r to r + 1, as synthetic data draws it; its
     lookups are binomial (n, p_r), so the share of lookups in the bin low < c <= high is the sum over rows of p_r
@@ -157,7 +160,10 @@ def zipf_reuse(num_rows: int, exponent: float, num_lookups: int) -> tuple[float,
 
 
 def traced_reuse(trace: AccessTrace, table: int, batch_size: int) -> tuple[float, ...]:
-    """Return the reuse bins of a table, counted in each whole batch of a trace, or in all of a shorter trace."""
+    """Return a table's reuse bins (how often a batch looks up a row), counted in each whole batch of an access trace.
+
+    A trace shorter than a batch is counted as a whole.
+    """
     first, bags = table * trace.num_bags, trace.num_bags
     lookups = np.zeros(NUM_REUSE_BINS)
     for start, stop in pairwise(trace.offsets[first : first + bags + 1 : min(batch_size, bags)].tolist()):
@@ -168,14 +174,15 @@ def traced_reuse(trace: AccessTrace, table: int, batch_size: int) -> tuple[float
 
 
 def _share(weights: NDArray[np.float64]) -> tuple[float, ...]:
-    """Return weights divided by their sum; a table without lookups has all in the first bin."""
+    """Return the reuse bins' weights divided by their sum; a table without lookups has all weight in the first
+    bin."""
     if not weights.any():
         weights = np.eye(1, NUM_REUSE_BINS)[0]
     return tuple((weights / weights.sum()).tolist())
 
 
 def read_tasks(path: Path, tables: Path, empty: Task) -> list[Task]:
-    """Read NeuroShard's tasks, a line `ids dims` each; ids are numbers of tables in its table_configs.json.
+    """Read NeuroShard's placement tasks, a line `ids dims` each; ids number the tables of its table_configs.json.
 
     NeuroShard's tables have no optimizer state. Raises DatasetError naming file and line, or table, for an invalid
     file, ConfigError as `check_task` does.
@@ -215,7 +222,8 @@ def _read(path: Path) -> bytes:
 
 
 def _read_tables(path: Path) -> list[EmbeddingTable]:
-    """Read NeuroShard's tables, whose bins count rows: each row is taken to have its bin's lookups."""
+    """Return the tables of NeuroShard's file, whose bins count rows: each row is taken to have its bin's number of
+    lookups."""
     content = _read(path)
     try:
         found = map(msgspec.structs.astuple, msgspec.json.decode(content, type=list[_ENTRY]))
@@ -236,7 +244,7 @@ def _read_tables(path: Path) -> list[EmbeddingTable]:
 def generate_tasks(
     num_tasks: int, seed: int, empty: Task = NEUROSHARD, num_tables: tuple[int, int] = (10, 60)
 ) -> list[Task]:
-    """Draw tasks as NeuroShard's released generator does, of random tables, since its own are in Git LFS.
+    """Draw placement tasks as NeuroShard's released generator does, of random tables, since its own are in Git LFS.
 
     As released: a number of tables in `num_tables`, end excluded, each any of 856, each dim one of 128 to 4; drawn
     again until weights leave a quarter of one device's memory free (15 of 4 x 4 GiB). The 856 tables: rows
