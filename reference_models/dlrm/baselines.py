@@ -1,4 +1,4 @@
-"""Simpler models that must miss a calibrated target: each lacks a part of DLRM.
+"""Simpler models that must miss DLRM's calibrated quality target: each lacks a part of DLRM.
 
 They share the reference implementation's loop, optimizer and evaluation; only the weights differ.
 """
@@ -15,7 +15,7 @@ from reference_models.training.optimizers import build_dense_optimizer, build_op
 
 
 class DenseOnly(nn.Module):
-    """Model of the bottom and top MLP in sequence, without ids."""
+    """Model without ids: DLRM's bottom and top MLP in sequence, on dense features only."""
 
     def __init__(self, config: MLPWidths, num_dense: int) -> None:
         super().__init__()
@@ -28,7 +28,8 @@ class DenseOnly(nn.Module):
 
 
 class LogisticRegression(nn.Module):
-    """Model with a weight per id and per dense feature, and a bias, without interactions. Starts from zero."""
+    """Logistic regression: a weight per id and per dense feature, and a bias, without interactions. Starts from
+    zero."""
 
     def __init__(self, num_dense: int, num_embeddings: tuple[int, ...], multi_hot: tuple[int, ...]) -> None:
         super().__init__()
@@ -47,7 +48,7 @@ class LogisticRegression(nn.Module):
 
 
 class DenseOnlyWorkload(TrainingLoop):
-    """Workload that trains both MLPs on the dense features alone."""
+    """Workload (training on a dataset) of DLRM's two MLPs on the dense features only."""
 
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         with self.device:
@@ -56,7 +57,7 @@ class DenseOnlyWorkload(TrainingLoop):
 
 
 class LogisticRegressionWorkload(TrainingLoop):
-    """Workload that trains a weight per id and per dense feature."""
+    """Workload (training on a dataset) of a logistic regression: a weight per id and per dense feature."""
 
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         train = self.data.train
@@ -71,7 +72,7 @@ class LogisticRegressionWorkload(TrainingLoop):
 
 
 class FrozenEmbeddingsWorkload(ReferenceWorkload):
-    """Workload that trains DLRM without updating its tables."""
+    """Workload (training on a dataset) of a DLRM whose embedding tables are not updated."""
 
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         model, optimizers = super().build_model(num_embeddings)

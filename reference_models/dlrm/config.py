@@ -8,7 +8,8 @@ from reference_models.config.records import Counts, PositiveCount, read_section,
 
 
 class MLPWidths(Protocol):
-    """Widths of a model of tables, bottom MLP, interaction and top MLP, without those of the interaction."""
+    """Layer widths of a model with tables, bottom MLP, interaction and top MLP; the interaction's own are left
+    out."""
 
     @property
     def embedding_dim(self) -> int: ...
@@ -44,7 +45,7 @@ class DLRMConfig:
 
 
 def parse_model(table: Mapping[str, Any]) -> DLRMConfig:
-    """Read [model]. Raises ConfigError naming the field."""
+    """Read DLRM's [model] section of a definition. Raises ConfigError naming the invalid field."""
     model = read_section("model", table, DLRMConfig)
     if model.bottom_mlp[-1] != model.embedding_dim:
         raise refuse("model", table, "bottom_mlp", f"a last width of model.embedding_dim ({model.embedding_dim})")

@@ -23,7 +23,10 @@ _INTERACTION = (DLRMPhase.INTERACTION_FORWARD, DLRMPhase.INTERACTION_BACKWARD)
 
 
 def declare_step(model: DLRMConfig, data: DataConfig, batch_size: int) -> Step:
-    """Declare a training step: the bottom MLP's input needs no gradient; `dot` computes all F x F products."""
+    """Declare a training step of DLRM: its layers and lookups. `dot` counts all F x F products of the F vectors.
+
+    The bottom MLP's input needs no gradient.
+    """
     bottom, top = _mlps(model, data)
     f, wide, low = 1 + data.num_sparse, top[0], model.dcn_low_rank_dim
     layers: list[Linear | Product] = [*mlp("bottom_mlp", bottom, batch_size, needs_input_gradient=False)]
@@ -46,7 +49,10 @@ def declare_step(model: DLRMConfig, data: DataConfig, batch_size: int) -> Step:
 
 
 def _interaction_floats(model: DLRMConfig, data: DataConfig) -> tuple[int, int]:
-    """Return the floats per sample that the interaction moves, there and back, beside its products' operands."""
+    """Return the floats per sample that the interaction reads and writes in its forward and in its backward pass.
+
+    Operands and results of its matrix products are not included.
+    """
     vectors = (1 + data.num_sparse) * model.embedding_dim
     if model.interaction == "dot":
         width = interaction_width(model, data.num_sparse)
@@ -58,7 +64,7 @@ def _interaction_floats(model: DLRMConfig, data: DataConfig) -> tuple[int, int]:
 
 
 def _mlps(model: DLRMConfig, data: DataConfig) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the widths of both MLPs with their inputs."""
+    """Return the widths of the layers of bottom MLP and top MLP, each with its input width first."""
     return (data.num_dense, *model.bottom_mlp), (interaction_width(model, data.num_sparse), *model.top_mlp)
 
 
@@ -70,7 +76,10 @@ def served_bytes(
     precision: str,
     table_precision: str,
 ) -> ServedBytes:
-    """Return the bytes of a served model; `num_embeddings` is given where only the prepared data knows it."""
+    """Return the bytes of a DLRM that answers queries, in the given precisions.
+
+    `num_embeddings` are the tables' rows where only the prepared dataset knows them.
+    """
     dense = sum(
         linear_bytes(layer.n, layer.m, precision, has_bias=layer.has_bias)
         for layer in declare_step(model, data, 1).layers
@@ -83,7 +92,7 @@ def served_bytes(
 def forward_costs(
     model: DLRMConfig, data: DataConfig, *, batch_size: int, precision: str, table_precision: str
 ) -> dict[str, PhaseCosts]:
-    """Return the costs of answering one batch, by phase of the forward pass, in the served precisions.
+    """Return the costs of answering a batch of queries, by phase of the forward pass, in the given precisions.
 
     A product reads weights and inputs in its precision and writes float32, or bf16; a sum of rows reads rows as they
     are stored, and ids.
@@ -112,7 +121,7 @@ def forward_costs(
 
 
 def _linear_bytes(layer: Linear, precision: str) -> int:
-    """Return the bytes of a served layer's weights."""
+    """Return the bytes of the weights and bias of a layer that answers queries in `precision`."""
     read, written = {"bf16": (HALF_BYTES, HALF_BYTES), "int8": (1, FLOAT_BYTES)}.get(precision, (FLOAT_BYTES,) * 2)
     if is_kept(layer.n, layer.m, precision):
         read = written = FLOAT_BYTES
@@ -123,7 +132,7 @@ def _linear_bytes(layer: Linear, precision: str) -> int:
 def graph_step_bytes(
     model: DLRMConfig, data: DataConfig, train: TrainConfig, *, precision: str = "fp32", has_kernels: bool = True
 ) -> int:
-    """Estimate the bytes of the optimized step on a GPU beside weights and optimizer state.
+    """Estimate the bytes that the optimized training step takes on a GPU, without weights and optimizer state.
 
     The peak is in the interaction's backward pass (saved tensors, gradients of input and output), or with many
     lookups in the update of the tables. In bf16 these tensors have two bytes a number. Without Triton's kernels the
@@ -154,7 +163,7 @@ def graph_step_bytes(
 
 
 def interaction_width(model: DLRMConfig, num_sparse: int) -> int:
-    """Return the width of the top MLP's input."""
+    """Return the width of the top MLP's input, which is the interaction's output."""
     num_features = 1 + num_sparse
     if model.interaction == "dot":
         return model.embedding_dim + num_features * (num_features - 1) // 2
@@ -162,7 +171,7 @@ def interaction_width(model: DLRMConfig, num_sparse: int) -> int:
 
 
 def _activations_per_sample(model: DLRMConfig, data: DataConfig) -> tuple[int, int]:
-    """Return the floats per sample saved for the backward pass, and those of the widest single tensor."""
+    """Return the floats per sample that DLRM saves for the backward pass, and those of its widest single tensor."""
     bottom, top = _mlps(model, data)
     features = (1 + data.num_sparse) * model.embedding_dim
     products = (1 + data.num_sparse) ** 2 if model.interaction == "dot" else 0

@@ -23,21 +23,22 @@ from reference_models.training.device_data import HeldSplit, fits, hold
 from reference_models.training.phases import Enter, Phase, ignore_phase
 
 _UNKNOWN = "not tried"
-"""Log value of kernels that were not tried yet."""
+"""Value in the log for Triton kernels that were not tried yet."""
 
 
 NUM_SLOTS = 2
-"""Number of batches on the device: the next one is copied there during the current one's step."""
+"""Number of batches on the GPU: the next batch is copied there while the current one is trained on."""
 _MAX_INT32 = 2**31 - 1
 
 
 Stamp = tuple[str, torch.cuda.Event]
-"""Phase, and the event inside a graph at which the phase begins."""
+"""Phase of a training step, and the CUDA event inside the captured graph at which the phase begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """Buffers of a batch, the graph that trains on them, its loss, and events of full and free buffers."""
+    """Buffers of a batch on the GPU, the CUDA graph that trains on them, its loss, and events: batch copied, batch
+    used."""
 
     batch: Batch
     graph: torch.cuda.CUDAGraph
@@ -45,13 +46,13 @@ class _Slot:
     is_full: torch.cuda.Event
     is_free: torch.cuda.Event
     stamps: tuple[Stamp, ...] = ()
-    """Stamps of each phase and of the end, in a graph that times phases."""
+    """CUDA events at the beginning of each phase and at the end, in a graph that times the step's phases."""
 
 
 class CUDAGraphStep:
-    """`FusedDLRM.train_on_tensors` as CUDA graphs over buffers of one batch size, one graph per set of buffers.
+    """Training step of `FusedDLRM` captured as CUDA graphs, one for each of NUM_SLOTS sets of buffers for a batch.
 
-    A batch is copied on a stream of its own while the previous step computes. Capturing runs nothing.
+    The next batch is copied on a stream of its own while the current step computes. Capturing a graph runs nothing.
     """
 
     def __init__(self, model: FusedDLRM, like: Batch, device: torch.device) -> None:
@@ -87,7 +88,7 @@ class CUDAGraphStep:
         return graph, loss
 
     def prepare_phases(self) -> None:
-        """Capture the graphs again, once, over the same buffers, with events where phases begin."""
+        """Capture the training step's graphs again, once, over the same buffers, with events where phases begin."""
         for slot in () if self._phased else self._slots:
             stamps: list[Stamp] = []
 
@@ -100,7 +101,7 @@ class CUDAGraphStep:
             self._phased.append(replace(slot, graph=graph, loss=loss, stamps=tuple(stamps)))
 
     def run(self, batch: Batch, rates: tuple[float, float], enter: Enter) -> torch.Tensor:
-        """Train on a (pinned) batch; return a copy of the loss. Waits only for the step before the last one.
+        """Train on a batch in page-locked memory; return a copy of the loss. Waits only for the last step but one.
 
         Without this wait a fast reader would fill memory with unused batches.
         """
@@ -126,7 +127,7 @@ class CUDAGraphStep:
         return slot.loss.clone()
 
     def take_phases(self) -> dict[str, float]:
-        """Return the seconds in each phase of the steps since the last call; waits for the device."""
+        """Return the seconds in each phase of the training steps since the last call; waits for the device."""
         for slot in self._untaken.copy():
             slot.is_free.synchronize()
             self._take(slot)
@@ -134,7 +135,7 @@ class CUDAGraphStep:
         return taken
 
     def _take(self, slot: _Slot) -> None:
-        """Add up the seconds of a slot's last step, before its events are recorded again."""
+        """Add up the phases' seconds of the last step on a slot's buffers, before its events are recorded again."""
         if not any(slot is other for other in self._untaken):
             return
         self._untaken = [other for other in self._untaken if other is not slot]
@@ -145,7 +146,11 @@ class CUDAGraphStep:
 
 @contextmanager
 def _explaining_capture() -> Iterator[None]:
-    """Raise CaptureError, which names the switch, for any error of a capture; out of memory stays as its cause."""
+    """Raise CaptureError for any error while a CUDA graph is captured; its message names the setting that avoids
+    graphs.
+
+    The first error stays as its cause, so that out of memory can be told apart.
+    """
     try:
         yield
     except Exception as error:  # any error of an operator, a kernel or CUDA
@@ -159,7 +164,7 @@ def _explaining_capture() -> Iterator[None]:
 
 
 class CUDAGraphWorkload(OptimizedWorkload):
-    """Workload that trains a DLRM by replaying a graph; the warm-up copy's steps run without graph, on a side stream.
+    """Workload that trains a DLRM by replaying a CUDA graph; warm-up steps run without graph, on a side stream.
 
     Under `runtime.graph=off` no step is captured: operators are launched one by one, in DLRM's phases.
 
@@ -186,7 +191,8 @@ class CUDAGraphWorkload(OptimizedWorkload):
         return Matmuls(choice, dtype=dtype, keeps_results=False, has_kernels=self._has_kernels())
 
     def _has_kernels(self) -> bool:
-        """Return whether Triton's kernels are used; checked for the warm-up copy, and remembered."""
+        """Return whether the step uses Triton's kernels; they are tried out for the warm-up copy, and the result
+        remembered."""
         if self._kernel_problem == _UNKNOWN:
             dim = self.spec.model.embedding_dim
             state_size = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": dim}[self.spec.train.opt_name]
@@ -195,7 +201,11 @@ class CUDAGraphWorkload(OptimizedWorkload):
         return self._kernel_problem is None
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        """Add log values that say whether Triton's kernels are used, or why not, and whether steps are replayed."""
+        """Return the log values of the optimized implementation, and whether Triton kernels and a CUDA graph are
+        used.
+
+        If Triton's kernels are not used, the value says why.
+        """
         problem = self._kernel_problem
         return {
             **super().hyperparameters(),
@@ -236,7 +246,7 @@ class CUDAGraphWorkload(OptimizedWorkload):
             self._graph_step.times_phases, self.enter = False, ignore_phase
 
     def take_replayed(self) -> dict[str, float]:
-        """Return the seconds in each phase of the steps replayed inside `report_phases` since the last call."""
+        """Return the seconds in each phase of the replayed steps since the last call, inside `report_phases`."""
         return {} if self._graph_step is None else self._graph_step.take_phases()
 
     def compute_logits(self, model: FusedDLRM, batch: Batch) -> torch.Tensor:
@@ -253,7 +263,7 @@ class CUDAGraphWorkload(OptimizedWorkload):
             yield held.slice(start, min(start + batch_size, split.num_samples), has_host_labels=name == "eval")
 
     def _hold(self, split: ClickDataset, name: str) -> HeldSplit | None:
-        """Copy a split that is read more than once to the device, at its first use, if it fits.
+        """Copy a dataset split that is read more than once to the GPU, at its first use; None if it does not fit.
 
         Such splits are the evaluation split, and synthetic data, which is in no file.
         """
@@ -272,7 +282,8 @@ class CUDAGraphWorkload(OptimizedWorkload):
         return Batch(*(part.to(self.device, non_blocking=True) for part in parts))
 
     def read_batch(self, split: ClickDataset, name: str, start: int, stop: int) -> Batch:
-        """Read samples into page-locked memory, from which copies to the device are asynchronous."""
+        """Read samples `start` to `stop` - 1 into page-locked memory, from which they can be copied
+        asynchronously."""
         batch = Batch.empty(split, stop - start, has_int32_ids=self._has_int32_ids(split), is_pinned=True)
         split.read_into(start, stop, batch)
         batch.check(split, f"{self.spec.data_dir}: {name} sample", start)

@@ -1,4 +1,4 @@
-"""One training step of DLRM and DLRM-DCNv2 by hand: forward, backward and update without autograd."""
+"""Training step of DLRM and DLRM-DCNv2 with hand-written forward pass, backward pass and update, without autograd."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,13 +16,14 @@ from reference_models.fused.matmul import Matmuls
 from reference_models.fused.merged_embedding import LookupPlan, MergedEmbedding, join_accumulators, split_tables
 
 UpdateTables = Callable[[torch.Tensor, LookupPlan, torch.Tensor], None]
-"""Function that updates the tables, given the rows looked up, the batch size's LookupPlan and the bags' gradient."""
+"""Function that updates the embedding tables, given the rows looked up, the batch size's LookupPlan, and the gradient
+of the pooled rows (bags)."""
 
 
 class FusedDLRM(DLRM):
     """DLRM whose weights and optimizer state are laid out for its hand-written passes, with these passes.
 
-    All other code sees the plain module: names, values and autograd's forward pass are the same.
+    To all other code it is a DLRM: names and values of weights, and the forward pass by autograd, are the same.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class FusedDLRM(DLRM):
         matmuls: Matmuls | None = None,
         row_type: torch.dtype | None = None,
     ) -> None:
-        """Lay out the parameters of `optimizers` (embeddings', dense weights') for the passes, seen as views.
+        """Lay out the parameters of `optimizers` (tables', dense weights') for hand-written passes; modules see views.
 
         `matmuls` says how products, and the work around them, are computed; by default in the weights' type and by
         torch's operators. `row_type` is the integer type of rows, for a small copy computed as larger tables are.
@@ -74,18 +75,18 @@ class FusedDLRM(DLRM):
         self.top = fuse_mlp(self.top_mlp, dense, self.matmuls, pads_input=self.middle.pads_output)
 
     def _fuse_interaction(self, like: torch.Tensor, optimizer: torch.optim.Optimizer) -> FusedInteraction:
-        """Make the passes of the module that `_build_interaction` built; `like` has the features' type."""
+        """Return the interaction with hand-written passes; `like` has the type of the vectors that enter the
+        interaction."""
         return fuse_interaction(self.interaction, 1 + len(self.num_embeddings), like, optimizer, self.matmuls)
 
     def use(self, matmuls: Matmuls) -> None:
-        """Use the matrix product forms of `matmuls` from the next step on; the operands keep the type that `fuse`
-        set."""
+        """Compute matrix products as `matmuls` says from the next step on; operands keep the type that `fuse` set."""
         self.matmuls = matmuls
         self._passes.clear()
 
     @torch.no_grad()
     def train_step(self, batch: Batch) -> torch.Tensor:
-        """Train on one batch at the optimizers' learning rates; return its loss."""
+        """Train on one batch at the learning rates in the optimizers; return the batch's mean loss."""
         self.num_steps += 1
         sparse_rates, dense_rates = map(self.rates, self.optimizers)
         embedding = self.embedding
@@ -102,8 +103,8 @@ class FusedDLRM(DLRM):
     def train_on_tensors(self, batch: Batch, rates: torch.Tensor) -> torch.Tensor:
         """Train on one batch at the learning rates [2] of embeddings and dense weights; return its loss.
 
-        Shapes do not depend on the ids and no value is waited for, so that CUDA can capture it, once `prepare` has
-        seen the batch size. Steps are not counted.
+        Shapes do not depend on the ids and the host waits for no value, so that a CUDA graph can capture the step,
+        once `prepare` has seen the batch size. Steps are not counted.
         """
         sparse_eps, dense_eps = (optimizer.param_groups[0].get("eps", 0.0) for optimizer in self.optimizers)
 
@@ -121,21 +122,21 @@ class FusedDLRM(DLRM):
 
     @torch.no_grad()
     def prepare(self, num_samples: int) -> None:
-        """Make the buffers of the passes for a training batch size, before its first step."""
+        """Allocate the buffers of the forward and backward pass for a training batch size, before its first step."""
         self._over(num_samples, trains=True)
 
     @torch.no_grad()
     def logits(self, batch: Batch) -> torch.Tensor:
-        """Return logits [B], without gradients; the next call overwrites the tensor."""
+        """Return the logits [B] of a batch, without gradients; the next call overwrites the tensor."""
         return self._over(len(batch.labels), trains=False).forward(batch)
 
     def rates(self, optimizer: torch.optim.Optimizer) -> tuple[float, float]:
-        """Return the learning rate, after Adagrad's own decay, and epsilon of the current step."""
+        """Return an optimizer's learning rate in the current step, after Adagrad's own decay, and its epsilon."""
         group = optimizer.param_groups[0]
         return group["lr"] / (1 + (self.num_steps - 1) * group.get("lr_decay", 0.0)), group.get("eps", 0.0)
 
     def count_steps(self) -> None:
-        """Write the number of steps made into the optimizers' state."""
+        """Write the number of training steps so far into the optimizers' state."""
         for optimizer in self.optimizers:
             for state in optimizer.state.values():
                 if "step" in state:
@@ -149,7 +150,7 @@ class FusedDLRM(DLRM):
 
 
 class FusedPass:
-    """Passes and buffers of one batch size."""
+    """Forward and backward pass of a DLRM, with buffers, for one batch size."""
 
     def __init__(self, model: FusedDLRM, num_samples: int, *, trains: bool) -> None:
         self._model, self._num_samples = model, num_samples
@@ -184,7 +185,7 @@ class FusedPass:
         model = self._model
 
         def applying(phase: DLRMPhase) -> Apply:
-            """Enter `phase`; return a function that updates a weight in the optimizer's phase."""
+            """Enter the phase `phase`; return a function that updates a dense weight within the optimizer's phase."""
             model.enter(phase)
 
             def apply(parameter: DenseParameter, gradient: torch.Tensor) -> None:

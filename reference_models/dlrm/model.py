@@ -1,6 +1,6 @@
 """DLRM (Naumov et al., 2019) and DLRM-DCNv2 (MLPerf Training v3.0 to v6.0) in plain PyTorch.
 
-dense float [B, num_dense] goes through the bottom MLP to [B, d]; the ids of sparse feature f, int64
+Dense features float [B, num_dense] go through the bottom MLP to [B, d]; the ids of sparse feature f, int64
 [B, multi_hot[f]], each fetch a row of table f, and the sum of the rows is [B, d]. The interaction maps these
 1 + num_sparse vectors to one vector, and the top MLP maps that to the logit of a click.
 """
@@ -58,7 +58,8 @@ class DLRM(nn.Module):
         self.top_mlp = build_mlp(self.interaction.out_features, config.top_mlp, init, ends_in_logit=True)
 
     def _build_interaction(self, config: Any, num_features: int) -> Any:
-        """Return the module from [B, num_features, d] to [B, out_features]; other models override it."""
+        """Return the interaction as a module from [B, num_features, d] to [B, out_features]; subclasses of DLRM
+        override it."""
         return build_interaction(config, num_features)
 
     def forward(self, dense: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:

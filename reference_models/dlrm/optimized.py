@@ -1,4 +1,4 @@
-"""Optimized implementation of DLRM: the reference's mathematics, faster on one device."""
+"""Optimized implementation of DLRM: the same mathematics as the reference implementation, faster on one device."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,11 +18,12 @@ from reference_models.process.errors import ConfigError
 from reference_models.training.loop import Built
 
 SWITCHED_OFF = "runtime.kernels is off"
-"""Reason in the log why torch's operators are used instead of available kernels."""
+"""Log value of the reason why torch's operators are used instead of the compiled kernels: the user's setting."""
 
 
 class OptimizedWorkload(ReferenceWorkload):
-    """Workload that trains a `FusedDLRM`: merged tables, hand-written passes, chosen products, batches read ahead."""
+    """Workload that trains a `FusedDLRM`: all tables in one weight, hand-written passes, matrix products by the
+    fastest kernels, and batches read ahead by a thread."""
 
     name = "optimized"
     reads_ahead = True
@@ -52,7 +53,7 @@ class OptimizedWorkload(ReferenceWorkload):
 
     @property
     def _cpu_kernels(self) -> CPUKernels | str:
-        """Compiled passes, or the reason why there are none; checked once."""
+        """Functions compiled from C for the step's passes, or the reason why there are none; checked once."""
         if self.device.type != "cpu":
             return f"the compiled passes are for CPUs, not for {self.device.type}"
         if self.spec.runtime.kernels == "off":
@@ -64,8 +65,11 @@ class OptimizedWorkload(ReferenceWorkload):
         return self._compiled
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        """Add log values that say whether compiled passes or torch's operators surround the matrix products, and
-        why."""
+        """Return log values, among them whether compiled functions or torch's operators do the work around matrix
+        products.
+
+        The value says why compiled functions are not used.
+        """
         found = self._cpu_kernels
         missing = () if self._matmuls is None else self._matmuls.missing
         kernels = f"torch: {found}" if isinstance(found, str) else "compiled"
@@ -88,13 +92,17 @@ class OptimizedWorkload(ReferenceWorkload):
             )
 
     def choose_matmul(self, previous: MatmulChoice | None) -> MatmulChoice:
-        """Time the matrix products made in `build`'s warm-up: see `reference_models.fused.choice.ChoosesMatmul`."""
+        """Time the step's matrix products, collected in `build`'s warm-up, in every form; return the choice of the
+        fastest.
+
+        See `reference_models.fused.choice.ChoosesMatmul`.
+        """
         precision: Precision = "bf16" if self._autocast_bf16 else "fp32"
         kernels = None if self._matmuls is None else self._matmuls.cpu_kernels
         return choose(self._products, precision, previous, cpu_kernels=kernels)
 
     def use_matmul(self, choice: MatmulChoice | None) -> None:
-        """Use other forms of matrix products from the next step on."""
+        """Compute matrix products in the forms of `choice` (their kernels) from the next step on."""
         self._matmuls = self._make_matmuls(choice)
         self.model.use(self._matmuls)
 

@@ -1,4 +1,4 @@
-"""Phases of DLRM's training step, in the reference's order. Torch-free."""
+"""Phases of DLRM's training step in the order of the reference implementation, with their labels. Torch-free."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -8,14 +8,14 @@ from reference_models.training.phases import label_phases
 
 
 class DLRMPhase(StrEnum):
-    """Phase of a training step of DLRM."""
+    """Phase of a training step of DLRM, as a profile shows it."""
 
     DATA = LoopPhase.DATA
     REPLAY = LoopPhase.REPLAY
     BOTTOM_MLP_FORWARD = "bottom_mlp_forward"
     EMBEDDING_FORWARD = LoopPhase.EMBEDDING_FORWARD
     INTERACTION_FORWARD = "interaction_forward"
-    """Forward pass of the interaction: concatenation of the vectors, and the dot products or cross layers."""
+    """Forward pass of the interaction: concatenation of the vectors, then dot products of pairs or cross layers."""
     TOP_MLP_FORWARD = "top_mlp_forward"
     LOSS = LoopPhase.LOSS
     ZERO_GRAD = LoopPhase.ZERO_GRAD

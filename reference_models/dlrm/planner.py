@@ -1,4 +1,4 @@
-"""Placement of tables by TorchRec's planner on devices that need not exist here, with estimated memory and time.
+"""Placement of tables by TorchRec's planner on devices that need not exist, with memory and time estimated.
 
 Everything is estimated by TorchRec's planner (its storage and performance estimators); nothing is measured.
 """
@@ -41,11 +41,13 @@ from reference_models.dlrm.sharding import (
 from reference_models.process.errors import ConfigError
 
 SEARCH_S = 60
-"""Seconds for which the planner compares whole plans before it takes the best; 64 devices need a few seconds."""
+"""Seconds for which TorchRec's planner compares plans before it takes the best; 64 devices need only a few
+seconds."""
 
 
 class _ReportingEnumerator(EmbeddingEnumerator):  # type: ignore[misc]
-    """TorchRec's enumerator that reports progress per table: with many devices each table takes seconds."""
+    """TorchRec's enumerator of sharding options that also reports progress by table: with many devices a table takes
+    seconds."""
 
     def __init__(self, topology: Topology, batch_size: int, constraints: Any, on_progress: OnProgress | None) -> None:
         super().__init__(topology=topology, batch_size=batch_size, constraints=constraints)
@@ -65,10 +67,11 @@ class _ReportingEnumerator(EmbeddingEnumerator):  # type: ignore[misc]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EstimatedCost:
-    """Cost of whole tables on one device by TorchRec's estimator: additive, exchange included."""
+    """Cost of whole tables on one device, in seconds per step, by TorchRec's estimator; additive, exchange
+    included."""
 
     batch_size: int
-    """Samples of a step on all devices together."""
+    """Samples of a training step over all devices together."""
     devices: Devices
     known: dict[EmbeddingTable, float] = field(default_factory=dict, repr=False, compare=False)
 
@@ -133,7 +136,10 @@ def plan_for_devices(
     devices: Devices,
     on_progress: OnProgress | None = None,
 ) -> PlannerEstimate:
-    """Return the planner's estimate for the model on `devices`. Raises ConfigError if the tables do not fit."""
+    """Return the placement of the model's tables on `devices` by TorchRec's planner, with estimated memory and time.
+
+    Raises ConfigError if the tables do not fit.
+    """
     topology = _describe_devices(devices)
     local_batch_size = max(1, train.global_batch_size // devices.num_devices)
     constraints = make_constraints(sharding, model.embedding_dim, devices.num_devices, multi_hot)
@@ -192,7 +198,7 @@ def _place(option: ShardingOption, num_embeddings: Sequence[int]) -> TablePlacem
 
 
 def _list_loads(options: Sequence[ShardingOption], devices: Devices) -> tuple[DeviceLoad, ...]:
-    """Return the sums of each device's shards. A data-parallel table has one shard per device, too."""
+    """Return each device's load: the sums over its shards. A data-parallel table has a shard on every device."""
     memory, host_memory = [0] * devices.num_devices, [0] * devices.num_devices
     time_s = [0.0] * devices.num_devices
     is_cuda = devices.device_type == "cuda"

@@ -1,4 +1,4 @@
-"""Reference implementation of DLRM in stock PyTorch, one process, one device; the code to learn the model from."""
+"""Reference implementation of DLRM in stock PyTorch, on one device in one process, written to be read first."""
 
 from reference_models.dlrm.model import DLRM
 from reference_models.training.loop import Built, TrainingLoop
@@ -8,7 +8,7 @@ from reference_models.training.optimizers import build_optimizers
 # Each model's reference.py has a class of this name, and each optimized.py an OptimizedWorkload: users' code imports
 # them by module and name, and no module but tests imports those of two models.
 class ReferenceWorkload(TrainingLoop):
-    """Workload that trains a DLRM by modules, autograd and torch.optim."""
+    """Workload that trains a DLRM by torch's modules, autograd and torch.optim."""
 
     name = "reference"
     model_class: type[DLRM] = DLRM

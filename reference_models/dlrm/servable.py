@@ -1,4 +1,4 @@
-"""Serving of DLRM and DLRM-DCNv2: forward pass alone, in the precisions of `reference_models.serving`.
+"""Serving of DLRM and DLRM-DCNv2: the forward pass only, in the precisions of `reference_models.serving`.
 
 In fp32 every product, sum and interaction is the same call, on the same shapes, as in the reference implementation:
 the logits of a batch are equal bit for bit. Only tables are read differently (see `serving.tables`), and nothing is
@@ -44,10 +44,14 @@ Array = NDArray[np.generic]
 
 
 class ServedDLRM:
-    """DLRM that answers queries, with the given `weights`, or else those of a run's seed."""
+    """DLRM that answers queries (batches to score), with the given `weights`, or with those that a run's seed
+    draws."""
 
     def __init__(self, spec: WorkloadSpec, weights: Weights | None = None) -> None:
-        """Build and warm up. Raises ConfigError for a spec that cannot be served, or weights of another model."""
+        """Build the DLRM and answer some queries to warm up.
+
+        Raises ConfigError for a spec that cannot be served, or weights of another model.
+        """
         refuse_impossible_serving(spec.runtime)
         self._spec, self._device = spec, find_device(spec.runtime.device)
         torch.set_float32_matmul_precision("high" if spec.runtime.precision == "tf32" else "highest")
@@ -80,11 +84,13 @@ class ServedDLRM:
         )
 
     def answer(self, batch: Batch) -> torch.Tensor:
-        """Return logits float32 [B] on the CPU, in memory of their own."""
+        """Return the logits float32 [B] of a query (a batch) on the CPU, in memory that later calls do not
+        overwrite."""
         return self.answer_in_phases(batch, ignore_phase)
 
     def answer_in_phases(self, batch: Batch, enter: Enter) -> torch.Tensor:
-        """Return the logits as `answer` does, and call `enter` with the name of each phase as it begins."""
+        """Return the logits of a query (a batch) as `answer` does; call `enter` with the name of each phase as it
+        begins."""
         with torch.inference_mode():
             enter(DLRMPhase.BOTTOM_MLP_FORWARD)
             x = batch.dense.to(self._device)
@@ -103,11 +109,13 @@ class ServedDLRM:
             return x.squeeze(1).float().cpu()
 
     def queries(self, sizes: Sequence[int]) -> list[Batch]:
-        """Return a batch of each size, in order, from the evaluation split, read again from its start if it ends."""
+        """Return a query (a batch) of each size, in order, from the evaluation split, read again from its start if it
+        ends."""
         return read_queries(self._read, self._data.eval.num_samples, sizes)
 
     def quality(self) -> QualityMetrics | None:
-        """Evaluate the whole evaluation split as training does; None for data with labels of pure chance."""
+        """Return the metrics of the whole evaluation split, as training computes them; None if labels are pure
+        chance."""
         return self.evaluate_with(measure_quality) if has_signal(self._spec.data) else None
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
@@ -132,7 +140,7 @@ class ServedDLRM:
 def build_model(
     config: DLRMConfig, split: ClickDataset, seed: int, weights: Weights | None
 ) -> tuple[DLRM, torch.Tensor]:
-    """Return the reference's model, of the seed or with `weights`, and all its tables as float32 [sum(rows), d].
+    """Return the reference DLRM, with `weights` or those of the seed, and all its tables as float32 [sum(rows), d].
 
     Raises ConfigError for weights of other names or shapes. Torch's generators are restored afterwards.
     """
@@ -153,7 +161,7 @@ def build_model(
 
 
 def make_mlp(mlp: nn.Sequential, precision: str) -> list[ServedLinear]:
-    """Return the served layers of `layers.build_mlp`'s result."""
+    """Return the layers that serve an MLP made by `layers.build_mlp`, with matrix products in `precision`."""
     return [
         make_linear(module.weight, module.bias, precision, has_relu=isinstance(after, nn.ReLU))
         for module, after in pairwise([*mlp, None])
@@ -162,7 +170,7 @@ def make_mlp(mlp: nn.Sequential, precision: str) -> list[ServedLinear]:
 
 
 def make_interaction(model: DLRM, precision: str) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return the interaction with the cross layers' products in `precision`, all else as in the reference.
+    """Return DLRM's interaction with matrix products of cross layers in `precision`, all else as in the reference.
 
     The dot products of pairs are in bf16 under bf16, and in float32 under int8.
     """

@@ -1,7 +1,7 @@
 """DLRM with its tables sharded over ranks by TorchRec: the model, the plan, the initial weights of each shard.
 
 Dense layers are the reference's, on every rank; bags of ids replace its matrix of ids. `torchrec` trains the model,
-`planner` plans it for devices that need not be here.
+`planner` plans it for devices that need not exist.
 """
 
 import logging
@@ -43,14 +43,14 @@ from reference_models.process.errors import ConfigError
 SPLIT_TYPES = ("row_wise", "table_row_wise", *COLUMN_TYPES)
 """Sharding types that cut a table into shards, which must be on more than one rank."""
 FILLED_UP = 2
-"""Label of a padding row, which is no sample."""
+"""Label of a padding row, which fills up a batch and is no sample."""
 _DRAWN_ROWS = 1 << 18
 _PLANNED_OPTIMIZERS = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad, "rowwise_adagrad": RowWiseAdagrad}
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Rows and columns of a table that this rank holds; `weight` is a view of the trained tensor."""
+    """Shard: rows and columns of a table that this rank holds; `weight` is a view of the trained tensor."""
 
     table: int
     weight: torch.Tensor
@@ -58,7 +58,8 @@ class Shard:
     first_column: int
 
     def describe(self, rank: int) -> dict[str, int]:
-        """Return the part of the table that `rank` holds, as plain values."""
+        """Return the part of a table that rank `rank` holds (first row, rows, first column, columns), as plain
+        values."""
         num_rows, num_columns = map(int, self.weight.shape)
         return {
             "rank": rank,
@@ -70,7 +71,7 @@ class Shard:
 
 
 class AllTypesSharder(EmbeddingBagCollectionSharder):  # type: ignore[misc]
-    """TorchRec's sharder without its refusal of row-wise types on a CPU, where they work."""
+    """TorchRec's sharder, except that it allows row-wise sharding on a CPU, where it works."""
 
     def sharding_types(self, compute_device_type: str) -> list[str]:
         return [kind for kind in SHARDING_TYPES if kind != "auto"]
@@ -78,7 +79,7 @@ class AllTypesSharder(EmbeddingBagCollectionSharder):  # type: ignore[misc]
 
 @contextmanager
 def quiet_torchrec() -> Iterator[None]:
-    """Silence TorchRec's logs and warnings to its own developers during planning and wrapping."""
+    """While inside, silence TorchRec's logs and warnings to its own developers, which planning and wrapping print."""
     # TorchRec's planner writes to the root logger, too.
     loggers = [logging.getLogger("torchrec"), logging.getLogger()]
     before = [logger.level for logger in loggers]
@@ -106,7 +107,7 @@ def table_index(name: str) -> int:
 
 
 def build_tables(model: DLRMConfig, num_embeddings: Sequence[int], opt_name: str) -> EmbeddingBagCollection:
-    """Return a table per sparse feature, on the meta device: only shards are ever in memory.
+    """Return an embedding table per sparse feature, on the meta device: only shards are ever in memory.
 
     The optimizer is set as an attribute of the weights, where the planner reads it to count its state.
     """
@@ -126,7 +127,7 @@ def build_tables(model: DLRMConfig, num_embeddings: Sequence[int], opt_name: str
 
 
 class ShardedDLRM(nn.Module):
-    """DLRM with its tables in an EmbeddingBagCollection; returns the loss and the logits of this rank's samples."""
+    """DLRM with its tables in TorchRec's EmbeddingBagCollection; returns loss and logits of this rank's samples."""
 
     def __init__(self, config: DLRMConfig, num_embeddings: Sequence[int], opt_name: str, *, num_dense: int) -> None:
         super().__init__()
@@ -139,7 +140,7 @@ class ShardedDLRM(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the mean loss and the logits float [B] of dense [B, num_dense], bags of ids, labels [B].
 
-        Ids that were not yet sent to the ranks of their rows are sent now.
+        Ids that were not yet sent to the ranks that hold their rows are sent now.
         """
         if isinstance(ids, SentIds):
             vectors = self.tables.compute_and_output_dist(ids.context, ids.received)
@@ -169,7 +170,7 @@ class DenseParts(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class BagBatch:
-    """Batch in TorchRec's form, with its ids in bags."""
+    """Batch with its ids in bags (one per sample and feature), as TorchRec's KeyedJaggedTensor."""
 
     dense: torch.Tensor
     ids: KeyedJaggedTensor
@@ -185,7 +186,7 @@ class BagBatch:
 
 
 def make_bags(batch: Batch, lengths: torch.Tensor, multi_hot: Sequence[int], *, pins: bool) -> BagBatch:
-    """Return a batch with its ids in bags, feature by feature, sample by sample; with `pins` in page-locked memory.
+    """Return a batch with its ids in bags, ordered by feature, then sample; with `pins` in page-locked memory.
 
     `lengths` int32 [F x B] are the numbers of ids of the bags, and may be on the device already. The reading thread
     calls this, since transposing the ids takes as long as a small model's step on a GPU.
@@ -204,7 +205,8 @@ def make_bags(batch: Batch, lengths: torch.Tensor, multi_hot: Sequence[int], *, 
 
 
 def fill_up(batch: Batch | None, split: ClickDataset, num_rows: int) -> Batch:
-    """Append padding rows to `batch`, which may be empty: label FILLED_UP, all else zero."""
+    """Return `batch`, which may be None, filled up to `num_rows` with padding rows: label FILLED_UP, all else
+    zero."""
     if batch is None:
         lookups = torch.zeros(0, sum(split.multi_hot), dtype=torch.int64)
         batch = Batch(torch.zeros(0, split.num_dense), lookups, torch.zeros(0))
@@ -219,7 +221,10 @@ def fill_up(batch: Batch | None, split: ClickDataset, num_rows: int) -> Batch:
 
 
 def make_codecs(comm: str, device: torch.device) -> dict[str, Any] | None:
-    """Return the codecs of exchanged embeddings and their gradients (`runtime.comm`); None for fp32 both ways."""
+    """Return TorchRec's codecs that compress embeddings and their gradients between ranks, as `runtime.comm` says.
+
+    None for fp32 both ways.
+    """
     forward, backward = parse_comm(comm)
     if forward == backward == "fp32":
         return None
@@ -231,13 +236,14 @@ def make_codecs(comm: str, device: torch.device) -> dict[str, Any] | None:
 def make_sharder(
     sharding: str, fused_params: dict[str, Any], codecs: dict[str, Any] | None
 ) -> EmbeddingBagCollectionSharder:
-    """Return the sharder; `auto` leaves the choice of types to TorchRec, among those that it has on this device."""
+    """Return TorchRec's sharder of tables; with `auto` TorchRec chooses among the sharding types it has on this
+    device."""
     kind = EmbeddingBagCollectionSharder if sharding == "auto" else AllTypesSharder
     return kind(fused_params=fused_params, qcomm_codecs_registry=codecs)
 
 
 def topology_here(device: torch.device, num_ranks: int, local_ranks: int) -> Topology:
-    """Return the planner's description of the ranks' devices, memory and bandwidth, all equal to this rank's.
+    """Return TorchRec's description of the ranks' devices (memory, bandwidth), all equal to this rank's device.
 
     TorchRec assumes GPUs of 32 GiB and constant links. Here a GPU's memory and bandwidth are read from the driver,
     links stay TorchRec's constants. GPUs get no host memory: rows fetched from there in each step are many times
@@ -268,7 +274,7 @@ def make_plan(
     multi_hot: Sequence[int],
     local_batch_size: int,
 ) -> ShardingPlan:
-    """Return the plan: as given, under one sharding type, or by the planner's choice, made on rank 0 for all.
+    """Return the tables' sharding plan: as given, of one sharding type, or the planner's, which rank 0 makes for all.
 
     Raises ConfigError if the tables cannot be placed so.
     """
@@ -304,7 +310,7 @@ def make_plan(
 def make_constraints(
     sharding: str, embedding_dim: int, num_devices: int, multi_hot: Sequence[int]
 ) -> dict[str, ParameterConstraints]:
-    """Return the planner's constraints: the requested sharding type, and the ids per bag.
+    """Return constraints for TorchRec's planner: each table's requested sharding type, and its ids per bag.
 
     Column-wise types cut the dimension once per device. FBGEMM's rows are multiples of 4 values; TorchRec's own least
     width, 128, would leave smaller dimensions uncut.
@@ -322,7 +328,8 @@ def make_constraints(
 
 
 def check_plan(plan: ShardingPlan, sharding: str, num_ranks: int) -> None:
-    """Raise ConfigError for a table outside of device memory, or uncut though its sharding type cuts tables."""
+    """Raise ConfigError if a plan places a table outside of device memory, or leaves a table uncut that it should
+    cut."""
     tables = find_planned_tables(plan)
     if outside := [name for name, entry in tables.items() if is_outside_devices(entry.compute_kernel)]:
         raise ConfigError(
@@ -342,12 +349,12 @@ def check_plan(plan: ShardingPlan, sharding: str, num_ranks: int) -> None:
 
 
 def find_planned_tables(plan: ShardingPlan) -> dict[str, ParameterSharding]:
-    """Return each table's plan by name: its sharding type, and the ranks of its shards or copies."""
+    """Return a sharding plan's tables by name: each one's sharding type, and the ranks of its shards or copies."""
     return {name: entry for tables in plan.plan.values() for name, entry in tables.items()}
 
 
 def local_shards(state: dict[str, Any]) -> list[Shard]:
-    """Return this rank's shards in a sharded model's `state_dict()`, in the order of tables."""
+    """Return the table shards of this rank from a sharded model's `state_dict()`, in the order of tables."""
     shards = []
     for name, value in state.items():
         if ".table_" not in name or not name.endswith(".weight"):

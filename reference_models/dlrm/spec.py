@@ -1,4 +1,4 @@
-"""ModelSpec of DLRM and DLRM-DCNv2, all that the harness knows of them. Torch-free."""
+"""ModelSpec of DLRM and DLRM-DCNv2: all that the harness knows of these models. Torch-free."""
 
 import shlex
 from collections.abc import Collection, Mapping
@@ -18,13 +18,16 @@ from reference_models.training.workload import Workload, WorkloadSpec
 _MLPS = ("bottom_mlp", "top_mlp")
 _REQUIREMENTS = Path(__file__).with_name("requirements") / "torchrec-cpu.txt"
 _BOTH_MLPS = "mlp"
-"""Shorthand key that sets the hidden widths of both MLPs."""
+"""Shorthand key of [model] that sets the hidden widths of bottom and top MLP at once."""
 SWITCHES = ("graph", "kernels")
-"""Runtime settings that switch off parts of the optimized implementation."""
+"""Keys of [runtime] that switch off parts of DLRM's optimized implementation."""
 
 
 def follow(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, Any]:
-    """Return [model] with shorthands written out, and a bottom MLP that ends in a changed embedding dimension."""
+    """Return [model] with the shorthand key for both MLPs written out.
+
+    If the embedding dimension is `changed`, the bottom MLP's last width follows it. Raises ConfigError for a clash.
+    """
     made = dict(model)
     hidden = made.pop(_BOTH_MLPS, None)
     if hidden is not None:
@@ -39,7 +42,10 @@ def follow(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, A
 
 
 def initialized_tensors(model: DLRMConfig) -> tuple[str, ...]:
-    """Return the weights whose initialisation MLPerf's rounds 1.1 to 2.1 require in logs (closed_dlrm.yaml)."""
+    """Return the names of the weights whose initialisation MLPerf's rounds 1.1 to 2.1 require in a run's log.
+
+    See closed_dlrm.yaml of MLPerf's log checker.
+    """
     if model.interaction != "dot":
         return ()
     layers = (("bottom_mlp", len(model.bottom_mlp)), ("top_mlp", len(model.top_mlp)))
@@ -47,7 +53,10 @@ def initialized_tensors(model: DLRMConfig) -> tuple[str, ...]:
 
 
 def load_optimized(**parts: str) -> Loader:
-    """Return the loader of the optimized implementation, another class on a GPU; `parts` as in `load_class`."""
+    """Return the loader of DLRM's optimized implementation, whose class on a GPU is another one than on a CPU.
+
+    `parts` are class arguments as in `load_class`.
+    """
 
     def load(spec: WorkloadSpec, world: World) -> Workload:
         on_cuda = spec.runtime.device.startswith("cuda")
@@ -58,7 +67,7 @@ def load_optimized(**parts: str) -> Loader:
 
 
 def _import_with_torchrec(name: str) -> Any:
-    """Import a module of this folder that needs TorchRec. Raises ConfigError, with the command that installs it."""
+    """Import a module of DLRM that needs TorchRec. Raises ConfigError, with the command that installs TorchRec."""
     _TORCHREC.require_installed()
     try:
         return import_module(f"reference_models.dlrm.{name}")

@@ -1,4 +1,4 @@
-"""Implementation of DLRM by TorchRec: tables are sharded over ranks, the rest of the model is on every rank.
+"""Implementation of DLRM by TorchRec: tables are sharded over ranks, all other weights are on every rank.
 
 The dense part is the reference's own code and every sharding begins with the weights that the reference draws on a
 CPU, so that one rank and many compute the same. On GPUs the reference draws other weights, from CUDA's generator.
@@ -68,11 +68,12 @@ _MAX_INT32 = 2**31 - 1
 
 
 class TorchRecWorkload(TrainingLoop):
-    """Workload that trains a `ShardedDLRM` over all ranks. Every rank makes the same calls in the same order."""
+    """Workload that trains a DLRM with tables sharded over all ranks; every rank makes the same calls in the same
+    order."""
 
     name = "torchrec"
     sharding_types: dict[str, str]
-    """Sharding type of each table by name, such as the planner chose it."""
+    """Sharding type of each table, by table name, as the planner chose it."""
     _collectives: CollectiveCounter | None = None
     _ahead: InputAhead[BagBatch] | None = None
 
@@ -129,7 +130,8 @@ class TorchRecWorkload(TrainingLoop):
         return sharded
 
     def _optimizers_of(self, sharded: DistributedModelParallel, made: ShardedDLRM) -> list[torch.optim.Optimizer]:
-        """Return the tables' fused optimizer, that of replicated tables if there are any, the dense weights'."""
+        """Return the optimizers: the tables' fused one, that of replicated tables if there are any, the dense
+        weights'."""
         train = self.spec.train
         parameters = {name.split(".")[-2]: p for name, p in sharded.named_parameters() if ".table_" in name}
         replicated = [
@@ -151,7 +153,8 @@ class TorchRecWorkload(TrainingLoop):
         self._ahead = InputAhead(self.model.module.tables, self.device) if self._sends_ahead() else None
 
     def _refuse_unlike_replicas(self) -> None:
-        """Raise RuntimeError on every rank if replicated tables do not begin equal: they would stay different."""
+        """Raise RuntimeError on every rank if copies of replicated tables do not begin equal: they would stay
+        different."""
         with quiet_torchrec():
             shards = local_shards(self.model.state_dict())
         sums = {
@@ -166,7 +169,8 @@ class TorchRecWorkload(TrainingLoop):
             )
 
     def _sends_ahead(self) -> bool:
-        """Whether ids of the next batch are sent during a step: between GPUs alone, as it would slow CPUs down."""
+        """Whether the next batch's ids are sent during a step: only between GPUs, since on CPUs it would be
+        slower."""
         return self.device.type == "cuda" and self.world.size > 1
 
     # hyperparameters, read from what `build` made
@@ -188,7 +192,8 @@ class TorchRecWorkload(TrainingLoop):
     # the run
 
     def warm_up(self) -> None:
-        """Train on this rank's share of a synthetic batch; the copy uses the model's process groups."""
+        """Train on this rank's share of a synthetic batch, to warm up; the warm-up copy uses the run's process
+        groups."""
         split, size = self.data.train, self.world.size
         num_embeddings = tuple(min(rows, WARM_UP_ROWS * size) for rows in split.num_embeddings)
         model, optimizers = self.build_model(num_embeddings)
@@ -219,7 +224,7 @@ class TorchRecWorkload(TrainingLoop):
         return loss, logits
 
     def _forward_turn(self, model: Any, turn: Turn[BagBatch]) -> torch.Tensor:
-        """Return the loss of a batch, while the ids of the next batch are sent."""
+        """Return the loss of the current batch, while the next batch's ids are sent to the ranks of their rows."""
         assert self._ahead is not None
         given = self._ahead.take(turn.batch)
         if turn.following is not None:
@@ -236,12 +241,14 @@ class TorchRecWorkload(TrainingLoop):
 
     @property
     def _id_type(self) -> torch.dtype:
-        """Integer type of ids: on a GPU int32 if all tables' ids fit, which halves the bytes sent; else int64."""
+        """Integer type of the ids that ranks send: int32 on a GPU if all tables' ids fit, which halves the bytes;
+        else int64."""
         fits = self.device.type == "cuda" and max(self.data.train.num_embeddings) <= _MAX_INT32
         return torch.int32 if fits else torch.int64
 
     def _lengths(self, num_samples: int) -> torch.Tensor:
-        """Return the ids per bag for `num_samples` samples, int32 on the device; the same for every batch."""
+        """Return the number of ids of each bag of `num_samples` samples, int32 on the device; equal for every
+        batch."""
         if num_samples not in self._held_lengths:
             multi_hot = torch.tensor(self.data.train.multi_hot, dtype=torch.int32)
             self._held_lengths[num_samples] = multi_hot.repeat_interleave(num_samples).to(self.device)
@@ -257,12 +264,12 @@ class TorchRecWorkload(TrainingLoop):
         return self._forward(model, batch)[1]
 
     def check_loss(self, total_loss: torch.Tensor) -> None:
-        """Check the sum of all ranks' losses, so that all ranks end together."""
+        """Raise NotFiniteError on all ranks together if the sum of all ranks' losses is not finite."""
         dist.all_reduce(total_loss)
         super().check_loss(total_loss)
 
     def read_batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Any]:
-        """Yield this rank's part of each batch, in bags, padded with zeros if the split's end leaves fewer samples.
+        """Yield this rank's part of each batch, ids in bags, padded with zeros if the split's end leaves fewer samples.
 
         All ranks must have equally many samples, since tables are looked up for all ranks together.
         """
@@ -280,7 +287,8 @@ class TorchRecWorkload(TrainingLoop):
         yield from with_following(batches) if self._ahead and name == "train" and len(starts) > 1 else batches
 
     def evaluate(self) -> float:
-        """Return the metric; between GPUs scores are sent by NCCL, and sorted on rank 0's GPU."""
+        """Return the quality metric of the evaluation split; between GPUs scores are sent by NCCL, and sorted on rank
+        0's GPU."""
         if not self.sorts_on_device:
             return super().evaluate()
         return self._judge(lambda labels, scores: roc_auc_of_tensors(labels != 0, scores), self.device)
@@ -289,7 +297,8 @@ class TorchRecWorkload(TrainingLoop):
         return self._judge(lambda labels, scores: metric(labels.numpy(), scores.numpy()), torch.device("cpu"))
 
     def _judge(self, metric: Callable[[torch.Tensor, torch.Tensor], T], where: torch.device) -> T:
-        """Return `metric` of the whole split, computed on rank 0 from all scores, on `where`, and broadcast."""
+        """Return `metric` of the whole evaluation split: computed on rank 0, on device `where`, from all scores; then
+        broadcast."""
         starts = range(0, self.eval_samples, self.spec.train.eval_batch_size)
         self.model.eval()
         scores, labels = [], []
@@ -312,7 +321,7 @@ class TorchRecWorkload(TrainingLoop):
         return cast(T, outcome)
 
     def _gather(self, values: torch.Tensor) -> torch.Tensor:
-        """Return all ranks' values concatenated on rank 0, this rank's own values elsewhere."""
+        """Return the values of all ranks, concatenated, on rank 0; on other ranks this rank's own values."""
         is_first = self.world.rank == 0
         received = [torch.empty_like(values) for _ in range(self.world.size)] if is_first else None
         dist.gather(values, received)
@@ -326,7 +335,7 @@ class TorchRecWorkload(TrainingLoop):
         yield
 
     def measure_traffic(self, num_steps: int, *, with_evaluation: bool = True) -> Traffic:
-        """Return bytes and seconds of collective calls, over `num_steps` pairs of further steps and one evaluation.
+        """Return bytes and seconds of ranks' collective calls, over `num_steps` pairs of steps and one evaluation.
 
         Call it after the run: the steps train on, with the epoch's first batch, and send nothing ahead. In each pair
         one step is plain and one is counted call by call, so that both kinds meet the same noise.
@@ -359,7 +368,7 @@ class TorchRecWorkload(TrainingLoop):
         )
 
     def _placement(self) -> list[dict[str, Any]]:
-        """Return each table's sharding type, kernel, and parts by rank, read from the built model."""
+        """Return each table's sharding type, kernel, and parts by rank, as TorchRec has built them."""
         with quiet_torchrec():
             mine = local_shards(self.model.state_dict())
         rank = self.world.rank
@@ -376,7 +385,8 @@ class TorchRecWorkload(TrainingLoop):
         ]
 
     def weights(self) -> dict[str, torch.Tensor] | None:
-        """Return the joined shards of all ranks on rank 0, under DLRM's names; None elsewhere."""
+        """Return the weights on rank 0, with all ranks' table shards joined, under DLRM's names; None on other
+        ranks."""
         with quiet_torchrec():
             state = self.model.state_dict()
         mine = [
@@ -393,7 +403,7 @@ class TorchRecWorkload(TrainingLoop):
         return {**{f"embedding_bags.{index}.weight": table for index, table in enumerate(tables)}, **dense}
 
     def _timed_step(self, batch: BagBatch) -> float:
-        """Return the seconds of a step that all ranks begin together."""
+        """Return the seconds of a training step on `batch` that all ranks begin together."""
         self.synchronize()
         self.world.barrier()
         started_s = time.perf_counter()
