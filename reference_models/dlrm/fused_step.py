@@ -48,7 +48,8 @@ class FusedDLRM(DLRM):
         matmuls: Matmuls | None = None,
         row_type: torch.dtype | None = None,
     ) -> None:
-        """Lay out the parameters of `optimizers` (tables', dense weights') for hand-written passes; modules see views.
+        """Lay out the parameters of `optimizers` (tables', dense weights') for hand-written passes; modules see
+        views.
 
         `matmuls` says how products, and the work around them, are computed; by default in the weights' type and by
         torch's operators. `row_type` is the integer type of rows, for a small copy computed as larger tables are.

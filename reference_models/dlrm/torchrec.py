@@ -269,7 +269,8 @@ class TorchRecWorkload(TrainingLoop):
         super().check_loss(total_loss)
 
     def read_batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Any]:
-        """Yield this rank's part of each batch, ids in bags, padded with zeros if the split's end leaves fewer samples.
+        """Yield this rank's part of each batch, ids in bags, padded with zeros if the split's end leaves fewer
+        samples.
 
         All ranks must have equally many samples, since tables are looked up for all ranks together.
         """

@@ -1,1 +1,1 @@
-"""Layers with hand-written passes, for one device."""
+"""Layers and embedding tables with hand-written forward and backward passes instead of autograd, for one device."""

@@ -1,10 +1,10 @@
 """A step's work around its matrix products as functions in C, compiled where the machine has a C compiler.
 
-They are compiled once for each processor and compiler, into a folder that is this user's alone. `sorted_update.c`
-reads bags, sorts rows, and updates each row in one pass; `dense_passes.c` makes one pass over memory of what takes
-torch's operators several passes (biases, ReLU and their gradients, cross layers, dot products of pairs, Adagrad), and
-lets numpy's OpenBLAS multiply matrices on torch's threads. Sums, except OpenBLAS's, are the same for any number of
-threads.
+The functions are compiled once for each processor and compiler, into a folder that is this user's alone.
+`sorted_update.c` reads bags, sorts rows, and updates each row in one pass; `dense_passes.c` makes one pass over
+memory of what takes torch's operators several passes (biases, ReLU and their gradients, cross layers, dot products of
+pairs, Adagrad), and lets numpy's OpenBLAS multiply matrices on torch's threads. Sums, except OpenBLAS's, are the same
+for any number of threads.
 """
 
 import ctypes
@@ -27,11 +27,11 @@ from reference_models.process.errors import DatasetError
 from reference_models.process.open_file import read_regular
 
 WIDTHS = (16, 32, 64, 128)
-"""Row widths for which the functions of tables and dot products are compiled: a row's sum stays in registers."""
+"""Row widths for which the table and dot-product functions are compiled, so that a row's sum stays in registers."""
 MAX_FEATURES = 64
-"""Largest number of vectors of a sample in the compiled dot products of pairs."""
+"""Most vectors per sample for which the compiled function computes the dot products of all pairs."""
 ROWS = 64
-"""Samples of a block, whose gradients are added up before they are added to a sum over all; threads divide blocks.
+"""Samples of a block: threads add up gradients block by block before the blocks' sums are added up.
 256 takes as long for a step (Intel Xeon, family 6 model 207)."""
 _SOURCES = tuple(Path(__file__).with_name(name) for name in ("lanes.h", "sorted_update.c", "dense_passes.c"))
 _FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC", f"-DROWS={ROWS}")
@@ -56,22 +56,25 @@ _ARGUMENTS = {
 
 
 class TableLayout(NamedTuple):
-    """Position of each table in the merged weight, and the lookups of a sample that belong to each table."""
+    """Place of each table's rows in the merged weight (all tables' rows), and the table of each of a sample's
+    lookups."""
 
     starts: torch.Tensor
-    """int32 [bags + 1]: bag f holds the lookups starts[f] to starts[f + 1] - 1; the first bag is empty."""
+    """Starts of a sample's bags, int32 [bags + 1]: bag f holds lookups starts[f] to starts[f + 1] - 1; the first is
+    empty."""
     shifts: torch.Tensor
-    """int64 [tables]: number of each table's first row in the merged weight."""
+    """Number of each table's first row in the merged weight (all tables' rows): int64 [tables]."""
     num_rows: torch.Tensor
-    """int64 [tables]: rows of each table."""
+    """Number of rows of each table: int64 [tables]."""
     lookup_shifts: torch.Tensor
-    """int64 [H]: first row, in the merged weight, of each lookup's table."""
+    """First row of the table of each of a sample's H lookups, in the merged weight of all tables: int64 [H]."""
     lookup_limits: torch.Tensor
-    """int64 [H]: the rows of each lookup's table."""
+    """Number of rows of the table of each of a sample's H lookups: int64 [H]."""
 
 
 class CPUKernels:
-    """Functions of the C files. Tensors are float32, contiguous and on a CPU unless a docstring says otherwise."""
+    """Functions compiled from the C files. Tensors are float32, contiguous and on a CPU unless a docstring says
+    otherwise."""
 
     def __init__(self, library: Path) -> None:
         self._sgemm = find_sgemm()
@@ -83,7 +86,8 @@ class CPUKernels:
             self._call[name] = function
 
     def sort(self, ids: torch.Tensor, tables: "TableLayout", scratch: torch.Tensor) -> torch.Tensor:
-        """Sort the lookups of int64 ids [B, H] by row, stably; return int32 [B * H, 2]: row, and bag among B * bags.
+        """Sort the lookups of int64 ids [B, H] by table row, stably; return int32 [B * H, 2]: row, and bag of B *
+        bags.
 
         The result is in `scratch` int32 [5, B * H]. The ids must have been checked by `read`.
         """
@@ -100,7 +104,7 @@ class CPUKernels:
         lr: float,
         eps: float,
     ) -> None:
-        """Update `weight` [R, d], d one of `WIDTHS`, and `state` ([R, d], [R, 1] or None) in place.
+        """Update tables in place: `weight` [R, d], d one of `WIDTHS`, and optimizer `state` ([R, d], [R, 1] or None).
 
         `ordered` is the result of `sort`; `gradients` [B * bags, d] are the gradients of the bags' sums.
         """
@@ -110,7 +114,7 @@ class CPUKernels:
         self._call["update_rows"](*pointers, *sizes, lr, eps, torch.get_num_threads())
 
     def read(self, ids: torch.Tensor, tables: "TableLayout", weight: torch.Tensor) -> torch.Tensor:
-        """Compute sums of bags [B, bags, d] of the rows of `weight` [R, d] that int64 ids [B, H] name.
+        """Return sums of bags [B, bags, d] of the rows of `weight` [R, d] that int64 ids [B, H] name.
 
         d is one of `WIDTHS`. Raises IndexError for an id beyond its table's rows.
         """
@@ -126,19 +130,23 @@ class CPUKernels:
         return out
 
     def add_bias(self, y: torch.Tensor, bias: torch.Tensor, *, has_relu: bool) -> torch.Tensor:
-        """Add `bias` [m] to y [n, m] in place, then apply ReLU with `has_relu`; return y."""
+        """Add `bias` [m] to y [n, m] in place, then apply ReLU if `has_relu`; return y."""
         self._call["add_bias"](*_at(y, bias), has_relu, *y.shape, torch.get_num_threads())
         return y
 
     def differentiate_relu(self, dy: torch.Tensor, y: torch.Tensor | None, *, sums: bool) -> torch.Tensor | None:
-        """Set dy [n, m] to zero in place where y, if given, is not positive; return dy's `sums` [m] over n."""
+        """Set dy [n, m], the gradient of ReLU's result y, to zero in place where y is not positive; y None: no ReLU.
+
+        Returns the sums [m] of dy over n if `sums`, else None.
+        """
         total = _sums_of(dy) if sums else None
         pointers = (dy.data_ptr(), *(None if t is None else t.data_ptr() for t in (y, total)))
         self._call["differentiate_relu"](*pointers, *dy.shape, torch.get_num_threads())
         return None if total is None else total[0]
 
     def cross(self, x: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        """Return x + x_0 (z + bias) [n, m]; x, x_0 and z are [n, m], `bias` is [m]."""
+        """Return the cross layer x + x_0 (z + bias) [n, m], element by element; x, x_0 and z are [n, m], `bias` is
+        [m]."""
         y = torch.empty_like(x)
         self._call["cross"](*_at(x, x_0, z, bias, y), *x.shape, torch.get_num_threads())
         return y
@@ -147,7 +155,8 @@ class CPUKernels:
         self, dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, bias: torch.Tensor, dx_0: torch.Tensor, *,
         adds: bool, adds_dy: bool,
     ) -> torch.Tensor:  # fmt: skip
-        """Write the gradients of `cross`: by x_0 into `dx_0`, by z over z; return the gradient by bias [m].
+        """Write the gradients of the cross layer x + x_0 (z + bias), given dy: by x_0 into `dx_0`, by z over z;
+        return the gradient by bias [m].
 
         dy (z + bias) is written to `dx_0`, or with `adds` added to it; with `adds_dy` dy is added, too.
         """
@@ -159,30 +168,33 @@ class CPUKernels:
     def adagrad(
         self, value: torch.Tensor, squares: torch.Tensor, gradient: torch.Tensor, lr: float, eps: float
     ) -> None:
-        """Do squares += g^2 and value -= lr g / (sqrt(squares) + eps) in place, on tensors of equal shapes."""
+        """Update by Adagrad in place: squares += g^2 and value -= lr g / (sqrt(squares) + eps), on tensors of equal
+        shapes."""
         numbers = (value.numel(), lr, eps, torch.get_num_threads())
         self._call["adagrad"](*_at(value, squares, gradient), *numbers)
 
     def dot(self, features: torch.Tensor, y: torch.Tensor) -> None:
-        """Write the first of F features [n, F, d], then the products of all pairs, to y [n, width], from column 0 on.
+        """Write the first of F vectors [n, F, d], then the dot products of all pairs, to y [n, width], from column 0
+        on.
 
         d is one of `WIDTHS`, F at most `MAX_FEATURES`; pairs are those of the lower triangle, row by row.
         """
         self._call["dot"](*_at(features, y), *features.shape, y.shape[1], torch.get_num_threads())
 
     def differentiate_dot(self, features: torch.Tensor, dy: torch.Tensor, into: torch.Tensor) -> None:
-        """Write the gradient of `dot` by its features to `into` [n, F, d], given the gradient dy [n, width] by its
-        result."""
+        """Write the gradient of dot products of pairs, by the vectors, to `into` [n, F, d]; dy [n, width] is their
+        result's."""
         sizes = (*features.shape, dy.shape[1])
         self._call["differentiate_dot"](*_at(features, dy, into), *sizes, torch.get_num_threads())
 
     @property
     def has_openblas(self) -> bool:
-        """Whether numpy's OpenBLAS was found, so that `multiply` can be called."""
+        """Whether the OpenBLAS that numpy brings was found, so that `multiply` can be called."""
         return self._sgemm is not None
 
     def multiply(self, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, *, adds: bool = False) -> torch.Tensor:
-        """Write a b, of [m, k] and [k, n], to `out` [m, n] by OpenBLAS, or with `adds` add it; return `out`.
+        """Write the product a b of [m, k] and [k, n] to `out` [m, n] by OpenBLAS, or with `adds` add it; return
+        `out`.
 
         The operands may be stored by rows or by columns.
         """
@@ -194,13 +206,15 @@ class CPUKernels:
 
 
 def _sums_of(values: torch.Tensor) -> torch.Tensor:
-    """Return memory for the sums [m] over `values` [n, m], in row 0, and those of each block of `ROWS` samples."""
+    """Allocate the sums [m] over the rows of `values` [n, m] (row 0), and the sums of each block of `ROWS`
+    samples."""
     num_samples, width = values.shape
     return values.new_empty(1 - (-num_samples // ROWS), width)
 
 
 def _by_lines(matrix: torch.Tensor) -> tuple[torch.Tensor, bool, int]:
-    """Return the matrix, whether it is stored by columns, and its leading dimension, the stride of rows (columns)."""
+    """Return a matrix, whether it is stored by columns, and its leading dimension (stride of its rows, or
+    columns)."""
     for turns, line in ((False, 1), (True, 0)):
         if matrix.stride(line) == 1 and matrix.stride(1 - line) >= matrix.shape[line]:
             return matrix, turns, matrix.stride(1 - line)
@@ -209,7 +223,8 @@ def _by_lines(matrix: torch.Tensor) -> tuple[torch.Tensor, bool, int]:
 
 @cache
 def find_sgemm() -> int | None:
-    """Return the address of cblas_sgemm in the OpenBLAS of numpy's wheels, limited to one thread; None without one.
+    """Return the address of the function cblas_sgemm in numpy's OpenBLAS, limited to one thread; None if there is
+    none.
 
     OpenBLAS's own threads would compete with torch's for the same processors.
     """
@@ -232,7 +247,7 @@ def _at(*tensors: torch.Tensor) -> tuple[int, ...]:
 
 @cache
 def find_cpu_kernels() -> CPUKernels | str:
-    """Return the functions of the C files, compiled now or earlier; a line with the reason where that is impossible.
+    """Return the functions of the C files, compiled now or earlier; if that is impossible, a line with the reason.
 
     The environment variable CC names the compiler, by default cc, gcc or clang; CC=false turns compiling off.
     """
@@ -253,7 +268,7 @@ def find_cpu_kernels() -> CPUKernels | str:
 
 
 def _load(name: str, folder: Path, compiler: list[str]) -> CPUKernels:
-    """Load the library from `folder`, compiled first if it is missing; its name ends in its content's digest.
+    """Load the compiled C functions from `folder`, compiled first if missing; the file's name ends in its digest.
 
     A truncated library would end the process by a signal, so a file whose digest differs is compiled again.
     Raises OSError, AttributeError, CalledProcessError, TimeoutExpired.
@@ -293,7 +308,7 @@ def _run(words: list[str]) -> str:
 
 
 def _processor() -> str:
-    """Return the processor's model and instruction sets, which compiled code depends on, as Linux names them."""
+    """Return the processor's model and instruction sets, as Linux names them: compiled code depends on both."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Kernels around a captured step's matrix products: reading bags in the products' type, gradients of cross layers.
+"""Kernels for a captured step's work around matrix products: sums of bags, and gradients of cross layers.
 
 Two operators of torch, `dlrmbench::read_bags` and `dlrmbench::cross_gradients`, have Triton kernels
 (`reference_models.fused.triton_dense`). Their plain forms are `MergedEmbedding.read` without kernels, and
@@ -22,7 +22,10 @@ def _launch_read(
 
 
 def _check_read(rows: torch.Tensor, starts: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, tile: int) -> None:
-    """Raise ValueError for shapes or types that `read_bags` cannot read; on fake tensors it does only this."""
+    """Raise ValueError for shapes or types that `read_bags` (sums of table rows) does not support.
+
+    On fake tensors (shapes without data) the operator does only this check.
+    """
     num_samples, num_bags, dim = out.shape
     is_right = (
         len(rows) % num_samples == 0
@@ -55,7 +58,10 @@ def _check_cross(
     dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor, parts: torch.Tensor, adds: bool,
     samples: int, columns: int, warps: int,
 ) -> None:  # fmt: skip
-    """Raise ValueError for shapes or types that `cross_gradients` cannot read; on fake tensors it does only this."""
+    """Raise ValueError for shapes or types that `cross_gradients` (of a cross layer) does not support.
+
+    On fake tensors (shapes without data) the operator does only this check.
+    """
     same = (dy, x_0, z, dx_0)
     is_right = (
         all(t.shape == dy.shape and t.dtype == dy.dtype and t.is_contiguous() for t in same)
@@ -115,7 +121,7 @@ def cross_gradients(
     adds: bool,
     sizes: KernelSizes | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the gradients of y = x_0 * z + x by x_0, dy z [B, N], and by z's bias, the sums [N] of dy x_0.
+    """Return a cross layer's gradients, y = x_0 * z + x: by x_0, dy z [B, N]; by z's bias, the sums [N] of dy x_0.
 
     The gradient of x_0 is written to `dx_0`, or with `adds` added to it; where `dx_0` is None, to new memory. `z` is
     overwritten by its gradient dy x_0. All four have one type, float32 or bfloat16; computing is in float32. `sizes`
@@ -135,11 +141,13 @@ def cross_gradients(
 def plain_cross_gradients(
     dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor | None, *, adds: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return `cross_gradients` by torch's operators; in narrow types the sums are of numbers already rounded."""
+    """Return a cross layer's gradients as `cross_gradients`, by torch's operators; narrow types are summed after
+    rounding."""
     dx_0 = dx_0.addcmul_(dy, z) if adds and dx_0 is not None else torch.mul(dy, z, out=dx_0)
     return dx_0, torch.mul(dy, x_0, out=z).sum(0)
 
 
 def num_parts(num_samples: int, samples: int) -> int:
-    """Return the number of programs that share a column's samples, each of which writes a sum of its own."""
+    """Return the number of kernel programs that share the samples of a column, each of which writes a sum of its
+    own."""
     return -(-num_samples // samples)

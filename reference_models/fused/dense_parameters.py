@@ -21,9 +21,9 @@ latter's, and 8 comes to the same widths."""
 
 @dataclass(frozen=True, slots=True)
 class DenseParameter:
-    """A weight and, with Adagrad, its sum of squared gradients; both of one shape and contiguous.
+    """Dense weight and, with Adagrad, its sum of squared gradients, both of one shape and contiguous.
 
-    Where products are of a narrower type, `narrow` is the weight in that type, written with every update.
+    Where matrix products are of a narrower type, `narrow` is the weight in that type, written with every update.
     """
 
     value: torch.Tensor
@@ -32,11 +32,11 @@ class DenseParameter:
 
     @property
     def operand(self) -> torch.Tensor:
-        """Weight as matrix products read it: `narrow` if there is one, else the float32 weight."""
+        """Weight as matrix products read it: `narrow` (in their type) if there is one, else the float32 weight."""
         return self.value if self.narrow is None else self.narrow
 
     def update(self, gradient: torch.Tensor, lr: float, eps: float, cpu_kernels: CPUKernels | None = None) -> None:
-        """Step as torch.optim.Adagrad, squares += g^2, value -= lr * g / (sqrt(squares) + eps), or as SGD by lr * g.
+        """Update the weight as Adagrad, squares += g^2, value -= lr * g / (sqrt(squares) + eps), or as SGD by lr * g.
 
         The gradient may be of the narrower type; sums and weight are not.
         """
@@ -53,20 +53,21 @@ class DenseParameter:
         self.write_narrow()
 
     def write_narrow(self) -> None:
-        """Cast the weight to the narrower type, once for all products that read it."""
+        """Copy the weight to `narrow`, in the narrower type of matrix products, once for all products that read
+        it."""
         if self.narrow is not None:
             self.narrow.copy_(self.value)
 
 
 Apply = Callable[[DenseParameter, torch.Tensor], None]
-"""Function that a backward pass calls with each weight's gradient, after its last use of that weight."""
+"""Function that the backward pass calls with a weight and its gradient, after the last use of that weight."""
 
 Gradient = tuple[DenseParameter, torch.Tensor]
 """Dense weight and its gradient."""
 
 
 def update_together(gradients: Sequence[Gradient], lr: torch.Tensor, eps: float) -> None:
-    """Update weights of one optimizer as `DenseParameter.update` does, by a few operators for all weights together.
+    """Update an optimizer's dense weights as `DenseParameter.update` does, by a few operators for all together.
 
     The learning rate is in a tensor, which may change after the operators were captured in a CUDA graph. Gradients
     may be overwritten.
@@ -93,13 +94,13 @@ def update_together(gradients: Sequence[Gradient], lr: torch.Tensor, eps: float)
 
 
 _FIRST_STEP = torch.ones(())
-"""Step number for torch's fused Adagrad, which uses it only for a decay of the learning rate that is not set here."""
+"""Step number given to torch's fused Adagrad, which needs it only for a learning rate decay, not used here."""
 
 
 def adopt_linear(
     linear: nn.Linear, optimizer: torch.optim.Optimizer, *, pads: bool, dtype: torch.dtype | None = None
 ) -> tuple[DenseParameter, DenseParameter | None]:
-    """Take over weight and bias; with `pads` as one weight [out, padded in]: the bias is column `in`, zeros follow.
+    """Take over a layer's weight and bias; with `pads` as one weight [out, padded in], the bias in column `in`.
 
     With inputs that hold a one in column `in`, a padded weight needs neither a bias nor a sum for the bias's
     gradient. Products are computed in `dtype`, if it is given.
@@ -121,8 +122,10 @@ def adopt(
     transposes: bool = False,
     dtype: torch.dtype | None = None,
 ) -> DenseParameter:
-    """Take over a module's parameter in place, or a weight [out, in] transposed to [in, out]; products compute in
-    `dtype`, if given."""
+    """Take over a module's weight in place, or a weight [out, in] transposed to [in, out], for hand-written passes.
+
+    Matrix products compute in `dtype`, if it is given.
+    """
     if transposes:
         parameter = _allocate(tuple(weight.t().shape), weight, optimizer, dtype)
         _move(weight, parameter, optimizer, torch.Tensor.t)
@@ -169,7 +172,7 @@ def _move(
     optimizer: torch.optim.Optimizer,
     view: Callable[[torch.Tensor], torch.Tensor],
 ) -> None:
-    """Copy a parameter and its optimizer state into storage, and make the originals views of the storage."""
+    """Copy a weight and its optimizer state into new storage, and make the originals views of that storage."""
     view(parameter.value).copy_(source.detach())
     source.data = view(parameter.value)
     if parameter.squares is not None:

@@ -1,4 +1,4 @@
-"""The interactions of `reference_models.layers.interaction` with hand-written passes.
+"""Interactions (dot products, cross layers, concatenation) with hand-written forward and backward passes.
 
 Each maps features [B, F, d] to the top MLP's input, and the gradient of that input back to [B, F, d]. A gradient that
 is passed in may be overwritten; a returned tensor lives until the next call. Weights are updated during the backward
@@ -23,7 +23,7 @@ Interaction = DotInteraction | CatInteraction | LowRankCrossNet
 
 
 class InteractionPass(Protocol):
-    """Forward and backward pass of an interaction over a fixed number of samples, B."""
+    """Forward and backward pass of an interaction of vectors, for batches of B samples."""
 
     def forward(self, features: torch.Tensor) -> torch.Tensor: ...
 
@@ -32,14 +32,14 @@ class InteractionPass(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FusedInteraction:
-    """Weights of an interaction, shared by the passes of all batch sizes.
+    """Weights of an interaction of vectors, shared by the forward and backward passes for all batch sizes.
 
     `over(num_samples, matmuls, trains=...)` makes a pass, whose products are computed as `matmuls` says.
     """
 
     over: Callable[..., InteractionPass]
     pads_output: bool
-    """Whether the output has columns for the next layer's bias and padding."""
+    """Whether the interaction's output has columns for the next layer's bias and padding."""
 
 
 def fuse_interaction(
@@ -49,7 +49,7 @@ def fuse_interaction(
     optimizer: torch.optim.Optimizer,
     matmuls: Matmuls,
 ) -> FusedInteraction:
-    """Return the hand-written interaction. `like` has the features' dimension, type and device."""
+    """Return the hand-written form of an interaction; `like` has the width, type and device of its vectors."""
     dtype = matmuls.dtype or like.dtype
     if isinstance(interaction, DotInteraction):
         return FusedInteraction(partial(DotPass, _Pairs(num_features, like), dtype), pads_output=True)
@@ -67,7 +67,7 @@ def fuse_interaction(
 
 
 class _Pairs:
-    """Indices of the products of all pairs, in the square matrix of all products and in the output."""
+    """Indices of the products of all pairs of vectors, in the square matrix of all products and in the output."""
 
     def __init__(self, num_features: int, like: torch.Tensor) -> None:
         self.num_features, self.like = num_features, like
@@ -83,13 +83,13 @@ class _Pairs:
 
 
 class DotPass:
-    """Dot interaction: the dense vector, the products of all pairs, and padding, in one buffer.
+    """Dot interaction: the dense vector, the dot products of all pairs of vectors, and padding, in one buffer.
 
     The products always have the features' type: they are few, and selecting pairs is slow in narrow types.
     """
 
     def __init__(self, dot: _Pairs, dtype: torch.dtype, num_samples: int, matmuls: Matmuls, *, trains: bool) -> None:
-        """Make the buffers. `matmuls` says only whether the products of pairs are compiled: they have one form."""
+        """Allocate the pass's buffers. Of `matmuls` only whether the products of pairs are compiled matters."""
         self._dot, dim = dot, dot.like.shape[1]
         is_compiled = dtype == torch.float32 and dim in WIDTHS and dot.num_features <= MAX_FEATURES
         self._cpu_kernels = matmuls.kernels_of(dot.like) if is_compiled else None
@@ -127,10 +127,10 @@ class DotPass:
 
 
 class CatPass:
-    """Concatenation of all vectors: a view of the features, which are side by side already."""
+    """Interaction without products: the vectors' concatenation, a view of the features, which lie side by side."""
 
     def __init__(self, dtype: torch.dtype, num_samples: int, matmuls: Matmuls, *, trains: bool) -> None:
-        """Keep the output's type alone: no buffer is needed, and nothing is multiplied."""
+        """Store the output's type only: concatenation needs no buffer and no matrix product."""
         self._dtype = dtype
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
@@ -142,11 +142,11 @@ class CatPass:
 
 
 Weights = tuple[DenseParameter, DenseParameter, DenseParameter]
-"""Weights of a low-rank cross layer: V_l [rank, N], W_l [N, rank] stored as [rank, N], and b_l [N]."""
+"""Weights of a low-rank cross layer l: V_l [rank, N], W_l [N, rank] stored as [rank, N], and the bias b_l [N]."""
 
 
 class CrossPass:
-    """Low-rank cross layer x_{l+1} = x_0 * (W_l u_l + b_l) + x_l with u_l = V_l x_l."""
+    """Forward and backward pass of low-rank cross layers x_{l+1} = x_0 * (W_l u_l + b_l) + x_l with u_l = V_l x_l."""
 
     def __init__(self, weights: Sequence[Weights], num_samples: int, matmuls: Matmuls, *, trains: bool) -> None:
         self._layers = [_CrossLayer(*layer, matmuls, num_samples, trains=trains) for layer in weights]
@@ -206,7 +206,8 @@ class _CrossLayer:
     def backward(
         self, x_0: torch.Tensor, dy: torch.Tensor, dx_0: torch.Tensor | None, apply: Apply, *, adds: bool, ends: bool
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return the gradient of x, written over `dy`, and the gradient of x_0 with this layer's part added.
+        """Return a cross layer's gradient of x, written over `dy`, and the gradient of x_0 with this layer's part
+        added.
 
         `dx_0` is the memory of the latter; None where it has none yet. The layer that `ends` the backward pass may
         return the sum of both, and None.

@@ -1,4 +1,4 @@
-"""Checks that compiled kernels work on a device: they are run on examples, and compared with the plain form."""
+"""Checks that compiled kernels work on a device: they compute examples, which are compared with torch's operators."""
 
 import atexit
 import os
@@ -25,7 +25,7 @@ from reference_models.layers.interaction import DotInteraction, LowRankCrossNet
 
 _NUM_SAMPLES = 64
 _TOLERANCE = 1e-4
-"""Largest distance of a row's change, as a vector, from the plain form's change, relative to the size of the change.
+"""Largest distance of a row's change by a kernel from its change by torch's operators, relative to the change's size.
 
 A sum of n numbers of random signs is off by at most n u of itself where each addition is rounded by u = 2^-24 of the
 partial sum, in the worst order and always to the same side: 4e-5 for the 640 numbers of the longest sum here, and
@@ -34,7 +34,7 @@ by 2^-11."""
 
 
 def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch.dtype = torch.float32) -> str | None:
-    """Return a line why kernels cannot update tables of width `dim` on `device`; None where they can.
+    """Return why Triton's kernels cannot update tables of width `dim` on `device`, in a line; None where they can.
 
     Reasons are a missing Triton, a missing compiler, or an example with gradients of `dtype`, and 0, 1 or `dim` sums
     of squares per row, whose numbers differ from the plain form's. The check compiles the kernels, into the folder of
@@ -57,7 +57,8 @@ def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch
 
 
 def checked_cpu_kernels(dim: int, state_size: int) -> CPUKernels | str:
-    """Return the compiled passes of a step on a CPU, with tables of width `dim`; else a line with the reason.
+    """Return the compiled functions of a training step on a CPU, for tables of width `dim`; else a line with the
+    reason.
 
     Reasons are a missing compiler, or an example, with 0, 1 or `dim` sums of squares per row, whose numbers differ
     from those of torch's operators.
@@ -76,7 +77,7 @@ def checked_cpu_kernels(dim: int, state_size: int) -> CPUKernels | str:
 
 @contextmanager
 def _nothing_left_in_memory() -> Iterator[None]:
-    """Fill new tensors with NaN while inside, so that no pass succeeds by the numbers that an earlier example left.
+    """Fill new tensors with NaN while inside, so that no kernel succeeds by numbers that an earlier example left.
 
     See "torch.utils.deterministic.fill_uninitialized_memory" in PyTorch's documentation.
     """
@@ -89,13 +90,17 @@ def _nothing_left_in_memory() -> Iterator[None]:
 
 
 class ChangedValues(NamedTuple):
-    """Tensor that a kernel changed in place, float32 [rows, numbers of a row], and its earlier values."""
+    """Tensor that a kernel changed in place, float32 [rows, numbers of a row], and its values before the change."""
 
     after: torch.Tensor
     before: torch.Tensor
 
     def distance(self, plain: "ChangedValues") -> torch.Tensor:
-        """Return the largest difference of a row's change from the plain form's; 1 is what rounding explains."""
+        """Return the largest difference of a row's change from the same change by torch's operators, relative to
+        rounding.
+
+        1 is the largest difference that rounding explains.
+        """
         change, error = plain.after - plain.before, self.after - plain.after
         # Both forms round each of two steps' results by half a unit.
         rounding = 2 * torch.finfo(error.dtype).eps * plain.after.norm(dim=1)
@@ -104,15 +109,16 @@ class ChangedValues(NamedTuple):
 
 
 class ComputedValues(NamedTuple):
-    """Result in a tensor of its own, of any floating type."""
+    """Tensor that a kernel computed anew, of any floating type."""
 
     values: torch.Tensor
     allowed: torch.Tensor | None = None
-    """Largest difference of each number between two forms by rounding. By default four units in the last place of the
-    number, or of one: enough for a few operations on numbers of about one, and for a float32 sum that is narrowed."""
+    """Largest difference of each number from torch's operators' that rounding explains. By default four units in the
+    last place of the number, or of one: enough for a few operations on numbers of about one, and for a float32 sum
+    that is narrowed."""
 
     def distance(self, plain: "ComputedValues") -> torch.Tensor:
-        """Return the largest difference of a number from the plain form's, in units of what rounding explains."""
+        """Return the largest difference of a number from torch's operators', in units of what rounding explains."""
         expected, allowed = plain.values.double(), plain.allowed
         if allowed is None:
             allowed = 4 * torch.finfo(self.values.dtype).eps * expected.abs().clamp(min=1)
@@ -122,13 +128,14 @@ class ComputedValues(NamedTuple):
 def _furthest(
     ours: Sequence[ChangedValues | ComputedValues], plain: Sequence[ChangedValues | ComputedValues]
 ) -> float:
-    """Return the greatest distance; NaN where any distance is NaN."""
+    """Return the greatest distance between a kernel's tensors and those of torch's operators; NaN where any is
+    NaN."""
     found = [one.distance(other) for one, other in zip(ours, plain, strict=True)]  # type: ignore[arg-type]
     return float(torch.stack([distance.double() for distance in found]).max())
 
 
 def _update_example(dim: int, state_size: int, kernels: CPUKernels | None) -> list[ChangedValues | ComputedValues]:
-    """Return the bags, and the weights and sums of squares after two steps, of one frequent and many rare rows.
+    """Return an example's sums of bags, and weights and sums of squares after two steps, of a frequent and rare rows.
 
     Bags are read before the first step: after it, rows differ by the rounding of a hundred additions.
     """
@@ -154,7 +161,7 @@ def _update_example(dim: int, state_size: int, kernels: CPUKernels | None) -> li
 def _read_bags(
     embedding: MergedEmbedding, rows: torch.Tensor, plan: LookupPlan, hot: int, dtype: torch.dtype = torch.float32
 ) -> ComputedValues:
-    """Return the sums of bags of at most `hot` lookups, added in float32, then rounded to a narrower `dtype`.
+    """Return an example's sums of bags of at most `hot` lookups, added in float32, then rounded to `dtype`.
 
     Each of the hot - 1 additions is rounded by at most half a unit of the sum of the absolute values, which no
     partial sum exceeds; so is the result, if it is narrowed; both forms are rounded so.
@@ -169,7 +176,8 @@ def _read_bags(
 
 @torch.no_grad()
 def _passes_example(dim: int, kernels: CPUKernels | None) -> list[ChangedValues | ComputedValues]:
-    """Return results, gradients and updated weights of an MLP, dot products, cross layers and a product."""
+    """Return results, gradients and updated weights of an example with MLP, dot products, cross layers and a
+    product."""
     num_samples, num_features, found = 70, 5, []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -234,7 +242,7 @@ def keep_compiled_kernels() -> None:
 
 
 def example_distance(device: torch.device, dim: int, state_size: int, dtype: torch.dtype) -> float:
-    """Compute an example by kernels and by plain forms; return their distance in units of what rounding explains.
+    """Compute an example by Triton's kernels and by torch's operators; return their distance in units of rounding.
 
     Bags are read and updated; one row fills more blocks than are joined in one turn, as frequent ids do, other rows
     are looked up a few times or never. A cross layer is differentiated. Results are compared number by number,

@@ -1,4 +1,4 @@
-"""Fully connected layers with hand-written passes.
+"""Fully connected layers with hand-written forward and backward passes.
 
 A pass over B samples is a `LinearPass`: it owns its buffers and shares the layer's weights with passes of other
 batch sizes. Gradients that are passed in are overwritten.
@@ -27,7 +27,10 @@ class FusedLinear:
 def fuse_mlp(
     mlp: nn.Sequential, optimizer: torch.optim.Optimizer, matmuls: Matmuls, *, pads_input: bool
 ) -> list[FusedLinear]:
-    """Take over the layers of `layers.build_mlp`'s result; with `pads_input` the first layer takes padded inputs."""
+    """Take over the weights of an MLP made by `layers.build_mlp`, for hand-written passes.
+
+    With `pads_input` the first layer takes inputs that are padded, with a one for the bias.
+    """
     modules: list[nn.Module | None] = [*mlp, None]
     return [
         FusedLinear(
@@ -46,14 +49,15 @@ def fuse_mlp(
 
 
 def padded_input(like: torch.Tensor, num_samples: int, width: int) -> torch.Tensor:
-    """Return a buffer [B, padded(width)] whose column `width` is one, for the bias; later columns are zero."""
+    """Return an input buffer [B, padded(width)] whose column `width` is one, for the bias; later columns are zero."""
     buffer = like.new_zeros(num_samples, padded(width))
     buffer[:, width] = 1
     return buffer
 
 
 class LinearPass:
-    """Pass of a layer over B samples. Without `needs_dx`, as in a first layer, the input's gradient is not computed.
+    """Forward and backward pass of a fully connected layer over B samples; without `needs_dx` the input gets no
+    gradient.
 
     Where the weights' type differs from the input's, the pass casts the input, and casts its gradient back.
     """
@@ -69,7 +73,7 @@ class LinearPass:
         self._backward = matmuls.affine("data_gradient", num_samples, weight.t()) if needs_dx else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Compute relu(x W' + b) [B, out] of x [B, in]; the result lives until the next call."""
+        """Return the layer's output relu(x W' + b) [B, out] of x [B, in]; the next call overwrites it."""
         dtype, x = x.dtype, x.to(self._layer.weight.operand.dtype)
         y = self._forward(x)
         if self._trains:
@@ -77,7 +81,8 @@ class LinearPass:
         return y
 
     def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor | None:
-        """Return the gradient of x [B, in] from dy [B, out]; pass the gradients of the weights to `apply`."""
+        """Return the gradient of the layer's input x [B, in] from dy [B, out]; give its weights' gradients to
+        `apply`."""
         assert self._weight_gradient is not None
         layer = self._layer
         dbias = self._differentiate_relu(dy)
@@ -90,7 +95,10 @@ class LinearPass:
         return dx
 
     def _differentiate_relu(self, dy: torch.Tensor) -> torch.Tensor | None:
-        """Turn `dy` into the gradient of ReLU's argument; return the bias's gradient if the same pass computes it."""
+        """Turn `dy`, the gradient of ReLU's result, into that of its argument, in place.
+
+        Returns the bias's gradient [out] if it is computed along with that, else None.
+        """
         layer = self._layer
         if self._cpu_kernels is not None and dy.shape[1] > 1 and dy.is_contiguous() and self._y.is_contiguous():
             y = self._y if layer.has_relu else None
@@ -101,14 +109,15 @@ class LinearPass:
 
 
 def zero_where_not_positive(dy: torch.Tensor, y: torch.Tensor) -> None:
-    """Turn the gradient of ReLU's result y into the gradient of its argument, in place."""
+    """Turn `dy`, the gradient of ReLU's result y, into the gradient of ReLU's argument, in place."""
     torch.ops.aten.threshold_backward.grad_input(dy, y, 0, grad_input=dy)
 
 
 def passes(
     layers: Sequence[FusedLinear], num_samples: int, matmuls: Matmuls, *, trains: bool, needs_dx: bool
 ) -> list[LinearPass]:
-    """Make one pass per layer. `needs_dx` is the first layer's; all other layers compute their input's gradient."""
+    """Return a forward and backward pass for each layer. `needs_dx`: the first layer's input needs a gradient,
+    too."""
     return [
         LinearPass(layer, num_samples, matmuls, trains=trains, needs_dx=needs_dx or i > 0)
         for i, layer in enumerate(layers)

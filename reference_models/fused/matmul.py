@@ -1,4 +1,5 @@
-"""Matrix products of a training step, each in the form that a choice names: see `reference_models.fused.choice`."""
+"""Matrix products of a training step, each by the kernel (form) chosen for it: see
+`reference_models.fused.choice`."""
 
 from typing import Any, get_args
 
@@ -11,7 +12,10 @@ _PRECISIONS: dict[torch.dtype, Precision] = {torch.float32: "fp32", torch.bfloat
 
 
 class Matmuls:
-    """Type of a model's operands and forms of its products; `asked` records the products that were made."""
+    """Maker of a model's matrix products in a given operand type and chosen forms (kernels).
+
+    `asked` records the products that were made.
+    """
 
     def __init__(
         self,
@@ -22,7 +26,7 @@ class Matmuls:
         has_kernels: bool = False,
         cpu_kernels: CPUKernels | None = None,
     ) -> None:
-        """Take the choice (None: every product by torch.mm) and the operands' type (None: that of the weights).
+        """Take the choice of kernels (None: every product by torch.mm) and the operands' type (None: the weights').
 
         With `keeps_results` each product has memory for its result, which on a CPU saves clearing pages at each step;
         without, results get memory from torch's allocator, which reuses it within a step. `has_kernels` says whether
@@ -34,10 +38,10 @@ class Matmuls:
         not_at_hand = {form for form in get_args(Form) if not is_at_hand(form, cpu_kernels)}
         chosen = set() if choice is None else {each.form for each in choice.products}
         self.missing = tuple(sorted(chosen & not_at_hand))
-        """Chosen forms that this machine cannot compute: others replace them, as `MatmulChoice.forms` says."""
+        """Chosen forms (kernels) that this machine lacks; others replace them, as `MatmulChoice.forms` says."""
         self._forms = {} if choice is None else choice.forms(not_at_hand)
         self.asked: dict[MatmulProduct, Form] = {}
-        """Forms of the products that were made, in the order in which passes asked for them."""
+        """Form (kernel) of each matrix product that was made, in the order in which they were made."""
 
     def affine(
         self,
@@ -49,7 +53,8 @@ class Matmuls:
         has_relu: bool = False,
         adds: bool = False,
     ) -> "Affine":
-        """Make the product with `weight` [out, in] of any strides; one that `adds` to a tensor keeps no memory."""
+        """Return the product of inputs with `weight` [out, in] of any strides; one that `adds` to a tensor keeps no
+        memory."""
         form = self._form_of(kind, num_samples, weight, has_bias=bias is not None, has_relu=has_relu, adds=adds)
         keeps = self.keeps_results and not adds
         return Affine(
@@ -57,17 +62,19 @@ class Matmuls:
         )
 
     def weight_gradient(self, num_samples: int, weight: torch.Tensor) -> "WeightGradient":
-        """Make the product that computes the gradient of `weight` [out, in]."""
+        """Return the matrix product that computes the gradient of `weight` [out, in]."""
         form = self._form_of("weight_gradient", num_samples, weight)
         kernels = self.kernels_of(weight)
         return WeightGradient(form, num_samples, weight, keeps=self.keeps_results, cpu_kernels=kernels)
 
     def kernels_of(self, weight: torch.Tensor) -> CPUKernels | None:
-        """Return the compiled passes around products with `weight`; None if none are compiled for its type."""
+        """Return the compiled functions for work around products with `weight`; None if none are compiled for its
+        type."""
         return self.cpu_kernels if weight.dtype == torch.float32 and weight.device.type == "cpu" else None
 
     def _form_of(self, kind: Kind, num_samples: int, weight: torch.Tensor, **details: bool) -> Form:
-        """Look up the form of a product with `weight` [num_out, num_in] of any strides, or of its gradient."""
+        """Return the chosen form (kernel) of a product with `weight` [num_out, num_in] of any strides, or of its
+        gradient."""
         if weight.device.type != "cpu" or weight.dtype not in _PRECISIONS:
             return DEFAULT_FORM
         num_out, num_in = weight.shape
@@ -84,7 +91,7 @@ class Matmuls:
 
 
 def forms_at_hand(product: MatmulProduct, cpu_kernels: CPUKernels | None = None) -> tuple[Form, ...]:
-    """Return the forms in which this torch and the compiled `cpu_kernels` can compute a matrix product."""
+    """Return the forms (kernels) by which this torch and the compiled functions can compute a matrix product."""
     forms: list[Form] = ["mm", "onednn"]
     if product.kind == "weight_gradient":
         forms += ["mm_transposed", "onednn_transposed"]
@@ -96,20 +103,21 @@ def forms_at_hand(product: MatmulProduct, cpu_kernels: CPUKernels | None = None)
 
 
 def is_at_hand(form: Form, cpu_kernels: CPUKernels | None) -> bool:
-    """Return whether this torch and the compiled passes can compute products in `form`."""
+    """Return whether this torch, or the compiled functions, can compute matrix products by the kernel `form`."""
     if form == "openblas":
         return cpu_kernels is not None and cpu_kernels.has_openblas
     return has_onednn() or not form.startswith("onednn")
 
 
 def has_onednn() -> bool:
-    """Return whether this torch has oneDNN's linear operator."""
+    """Return whether this torch has oneDNN's linear operator, one of the kernels for matrix products."""
     available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return available and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 class Affine:
-    """Product x W' + b, with or without ReLU: x [num_samples, in], W [out, in] of any strides, b [out] or None.
+    """Product x W' + b of a layer, with or without ReLU: x [num_samples, in], W [out, in] of any strides, b [out] or
+    None.
 
     A result lives until the next call; with `keeps` its memory is allocated beforehand.
     """
@@ -146,7 +154,7 @@ class Affine:
         return self._cpu_kernels.multiply(x, self._weight.t(), out)
 
     def add_to(self, total: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """Return total + x W', without bias and ReLU; `total` may be overwritten."""
+        """Return total + x W', without bias and ReLU; the tensor `total` may be overwritten."""
         if self._is_onednn:
             y: torch.Tensor = _onednn_linear().binary(x, total, self._weight, None, "add")
             return y
@@ -156,7 +164,7 @@ class Affine:
 
 
 class WeightGradient:
-    """Product dy' x [out, in] of dy [num_samples, out] and x [num_samples, in]; a result lives until the next call.
+    """Weight gradient dy' x [out, in] of dy [num_samples, out] and x [num_samples, in]; the next call overwrites it.
 
     With `keeps` the result's memory is allocated beforehand.
     """

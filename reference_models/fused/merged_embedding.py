@@ -1,4 +1,4 @@
-"""All embedding tables in one weight: one gather reads a batch, one sorted update writes it.
+"""All embedding tables in one (merged) weight: one gather reads a batch's rows, one sorted update writes them.
 
 A table's ids are shifted by the rows of the tables before it. The update is exact and deterministic: lookups are
 sorted by row (stably, so that duplicates keep the batch's order), each row's gradients are summed once, and each
@@ -17,12 +17,13 @@ from reference_models.fused.sorted_update import update_sorted
 
 
 def split_tables(storage: torch.Tensor, num_embeddings: Sequence[int]) -> list[torch.Tensor]:
-    """Return the tables of a merged weight [sum(rows), ...] as views, in order."""
+    """Return the tables of a merged weight [sum(rows), ...] as views of it, in order."""
     return list(torch.split(storage, list(num_embeddings)))
 
 
 def join_tables(tables: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """Return the merged weight [sum(rows), ...] of which `tables` are all the views, in order; else None."""
+    """Return the merged weight [sum(rows), ...] whose views, in order, are exactly the `tables`; None if there is
+    none."""
     first = tables[0].detach()
     memory, rows = first.untyped_storage().data_ptr(), 0
     for table in tables:
@@ -34,7 +35,8 @@ def join_tables(tables: Sequence[torch.Tensor]) -> torch.Tensor | None:
 
 
 def join_accumulators(optimizer: torch.optim.Optimizer, tables: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """Return the merged tensor of Adagrad's sums of all tables, whose views `optimizer` holds; None for SGD."""
+    """Return the merged tensor of Adagrad's sums of squares of all tables, whose views `optimizer` holds; None for
+    SGD."""
     if "sum" not in optimizer.state.get(tables[0], {}):
         return None
     merged = join_tables([optimizer.state[table]["sum"] for table in tables])
@@ -43,14 +45,14 @@ def join_accumulators(optimizer: torch.optim.Optimizer, tables: Sequence[torch.T
 
 
 def find_run_starts(ordered: torch.Tensor) -> torch.Tensor:
-    """Return the start of each run of equal rows in sorted `rows` [n]: int64 [number of distinct rows]."""
+    """Return the start of each run of equal rows in the sorted row numbers `ordered` [n]: int64 [distinct rows]."""
     is_first = torch.ones_like(ordered, dtype=torch.bool)
     torch.ne(ordered[1:], ordered[:-1], out=is_first[1:])
     return is_first.nonzero().squeeze(1)
 
 
 def sort_rows(rows: torch.Tensor, num_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sort rows [n] below `num_rows` stably, as torch.sort does, on a CPU.
+    """Sort row numbers [n] below `num_rows` stably on a CPU, as torch.sort does; return them and the permutation.
 
     From 32,768 integers on torch uses radix sort, which is several times as fast: from a quarter of that number on,
     the rows are padded to it by rows that come last.
@@ -65,12 +67,13 @@ def sort_rows(rows: torch.Tensor, num_rows: int) -> tuple[torch.Tensor, torch.Te
 
 
 def choose_row_type(num_rows: int) -> torch.dtype:
-    """Return the integer type of merged rows: int32, which sorts in half the time, if it holds them, else int64."""
+    """Return the integer type of row numbers of a merged weight: int32, which sorts in half the time, if they fit;
+    else int64."""
     return torch.int32 if num_rows <= _MAX_INT32 else torch.int64
 
 
 class MergedEmbedding:
-    """Embedding bags of all tables, read from and updated in the merged `weight` [sum(rows), d].
+    """Embedding bags of all tables, read from, and updated in, the merged `weight` [sum(rows), d] of all tables.
 
     `accumulator` sets the optimizer: [sum(rows), d] for Adagrad, [sum(rows), 1] for row-wise Adagrad, None for SGD.
     With `has_kernels`, `update_static` is `reference_models.fused.sorted_update`'s operator; with `cpu_kernels`,
@@ -112,7 +115,7 @@ class MergedEmbedding:
         )
 
     def plan(self, num_samples: int) -> "LookupPlan":
-        """Return the tensors that depend on the batch size alone."""
+        """Return the tensors for reading and updating tables that depend only on the batch size."""
         samples = torch.arange(num_samples, device=self.weight.device).unsqueeze(1)
         if self._cpu_kernels is not None:
             num_lookups = num_samples * len(self._shifts)
@@ -124,7 +127,7 @@ class MergedEmbedding:
         )
 
     def merge_ids(self, indices: torch.Tensor) -> torch.Tensor:
-        """Compute the rows of the merged weight [B * H] of ids [B, H].
+        """Return the row numbers [B * H], in the merged weight of all tables, of ids [B, H].
 
         Compiled passes take the ids themselves: with them the result is the int64 `ids` [B, H].
         """
@@ -134,7 +137,7 @@ class MergedEmbedding:
         return torch.add(indices, self._shifts, out=rows).flatten()
 
     def read(self, rows: torch.Tensor, plan: "LookupPlan", dtype: torch.dtype | None = None) -> torch.Tensor:
-        """Return sums of bags [B, 1 + num_sparse, d]; those of feature 0, the place of the dense vector, are zero.
+        """Return sums of bags of table rows, [B, 1 + num_sparse, d]; feature 0, the dense vector's place, is zero.
 
         The sums have type `dtype`, by default the weights' type.
         """
@@ -148,7 +151,7 @@ class MergedEmbedding:
         return pooled.view(-1, self._num_features, self.weight.shape[1]).to(dtype)
 
     def update(self, rows: torch.Tensor, plan: "LookupPlan", gradients: torch.Tensor, lr: float, eps: float) -> None:
-        """Take one step from `gradients` [B, 1 + num_sparse, d] of the sums that `read` returned."""
+        """Update the tables once by `gradients` [B, 1 + num_sparse, d] of the sums of bags that `read` returned."""
         if self._cpu_kernels is not None:
             assert plan.scratch is not None, "there for compiled passes"
             ordered = self._cpu_kernels.sort(rows, self._layout, plan.scratch)
@@ -169,7 +172,8 @@ class MergedEmbedding:
     def update_static(
         self, rows: torch.Tensor, plan: "LookupPlan", gradients: torch.Tensor, lr: torch.Tensor, eps: float
     ) -> None:
-        """Do `update` in tensors whose shapes do not depend on the ids, as CUDA graphs need them.
+        """Update the tables as `update` does, in tensors whose shapes do not depend on the ids, as CUDA graphs
+        require.
 
         There are as many sums as lookups. Sums beyond the number of touched rows are empty, and add zero to the row
         at their own index, so that all writes are additions, spread over many rows. With kernels there are sums of
@@ -198,11 +202,11 @@ class MergedEmbedding:
         self.weight.index_add_(0, touched, gradient * -lr)
 
     def _sum_duplicates(self, gradients: torch.Tensor, bags: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-        """Return sums [len(starts), d] of rows `bags` of `gradients`, by embedding_bag, as duplicates form bags."""
+        """Return sums [len(starts), d] of the rows `bags` of `gradients` over runs of equal table rows."""
         return torch.embedding_bag(gradients.view(-1, self.weight.shape[1]), bags, starts, mode=_SUM)[0]
 
     def _apply(self, touched: torch.Tensor, gradient: torch.Tensor, lr: float, eps: float) -> None:
-        """Update each of the rows `touched` once by the `gradient` [n, d], which is overwritten."""
+        """Update each of the table rows `touched` once by the `gradient` [n, d], which is overwritten."""
         if self._accumulator is not None and self._accumulator.shape[1] < gradient.shape[1]:
             sums = self._accumulator.squeeze(1)  # numbers are found faster than rows of one
             norm = torch.linalg.vector_norm(gradient, dim=1)
@@ -218,17 +222,18 @@ class MergedEmbedding:
 
 @dataclass(frozen=True, slots=True)
 class LookupPlan:
-    """Start of each bag's lookups, and bag of each lookup, for a batch size; kernels compute both themselves."""
+    """Start of each bag's lookups, and bag of each lookup, for one batch size; compiled kernels compute both
+    themselves."""
 
     starts: torch.Tensor | None = None
     bags: torch.Tensor | None = None
     scratch: torch.Tensor | None = None
-    """Memory in which compiled passes sort, int32 [5, lookups]: the only member that they need; None without them."""
+    """Memory in which compiled functions sort lookups, int32 [5, lookups], all that they need; None without them."""
 
 
 _MAX_INT32 = 2**31 - 1
 _RADIX_FROM = 32_768
-"""Least integers that ATen's SortingKernel.cpp sorts by FBGEMM's radix sort: at::internal::GRAIN_SIZE."""
+"""Fewest integers that torch sorts by FBGEMM's radix sort: at::internal::GRAIN_SIZE in ATen's SortingKernel.cpp."""
 _CACHED = 1 << 18
 """Numbers of a gradient that stay in a core's cache: size of the pieces of an update without compiled passes. Without
 pieces an update takes as long at width 16 and 1.5 times as long at 128, about 1 % of DCNv2's step (AMD EPYC, family

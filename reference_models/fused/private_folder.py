@@ -1,4 +1,5 @@
-"""C compiler of kernels, and the folder that stores them: its files are executed, so it is this user's alone.
+"""C compiler of kernels, and the folder of compiled kernels, whose files are executed: only this user may write
+there.
 
 Torch-free, since storing a choice of matrix products asks for the compiler without importing torch.
 """
@@ -15,7 +16,9 @@ from pathlib import Path
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Yield this user's own folder in the temporary one; if it is another user's, a new one, removed afterwards.
+    """Yield this user's own folder for compiled code in the temporary folder; if another user made it, a new one.
+
+    A new folder is removed afterwards.
 
     The folder is never beside the data, which may come from others, nor one that another user made or may write to.
     Raises OSError where no folder can be made.
@@ -31,7 +34,7 @@ def private_folder() -> Iterator[Path]:
 
 
 def folder_problem() -> str | None:
-    """Return why this user's own folder cannot be used; None where it can, or does not exist yet."""
+    """Return why this user's folder for compiled code cannot be used; None where it can, or does not exist yet."""
     folder = _usual_folder()
     try:
         found = folder.lstat()
@@ -49,7 +52,8 @@ def _usual_folder() -> Path:
 
 
 def find_compiler() -> list[str] | str:
-    """Return the words of the C compiler's command, of CC or by default cc, gcc or clang; a line why there is none.
+    """Return the C compiler's command as words, from CC or by default cc, gcc or clang; else a line why there is
+    none.
 
     The words can be written to every file: bytes that are no text are escaped, and so name no compiler.
     """

@@ -1,4 +1,4 @@
-"""Update of merged tables as one operator over sorted lookups: no atomics, no gradient per lookup, fixed shapes.
+"""Update of all embedding tables by one operator over sorted lookups: no atomics, no gradient per lookup.
 
 `torch.ops.dlrmbench.update_sorted` adds each row's gradients in the batch's order and updates the row once, by SGD,
 Adagrad or row-wise Adagrad. Its kernels are Triton's (`reference_models.fused.triton_update`);
@@ -10,7 +10,7 @@ import torch
 from reference_models.fused.kernel_sizes import KernelSizes, choose_sizes, count_multiprocessors
 
 _MAX_LOOKUPS = 1 << 30
-"""Most lookups of a batch: indices of pieces beyond the last block must fit 32 bits, too."""
+"""Most lookups of a batch: indices of partial sums beyond the last block of lookups must fit 32 bits, too."""
 
 
 def _launch(
@@ -27,7 +27,10 @@ def _check(
     ordered: torch.Tensor, order: torch.Tensor, bags: torch.Tensor, gradients: torch.Tensor, weight: torch.Tensor,
     state: torch.Tensor | None, edges: torch.Tensor, rate: torch.Tensor, eps: float, block: int, pieces: int,
 ) -> None:  # fmt: skip
-    """Raise ValueError for shapes or types that the kernels cannot read; on fake tensors, do nothing else."""
+    """Raise ValueError for shapes or types that the table update's kernels do not support.
+
+    On fake tensors (shapes without data) the operator does only this check.
+    """
     num_lookups, dim = len(ordered), weight.shape[1]
     num_samples = len(gradients)
     expected = (
@@ -81,5 +84,5 @@ def update_sorted(
 
 
 def num_edges(num_lookups: int, block: int) -> int:
-    """Return the most pieces of runs that blocks of `block` lookups may leave: one at each end of a block."""
+    """Return the most partial sums that blocks of `block` sorted lookups may leave: one at each end of a block."""
     return 2 * -(-num_lookups // block)

@@ -1,4 +1,4 @@
-"""Choose the forms of matrix products by timing them, on operands made for it."""
+"""Choose the kernels (forms) of matrix products by timing them, on operands made for it."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -13,22 +13,23 @@ from reference_models.fused.matmul import Affine, WeightGradient, forms_at_hand
 
 Call = Callable[[], object]
 Timer = Callable[[Call, int], float]
-"""Function that returns the seconds that a number of calls takes."""
+"""Function that makes a number of calls of a function, and returns the seconds that they take together."""
 
 MIN_GAIN = 0.05
-"""Least gain, relative, of a form over the form chosen before: smaller differences are noise."""
+"""Least relative gain for which a form (kernel of a matrix product) replaces the one chosen before; less is noise."""
 _LEFT_BEHIND = 1.5
-"""Largest ratio to the fastest form, in the first two calls, of a form that is timed further."""
+"""Largest ratio to the fastest form's seconds, in the first two calls, of a form (kernel) that is timed further."""
 _TURNS = 5
 _SLICE_S = 1e-3
-"""Seconds that one form computes at a time; the forms of a product are timed alternately."""
+"""Seconds for which one form (kernel) computes at a time; the forms of a product are timed alternately."""
 _CLOSE = 1.15
-"""Largest ratio to the fastest form, after the first turns, of a form that gets further turns."""
+"""Largest ratio to the fastest form's seconds, after the first turns, of a form (kernel) that gets more turns."""
 _CLOSE_CALLS = 15
 _MOST_S = 0.5
-"""Seconds after which no further turn is begun, for the first turns and for the further turns each."""
+"""Seconds of timing a product after which no further turn begins; they apply to the first turns and to later
+turns."""
 _MAX_FLOP = 4e9
-"""Most FLOP of a timed product: larger products are timed on part of their samples, at least `_MIN_SAMPLES`."""
+"""Most FLOP of a matrix product that is timed; larger ones are timed on fewer samples, at least `_MIN_SAMPLES`."""
 _MIN_SAMPLES = 512
 
 
@@ -39,7 +40,11 @@ def choose(
     timer: Timer | None = None,
     cpu_kernels: CPUKernels | None = None,
 ) -> MatmulChoice:
-    """Time each product in each form at hand, with torch's present threads; keep `previous` within `MIN_GAIN`."""
+    """Time each matrix product by each available kernel (form), with torch's present threads; return the fastest
+    ones.
+
+    The kernels of `previous` stay unless another is faster by `MIN_GAIN`.
+    """
     before = {} if previous is None else previous.forms()
     time_calls = _time_calls if timer is None else timer
     chosen = []
@@ -56,7 +61,7 @@ def choose(
 
 
 def pick(seconds: Mapping[Form, float], previous: Form | None) -> Form:
-    """Return the fastest form, or `previous` where it is less than MIN_GAIN slower."""
+    """Return the fastest form (kernel) by `seconds`, or `previous` unless the fastest is faster by MIN_GAIN."""
     fastest = min(seconds, key=seconds.__getitem__)
     if previous is not None and previous in seconds and seconds[fastest] > (1 - MIN_GAIN) * seconds[previous]:
         return previous
@@ -64,7 +69,7 @@ def pick(seconds: Mapping[Form, float], previous: Form | None) -> Form:
 
 
 def time_forms(calls: Mapping[Form, Call], time_calls: Timer) -> dict[Form, float]:
-    """Return the least seconds of each form over its turns: other work on the machine can only add to them."""
+    """Return the least seconds of a call of each form (kernel) over its turns: other work can only add to them."""
     least = {form: min(time_calls(call, 1) for _ in range(2)) for form, call in calls.items()}
     num_calls = max(1, int(_SLICE_S / max(min(least.values()), 1e-7)))
     for within, num_turns in ((_LEFT_BEHIND, _TURNS), (_CLOSE, _CLOSE_CALLS // num_calls)):
@@ -81,7 +86,7 @@ def time_forms(calls: Mapping[Form, Call], time_calls: Timer) -> dict[Form, floa
 
 @torch.no_grad()
 def make_calls(product: MatmulProduct, cpu_kernels: CPUKernels | None = None) -> dict[Form, Call]:
-    """Return, for each form at hand, a function that computes the product and its ReLU; each was called once."""
+    """Return, for each available form (kernel), a function that computes the matrix product; each was called once."""
     dtype = torch.float32 if product.precision == "fp32" else torch.bfloat16
     generator = torch.Generator().manual_seed(0)
     num_samples = num_samples_to_time(product)
@@ -126,13 +131,15 @@ def name_cpu() -> str:
 
 
 def num_samples_to_time(product: MatmulProduct) -> int:
-    """Return the number of samples to time: all, or as many as take tens of milliseconds at 100 GFLOP/s."""
+    """Return the number of samples of a product to time: all, or as many as take tens of milliseconds at 100
+    GFLOP/s."""
     affordable = int(_MAX_FLOP * product.num_samples / product.flop)
     return min(product.num_samples, max(affordable, _MIN_SAMPLES))
 
 
 def _time_calls(call: Call, num_calls: int) -> float:
-    """Return the seconds of all calls; with one thread its processor time, without waiting for a processor."""
+    """Return the seconds of `num_calls` calls; with one thread its processor time, without waiting for a
+    processor."""
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     start_s = clock()
     for _ in range(num_calls):

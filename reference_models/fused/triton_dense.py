@@ -1,4 +1,4 @@
-"""Triton kernels that read bags and compute a cross layer's gradients; imported only where they are launched.
+"""Triton kernels that sum bags of table rows and compute a cross layer's gradients; imported only to be launched.
 
 Tests run them by Triton's interpreter and compile them for GPUs. They have not run on one.
 """
@@ -13,7 +13,10 @@ def _read_bags(
     rows, starts, weight, out, hot,
     BAGS: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Sum one bag of one sample, TILE rows at a time, so that several loads overlap. WIDTH is a power of two >= D."""
+    """Sum the table rows of one bag of a sample, TILE at a time, so that several loads overlap.
+
+    WIDTH is a power of two >= D.
+    """
     sample, bag = tl.program_id(0).to(tl.int64), tl.program_id(1)
     first, last = tl.load(starts + bag), tl.load(starts + bag + 1)
     columns = tl.arange(0, WIDTH)
@@ -33,7 +36,7 @@ def _read_bags(
 
 @triton.jit
 def _differentiate_sample(dy, x_0, z, dx_0, place, within, ADDS: tl.constexpr):
-    """Return the new dx_0 and z of one sample's columns; zeros where not `within`."""
+    """Return a cross layer's gradients of x_0 and z in one sample's columns; zeros where not `within`."""
     gradient = tl.load(dy + place, mask=within, other=0.0).to(tl.float32)
     added = gradient * tl.load(z + place, mask=within, other=0.0).to(tl.float32)
     if ADDS:
@@ -45,7 +48,8 @@ def _differentiate_sample(dy, x_0, z, dx_0, place, within, ADDS: tl.constexpr):
 def _cross_gradients(
     dy, x_0, z, dx_0, parts, num_samples, num_columns, samples, ADDS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """Compute, for `samples` samples and COLUMNS columns, dx_0 (+)= dy z, z = dy x_0, and the sums of the new z.
+    """Compute a cross layer's gradients, for `samples` samples and COLUMNS columns: dx_0 (+)= dy z, z = dy x_0, sums
+    of z.
 
     Two samples are read before either is written, so that the loads of all their operands overlap.
     """
@@ -70,7 +74,8 @@ def _cross_gradients(
 def launch_read(
     rows: torch.Tensor, starts: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, *, tile: int
 ) -> None:
-    """Launch the kernel that writes bags to `out` [B, bags, d]: see `reference_models.fused.dense_kernels`."""
+    """Launch the kernel that writes sums of bags to `out` [B, bags, d]: see
+    `reference_models.fused.dense_kernels`."""
     num_samples, num_bags, dim = out.shape
     _read_bags[(num_samples, num_bags)](
         rows, starts, weight, out, len(rows) // num_samples,

@@ -1,4 +1,4 @@
-"""Triton kernels of `dlrmbench::update_sorted`; imported only where they are launched.
+"""Triton kernels of `dlrmbench::update_sorted`, which updates all embedding tables; imported only to be launched.
 
 Tests run them by Triton's interpreter and compile them for GPUs. They have not run on one.
 
@@ -20,7 +20,7 @@ _ONE_WARP = 1
 
 @triton.jit
 def _apply_row(weight, state, row, total, columns, within, lr, eps, D: tl.constexpr, STATE: tl.constexpr):
-    """Update a row by its summed gradient; STATE is how many sums of squares a row has: 0, 1 or D.
+    """Update a table row by its summed gradient; STATE is the number of sums of squares of a row: 0, 1 or D.
 
     All loads come before the first store, past which no load can be moved: the program waits for memory once.
     """
@@ -40,7 +40,7 @@ def _apply_row(weight, state, row, total, columns, within, lr, eps, D: tl.conste
 
 @triton.jit
 def _read_lookup(ordered, order, bags, gradients, place, stop, hot, columns, BAGS: tl.constexpr, D: tl.constexpr):
-    """Return the row and the gradient of a sorted lookup; zeros from lookup `stop` on."""
+    """Return the table row and the gradient of a sorted lookup; zeros from lookup number `stop` on."""
     is_there = place < stop
     row = tl.load(ordered + place, mask=is_there, other=0)
     lookup = tl.load(order + place, mask=is_there, other=0).to(tl.int32)
@@ -54,7 +54,10 @@ def _take_lookup(
     here, gradient, is_there, row, total, is_cut, edge, weight, state, columns, within, lr, eps,
     D: tl.constexpr, STATE: tl.constexpr,
 ):  # fmt: skip
-    """Add a gradient to its row's run; where the run before ends here, leave that run's sum at `edge` or apply it."""
+    """Add a lookup's gradient to the sum of its table row's run (lookups of equal rows).
+
+    Where the run before ends here, leave that run's sum at `edge` if a block cuts it, else update its row.
+    """
     if is_there & (here != row):
         if is_cut:
             tl.store(edge, total, mask=within)
@@ -71,7 +74,8 @@ def _walk_blocks(
     ordered, order, bags, gradients, weight, state, edges, rate, eps, num_lookups, hot, size,
     BAGS: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, STATE: tl.constexpr,
 ):  # fmt: skip
-    """Sum and apply the runs of a block of `size` lookups. WIDTH is a power of two >= D.
+    """Sum the gradients of runs of equal table rows in a block of `size` lookups, and update the rows. WIDTH is a
+    power of two >= D.
 
     Four lookups are read before the first is used, so that the loads of their gradients overlap.
     """
@@ -118,7 +122,8 @@ def _close_runs(
     ordered, weight, state, edges, rate, eps, num_lookups, size,
     D: tl.constexpr, WIDTH: tl.constexpr, PIECES: tl.constexpr, STATE: tl.constexpr,
 ):  # fmt: skip
-    """Add the pieces of a run that begins in a block and ends after it, PIECES at a time, and apply the run's sum."""
+    """Add the partial sums of a run (lookups of one row) that spans several blocks, PIECES at a time; update the
+    row."""
     block = tl.program_id(0)
     start = block * size
     stop = tl.minimum(start + size, num_lookups)
@@ -144,7 +149,7 @@ def launch(
     ordered: torch.Tensor, order: torch.Tensor, bags: torch.Tensor, gradients: torch.Tensor, weight: torch.Tensor,
     state: torch.Tensor | None, edges: torch.Tensor, rate: torch.Tensor, eps: float, *, block: int, pieces: int,
 ) -> None:  # fmt: skip
-    """Launch both kernels: see `reference_models.fused.sorted_update`."""
+    """Launch both kernels that update the tables: see `reference_models.fused.sorted_update`."""
     num_lookups, dim = len(ordered), weight.shape[1]
     grid = (triton.cdiv(num_lookups, block),)
     sizes = {"D": dim, "WIDTH": triton.next_power_of_2(dim), "STATE": 0 if state is None else state.shape[1]}
