@@ -1,4 +1,4 @@
-"""Models and implementations by name. Optional packages are imported only when a name needs them.
+"""Registry of models and of implementations of their training, by name. Optional packages are imported when needed.
 
 Other packages add models and implementations by entry points, which are read only for names that dlrmbench lacks: a
 `ModelSpec` in the group `dlrmbench.models` by the model's name, an `Implementation` in `dlrmbench.implementations` by
@@ -46,7 +46,7 @@ MODELS: Mapping[str, str] = {
     "hstu": "reference_models.hstu.spec",
     "d2nn": "reference_models.d2nn.spec",
 }
-"""Modules with a `SPEC`, by the value of benchmark.model in a definition."""
+"""Modules that hold a model's ModelSpec as `SPEC`, by the model's name (benchmark.model in a definition)."""
 MODEL_GROUP, IMPLEMENTATION_GROUP = "dlrmbench.models", "dlrmbench.implementations"
 _PLACE = re.compile(r"(?P<path>.+\.py):(?P<name>[^\W\d]\w*)(@(?P<sha256>[0-9a-f]{64}))?", re.DOTALL)
 _MAX_CODE_BYTES = 1 << 24
@@ -54,7 +54,7 @@ _MAX_CODE_BYTES = 1 << 24
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FilePlace:
-    """Object in a Python file, written `path.py:name`, with `@sha256` of the file once it is pinned."""
+    """Place of an object in a Python file, written `path.py:name`, with `@sha256` of the file once it is pinned."""
 
     path: Path
     name: str
@@ -65,19 +65,22 @@ class FilePlace:
 
     @property
     def label(self) -> str:
-        """Name in logs and tables: without the folder, and with the first digits of the file's digest."""
+        """Name of the object in logs and tables: file without folder, object, and the first digits of the file's
+        digest."""
         return f"{self.path.name}:{self.name}" + (f"@{self.sha256[:12]}" if self.sha256 else "")
 
 
 def entry_points(group: str, name: str | None = None) -> "EntryPoints":
-    """Return the entry points of all installed packages; the slow import is inside, since few names need it."""
+    """Return the entry points of installed packages in `group`; importlib.metadata is imported here, since that is
+    slow."""
     from importlib import metadata
 
     return metadata.entry_points(group=group) if name is None else metadata.entry_points(group=group, name=name)
 
 
 def is_model(name: str) -> bool:
-    """Return whether dlrmbench or an installed package has a model `name`; False for a file. Imports nothing."""
+    """Return whether dlrmbench or an installed package has a model named `name`; False for a file. Imports
+    nothing."""
     return name in MODELS or bool(entry_points(group=MODEL_GROUP, name=name))
 
 
@@ -87,25 +90,30 @@ def known_models() -> list[str]:
 
 
 def parse_place(code: str) -> FilePlace | None:
-    """Return the place of 'path/file.py:object'; None for a plain name."""
+    """Return the file and object that 'path/file.py:object' names; None for a plain name of a model or
+    implementation."""
     match = _PLACE.fullmatch(code)
     return match and FilePlace(path=Path(match["path"]), name=match["name"], sha256=match["sha256"])
 
 
 def label_of(code: str) -> str:
-    """Return the name of a model or implementation in logs and tables: for a file with the digest's first digits."""
+    """Return the name of a model or implementation in logs and tables; an object in a file has part of the file's
+    digest."""
     place = parse_place(code)
     return code if place is None else place.label
 
 
 def without_digest(code: str) -> str:
-    """Return the name of a model or implementation as on the command line, without the digest of its file."""
+    """Return the name of a model or implementation as a command line has it, without the digest of its file."""
     place = parse_place(code)
     return code if place is None else str(replace(place, sha256=None))
 
 
 def pin_code(code: str) -> str:
-    """Return an object in a file with the file's full path and digest; plain names stay. Raises ConfigError."""
+    """Return 'path/file.py:object' with the file's full path and digest; plain names stay as they are.
+
+    Raises ConfigError if the file cannot be read.
+    """
     place = parse_place(code)
     if place is None:
         return code
@@ -114,7 +122,8 @@ def pin_code(code: str) -> str:
 
 
 def find_model(name: str) -> ModelSpec:
-    """Return a model by its name or pinned file. Raises ConfigError, with a suggestion, if there is none."""
+    """Return the ModelSpec of a model, by its name or its pinned file. Raises ConfigError, with a suggestion, if
+    there is none."""
     if (place := parse_place(name)) is not None:
         spec = _load_object(place)
         if not isinstance(spec, ModelSpec):
@@ -134,7 +143,7 @@ def find_model(name: str) -> ModelSpec:
 
 
 def find_implementation(model: str, name: str) -> Implementation:
-    """Return an implementation of a model; the packages that it needs may be missing.
+    """Return an implementation of a model's training, by name; the packages that it needs may be missing.
 
     Raises ConfigError, with a suggestion, if there is none of that name, or if its file cannot be used.
     """
@@ -166,7 +175,8 @@ def _load(points: "EntryPoints", what: str, kind: type[T]) -> T:
 
 
 class _SourceLoader(ExecutionLoader):
-    """Loader that runs source already read, so that exactly the hashed bytes are run."""
+    """Loader of a Python module from source that was already read, so that exactly the bytes that were hashed are
+    run."""
 
     def __init__(self, path: Path, source: bytes) -> None:
         self._path, self._source = path, source
@@ -191,7 +201,7 @@ def _load_implementation(place: FilePlace) -> Implementation:
 
 
 def _load_object(place: FilePlace) -> Any:
-    """Return an object of a file, which is run once in a process for each content."""
+    """Return an object from a user's Python file; each content of a file is run once in a process."""
     source, digest = _read_pinned(place.path, place.sha256)
     name = f"{OWN_CODE}{digest}"
     if name not in sys.modules:
@@ -213,7 +223,8 @@ def _load_object(place: FilePlace) -> Any:
 
 
 def _read_pinned(path: Path, sha256: str | None) -> tuple[bytes, str]:
-    """Return a file's source and digest. Raises ConfigError if it cannot be read, or its digest is not `sha256`."""
+    """Return a Python file's source and digest. Raises ConfigError if it cannot be read, or its digest is not
+    `sha256`."""
     try:
         source = read_regular(path, _MAX_CODE_BYTES, follows=True)
     except FileNotFoundError:
@@ -234,7 +245,10 @@ def _read_pinned(path: Path, sha256: str | None) -> tuple[bytes, str]:
 
 
 def build_servable(model: str, spec: WorkloadSpec, weights: Weights | None = None) -> Servable:
-    """Build the model that answers queries, with `weights` or else with those of the seed. Raises ConfigError."""
+    """Build the model that answers queries (batches to score), with `weights` or those that the seed draws.
+
+    Raises ConfigError.
+    """
     refuse_impossible_serving(model, spec.runtime)
     if (serve := find_model(model).serve) is not None:
         return serve(spec, weights)
@@ -244,7 +258,11 @@ def build_servable(model: str, spec: WorkloadSpec, weights: Weights | None = Non
 
 
 def refuse_impossible_serving(model: str, runtime: RuntimeConfig) -> None:
-    """Raise ConfigError for a model or implementation that cannot be served with this runtime. Imports no torch."""
+    """Raise ConfigError if a model or implementation cannot answer queries with this device, precisions and
+    processes.
+
+    Imports no torch.
+    """
     known, name = find_model(model), runtime.implementation
     servable.refuse_impossible_serving(runtime, has_own=known.serve is not None)
     refuse_switches(None, runtime)
@@ -257,7 +275,7 @@ def refuse_impossible_serving(model: str, runtime: RuntimeConfig) -> None:
 
 
 def refuse_impossible_runtime(model: str, train: TrainConfig, runtime: RuntimeConfig) -> None:
-    """Raise ConfigError for ranks or precisions with which the chosen implementation cannot train."""
+    """Raise ConfigError if the chosen implementation cannot train with this number of ranks or this precision."""
     for key, value in (("precision", runtime.precision), ("table_precision", runtime.table_precision)):
         if value == "int8" or (key == "table_precision" and value != "fp32"):
             raise ConfigError(
@@ -282,7 +300,10 @@ def refuse_impossible_runtime(model: str, train: TrainConfig, runtime: RuntimeCo
 
 
 def refuse_switches(implementation: Implementation | None, runtime: RuntimeConfig) -> None:
-    """Raise ConfigError if `runtime.graph` or `.kernels` switches off a feature that is missing; None is serving."""
+    """Raise ConfigError if `runtime.graph` or `.kernels` switches off a part that the implementation does not have.
+
+    `implementation` is None for serving.
+    """
     what = "serving" if implementation is None else f"implementation {label_of(runtime.implementation)!r}"
     known = () if implementation is None else implementation.switches
     for key in ("graph", "kernels"):
@@ -293,7 +314,10 @@ def refuse_switches(implementation: Implementation | None, runtime: RuntimeConfi
 
 
 def outside_names(model: str, implementation: str) -> dict[str, str]:
-    """Return ("model" or "implementation", name) of each that is not dlrmbench's own. Imports no other package."""
+    """Return the names of the model and implementation that are not dlrmbench's own, under "model", "implementation".
+
+    Imports no other package.
+    """
     if parse_place(model) is not None and parse_place(implementation) is None:
         return {"model": model}  # the implementation is in that file
     if model not in MODELS:

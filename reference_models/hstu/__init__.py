@@ -1,1 +1,1 @@
-"""DLRMv4: a generative recommender of HSTU layers, small enough to train on a CPU."""
+"""MLPerf's DLRMv4: a recommender that reads a user's history by HSTU layers, small enough to train on a CPU."""

@@ -1,4 +1,4 @@
-"""Simpler models that must miss a calibrated target: HSTU without its layers."""
+"""Simpler models that must miss HSTU's calibrated quality target: they lack its attention layers."""
 
 from collections.abc import Sequence
 
@@ -11,16 +11,17 @@ from reference_models.hstu.sequences import Sequences
 
 
 class NoHistory(HSTU):
-    """HSTU whose head gets the candidates' items alone, without the user's history."""
+    """HSTU without layers: its head gets only the candidates' items, not the user's history."""
 
     def encode(self, rows: Sequence[torch.Tensor], batch: Sequences) -> torch.Tensor:
-        """Return a token for each candidate, without the past: [B, D]."""
+        """Return an output for each candidate that does not depend on the user's history: [B, D]."""
         encoded: torch.Tensor = self.output_norm(self.make_tokens(rows, batch)[1])
         return encoded
 
 
 class MeanHistory(HSTU):
-    """HSTU whose layers are replaced by the mean of the history's tokens, through an MLP as wide as a layer."""
+    """HSTU whose layers are replaced by an MLP, as wide as a layer, on the mean of the tokens of the user's
+    history."""
 
     def __init__(self, config: HSTUConfig, *, num_items: int, num_artists: int) -> None:
         super().__init__(config, num_items=num_items, num_artists=num_artists)
@@ -31,7 +32,7 @@ class MeanHistory(HSTU):
         self.pooled_norm = nn.LayerNorm(config.embedding_dim, eps=NORM_EPSILON)
 
     def encode(self, rows: Sequence[torch.Tensor], batch: Sequences) -> torch.Tensor:
-        """Return the MLP's output for each candidate's history, the same for all of a sequence: [B, D]."""
+        """Return the MLP's output for each candidate's history, equal for all candidates of a sequence: [B, D]."""
         past, _ = self.make_tokens(rows, batch)
         lengths = torch.tensor(batch.past_lengths, device=past.device)
         sequence = torch.arange(len(lengths), device=past.device).repeat_interleave(lengths)
@@ -44,6 +45,6 @@ class MeanHistory(HSTU):
 
 
 def sequence_of_candidates(batch: Sequences, device: torch.device) -> torch.Tensor:
-    """Return the number of each candidate's sequence: int64 [B]."""
+    """Return the number of the sequence to which each candidate belongs: int64 [B]."""
     lengths = torch.tensor(batch.lengths, device=device)
     return torch.arange(len(lengths), device=device).repeat_interleave(lengths)

@@ -1,4 +1,4 @@
-"""Torch-free configuration of HSTU: widths, layers, heads."""
+"""Torch-free configuration of HSTU: layer widths, layers, attention heads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from reference_models.data.click_sequence.teacher import parse_parameters
 from reference_models.process.errors import ConfigError
 
 NUM_ACTIONS = 3
-"""Values of the action: not clicked, clicked, and unknown, for candidates."""
+"""Number of values of an event's action: not clicked, clicked, and unknown (for candidates)."""
 UNKNOWN_ACTION = 2
 KIND = "click_sequence"
 
@@ -36,13 +36,13 @@ class HSTUConfig:
 
 
 def parse_model(table: Mapping[str, Any]) -> HSTUConfig:
-    """Read [model]. Raises ConfigError naming the field."""
+    """Read HSTU's [model] section of a definition. Raises ConfigError naming the invalid field."""
     return read_section("model", table, HSTUConfig)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SequenceShape:
-    """Numbers of events of a full sequence: history, and candidates after the history."""
+    """Shape of a user's full sequence: number of past events, and of candidates after them."""
 
     num_past: int
     num_candidates: int
@@ -53,7 +53,10 @@ class SequenceShape:
 
 
 def sequence_shape(model: HSTUConfig, data: DataConfig) -> SequenceShape:
-    """Return a full sequence's shape. Raises ConfigError for data without sequences, or if no history fits."""
+    """Return the shape of a full sequence: number of past events (history), and of candidates.
+
+    Raises ConfigError for data without sequences, or if the sequence length leaves no room for a history.
+    """
     if data.kind != KIND:
         raise ConfigError(f"data.kind is {data.kind!r}, expected {KIND!r}: a model of sequences trains on them.")
     candidates = parse_parameters(data).events_per_window

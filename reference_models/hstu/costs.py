@@ -28,15 +28,16 @@ from reference_models.hstu.phases import HSTUPhase
 _LAYERS = (HSTUPhase.LAYERS_FORWARD, HSTUPhase.LAYERS_BACKWARD)
 _HEAD = (HSTUPhase.HEAD_FORWARD, HSTUPhase.HEAD_BACKWARD)
 _TOKEN_IDS = 4
-"""Ids of a token: item, artist, action and age."""
+"""Number of ids of a token (event of a sequence): item, artist, action and age."""
 _TABLES = (ITEM, ARTIST)
-"""Columns of ids that are looked up in tables."""
+"""Columns of a sequence log's ids that are looked up in embedding tables: item and artist."""
 
 
 def declare_step(model: HSTUConfig, data: DataConfig, batch_size: int) -> Step:
-    """Declare a training step on full sequences; the last sequence may hold fewer candidates.
+    """Declare a training step of HSTU on full sequences; the last sequence may hold fewer candidates.
 
-    Beside its products a layer reads and writes its tokens, gates, queries, keys and values, and its scores.
+    Other than its matrix products, a layer reads and writes its tokens, gates, queries, keys and values, and its
+    attention scores.
     """
     shape = sequence_shape(model, data)
     num_sequences = -(-batch_size // shape.num_candidates)
@@ -73,7 +74,8 @@ def declare_step(model: HSTUConfig, data: DataConfig, batch_size: int) -> Step:
 
 
 def _num_norm_parameters(model: HSTUConfig) -> int:
-    """Return the parameters of the norms: two of each layer, one of the layers' output, and those of the MLPs."""
+    """Return the number of weights of HSTU's norms: two norms of each layer, one of the layers' output, and the
+    MLPs'."""
     dim, inner = model.embedding_dim, model.num_heads * model.attention_dim
     return 2 * (model.num_layers * (dim + inner) + dim + model.item_mlp + dim + model.head_mlp)
 
@@ -86,7 +88,8 @@ def estimate_memory(
     eval_samples: int,
     num_embeddings: Sequence[int] | None = None,
 ) -> MemoryEstimate:
-    """Estimate the peak memory of the reference: fp32, padded sequences, both splits' rows in memory."""
+    """Estimate the peak memory of training HSTU by the reference: fp32, padded sequences, both splits' rows in
+    memory."""
     shape = sequence_shape(model, data)
     costs = count_model(declare_step(model, data, 1), data, num_embeddings)
     inner, dim = model.num_heads * model.attention_dim, model.embedding_dim

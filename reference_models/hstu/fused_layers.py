@@ -1,4 +1,4 @@
-"""HSTU without padding: sequences of equal shape are computed together, the last layer for candidates alone.
+"""HSTU without padding: sequences of equal shape are computed together, the last layer only for candidates.
 
 The reference pads, multiplies all pairs and discards the masked ones. Here a batch is split into groups of sequences
 with equal numbers of past events and candidates. Scores are computed with past events alone; a candidate's score with
@@ -22,18 +22,21 @@ from reference_models.hstu.sequences import Sequences
 
 @dataclass(frozen=True, slots=True)
 class SequenceGroup:
-    """Group of S sequences with P past events and C candidates each; indices of their tokens, None for all."""
+    """Group of S sequences of a batch with equally many past events (P) and candidates (C); indices of their
+    tokens."""
 
     num_past: int
     num_candidates: int
     past: torch.Tensor | None
-    """int64 [S * P]: indices of the past events' tokens in the batch; None for all."""
+    """Indices of the past events' tokens in the batch, int64 [S * P]; None if the group holds all of them, in
+    order."""
     candidates: torch.Tensor | None
-    """int64 [S * C]: indices of the candidates' tokens in the batch; None for all."""
+    """Indices of the candidates' tokens in the batch, int64 [S * C]; None if the group holds all of them, in
+    order."""
 
 
 def find_groups(batch: Sequences) -> Iterator[SequenceGroup]:
-    """Yield the groups of a batch, in the order of their first sequences."""
+    """Yield groups of the batch's sequences with equal shapes, in the order of their first sequences."""
     shapes = list(zip(batch.past_lengths, batch.lengths, strict=True))
     different = list(dict.fromkeys(shapes))
     if len(different) == 1:
@@ -143,7 +146,8 @@ def heads_of_columns(uvqk: torch.Tensor, num_heads: int) -> torch.Tensor:
 
 
 class AddedRows(torch.autograd.Function):
-    """Sum of rows [N, D] of two tables, by ids [N] in each. Gradients are sparse, with every row once."""
+    """Autograd function: sum of rows [N, D] of two tables, by ids [N] in each. Gradients are sparse, with each row
+    once."""
 
     @staticmethod
     def forward(
@@ -160,7 +164,8 @@ class AddedRows(torch.autograd.Function):
 
 
 def sum_by_row(ids: torch.Tensor, gradient: torch.Tensor, size: torch.Size) -> torch.Tensor:
-    """Return a coalesced sparse gradient from [N, D]: sums of the rows that belong to the same row of a table."""
+    """Return a coalesced sparse gradient of a table from [N, D]: for each row of the table, the sum by equal `ids`
+    [N]."""
     ordered, order = torch.sort(ids, stable=True)
     starts = find_run_starts(ordered)
     sum_runs = _SUMS.get(gradient.device.type, _sum_runs)
@@ -172,12 +177,16 @@ def sum_by_row(ids: torch.Tensor, gradient: torch.Tensor, size: torch.Size) -> t
 
 
 def _sum_runs(gradient: torch.Tensor, order: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-    """Return sums [number of starts, D] of the rows `order` [n] of a gradient [N, D] from each start to the next."""
+    """Return sums [number of starts, D] of gradient rows [N, D], in the order `order` [n], from each start to the
+    next."""
     return torch.embedding_bag(gradient, order, starts, mode=0)[0]
 
 
 def _sum_runs_in_pieces(gradient: torch.Tensor, order: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-    """Return `_sum_runs` on a GPU by sums of pieces, since one thread would add up all of a frequent row's run."""
+    """Return what `_sum_runs` does, the sums of runs of gradient rows, on a GPU by sums of pieces of the runs.
+
+    Otherwise one thread would add up all of a frequent row's run.
+    """
     edges = torch.arange(0, len(order), _PIECE, device=order.device)
     pieces = torch.cat([starts, edges]).sort()[0]  # a start that is also an edge makes an empty piece
     firsts = torch.searchsorted(pieces, starts)
@@ -187,20 +196,22 @@ def _sum_runs_in_pieces(gradient: torch.Tensor, order: torch.Tensor, starts: tor
 
 _SUMS = {"cuda": _sum_runs_in_pieces}
 _PIECE = 128
-"""Lookups of a run that a GPU thread sums one after the other; an estimate, not measured."""
+"""Gradient rows of a run that a GPU thread sums one after the other; an estimate, not measured."""
 
 
 class FusedHSTU(HSTU):
-    """HSTU whose layers work on groups of sequences; parameters and all other parts are HSTU's."""
+    """HSTU whose layers compute groups of equally long sequences without padding; all else is HSTU's."""
 
     def read_rows(self, batch: Sequences) -> torch.Tensor:
-        """Add the rows of items and of their artists: [T + B, D], those of the past first."""
+        """Return the sums of item row and artist row of each event, [T + B, D]: past events first, then
+        candidates."""
         items, artists = torch.cat([batch.past_items, batch.items]), torch.cat([batch.past_artists, batch.artists])
         rows: torch.Tensor = AddedRows.apply(self.item_table.weight, self.artist_table.weight, items, artists)  # type: ignore[no-untyped-call]
         return rows
 
     def make_tokens(self, rows: Sequence[torch.Tensor], batch: Sequences) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the reference's tokens [T, D] and [B, D], with action and age looked up in one joint table."""
+        """Return the tokens of past events [T, D] and of candidates [B, D], with action and age looked up in a joint
+        table."""
         past, candidates = rows
         scale = math.sqrt(past.shape[1])
         both = (self.actions.unsqueeze(1) + self.ages).flatten(0, 1)
@@ -209,7 +220,10 @@ class FusedHSTU(HSTU):
         return past, torch.add(both[UNKNOWN_ACTION * len(self.ages)], candidates, alpha=scale)
 
     def encode(self, rows: Sequence[torch.Tensor], batch: Sequences) -> torch.Tensor:
-        """Run the layers group by group; return the candidates [B, D]. Raises ValueError as the reference does."""
+        """Run the layers group by group; return the outputs at the candidates [B, D].
+
+        Raises ValueError for a sequence longer than max_sequence_length.
+        """
         refuse_long(batch, self.max_length)
         past, candidates = self.make_tokens(rows, batch)
         encoded = [(group, self._encode_group(past, candidates, group)) for group in find_groups(batch)]
@@ -236,7 +250,8 @@ class FusedHSTU(HSTU):
 
 
 def run_layer(layer: nn.Module, x: torch.Tensor, past: torch.Tensor | None, num_candidates: int) -> torch.Tensor:
-    """Transform tokens [S, L, D] as `HSTULayer` does; given `past` [S, P, D], the tokens are candidates alone."""
+    """Return tokens [S, L, D] transformed by an HSTU layer; given `past` [S, P, D], the tokens are only
+    candidates."""
     assert isinstance(layer, HSTULayer)
     normed = layer.input_norm(x)
     keys = None

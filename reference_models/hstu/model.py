@@ -19,11 +19,12 @@ from reference_models.training.phases import Enter, enter_before_backward, ignor
 
 NORM_EPSILON = 1e-6
 LOSS_WEIGHT = 0.2
-"""Weight of the cross-entropy of the only task, as in MLPerf's reference."""
+"""Weight of the cross-entropy in the loss, whose only task it is, as in MLPerf's reference code."""
 
 
 class HSTULayer(nn.Module):
-    """Layer x + [u, a, u * LN(a)] W', u, v, q, k = LN(x) W + b, u = silu(u), a = silu(q k' / sqrt(d)) v / max_length.
+    """HSTU layer x + [u, a, u * LN(a)] W', u, v, q, k = LN(x) W + b, u = silu(u), a = silu(q k' / sqrt(d)) v /
+    max_length.
 
     D is the width between layers, H heads have width d. Masked pairs are left out of the sums.
     """
@@ -45,7 +46,8 @@ class HSTULayer(nn.Module):
         nn.init.xavier_uniform_(self.output.weight)
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Transform tokens [S, L, D]; `mask` float [S, L, L] is 1 where the row may attend to the column."""
+        """Return tokens [S, L, D] transformed by the layer; `mask` float [S, L, L] is 1 where the row attends to the
+        column."""
         u, v, q, k = self.uvqk(self.input_norm(x)).chunk(4, dim=-1)
         u = nn.functional.silu(u)
         q, k, v = (part.unflatten(-1, (self.num_heads, self.width)).transpose(1, 2) for part in (q, k, v))
@@ -57,7 +59,7 @@ class HSTULayer(nn.Module):
 
 
 class SwishLayerNorm(nn.Module):
-    """Activation x * sigmoid(LN(x))."""
+    """Activation x * sigmoid(LN(x)), with a layer norm LN inside the gate."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -68,7 +70,7 @@ class SwishLayerNorm(nn.Module):
 
 
 class HSTU(nn.Module):
-    """Model of item and artist tables, HSTU layers, an MLP of the candidate's item, and a head.
+    """HSTU click model: item and artist tables, HSTU layers, an MLP of the candidate's item, and a head.
 
     Built on torch's default device from its global generator.
     """
@@ -101,7 +103,7 @@ class HSTU(nn.Module):
                 nn.init.zeros_(module.bias)
 
     def forward(self, batch: Sequences) -> torch.Tensor:
-        """Return the logits float [B] of the candidates."""
+        """Return the logits of a click, float [B], of a batch's candidates."""
         self.enter(HSTUPhase.EMBEDDING_FORWARD)
         rows = self.read_rows(batch)
         self.enter(HSTUPhase.LAYERS_FORWARD)
@@ -116,13 +118,15 @@ class HSTU(nn.Module):
         return logits
 
     def read_rows(self, batch: Sequences) -> torch.Tensor:
-        """Add the rows of items and of their artists: [T + B, D], those of the past first."""
+        """Return the sums of item row and artist row of each event, [T + B, D]: past events first, then
+        candidates."""
         items: torch.Tensor = self.item_table(torch.cat([batch.past_items, batch.items]))
         artists: torch.Tensor = self.artist_table(torch.cat([batch.past_artists, batch.artists]))
         return items + artists
 
     def encode(self, rows: Sequence[torch.Tensor], batch: Sequences) -> torch.Tensor:
-        """Run the layers over padded sequences of history, then candidates; return the candidates [B, D].
+        """Run the layers over padded sequences of history and candidates; return the outputs at the candidates [B,
+        D].
 
         `rows` are those of past events [T, D] and of candidates [B, D]. Raises ValueError for a sequence longer than
         max_sequence_length.
@@ -141,13 +145,14 @@ class HSTU(nn.Module):
         return output
 
     def make_tokens(self, rows: Sequence[torch.Tensor], batch: Sequences) -> tuple[torch.Tensor, torch.Tensor]:
-        """Add action and age to items and artists; return the tokens of past events [T, D] and candidates [B, D]."""
+        """Add the rows of action and age to those of item and artist; return tokens of past [T, D] and candidates [B,
+        D]."""
         past, candidates = (part * math.sqrt(part.shape[1]) for part in rows)
         past = past + self.actions[batch.past_actions] + self.ages[batch.past_ages]
         return past, candidates + (self.actions[UNKNOWN_ACTION] + self.ages[0])
 
     def judge(self, users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
-        """Return the logits [B] from the layers' output [B, D] and the candidates' rows [B, D]."""
+        """Return the candidates' logits [B] from the layers' output [B, D] and the candidates' item rows [B, D]."""
         logits: torch.Tensor = self.head(users * self.item_mlp(items))
         return logits.squeeze(1)
 
@@ -159,26 +164,26 @@ class HSTU(nn.Module):
 
 
 def refuse_long(batch: Sequences, max_length: int) -> None:
-    """Raise ValueError for a sequence that is longer than `max_length`."""
+    """Raise ValueError for a sequence of the batch that is longer than `max_length` events."""
     longest = max(past + candidates for past, candidates in zip(batch.past_lengths, batch.lengths, strict=True))
     if longest > max_length:
         raise ValueError(f"a sequence of {longest} events and candidates, expected at most {max_length}")
 
 
 def find_valid_places(lengths: Sequence[int], device: torch.device) -> torch.Tensor:
-    """Return which places of sequences padded to the longest hold a token: bool [S, longest]."""
+    """Return which positions of sequences, padded to the longest, hold a token: bool [S, longest]."""
     return torch.arange(max(lengths), device=device) < torch.tensor(lengths, device=device).unsqueeze(1)
 
 
 def pad(tokens: torch.Tensor, is_token: torch.Tensor) -> torch.Tensor:
-    """Return padded tokens [S, L, D] of jagged tokens [T, D], with zeros at all other places."""
+    """Return tokens [S, L, D], padded with zeros, of the tokens [T, D] of all sequences one after another."""
     padded = tokens.new_zeros(*is_token.shape, tokens.shape[1])
     padded[is_token] = tokens
     return padded
 
 
 def make_attention_mask(is_past: torch.Tensor, is_candidate: torch.Tensor) -> torch.Tensor:
-    """Return the attention mask, bool [S, P + C, P + C].
+    """Return the attention mask of padded sequences, bool [S, P + C, P + C].
 
     A past event attends to earlier events and itself, a candidate to all past events and itself.
     """

@@ -1,4 +1,4 @@
-"""Optimized implementation of HSTU: the reference's mathematics, faster on one device."""
+"""Optimized implementation of HSTU: the same mathematics as the reference implementation, faster on one device."""
 
 import torch
 
@@ -8,7 +8,8 @@ from reference_models.training.loop import Built
 
 
 class OptimizedWorkload(ReferenceWorkload):
-    """Workload that trains a `FusedHSTU`: jagged sequences, Adam in one call, attention in place, reading ahead."""
+    """Workload that trains a `FusedHSTU`: sequences without padding, attention computed in place, Adam in one call,
+    and batches read ahead by a thread."""
 
     name = "optimized"
     reads_ahead = True
@@ -24,6 +25,7 @@ class OptimizedWorkload(ReferenceWorkload):
 
 
 def mark_coalesced(weight: torch.Tensor) -> None:
-    """Mark a sparse gradient as coalesced, sorted and each row once, so that optimizers do not sort it again."""
+    """Mark a weight's sparse gradient as coalesced (sorted, each row once), so that optimizers do not sort it
+    again."""
     assert weight.grad is not None
     weight.grad._coalesced_(True)

@@ -1,4 +1,4 @@
-"""Reference implementation of HSTU in stock PyTorch, one process, padded sequences: the code to learn it from."""
+"""Reference implementation of HSTU in stock PyTorch: one process, padded sequences, written to be read first."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,11 +16,12 @@ from reference_models.training.loop import Built, TrainingLoop
 from reference_models.training.optimizers import build_optimizers
 
 _PRECISIONS = {"fp32": "fp32", "tf32": "fp32", "bf16": "bfloat16"}
-"""Names of precisions that MLPerf's logs must disclose from round 6.1 on."""
+"""Names, in MLPerf's logs from round 6.1 on, of the precisions of training."""
 
 
 class ReferenceWorkload(TrainingLoop):
-    """Workload that trains an HSTU on a sequence log, window after window, by modules, autograd and torch.optim."""
+    """Workload that trains an HSTU on a sequence log, time window after time window, by modules, autograd and
+    torch.optim."""
 
     name = "reference"
     model_class: type[HSTU] = HSTU
@@ -71,7 +72,8 @@ class ReferenceWorkload(TrainingLoop):
         return self._log(split, name).read(start, stop)
 
     def _log(self, split: ClickDataset, name: str) -> SequenceLog:
-        """Return the log of a split, read at the first call; evaluation histories are in the training split."""
+        """Return the events of a split, read at the first call; histories of evaluation samples are in the training
+        split."""
         if name not in self._logs:
             self._logs[name] = SequenceLog(
                 split,

@@ -21,29 +21,29 @@ AGAIN = "The dataset is damaged: generate it again."
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """Batch of S sequences, T past events and B candidates in all, sequence by sequence, each in order of time."""
+    """Batch of S users' sequences, T past events and B candidates in all, by sequence, each in order of time."""
 
     past_items: torch.Tensor
-    """int64 [T]: items of the past events."""
+    """Items of the past events of a batch's sequences: int64 [T]."""
     past_artists: torch.Tensor
-    """int64 [T]: artists of the past events' items."""
+    """Artists of the items of the past events: int64 [T]."""
     past_actions: torch.Tensor
-    """int64 [T]: 1 where the past event was a click, else 0."""
+    """Actions of the past events, 1 where the event was a click, else 0: int64 [T]."""
     past_ages: torch.Tensor
-    """int64 [T]: age of the past events, 1 for the last event of a history, 2 for the event before, and so on."""
+    """Ages of the past events, 1 for the last event of a history, 2 for the event before, and so on: int64 [T]."""
     past_lengths: tuple[int, ...]
-    """[S]: past events of each sequence, possibly 0."""
+    """Number of past events of each sequence, possibly 0: S numbers."""
     items: torch.Tensor
-    """int64 [B]: items of the candidates."""
+    """Items of the candidates (events to be predicted): int64 [B]."""
     artists: torch.Tensor
-    """int64 [B]: artists of the candidates' items."""
+    """Artists of the items of the candidates (events to be predicted): int64 [B]."""
     lengths: tuple[int, ...]
-    """[S]: candidates of each sequence, at least one."""
+    """Number of candidates (events to be predicted) of each sequence, at least one: S numbers."""
     labels: torch.Tensor
-    """float32 [B]: labels of the candidates."""
+    """Labels of the candidates, 1 for a click, else 0: float32 [B]."""
 
     def cut(self, start: int, stop: int) -> "Sequences":
-        """Return candidates start to stop - 1, each with the whole history of its sequence."""
+        """Return a batch of the candidates `start` to `stop` - 1, each with the whole history of its sequence."""
         ends = np.cumsum(self.lengths)
         lengths = np.minimum(ends, stop) - np.maximum(ends - self.lengths, start)
         kept = slice(int(np.argmax(lengths > 0)), int(np.searchsorted(ends, stop)) + 1)
@@ -54,7 +54,7 @@ class Sequences:
         return Sequences(past_lengths=self.past_lengths[kept], lengths=tuple(lengths[kept].tolist()), **tensors)
 
     def to(self, device: torch.device) -> "Sequences":
-        """Return the batch with all tensors but the labels on a device."""
+        """Return the batch with all tensors on a device, except the labels."""
         if device.type == "cpu":
             return self
         names = [field.name for field in fields(self) if field.name not in ("past_lengths", "lengths", "labels")]
@@ -62,7 +62,7 @@ class Sequences:
 
 
 def make_synthetic_sequences(num_samples: int, shape: SequenceShape) -> Sequences:
-    """Return synthetic full sequences: items and artists are the first ones, actions and labels alternate."""
+    """Return a synthetic batch of full sequences: item and artist 0, actions and labels alternately 0 and 1."""
     candidates, past = shape.num_candidates, shape.num_past
     lengths = [candidates] * (num_samples // candidates) + [num_samples % candidates] * bool(num_samples % candidates)
     num_past = past * len(lengths)
@@ -80,7 +80,8 @@ def make_synthetic_sequences(num_samples: int, shape: SequenceShape) -> Sequence
 
 
 class SequenceLog:
-    """Split of a sequence log, with the preceding split, by user. The constructor reads and checks all rows."""
+    """Events of a dataset split, and of the split before it, grouped by user; the constructor reads and checks
+    all."""
 
     def __init__(self, split: ClickDataset, before: ClickDataset | None, place: str, shape: SequenceShape) -> None:
         self._first = 0 if before is None else before.num_samples
@@ -99,7 +100,7 @@ class SequenceLog:
         self._window_begins = self._find_window_begins()
 
     def _name(self, row: int) -> str:
-        """Return a row's name in messages, with its number in its own split."""
+        """Return an event's name in error messages, by its number in its own split."""
         if row < self._first:
             return f"{self._place}: sample {row} of the split before it"
         return f"{self._place}: sample {row - self._first}"
@@ -124,7 +125,8 @@ class SequenceLog:
             )
 
     def _find_window_begins(self) -> NDArray[np.int64]:
-        """Return for each row the begin, in the order by user, of the events of its user and window: int64 [N]."""
+        """Return, for each event, where its user's events of its time window begin, among all events by user: int64
+        [N]."""
         users, windows = self._users[self._by_user], self._windows[self._by_user]
         is_first = np.concatenate([[True], (np.diff(users) != 0) | (np.diff(windows) != 0)])
         begins = np.flatnonzero(is_first)
@@ -134,7 +136,7 @@ class SequenceLog:
         return found
 
     def read(self, start: int, stop: int) -> Sequences:
-        """Read samples start to stop - 1 of the split, with their histories."""
+        """Return samples `start` to `stop` - 1 of the split as candidates, with the histories of their users."""
         rows = slice(self._first + start, self._first + stop)
         begins = self._window_begins[rows]
         is_first = np.concatenate([[True], np.diff(begins) != 0])
@@ -159,7 +161,7 @@ class SequenceLog:
 
 
 class _Rows:
-    """All rows of a split, each checked: arrays int64 and uint8 [N]."""
+    """All events of a split of a sequence log, each checked, as arrays int64 and uint8 [N]."""
 
     def __init__(self, split: ClickDataset, place: str) -> None:
         batch = split.read(0, split.num_samples)

@@ -1,4 +1,4 @@
-"""ModelSpec of HSTU, all that the harness knows of it. Torch-free."""
+"""ModelSpec of HSTU: all that the harness knows of this model. Torch-free."""
 
 from reference_models.hstu.config import HSTUConfig, parse_model, sequence_shape
 from reference_models.hstu.costs import declare_step, estimate_memory

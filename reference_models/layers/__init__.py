@@ -1,1 +1,1 @@
-"""Layers in plain PyTorch, the reference for hand-written passes."""
+"""Layers in plain PyTorch, which models use and hand-written passes must agree with."""

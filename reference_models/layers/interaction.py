@@ -5,7 +5,8 @@ from torch import nn
 
 
 class DotInteraction(nn.Module):
-    """The dense vector and the dot products of all pairs of vectors (facebookresearch/dlrm, interact_features).
+    """Dot interaction: the dense vector, and dot products of all pairs of vectors (interact_features of
+    facebookresearch/dlrm).
 
     The pairs are the strictly lower triangle, row by row: (1,0), (2,0), (2,1), ...; the first vector is dense.
     """
@@ -23,7 +24,7 @@ class DotInteraction(nn.Module):
 
 
 class CatInteraction(nn.Module):
-    """Concatenation of all vectors."""
+    """Interaction without products: the concatenation of all F vectors, [B, F, d] to [B, F * d]."""
 
     def __init__(self, num_features: int, embedding_dim: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons and embedding tables, with the initial distributions of the two reference codes."""
+"""Multi-layer perceptrons and embedding tables, initialised as facebookresearch/dlrm or torchrec does."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,1 +1,2 @@
-"""Foundation for all modules: errors, files written whole or not at all, and the processes of a run."""
+"""Foundation of all other modules: errors, files written whole or not at all, and communication among a run's
+processes."""

@@ -1,4 +1,4 @@
-"""Named arrays in a folder of their own, <name>.npy and manifest.json: written whole, verified when read.
+"""Storage of named arrays in a folder, <name>.npy and manifest.json: written whole, verified when read.
 
 The folder appears by one rename, after all of it is on the disk. Readers trust neither the manifest nor any file
 before sizes, headers and digests agree. Other members of the manifest belong to the module that writes the artifact.
@@ -25,12 +25,12 @@ MANIFEST_FILE = "manifest.json"
 _BLOCK_BYTES = 1 << 22
 _TYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
 _NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
-"""Pattern of an array's name, words with dots between them: as a file name it cannot lead to another folder."""
+"""Pattern of the name of a stored array, words with dots between: as a file name it cannot lead to another folder."""
 _MAX_NAME = 200
 
 
 class StoredArray(Protocol):
-    """Manifest entry of an array, which has a file of its own."""
+    """Entry of an array in the manifest of a folder of arrays; the array has a file of its own."""
 
     @property
     def dtype(self) -> str: ...
@@ -40,16 +40,16 @@ class StoredArray(Protocol):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the array's whole file, its header included."""
+        """Bytes of the array's whole .npy file, its header included."""
 
     @property
     def sha256(self) -> str:
-        """Digest of the array's whole file."""
+        """SHA-256 digest of the array's whole .npy file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WrittenArray:
-    """Manifest entry of an array that was just written."""
+    """Manifest entry of an array whose file was just written."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -63,7 +63,7 @@ def write_artifact(
     describe: Callable[[Mapping[str, WrittenArray]], str],
     write_more: Callable[[Path], object] = lambda draft: None,
 ) -> Mapping[str, WrittenArray]:
-    """Write arrays, and the manifest that `describe` makes of their entries, as the folder `target`.
+    """Write named arrays, and the manifest that `describe` makes of their entries, as the folder `target`.
 
     `write_more` writes further files to the draft of the folder.
     An older folder, and drafts of killed processes, are replaced; one process at a time may write there. Returns the
@@ -93,7 +93,7 @@ def write_artifact(
 
 
 def check_artifact(folder: Path, arrays: Mapping[str, StoredArray]) -> None:
-    """Raise ArtifactError unless every file is a plain one of the right length; opens and allocates nothing."""
+    """Raise ArtifactError unless the folder's array files are plain files of the right length; opens no file."""
     for name, stored in arrays.items():
         if stored.dtype not in _TYPES:
             raise _damaged(f"{folder / MANIFEST_FILE}: {name}.dtype", stored.dtype, f"one of {', '.join(_TYPES)}")
@@ -114,7 +114,7 @@ def check_artifact(folder: Path, arrays: Mapping[str, StoredArray]) -> None:
 
 
 def read_arrays(folder: Path, arrays: Mapping[str, StoredArray]) -> dict[str, NDArray[Any]]:
-    """Read arrays after `check_artifact`, verifying every byte. Raises ArtifactError."""
+    """Return the arrays of a folder that `check_artifact` accepted, verifying every byte. Raises ArtifactError."""
     return {name: _read_array(folder / f"{name}.npy", stored) for name, stored in arrays.items()}
 
 
@@ -142,7 +142,7 @@ def _write_array(path: Path, array: NDArray[Any]) -> WrittenArray:
 
 
 def _write(path: Path, blocks: list[memoryview]) -> str:
-    """Write a new file, synced to disk; return its sha256."""
+    """Write blocks of bytes as a new file, synced to disk; return the file's sha256."""
     digest = hashlib.sha256()
     with naming(path), create(path) as file:
         for block in blocks:
@@ -154,7 +154,7 @@ def _write(path: Path, blocks: list[memoryview]) -> str:
 
 
 def _blocks(array: NDArray[Any]) -> list[memoryview]:
-    """Yield an array's memory in pieces; none for an empty array."""
+    """Return an array's memory as blocks of bytes; none for an empty array."""
     if array.size == 0:
         return []
     whole = memoryview(array.reshape(-1).view(np.uint8).data)

@@ -44,18 +44,20 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def create(path: Path) -> BinaryIO:
-    """Open a new file for writing. Raises FileExistsError where anything, such as a link, has its name."""
+    """Create a file for writing. Raises FileExistsError where anything, such as a link, has its name."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.fdopen(os.open(path, flags, 0o666), "wb")
 
 
 def draft_of(path: Path) -> Path:
-    """Return a path beside `path` for its draft, of a name that nobody can have created before."""
+    """Return a path, in the folder of `path`, for a draft of that file, under a name that nobody can have created
+    before."""
     return path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
 
 
 def drafts_of(path: Path) -> list[Path]:
-    """Return the drafts, files or folders, that killed processes left beside `path`, also of earlier versions."""
+    """Return drafts of `path`, files or folders, that killed processes of this or earlier versions left in its
+    folder."""
     draft = re.compile(re.escape(path.name) + r"(\.[0-9a-f]{16})?\.partial")
     with suppress(OSError):
         return [place for place in path.parent.iterdir() if draft.fullmatch(place.name)]
@@ -63,7 +65,7 @@ def drafts_of(path: Path) -> list[Path]:
 
 
 def remove_drafts(path: Path) -> None:
-    """Remove the drafts that `drafts_of` finds; those that cannot be removed stay."""
+    """Remove the drafts of `path` that killed processes left; those that cannot be removed stay."""
     for draft in drafts_of(path):
         with suppress(OSError):
             remove(draft)
@@ -78,7 +80,7 @@ def remove(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename inside `folder` durable."""
+    """Make the renames inside `folder` durable, by syncing the folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -8,38 +8,40 @@ from pathlib import Path
 
 
 class ConfigError(ValueError):
-    """A model, data, train or runtime section is malformed or contradicts itself (exit code 2)."""
+    """Error: a model, data, train or runtime section of a definition is malformed or contradicts itself (exit code
+    2)."""
 
 
 OWN_CODE = "dlrmbench_file_"
-"""Prefix of the names of modules made from a user's files."""
+"""Prefix of the module names under which a user's Python files are run."""
 OWN_FRAME = "  at "
-"""Prefix of standard error's lines that show the origin of an error in a user's code."""
+"""Prefix of the lines on standard error that show where in a user's code an error arose."""
 _SHOWN_FRAMES = 3
 
 
 class DatasetError(ValueError):
-    """A dataset is missing, incomplete, corrupt or not the requested one (exit code 8)."""
+    """Error: a dataset is missing, incomplete, corrupt or not the requested one (exit code 8)."""
 
 
 class ArtifactError(ValueError):
-    """A stored artifact is damaged, or differs from its manifest (exit code 8)."""
+    """Error: a folder of stored arrays is damaged, or differs from its manifest (exit code 8)."""
 
 
 class DeviceError(ValueError):
-    """The requested device is missing (exit code 2)."""
+    """Error: the requested device (CPU, GPU) is missing (exit code 2)."""
 
 
 class CaptureError(RuntimeError):
-    """The device cannot capture a training step as a CUDA graph (exit code 2, or 9 if it ran out of memory)."""
+    """Error: the device cannot capture a training step as a CUDA graph (exit code 2, or 9 if it ran out of
+    memory)."""
 
 
 class WorldError(RuntimeError):
-    """A rank did not join, or was lost (exit code 9)."""
+    """Error: a rank (process) of the run did not join, or was lost (exit code 9)."""
 
 
 class NotFiniteError(ArithmeticError):
-    """Training produced a loss or a score that is not finite: the run cannot converge (exit code 4)."""
+    """Error: training produced a loss or a score that is not finite, so the run cannot converge (exit code 4)."""
 
 
 def own_code_of(error: BaseException) -> tuple[str, int] | None:
@@ -54,7 +56,8 @@ def own_code_of(error: BaseException) -> tuple[str, int] | None:
 
 
 def describe_own_frames(error: BaseException) -> list[str]:
-    """Return a line for each of the last frames of an error in the user's code, and one for where it was raised."""
+    """Return a line for each of the last frames of an error in the user's code, and for the place where it was
+    raised."""
     frames = [*traceback.walk_tb(error.__traceback__)]
     summaries = traceback.extract_tb(error.__traceback__)
     own = [
@@ -68,7 +71,7 @@ def describe_own_frames(error: BaseException) -> list[str]:
 
 
 def explain_second_file(path: Path, error: BaseException) -> str:
-    """Return the advice for a failed import of a module beside the user's file; empty for other errors."""
+    """Return advice where a user's file failed to import a module from its own folder; empty for other errors."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
     is_beside = bool(name) and (path.with_name(f"{name}.py").is_file() or path.with_name(name).is_dir())
     if not is_beside and "relative import" not in str(error):
@@ -80,7 +83,7 @@ def explain_second_file(path: Path, error: BaseException) -> str:
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
-    """Return " Did you mean 'x'?" or the list of known names."""
+    """Return " Did you mean 'x'?" for the name in `known` closest to `word`, else " Known: …" with all names."""
     close = get_close_matches(word, known, n=1)
     if close:
         return f" Did you mean {close[0]!r}?"
@@ -89,7 +92,7 @@ def did_you_mean(word: str, known: list[str]) -> str:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Add the file's name to errors of writing (disk full), which calls on an open file leave out."""
+    """While inside, add the file's name to errors of writing (disk full), which calls on an open file leave out."""
     try:
         yield
     except OSError as error:

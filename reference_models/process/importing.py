@@ -1,4 +1,4 @@
-"""Import of modules that import torch, which takes longest in a small run beside its training."""
+"""Import of modules that import torch, which in a small run takes longer than anything but the training itself."""
 
 import gc
 import sys

@@ -1,4 +1,4 @@
-"""Open untrusted files: those named in, or stored beside, files from others."""
+"""Opening of untrusted files: those that files from others name, or that lie in folders from others."""
 
 import os
 import re
@@ -51,7 +51,7 @@ def open_regular(path: Path, *, max_bytes: int | None = None, follows: bool = Fa
 
 
 def refuse_pointer(path: Path, head: bytes) -> None:
-    """Raise DatasetError where a file begins as a Git LFS pointer does, which stands for the real file."""
+    """Raise DatasetError where a file begins as a Git LFS pointer does, a text that stands for the real file."""
     if head.startswith(_POINTER):
         raise DatasetError(
             f"{path}: is a Git LFS pointer, expected the file itself. Get it, in its repository: "
@@ -60,7 +60,7 @@ def refuse_pointer(path: Path, head: bytes) -> None:
 
 
 def list_parts(paths: Iterable[Path]) -> list[Path]:
-    """Return the files of a folder of part files, sorted by name with numbers as numbers; other paths stay.
+    """Return `paths` with each folder replaced by its part files, sorted by name with numbers as numbers.
 
     Files whose name begins with a dot or an underscore, as _SUCCESS does, are skipped. Raises DatasetError for a
     folder without files, and for one with subfolders, whose names may be values of columns.
@@ -87,7 +87,7 @@ def _by_number(path: Path) -> list[tuple[int, str]]:
 
 
 def refuse_irregular(paths: Iterable[Path]) -> None:
-    """Raise DatasetError for a pipe, a device or a folder, before a library opens `path`; links are followed.
+    """Raise DatasetError if a path is a pipe, a device or a folder, before a library opens it; links are followed.
 
     A path that cannot be examined is left to the library.
     """
@@ -97,7 +97,8 @@ def refuse_irregular(paths: Iterable[Path]) -> None:
 
 
 def read_regular(path: Path, max_bytes: int, *, follows: bool = False) -> bytes:
-    """Read a whole file as `open_regular` opens it; DatasetError also if more than `max_bytes` are read."""
+    """Return the bytes of a whole file that `open_regular` opens; DatasetError also if it has more than
+    `max_bytes`."""
     with open_regular(path, max_bytes=max_bytes, follows=follows) as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:

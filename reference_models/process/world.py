@@ -1,4 +1,5 @@
-"""Processes of a run: rank, size and exchanges of values. A single process needs no torch.distributed."""
+"""Communication among the processes (ranks) of a run: rank, size, exchange of values. Needs no torch.distributed if
+there is only one process."""
 
 from typing import Protocol, TypeVar
 
@@ -6,7 +7,7 @@ T = TypeVar("T")
 
 
 class World(Protocol):
-    """Exchanges among a run's ranks, for implementations and the harness. Every rank makes the same calls."""
+    """Exchange of values among a run's ranks (processes); every rank makes the same calls in the same order."""
 
     @property
     def rank(self) -> int: ...
@@ -15,17 +16,17 @@ class World(Protocol):
     def size(self) -> int: ...
 
     def gather(self, value: T) -> list[T] | None:
-        """Return the values of all ranks in rank order on rank 0, None elsewhere."""
+        """Return the values of all ranks, in rank order, on rank 0; None on all other ranks."""
 
     def broadcast(self, value: T) -> T:
-        """Return rank 0's value on every rank."""
+        """Return the value that rank 0 gives, on every rank."""
 
     def barrier(self) -> None:
-        """Wait until every rank is here."""
+        """Wait until every rank of the run has called this."""
 
 
 class SingleProcess:
-    """World of a single process."""
+    """World of a run in a single process: rank 0 of 1, which exchanges nothing."""
 
     rank = 0
     size = 1

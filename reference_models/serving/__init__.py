@@ -1,1 +1,1 @@
-"""Models that answer queries: forward pass alone, in the precisions that inference uses."""
+"""Models that answer queries (batches to score): the forward pass only, in the precisions that inference uses."""

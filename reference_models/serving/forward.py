@@ -1,4 +1,4 @@
-"""Serving of models without a servable of their own, by the forward pass of their training loop.
+"""Serving (answering queries) by the forward pass of a model's training loop, for models without code of their own.
 
 Weights are those of training, in fp32, and `runtime.precision` means the same as in training. Batches are read, and
 logits computed, as in evaluation.
@@ -23,7 +23,7 @@ _WARM_UP_SIZES = (1, 64)
 
 
 class ServedForward:
-    """Model that answers queries by its training loop's forward pass."""
+    """Model that answers queries (batches to score) by the forward pass of its training loop."""
 
     def __init__(
         self,
@@ -32,7 +32,8 @@ class ServedForward:
         spec: WorkloadSpec,
         weights: Weights | None = None,
     ) -> None:
-        """Build and warm up the workload of `load`, named `name` in messages, with `weights` or those of the seed.
+        """Build and warm up the model's workload by `load`; `name` is for messages, `weights` are by default the
+        seed's.
 
         Raises ConfigError for a workload that cannot be served, or weights of another model. Torch's generators are
         restored afterwards.
@@ -64,17 +65,20 @@ class ServedForward:
             self.answer(batch)
 
     def answer(self, batch: Any) -> torch.Tensor:
-        """Return logits float32 on the CPU, in memory of their own: [B], or of several classes [B, T, K]."""
+        """Return a query's logits, float32 on the CPU, in memory that later calls do not overwrite: [B], or [B, T, K]
+        for T tasks of K classes."""
         with torch.inference_mode():
             return self._loop.compute_logits(self._loop.model, batch).float().cpu()
 
     def queries(self, sizes: Sequence[int]) -> list[Any]:
-        """Return a batch of each size, in order, from the evaluation split, read again from its start if it ends."""
+        """Return a query (a batch) of each size, in order, from the evaluation split, read again from its start if it
+        ends."""
         split = self._loop.data.eval
         return read_queries(
             lambda start, stop: self._loop.read_batch(split, "eval", start, stop), split.num_samples, sizes
         )
 
     def quality(self) -> Any:
-        """Evaluate as training does, by the model's metric; None for data with labels of pure chance."""
+        """Return the model's metrics over the evaluation split, as training computes them; None if labels are pure
+        chance."""
         return self._loop.evaluate_with(find_metric(self._loop.metric).measure) if has_signal(self._data) else None

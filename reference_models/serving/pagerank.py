@@ -1,4 +1,4 @@
-"""Candidates by personalised PageRank: diffusion of a few steps from one node, on breadth-first subgraphs.
+"""Candidates (nodes to recommend) by personalised PageRank: a diffusion of a few steps from one node, on subgraphs.
 
 MeLoPPR (Li et al., "MeLoPPR: Software/Hardware Co-design for Memory-efficient Low-latency Personalized PageRank", DAC
 2021) splits the L steps in two stages. The first stage is computed on the subgraph of the nodes that its steps reach
@@ -21,13 +21,13 @@ from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.process.open_file import open_regular
 
 STEPS = (3, 3)
-"""Steps of the first stage and of the second, whose sum is L. Both and ALPHA are MeLoPPR's."""
+"""Steps of the diffusion's first and second stage, whose sum is L. Both, and ALPHA, are those of MeLoPPR."""
 ALPHA = 0.95
 GENERATED_NODES, _RING, _SHORTCUTS = 20_000, 3, 2
 _JOINED, _COMMUNITY, _OWN_SHARE = 4, 50, 0.95
 MAX_EDGES, MAX_BYTES, _TIE = 5_000_000, 256 << 20, 1e-12
-"""Limits of a graph's edges and of its file; MeLoPPR's largest, com-Youtube, has 2,987,624 edges. MAX_EDGES take less
-than 1 GB."""
+"""Largest numbers of a graph's edges and of its file's bytes, and the score difference of a tie; MeLoPPR's largest,
+com-Youtube, has 2,987,624 edges. MAX_EDGES take less than 1 GB."""
 _BLOCK_BYTES, _MAX_LINE_BYTES = 1 << 20, 1 << 12
 _EDGES = re.compile(rb"(?:[0-9]{1,18}[ \t][0-9]{1,18}\r?\n)*")
 Nodes = NDArray[np.int64]
@@ -36,14 +36,15 @@ Scores = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Graph:
-    """Undirected graph: `walk[i, j]`, float64 [N, N], is the probability of a step from node j to node i."""
+    """Undirected graph of N nodes; `walk[i, j]`, float64 [N, N], is the probability of a step from node j to node
+    i."""
 
     walk: csr_array
     names: Nodes
-    """Names of the nodes in the graph's file, ascending [N]."""
+    """Names (numbers) of the nodes in the graph's file, ascending: [N]."""
 
     def find(self, name: int) -> int:
-        """Return the node of a name. Raises ConfigError if there is none."""
+        """Return the index of the node that the graph's file calls `name`. Raises ConfigError if there is none."""
         node = int(np.searchsorted(self.names, name))
         if node == len(self.names) or self.names[node] != name:
             raise ConfigError(
@@ -55,7 +56,7 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diffusion:
-    """Scores float64 [K] of the K nodes reached, int64 [K], ascending; all others of `num_nodes` have score 0.
+    """PageRank scores float64 [K] of the K nodes reached, int64 [K], ascending; all other nodes have score 0.
 
     Memory grows with the nodes reached, not with the graph.
     """
@@ -65,7 +66,7 @@ class Diffusion:
     num_nodes: int
 
     def top(self, k: int) -> Nodes:
-        """Return the `k` nodes of highest score, the lower node first where scores are equal."""
+        """Return the `k` nodes of highest PageRank score, lower node numbers first where scores are equal."""
         best = self.nodes[np.argsort(-self.scores, kind="stable")[:k]]
         if len(best) < min(k, self.num_nodes):
             others = np.setdiff1d(np.arange(min(k + len(best), self.num_nodes)), best, assume_unique=True)
@@ -74,7 +75,7 @@ class Diffusion:
 
 
 def make_graph(edges: NDArray[np.int64]) -> Graph:
-    """Return the graph of edges [E, 2], in both directions; repeated edges count once."""
+    """Return the undirected graph of edges [E, 2]; repeated edges count once."""
     names, ends = np.unique(edges, return_inverse=True)
     first, second = ends.reshape(-1, 2).T
     pairs = (np.concatenate([first, second]), np.concatenate([second, first]))
@@ -111,7 +112,8 @@ def generate_power_law(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
 
 
 def generate_communities(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
-    """Generate communities of 50 nodes: each node joins 4 random nodes, in 19 of 20 cases of its own community.
+    """Generate a graph of communities of 50 nodes: each node joins 4 random nodes, in 19 of 20 cases of its
+    community.
 
     A planted partition (Condon and Karp 2001).
     """
@@ -127,11 +129,13 @@ GENERATED: Mapping[str, Callable[..., Graph]] = {
     "power_law": generate_power_law,
     "communities": generate_communities,
 }
-"""Generators by name: functions of a seed, and optionally of the number of nodes (GENERATED_NODES)."""
+"""Generators of synthetic graphs by name: functions of a seed, and optionally of the number of nodes
+(GENERATED_NODES)."""
 
 
 def read_graph(path: Path) -> Graph:
-    """Read an edge list, two nodes (whole numbers) a line; empty lines and lines that begin with # are skipped.
+    """Read a graph's edge list, two nodes (whole numbers) a line; empty lines and lines that begin with # are
+    skipped.
 
     The file is read in pieces. Raises DatasetError naming the first line that is no edge, and for a link, or any
     other file than a regular one of at most MAX_BYTES; OSError.
@@ -157,7 +161,10 @@ def read_graph(path: Path) -> Graph:
 
 
 def _read_edges(lines: bytes, path: Path, first: int) -> NDArray[np.int64]:
-    """Return edges [E, 2] from complete lines, the first of which has number `number`. Raises DatasetError."""
+    """Return edges [E, 2] from complete lines of a graph's file; `first` is the number of the first line.
+
+    Raises DatasetError.
+    """
     if _EDGES.fullmatch(lines):
         return np.array(lines.split(), dtype=np.int64).reshape(-1, 2)
     edges = []
@@ -173,14 +180,15 @@ def _read_edges(lines: bytes, path: Path, first: int) -> NDArray[np.int64]:
 
 
 def _edges_from(graph: Graph, nodes: Nodes) -> tuple[Nodes, Nodes]:
-    """Return the places in `walk` of the edges of all `nodes`, node by node, and the number of edges of each."""
+    """Return the places in `graph.walk` of the edges of all `nodes`, node by node, and each node's number of
+    edges."""
     starts = graph.walk.indptr[nodes].astype(np.int64)
     counts = graph.walk.indptr[nodes + 1] - starts
     return np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum()), counts
 
 
 def find_ball(graph: Graph, source: int, num_hops: int) -> Nodes:
-    """Return the nodes within `num_hops` hops of `source`, ascending, by breadth-first search."""
+    """Return the graph's nodes within `num_hops` hops of `source`, ascending, by breadth-first search."""
     level = seen = np.array([source])
     for _ in range(num_hops):
         reached = np.unique(graph.walk.indices[_edges_from(graph, level)[0]]).astype(np.int64)
@@ -190,13 +198,15 @@ def find_ball(graph: Graph, source: int, num_hops: int) -> Nodes:
 
 
 def _look_up(nodes: Nodes, wanted: NDArray[np.int32] | Nodes) -> tuple[Nodes, NDArray[np.bool]]:
-    """Return the index of each wanted node in ascending `nodes`, and whether it is there; else any valid index."""
+    """Return the index of each node of `wanted` in ascending `nodes`, and whether it is there; if not, any valid
+    index."""
     places = np.minimum(np.searchsorted(nodes, wanted), len(nodes) - 1)
     return places, nodes[places] == wanted
 
 
 def _diffuse(walk: csr_array, source: int, num_steps: int) -> tuple[Scores, Scores]:
-    """Return the score that all steps but the last leave on each node, and the residual that the last step moves."""
+    """Return the score that all steps of a diffusion but the last leave on each node, and the residual that the last
+    moves."""
     left, moved = np.zeros((2, walk.shape[0]))
     moved[source] = 1.0
     for step in range(num_steps):
@@ -206,7 +216,8 @@ def _diffuse(walk: csr_array, source: int, num_steps: int) -> tuple[Scores, Scor
 
 
 def _diffuse_near(graph: Graph, source: int, num_steps: int) -> tuple[Nodes, Scores, Scores]:
-    """Diffuse on the subgraph of the nodes within `num_steps` hops; return these nodes and `_diffuse`'s results."""
+    """Diffuse from `source` on the subgraph of nodes within `num_steps` hops; return these nodes, scores and
+    residuals."""
     nodes = find_ball(graph, source, num_steps)
     edges, counts = _edges_from(graph, nodes)
     places, is_inside = _look_up(nodes, graph.walk.indices[edges])
@@ -219,19 +230,20 @@ def _diffuse_near(graph: Graph, source: int, num_steps: int) -> tuple[Nodes, Sco
 
 
 def diffuse_globally(graph: Graph, source: int, num_steps: int = sum(STEPS)) -> Scores:
-    """Return the exact scores [N] after `num_steps` steps, on the whole graph."""
+    """Return the exact PageRank scores [N] after `num_steps` steps of diffusion on the whole graph."""
     left, moved = _diffuse(graph.walk, source, num_steps)
     return left + ALPHA**num_steps * moved
 
 
 def diffuse_at_once(graph: Graph, source: int) -> Diffusion:
-    """Diffuse all L steps in one stage, on the subgraph of the nodes within L hops."""
+    """Return the result of diffusing all L steps in one stage, on the subgraph of the nodes within L hops."""
     nodes, left, moved = _diffuse_near(graph, source, sum(STEPS))
     return Diffusion(nodes=nodes, scores=left + ALPHA ** sum(STEPS) * moved, num_nodes=len(graph.names))
 
 
 def diffuse_in_stages(graph: Graph, source: int, num_subgraphs: int | None) -> Diffusion:
-    """Diffuse in two stages, the second from the `num_subgraphs` nodes of highest residual; None: from all of them.
+    """Diffuse in two stages, the second from the `num_subgraphs` nodes of highest residual, or with None from all
+    nodes.
 
     Residuals of all other nodes are dropped, as in MeLoPPR's released code.
     """
@@ -249,14 +261,15 @@ def diffuse_in_stages(graph: Graph, source: int, num_subgraphs: int | None) -> D
 
 
 def _add_up(parts: Sequence[tuple[Nodes, Scores]]) -> tuple[Nodes, Scores]:
-    """Add up the scores of equal nodes, in the order of the parts; nodes are ascending."""
+    """Return all nodes of `parts`, ascending, with the sum of each node's scores, added in the order of the parts."""
     nodes, places = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
     sums = np.bincount(places, weights=np.concatenate([part[1] for part in parts]))
     return nodes, sums.astype(np.float64, copy=False)
 
 
 def precision(found: Nodes, exact: Scores) -> float:
-    """Return the share of the nodes found that are among the equally many of highest exact score; ties all count."""
+    """Return the share of the nodes found that are among the equally many nodes of highest exact score; ties all
+    count."""
     least = np.partition(exact, -len(found))[-len(found)]
     is_above, is_equal = exact > least + _TIE, np.abs(exact - least) <= _TIE
     num_equal = min(is_equal[found].sum(), len(found) - is_above.sum())

@@ -23,19 +23,19 @@ LARGEST = 127
 _EXACT = 1 << 10
 """Most terms of an exact sum in float32: products of two numbers of at most 127 then sum to less than 2^24."""
 _TINY = torch.finfo(torch.float32).tiny
-"""Scale used for a row of zeros."""
+"""Scale of an int8 row that holds only zeros."""
 
 
 class ServedLinear(Protocol):
-    """Layer relu(x W' + b), with or without ReLU and bias, that answers queries."""
+    """Layer of a model that answers queries: relu(x W' + b), with or without ReLU and bias."""
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """Return float32, or in bf16 bfloat16, [B, out] of x [B, in]."""
+        """Return the layer's output [B, out] of x [B, in]: float32, or bfloat16 in bf16."""
 
 
 @dataclass(frozen=True, slots=True)
 class FloatLinear:
-    """Layer that computes in its weights' type, to which inputs are cast."""
+    """Layer that computes in the floating type of its weights, to which inputs are cast."""
 
     weight: torch.Tensor
     bias: torch.Tensor | None
@@ -48,7 +48,7 @@ class FloatLinear:
 
 @dataclass(frozen=True, slots=True)
 class Int8Linear:
-    """Layer of int8 numbers and their scales; `weight` is int8 [in, out], a transposed view."""
+    """Layer with int8 weights and their scales; `weight` is int8 [in, out], a transposed view."""
 
     weight: torch.Tensor
     scale: torch.Tensor
@@ -63,7 +63,7 @@ class Int8Linear:
 
 
 def multiply_numbers(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return the exact product, int32 or float32 [B, out], of int8 numbers [B, in] and [in, out] of at most 127."""
+    """Return the exact product [B, out], int32 or float32, of int8 matrices [B, in] and [in, out] of at most 127."""
     if is_int_mm_exact():
         return torch._int_mm(a, b)
     pieces = zip(torch.split(a, _EXACT, 1), torch.split(b, _EXACT), strict=True)
@@ -85,7 +85,10 @@ def is_int_mm_exact() -> bool:
 
 
 def quantise_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return int8 numbers [B, in] and float32 scales [B, 1] of float32 x, numbers * scales to half a scale."""
+    """Quantise the rows of float32 x [B, in]: int8 numbers [B, in] and float32 scales [B, 1].
+
+    Numbers times scales equal x to half a scale.
+    """
     scale = x.abs().amax(1, keepdim=True).div_(LARGEST).clamp_(min=_TINY)
     rounded = torch.div(x, scale).round_()
     # Contiguous, also where x is one row of any stride: see the module's docstring.
@@ -95,7 +98,10 @@ def quantise_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def make_linear(
     weight: torch.Tensor, bias: torch.Tensor | None, precision: str, *, has_relu: bool = False
 ) -> ServedLinear:
-    """Return the layer of weight float32 [out, in] and bias [out]; with tf32, a mode, weights stay float32."""
+    """Return a layer, that answers queries in `precision`, of weight float32 [out, in] and bias [out].
+
+    With tf32, which is a mode of the device, weights stay float32.
+    """
     weight, bias = weight.detach().contiguous(), None if bias is None else bias.detach()
     if is_kept(weight.shape[1], weight.shape[0], precision):
         return FloatLinear(weight, bias, has_relu)

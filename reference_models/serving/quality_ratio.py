@@ -1,4 +1,4 @@
-"""Quality of reduced precision relative to fp32, and MLPerf Inference's accuracy classes."""
+"""Quality of a model served in reduced precision, relative to fp32, and MLPerf Inference's accuracy classes."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -8,12 +8,12 @@ MLPerfClass = Literal["99.9 %", "99 %", "below"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QualityRatio:
-    """Ratios of an evaluation's quality to that of the same weights in fp32, on the same samples."""
+    """Ratios of a model's quality in reduced precision to that in fp32, with the same weights on the same samples."""
 
     entropy_ratio: float
-    """Ratio of normalised entropies, reduced precision to fp32; above 1 is worse."""
+    """Ratio of the normalised entropy in reduced precision to that in fp32; above 1 is worse."""
     auc_ratio: float | None = None
-    """Ratio of AUCs; None where the model has another metric."""
+    """Ratio of the AUC in reduced precision to that in fp32; None where the model has another metric."""
     accuracy_ratio: float | None = None
 
     @property
@@ -27,7 +27,7 @@ class QualityRatio:
 
 
 def compare_quality(found: Any, fp32: Any) -> QualityRatio:
-    """Return the ratios of the metrics `found` to those of `fp32`, both measured by a `MetricFunction`.
+    """Return the ratios of the quality metrics `found` to those of `fp32`, both measured by a `MetricFunction`.
 
     A ratio is exactly 1 where the scores are the same, and None for a metric not measured, or 0 in fp32.
     """

@@ -1,4 +1,4 @@
-"""Queries, which are batches of a model's own type: reading, cutting to some of their items, and merging.
+"""Queries (batches of items to score, of a model's own type): reading, cutting to some of their items, and merging.
 
 A batch is a dataclass of tensors whose first axis is items; a batch with other members has its own method `cut`.
 """
@@ -15,15 +15,15 @@ from reference_models.process.errors import ConfigError
 
 @runtime_checkable
 class CutsItself(Protocol):
-    """Batch with its own `cut`, since not all of its members are tensors [items, ...]: some are tuples by
-    sequence."""
+    """Query (batch of items to score) with its own method `cut`, since some of its members are tuples by sequence."""
 
     def cut(self, start: int, stop: int) -> Any:
-        """Return a batch of items start to stop - 1."""
+        """Return a batch of the items `start` to `stop` - 1 of this batch."""
 
 
 def refuse_batch(batch: Any, name: str) -> None:
-    """Raise ConfigError for a batch that cannot be cut; `name` is the implementation's, for the message."""
+    """Raise ConfigError for a batch that cannot be cut into items; `name` is the implementation's, for the
+    message."""
     if isinstance(batch, CutsItself) and is_dataclass(batch):
         return
     members = [getattr(batch, field.name) for field in fields(batch)] if is_dataclass(batch) else [batch]
@@ -35,14 +35,14 @@ def refuse_batch(batch: Any, name: str) -> None:
 
 
 def cut(batch: Any, start: int, stop: int) -> Any:
-    """Return items start to stop - 1 of a batch."""
+    """Return a batch of the items `start` to `stop` - 1 of a query."""
     if isinstance(batch, CutsItself):
         return batch.cut(start, stop)
     return replace(batch, **{field.name: getattr(batch, field.name)[start:stop] for field in fields(batch)})
 
 
 def merge(batches: Sequence[Any]) -> Any:
-    """Return one batch of the items of several batches, in order."""
+    """Return one batch of the items of several queries, in order."""
     if len(batches) == 1:
         return batches[0]
     return replace(batches[0], **{field.name: _join(batches, field.name) for field in fields(batches[0])})
@@ -54,7 +54,8 @@ def _join(batches: Sequence[Any], name: str) -> Any:
 
 
 def read_queries(read: Callable[[int, int], Any], num_samples: int, sizes: Sequence[int]) -> list[Any]:
-    """Return a batch of each size, in order, by `read(start, stop)` from a split, again from its start if it ends.
+    """Return a query (a batch) of each size, in order, by `read(start, stop)` from a split, again from its start at
+    its end.
 
     Raises ValueError for sizes below 1.
     """

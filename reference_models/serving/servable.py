@@ -1,4 +1,5 @@
-"""Protocol of models that answer queries, which `registry.build_servable` builds. Torch-free."""
+"""Protocol of models that answer queries (batches of items to score), built by `registry.build_servable`.
+Torch-free."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,36 +20,38 @@ if TYPE_CHECKING:
 
 PRECISIONS = {"cpu": ("fp32", "bf16", "int8"), "cuda": ("fp32", "tf32", "bf16")}
 TABLE_PRECISIONS = {"cpu": ("fp32", "fp16", "int8", "int4"), "cuda": ("fp32", "fp16")}
-"""Precisions of matrix products and of table rows that each device can serve."""
+"""Precisions of matrix products, and of embedding rows, in which a CPU or a GPU can answer queries."""
 FORWARD_PRECISIONS = {"cpu": ("fp32", "bf16"), "cuda": ("fp32", "tf32", "bf16")}
 FORWARD_TABLE_PRECISIONS = ("fp32",)
-"""Precisions of table rows where training's forward pass answers queries: see `serving.forward`."""
+"""Precisions of embedding rows where the forward pass of training answers queries: see `serving.forward`."""
 _SYNTHETIC_SAMPLES = 2048
-"""Default number of samples of data generated while it is read; queries read them again and again."""
+"""Default number of samples of a dataset generated while it is read; queries read these samples again and again."""
 Weights: TypeAlias = Mapping[str, "torch.Tensor"]
-"""Weights by the names of the reference's `state_dict`: embedding_bags.0.weight, bottom_mlp.0.weight …"""
+"""Weights of a model by the names of the reference's `state_dict`: embedding_bags.0.weight, bottom_mlp.0.weight …"""
 
 
 class Servable(Protocol):
-    """Model that answers queries by its forward pass; the constructor builds it and warms it up."""
+    """Model that answers queries (batches to score) by its forward pass; the constructor builds it and warms it
+    up."""
 
     @property
     def served_bytes(self) -> ServedBytes: ...
 
     def answer(self, batch: Any) -> "torch.Tensor":
-        """Return logits float32 on the CPU, in memory of their own: [B], or of classes [B, T, K].
+        """Return a query's logits, float32 on the CPU, in memory that later calls do not overwrite.
 
-        Several threads may ask at once.
+        They are [B], or [B, T, K] for T tasks of K classes. Several threads may call this at once.
         """
 
     def queries(self, sizes: Sequence[int]) -> list[Any]:
-        """Return a batch of each size, in order, from the evaluation split, read again from its start if it ends.
+        """Return a query (a batch) of each size, in order, from the evaluation split, read again from its start at
+        its end.
 
         Raises DatasetError if the data is damaged.
         """
 
     def quality(self) -> "QualityMetrics | ClassMetrics | None":
-        """Evaluate the whole evaluation split, in its batches; None for data with labels of pure chance.
+        """Return the metrics of the whole evaluation split, in its batches; None for data with labels of pure chance.
 
         Raises NotFiniteError when a score is not finite.
         """
@@ -56,14 +59,15 @@ class Servable(Protocol):
 
 @runtime_checkable
 class ReportsForwardPhases(Protocol):
-    """Servable whose forward pass can be timed by phase."""
+    """Model that answers queries, and reports the phases of its forward pass so that they can be timed."""
 
     def answer_in_phases(self, batch: Any, enter: Enter) -> "torch.Tensor":
-        """Return the logits as `answer` does, and call `enter` with the name of each phase as it begins."""
+        """Return the logits of a query as `answer` does, and call `enter` with the name of each phase as it
+        begins."""
 
 
 def workload_weights(workload: Workload) -> Weights:
-    """Return a workload's trained weights, on rank 0. Raises ConfigError for a workload without `weights`."""
+    """Return a workload's trained weights, which rank 0 has. Raises ConfigError for a workload without `weights`."""
     weights = workload.weights() if isinstance(workload, HoldsWeights) else None
     if weights is None:
         raise ConfigError("the implementation does not hand out its weights (no method `weights`): serve others.")
@@ -71,7 +75,7 @@ def workload_weights(workload: Workload) -> Weights:
 
 
 def refuse_other_weights(weights: Weights, expected: Weights) -> None:
-    """Raise ConfigError for weights of other names or shapes than `expected`."""
+    """Raise ConfigError for weights whose names or shapes differ from `expected`."""
     found = {name: tuple(weight.shape) for name, weight in weights.items()}
     for name, weight in expected.items():
         shape = found.pop(name, None)
@@ -83,7 +87,8 @@ def refuse_other_weights(weights: Weights, expected: Weights) -> None:
 
 
 def with_samples(spec: WorkloadSpec) -> WorkloadSpec:
-    """Return data with a number of samples, where it is generated while it is read and none was given."""
+    """Return the specification with a number of samples, if its dataset is generated while it is read and has
+    none."""
     if spec.data.kind not in SYNTHETIC_KINDS or spec.data.train_samples is not None:
         return spec
     num_samples = max(_SYNTHETIC_SAMPLES, spec.train.global_batch_size)
@@ -91,7 +96,8 @@ def with_samples(spec: WorkloadSpec) -> WorkloadSpec:
 
 
 def refuse_impossible_serving(runtime: RuntimeConfig, *, has_own: bool = True) -> None:
-    """Raise ConfigError for a runtime that cannot be served: its device, precisions or number of processes.
+    """Raise ConfigError if a model cannot answer queries with this runtime's device, precisions or number of
+    processes.
 
     A model that `has_own` code to serve has more precisions than the forward pass of training.
     """
@@ -115,7 +121,7 @@ _FAST = {
     "bf16": ("avx512_bf16", "amx_bf16", "bf16"),
     "int8": ("avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"),
 }
-"""CPU flags (x86) and features (Arm) of products in each precision."""
+"""Names of the CPU instructions for products in each precision: flags (x86) and features (Arm)."""
 _CPU_INFO = Path("/proc/cpuinfo")
 
 

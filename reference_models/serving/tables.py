@@ -1,4 +1,4 @@
-"""Embedding tables, forward pass alone, in the precisions in which inference stores rows.
+"""Embedding tables for serving, forward pass only, in the precisions in which inference stores rows.
 
 - fp32, fp16: rows as numbers of that type. Rows in fp16 are summed in float32, and the sum is rounded to fp16.
 - int8, int4: each row as codes 0 to 255 or 0 to 15 between its least and its largest value, with the step and the
@@ -22,7 +22,8 @@ _SUM = 0
 
 
 class ServedTables:
-    """Embedding bags over the rows of `weight` float32 [sum(num_embeddings), d], stored in `precision`."""
+    """Embedding tables for serving: bags over the rows of `weight` float32 [sum(num_embeddings), d], in
+    `precision`."""
 
     def __init__(
         self, weight: torch.Tensor, num_embeddings: Sequence[int], multi_hot: Sequence[int], precision: str
@@ -38,7 +39,8 @@ class ServedTables:
         self._plans: dict[int, torch.Tensor] = {}
 
     def read(self, indices: torch.Tensor) -> torch.Tensor:
-        """Return the sums [num_tables, B, d], float32 or for fp16 rows fp16, of ids int64 [B, sum(multi_hot)]."""
+        """Return the sums of table rows [num_tables, B, d], float32 or for fp16 rows fp16, of ids int64 [B,
+        sum(multi_hot)]."""
         rows, starts = self._merge_ids(indices), self._starts(len(indices))
         if self._precision == "int8":
             pooled = torch.ops.quantized.embedding_bag_byte_rowwise_offsets(self.rows, rows, starts)
@@ -50,7 +52,7 @@ class ServedTables:
         return sums
 
     def _merge_ids(self, indices: torch.Tensor) -> torch.Tensor:
-        """Return the row numbers of ids in the block of all tables, ordered by table, then sample, then id."""
+        """Return the row numbers of ids in the block of all tables' rows, ordered by table, then sample, then id."""
         num_samples, num_ids = indices.shape
         rows = torch.empty(indices.numel(), dtype=self._row_type, device=self._device)
         if len(set(self._multi_hot)) == 1:
@@ -65,7 +67,7 @@ class ServedTables:
         return rows
 
     def _starts(self, num_samples: int) -> torch.Tensor:
-        """Return the first index of each bag's ids, cached: it depends on the number of samples alone."""
+        """Return the first index of each bag's ids, remembered, since it depends only on the number of samples."""
         starts = self._plans.get(num_samples)
         if starts is None:
             lengths = torch.tensor(self._multi_hot).repeat_interleave(num_samples)
@@ -76,7 +78,7 @@ class ServedTables:
 
 
 def pack_rows(weight: torch.Tensor, precision: str) -> torch.Tensor:
-    """Return rows as stored in `precision`: float32 or fp16 [rows, d], or uint8 [rows, row_bytes]."""
+    """Return embedding rows as stored in `precision`: float32 or fp16 [rows, d], or uint8 [rows, row_bytes]."""
     packed: torch.Tensor = weight.half() if precision == "fp16" else weight
     if precision == "int8":
         packed = torch.ops.quantized.embedding_bag_byte_prepack(weight)

@@ -7,12 +7,12 @@ _FLOAT, _HALF = 4, 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServedBytes:
-    """Bytes of a served model's weights, by formula or of the tensors themselves."""
+    """Bytes of the weights of a model that answers queries, by formula or of the tensors themselves."""
 
     table_bytes: int
-    """Bytes of embedding rows, with the scales of quantised rows."""
+    """Bytes of the model's embedding rows, with the scales of quantised rows."""
     dense_bytes: int
-    """Bytes of all other weights, with their scales."""
+    """Bytes of all of the model's weights other than embedding rows, with their scales."""
 
     @property
     def total_bytes(self) -> int:
@@ -20,12 +20,12 @@ class ServedBytes:
 
 
 def is_kept(num_in: int, num_out: int, precision: str) -> bool:
-    """Return whether a layer's weights stay in float32, always with one output or one input."""
+    """Return whether a layer's weights stay in float32 in `precision`: always with one output or one input."""
     return precision in ("fp32", "tf32") or min(num_in, num_out) == 1
 
 
 def linear_bytes(num_in: int, num_out: int, precision: str, *, has_bias: bool = True) -> int:
-    """Return the bytes of a layer: weights, the scales of int8, and the bias, which int8 stores in float32."""
+    """Return the bytes of a linear layer: weights, the scales of int8, and the bias, which int8 stores in float32."""
     biases = num_out * has_bias
     if is_kept(num_in, num_out, precision):
         return _FLOAT * (num_in * num_out + biases)
@@ -35,7 +35,8 @@ def linear_bytes(num_in: int, num_out: int, precision: str, *, has_bias: bool = 
 
 
 def row_bytes(dim: int, table_precision: str) -> int:
-    """Return the bytes of a row with `dim` values: the codes, and if quantised its step and least value."""
+    """Return the bytes of an embedding row of `dim` values: the values or codes, and if quantised step and least
+    value."""
     return {
         "fp32": _FLOAT * dim,
         "fp16": _HALF * dim,
