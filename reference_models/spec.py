@@ -1,4 +1,5 @@
-"""`ModelSpec`, all that the harness knows of a model: one per model folder, torch-free, found by `registry`."""
+"""`ModelSpec`: all that the harness knows of a model. Each model's folder has one, torch-free; `registry` finds
+them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,11 +27,11 @@ from reference_models.training.phases import PLAIN
 from reference_models.training.workload import Workload, WorkloadSpec
 
 Loader = Callable[[WorkloadSpec, World], Workload]
-"""Function that makes a workload, not built yet; it imports torch and the model's code when it is called."""
+"""Function that makes a workload (training of a model on a dataset), not built yet; it imports torch when called."""
 
 
 def load_class(place: str, **parts: str) -> Loader:
-    """Return the loader of a workload's class, 'module:Class', with its class arguments, written likewise.
+    """Return the loader of a workload's class 'module:Class'; `parts` are classes that it is given, written likewise.
 
     The classes are imported when the loader is called.
     """
@@ -49,30 +50,37 @@ def _import(place: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Implementation:
-    """Implementation of a model's training."""
+    """Implementation of a model's training: its loader, and what it supports (phases, ranks, switches, serving)."""
 
     load: Loader
     needs: Sequence[str] = ()
-    """Modules that the implementation needs and an installation may lack."""
+    """Python modules that the implementation needs and an installation may lack."""
     how_to_install: str = ""
     reports_phases: bool = True
-    """Whether the workload reports its phases, so that it can be profiled."""
+    """Whether the implementation's workload reports the phases of its steps, so that it can be profiled."""
     refuse_ranks: Callable[[TrainConfig, RuntimeConfig], None] | None = None
-    """Function that raises ConfigError for settings that the ranks cannot train with; None: one process alone."""
+    """Function that raises ConfigError for settings that several ranks cannot train with; None: trains in one process
+    only."""
     chooses_matmul: bool = False
-    """Whether on a CPU the workload is a `ChoosesMatmul`, whose products are timed before the first run."""
+    """Whether the workload, on a CPU, times kernels for its matrix products before the first run
+    (`ChoosesMatmul`)."""
     switches: Collection[str] = ()
-    """Settings, of runtime's `graph` and `kernels`, that the implementation has; `graph` works on GPUs alone."""
+    """Keys of [runtime] (`graph`, `kernels`) that switch off a part of the implementation; `graph` only on GPUs."""
     serves: bool = True
-    """Whether the `compute_logits` of its `TrainingLoop` can answer queries of any size, several at once."""
+    """Whether the `compute_logits` of the implementation's `TrainingLoop` can answer queries of any size, several at
+    once."""
     gpu_step_bytes: Callable[..., int] | None = None
-    """Function (model, data, train) that returns the bytes of a step on a GPU beside weights and optimizer state;
-    None: those of the reference."""
+    """Function (model, data, train) that returns the bytes of a training step on a GPU, without weights and optimizer
+    state.
+
+    None: the step takes the bytes of the reference's.
+    """
     process_bytes: int = 0
-    """Measured bytes of a process beside Python, torch, weights and batches."""
+    """Measured bytes of a process of the implementation, other than Python, torch, weights and batches."""
 
     def require_installed(self) -> None:
-        """Raise ConfigError, with the install command, if a module of `needs` is missing. Imports nothing."""
+        """Raise ConfigError, with the install command, if a module that the implementation needs is missing. Imports
+        nothing."""
         for module in self.needs:
             if find_spec(module) is None:
                 raise self.explain_missing(ModuleNotFoundError(f"No module named {module!r}"))
@@ -83,21 +91,25 @@ class Implementation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Costs:
-    """Functions that compute a model's costs from its configuration, for `plan`, `profile` and throughput."""
+    """Functions that compute a model's FLOP, bytes and memory from its configuration, for `plan`, `profile` and
+    throughput."""
 
     step: Callable[[Any, DataConfig, int], Step]
-    """Function (model, data, batch_size) that declares a training step."""
+    """Function (model, data, batch_size) that declares a training step of the model, from which its costs follow."""
     own_memory: Callable[..., MemoryEstimate] | None = None
-    """Function (model, data, train, *, eval_samples, num_embeddings) that estimates the peak memory; None: estimated
-    as for clicks."""
+    """Function (model, data, train, *, eval_samples, num_embeddings) that estimates the model's peak training memory.
+
+    None: estimated as for a model of clicks.
+    """
     min_samples: Callable[[Any, DataConfig], int] = lambda model, data: 1
-    """Function (model, data) that returns the least samples of a step; costs per sample are the mean over these."""
+    """Function (model, data) that returns the fewest samples of a step over which costs per sample are averaged."""
     forward: Callable[..., dict[str, PhaseCosts]] = lambda *args, **options: {}
-    """Function (model, data, *, batch_size, precision, table_precision) that returns the costs of answering a batch,
-    by phase."""
+    """Function (model, data, *, batch_size, precision, table_precision) that returns the costs of answering a batch
+    of queries, by phase."""
 
     def model(self, model: Any, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ComputedCosts:
-        """Return a model's sizes and costs per sample. Raises ConfigError where the tables' sizes are not known."""
+        """Return the model's sizes and its costs per sample. Raises ConfigError where the tables' sizes are not
+        known."""
         num_samples = self.min_samples(model, data)
         return count_model(self.step(model, data, num_samples), data, num_embeddings, num_samples=num_samples)
 
@@ -110,23 +122,24 @@ class Costs:
         eval_samples: int,
         num_embeddings: Sequence[int] | None = None,
     ) -> MemoryEstimate:
-        """Estimate the peak memory of training. Raises ConfigError where the tables' sizes are not known."""
+        """Estimate the peak memory of training the model. Raises ConfigError where the tables' sizes are not
+        known."""
         sizes: dict[str, Any] = {"eval_samples": eval_samples, "num_embeddings": num_embeddings}
         if self.own_memory is not None:
             return self.own_memory(model, data, train, **sizes)
         return estimate_click_memory(self.step(model, data, 1), data, train, **sizes)
 
     def matmuls(self, model: Any, data: DataConfig, batch_size: int) -> tuple[Matmul, ...]:
-        """Return every matrix product of one training step."""
+        """Return every matrix product of one training step of the model."""
         return self.step(model, data, batch_size).matmuls()
 
     def phases(self, model: Any, data: DataConfig, *, batch_size: int, **options: Any) -> dict[str, PhaseCosts]:
-        """Return the costs of a training step by phase; `options` are those of `count_phases`."""
+        """Return the costs of a training step of the model by phase; `options` are those of `count_phases`."""
         return count_phases(self.step(model, data, batch_size), data, batch_size=batch_size, **options)
 
 
 def _undeclared_step(model: Any, data: DataConfig, batch_size: int) -> Step:
-    """Raise AssertionError: placeholder for the step of a model whose spec leaves its costs out."""
+    """Raise AssertionError: stands in for the step of a model whose ModelSpec declares no costs."""
     raise AssertionError("a ModelSpec counts it")
 
 
@@ -135,60 +148,71 @@ _MEASURED = "FLOP are measured: torch's FlopCounterMode counted one batch."
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSpec:
-    """Specification of a model, all that the rest of the code knows; each model's folder has one."""
+    """Specification of a model: all that the harness knows of it. Each model's folder has one."""
 
     section: type[Any]
-    """Record class of the [model] section, for the schema of definitions."""
+    """Record class of the model's section [model], for the schema of definitions."""
     parse: Callable[[Mapping[str, Any]], Any]
     """Function from [model] of a definition to the model's own configuration; its ConfigError names the field."""
     follow: Callable[[Mapping[str, Any], Collection[str]], Mapping[str, Any]] = lambda model, changed: model
-    """Function from [model] and its `changed` keys to [model] with dependent keys set and shorthands written out."""
+    """Function of [model] and its `changed` keys that returns [model] with dependent keys set and shorthands written
+    out."""
     refuse: Callable[[Any, DataConfig], object] = lambda model, data: None
-    """Function that raises ConfigError for a configuration and data that do not fit together."""
+    """Function that raises ConfigError for a model's configuration and a dataset that do not fit together."""
     batch: type[Any] = Batch
-    """Type of batch that the model trains on: the kinds of data with this batch, and synthetic data, fit it."""
+    """Type of batch that the model trains on; datasets whose batches have this type, and synthetic data, fit the
+    model."""
     why_no_bags: str = ""
-    """Reason, as the end of a sentence, why the model's lookups are not bags of table rows; empty where they are."""
+    """Reason, as the end of a sentence, why the model's lookups are no bags (sums of table rows); empty where they
+    are."""
     metric: str = "roc_auc"
-    """Metric that its workloads' `evaluate` computes, the quality.metric of definitions: one of `metrics.METRICS`."""
+    """Quality metric that the model's workloads compute, the quality.metric of definitions: one of
+    `metrics.METRICS`."""
     optimizers: Collection[str] = ("sgd", "adagrad", "rowwise_adagrad")
-    """Allowed values of train.opt_name."""
+    """Optimizers that the model can be trained with: allowed values of train.opt_name."""
     width_keys: Collection[str] = ()
-    """Keys of [model], shorthands among them, whose values may be written 512-256 or 512^3 on the command line."""
+    """Keys of [model], shorthands included, whose lists of widths may be written 512-256 or 512^3 on the command
+    line."""
     scaling_axis: str = ""
-    """Value of `sweep --axis` that varies the model's size over a decade of training FLOP, for a scaling law."""
+    """Value of `sweep --axis` that varies the model's size over a decade of training FLOP, to measure a scaling
+    law."""
     implementations: Mapping[str, Implementation]
-    """Implementations by name; "reference" is the one that calibration trains."""
+    """Implementations of the model's training by name; "reference" is the one that calibrates quality targets."""
     costs: Costs = Costs(step=_undeclared_step)
-    """Costs of the model; counted by running one batch if left out, which `notes` then says."""
+    """Functions that compute the model's costs; if left out, costs are counted by running one batch, as `notes` then
+    says."""
     phases: Mapping[str, str] = field(default_factory=lambda: PLAIN)
-    """Names of a training step's phases, in order, each with its label."""
+    """Names of the phases of the model's training step, in order, each with its label."""
     baselines: Mapping[str, Loader] = field(default_factory=dict)
-    """Simpler models that must miss a calibrated target."""
+    """Loaders of simpler models, by name, that must miss a quality target calibrated with this model."""
     weights: Callable[[Any], Sequence[str]] = lambda model: ()
-    """Function of the model's configuration that returns the names of the tensors whose initialisation the official
+    """Function of the model's configuration that returns the names of the weights whose initialisation the official
     MLPerf log lists."""
     notes: Sequence[str] = ()
-    """Sentences on the model that `show` adds to a definition's notes, such as where it departs from an official one.
-    """
+    """Sentences on the model that `show` adds to a definition's notes, such as where it departs from an official
+    model."""
     serve: Callable[[WorkloadSpec, Weights | None], Servable] | None = None
-    """Function that builds the model that answers queries (ConfigError); None: its `TrainingLoop`'s forward pass."""
+    """Function that builds the model that answers queries, or raises ConfigError.
+
+    None: its `TrainingLoop`'s forward pass answers them.
+    """
     plan_devices: Callable[..., PlannerEstimate] | None = None
     """Function (model, train, num_embeddings, multi_hot, *, num_dense, sharding, devices, on_progress) that returns a
-    planner's placement of the model's tables on `devices`, with estimated memory and time."""
+    planner's placement of the model's tables on `devices`, with estimated memory and time; None: no planner."""
     table_cost: Callable[..., Any] | None = None
     """Function (*, batch_size, devices) that returns a cost function of sets of tables, by the estimator of
-    `plan_devices`' planner."""
+    `plan_devices`' planner; None: there is none."""
 
     def __post_init__(self) -> None:
-        """Replace missing costs by costs that are counted on one batch."""
+        """Replace costs that the model does not declare by costs counted by running one batch."""
         if self.costs.step is _undeclared_step:
             object.__setattr__(self, "costs", replace(self.costs, step=self._count_step))
             object.__setattr__(self, "notes", (*self.notes, _MEASURED))
 
     @property
     def has_measured_costs(self) -> bool:
-        """Return whether the FLOP are counted on a batch instead of computed from the configuration."""
+        """Return whether the model's FLOP are counted by running a batch instead of computed from its
+        configuration."""
         return _MEASURED in self.notes
 
     def _count_step(self, model: Any, data: DataConfig, batch_size: int) -> Step:

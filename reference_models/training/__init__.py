@@ -1,1 +1,1 @@
-"""Parts of training that all models share: workload protocol, loop, optimizers, metrics, phases, devices."""
+"""Parts of training that all models share: workload protocol, training loop, optimizers, metrics, phases, devices."""

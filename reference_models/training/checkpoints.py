@@ -23,35 +23,37 @@ from reference_models.training.optimizers import name_built
 
 Tensors = Mapping[str, torch.Tensor]
 _FORMATS = {8: ("byte", 8), 4: ("4bit", 4), 2: ("2bit", 4)}
-"""For each number of bits, the word in torch.ops.quantized.embedding_bag_*_prepack and _unpack, and the bytes of a
-row's scale and offset, which are float16 below 8 bits."""
+"""Row formats of checkpoints by bits: the word in torch.ops.quantized.embedding_bag_*_prepack and _unpack, and the
+bytes of a row's scale and offset, which are float16 below 8 bits."""
 _BINS, _RATIOS = 200, {4: 0.16, 2: 0.5}
-"""Steps of the greedy search for a row's range, and by bits the share of the range that the search may cut off."""
+"""Number of steps of the greedy search for the range of a quantised row, and by bits the share of the range that the
+search may cut off."""
 _PIECE = 1 << 16
-"""Rows quantised at a time."""
+"""Number of table rows that are quantised at a time."""
 
 
 class CheckpointStore(Protocol):
-    """Storage of checkpoints, which are numbered from 0."""
+    """Storage of a run's checkpoints, which are numbered from 0."""
 
     def write(self, chain: Sequence[int], samples_count: int, tensors: Tensors) -> tuple[Mapping[str, int], int]:
-        """Write the last checkpoint of `chain`, the numbers of all that restoring needs, whole or not at all.
+        """Write a checkpoint, whole or not at all: the last of `chain`, the numbers of all checkpoints that restoring
+        needs.
 
         Returns the bytes of each tensor, and of the manifest. Raises OSError.
         """
 
     def remove(self, index: int) -> None:
-        """Remove, atomically, a checkpoint that restoring no other needs. Raises OSError."""
+        """Remove a checkpoint, whole or not at all, that is not needed to restore any other. Raises OSError."""
 
     def read(self, index: int) -> Tensors:
-        """Return the whole state that checkpoint `index` restores."""
+        """Return the whole training state that checkpoint number `index` restores."""
 
     def count_bytes(self, tensor: torch.Tensor) -> int:
-        """Return the bytes that a tensor takes in storage."""
+        """Return the bytes that a tensor takes in the storage of checkpoints."""
 
 
 class TouchedRows:
-    """Record of the table rows that batches look up, a bool for each in `is_touched` [sum(rows)]."""
+    """Record of the table rows that batches have looked up: a bool for each row in `is_touched` [sum(rows)]."""
 
     def __init__(self, num_embeddings: Sequence[int], multi_hot: Sequence[int]) -> None:
         shifts = np.cumsum(num_embeddings) - num_embeddings
@@ -59,16 +61,18 @@ class TouchedRows:
         self.is_touched = np.zeros(sum(num_embeddings), dtype=bool)
 
     def mark(self, ids: torch.Tensor) -> None:
-        """Mark the rows of a batch's ids [B, sum(multi_hot)]."""
+        """Mark the table rows of a batch's ids [B, sum(multi_hot)] as looked up."""
         self.is_touched[(ids.cpu().numpy() + self._shifts).ravel()] = True  # a flat index is a third faster
 
     def list_rows(self) -> list[torch.Tensor]:
-        """Return the marked rows of each table in order, int64."""
+        """Return the numbers of the marked rows of each table, ascending, int64."""
         return [torch.from_numpy(np.flatnonzero(part)) for part in np.split(self.is_touched, self._starts)]
 
 
 def is_base_due(policy: str, shares: Sequence[float]) -> bool:
-    """Return whether the next checkpoint must hold all rows; `shares` of the rows are in the increments since a base.
+    """Return whether the next checkpoint must be a base, which holds all rows, and not an increment of changed rows.
+
+    `shares` are the shares of rows in the increments since the last base.
 
     `intermittent` takes another base once 1 + sum(S) <= (i + 1) S_i: once the base and all i increments together are
     no larger than i + 1 increments of the last one's size.
@@ -78,7 +82,7 @@ def is_base_due(policy: str, shares: Sequence[float]) -> bool:
 
 
 def pack(rows: torch.Tensor, bits: int, rounding: str) -> torch.Tensor:
-    """Quantise float32 rows [K, d] to codes, uint8 [K, bytes of a row]; with 32 bits return the rows unchanged.
+    """Return float32 rows [K, d] quantised to codes, uint8 [K, bytes of a row]; with 32 bits the rows unchanged.
 
     With `adaptive`, a greedy search from both ends chooses the range of least squared error.
     """
@@ -90,7 +94,10 @@ def pack(rows: torch.Tensor, bits: int, rounding: str) -> torch.Tensor:
 
 
 def unpack(codes: torch.Tensor, bits: int) -> torch.Tensor:
-    """Return the float32 rows [K, d] of `codes`. Raises ArtifactError for a tensor that holds no codes."""
+    """Return the float32 rows [K, d] that `codes` of `bits` bits stand for.
+
+    Raises ArtifactError for a tensor that holds no codes.
+    """
     if bits == 32:
         return codes
     kind, num_more = _FORMATS[bits]
@@ -101,7 +108,7 @@ def unpack(codes: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def pack_rows(rows: torch.Tensor, num_rows: int) -> torch.Tensor:
-    """Return the numbers of `rows`, out of `num_rows`, as ids, or as a bitmap where that is no larger."""
+    """Return row numbers in their smaller form for a checkpoint: ids, or a bitmap over `num_rows` rows."""
     ids = rows.to(torch.int32 if num_rows < 2**31 else torch.int64)
     if -(-num_rows // 8) > ids.nbytes:
         return ids
@@ -111,7 +118,8 @@ def pack_rows(rows: torch.Tensor, num_rows: int) -> torch.Tensor:
 
 
 def join(chain: Iterable[Tensors], bits: int) -> Tensors:
-    """Return the state that the last checkpoint of a chain restores; the first checkpoint has all rows.
+    """Return the training state that the last checkpoint of a chain restores; the chain's first checkpoint has all
+    rows.
 
     Raises ArtifactError where the checkpoints do not belong together.
     """
@@ -141,7 +149,7 @@ def _put(whole: Tensors, name: str, of_rows: torch.Tensor, tensor: torch.Tensor)
 
 
 def list_state(loop: TrainingLoop) -> tuple[Tensors, Tensors]:
-    """Return the tables by name, and all other state by its name in a checkpoint; references, not copies."""
+    """Return a loop's tables by name, and all its other state by its name in a checkpoint; references, not copies."""
     state = loop.state()
     names = {parameter: name for name, parameter in loop.model.named_parameters()}
     tables = {names[table]: table.detach() for group in loop.optimizers[0].param_groups for table in group["params"]}
@@ -156,7 +164,8 @@ def list_state(loop: TrainingLoop) -> tuple[Tensors, Tensors]:
 
 @torch.no_grad()
 def load_state(loop: TrainingLoop, restored: Tensors, samples_count: int) -> None:
-    """Load a state into a loop after `build`, so that it continues after `num_samples` samples."""
+    """Load a restored state into a training loop after `build`, so that it continues after `samples_count`
+    samples."""
     tables, others = list_state(loop)
     for name, live in {**{f"model.{name}": table for name, table in tables.items()}, **others}.items():
         live.copy_(restored[name])
@@ -164,7 +173,8 @@ def load_state(loop: TrainingLoop, restored: Tensors, samples_count: int) -> Non
 
 
 class Checkpoints:
-    """Maker of a loop's checkpoints: copies tensors on the loop's thread (the stall), packs and writes in another.
+    """Maker of a training loop's checkpoints: copies tensors in the loop's thread, which stalls; another thread
+    writes.
 
     At most one checkpoint is being written; the next waits for it, and the wait is recorded separately. After a
     failure no more are made, `error` has the reason, and training goes on.
@@ -179,17 +189,20 @@ class Checkpoints:
         self._samples, self._chain = 0, list[int]()
         self._shares: list[float] = []
         self._chains: list[list[int]] = []
-        """For each checkpoint written, the numbers of all that restoring it needs."""
+        """Numbers of all checkpoints that restoring needs, for each checkpoint that was written."""
         self._kept_bytes: dict[int, int] = {}
-        """Bytes of each checkpoint on disk, by its number."""
+        """Bytes of each checkpoint on disk, by the checkpoint's number."""
         self.error: Exception | None = None
         self.taken: list[dict[str, Any]] = []
-        """Record of each checkpoint, by member."""
+        """Measurements of each checkpoint that was made (bytes, seconds of stall and writing), by name."""
         self.restore_s: float | None = None
         self.num_restores = 0
 
     def begin(self) -> None:
-        """Prepare for a loop after its `build`. Raises ConfigError for a model or settings without checkpoints."""
+        """Prepare checkpoints of a loop, after the loop's `build`.
+
+        Raises ConfigError for a model or settings that have no checkpoints.
+        """
         loop, split, config = self._loop, self._loop.data.train, self._config
         self._every, opt_name = config.interval(split.num_samples), loop.spec.train.opt_name
         if self._every < loop.global_batch_size:
@@ -217,7 +230,7 @@ class Checkpoints:
         self.full_bytes = self.full_embedding_bytes + sum(map(self._store.count_bytes, others.values()))
 
     def after_step(self, ids: torch.Tensor) -> None:
-        """Mark the rows of a step's ids as changed, and make a checkpoint if one is due."""
+        """Mark the table rows of a step's ids as changed, and make a checkpoint if one is due."""
         self._touched.mark(ids)
         before, self._samples = self._samples, self._samples + self._loop.global_batch_size
         if before // self._every == self._samples // self._every or self.error is not None:
@@ -232,7 +245,8 @@ class Checkpoints:
             self._restore()
 
     def _copy(self) -> dict[str, Any]:
-        """Copy the tensors of the next checkpoint, start writing them, and return its entry of `taken`."""
+        """Copy the tensors of the next checkpoint and start writing them; return the checkpoint's entry of
+        `taken`."""
         policy, is_touched = self._config.policy, self._touched.is_touched
         tables, others = list_state(self._loop)
         is_base = not self._chain or is_base_due(policy, self._shares)
@@ -282,7 +296,7 @@ class Checkpoints:
         entry["write_s"] = perf_counter() - began_s
 
     def _remove_superseded(self, chain: list[int]) -> None:
-        """Remove checkpoints that the newest ones do not need, each before those that it needs itself.
+        """Remove checkpoints that the newest ones to be kept do not need, each before those that it needs itself.
 
         A process killed meanwhile so leaves no checkpoint without its base. If removing fails, no more checkpoints
         are made.
@@ -300,7 +314,7 @@ class Checkpoints:
             self.error = error
 
     def _wait(self) -> None:
-        """Wait until nothing is being written; a failed write counts as no checkpoint."""
+        """Wait until no checkpoint is being written; a failed write counts as no checkpoint."""
         pending, self._pending = self._pending, None
         try:
             if pending is not None:
@@ -310,7 +324,7 @@ class Checkpoints:
             del self.taken[-1]
 
     def _restore(self) -> None:
-        """Continue the loop from the newest checkpoint. Raises the error that kept it from being written."""
+        """Continue the training loop from the newest checkpoint. Raises the error that kept it from being written."""
         self._wait()
         if self.error is not None:
             raise self.error
@@ -318,7 +332,7 @@ class Checkpoints:
         self.num_restores += 1
 
     def finish(self) -> None:
-        """Wait for the last checkpoint, and time its restoring."""
+        """Wait for the last checkpoint to be written, and time its restoring."""
         self._wait()
         self._thread.shutdown()
         try:
@@ -331,13 +345,14 @@ class Checkpoints:
 
 
 def _owner(name: str) -> str:
-    """Return the parameter of an optimizer state's name in a checkpoint; empty for other names."""
+    """Return the parameter to which an optimizer state belongs, from its name in a checkpoint; empty for other
+    names."""
     kind, _, rest = name.partition(".")
     return rest.rpartition(".")[0] if kind == "state" else ""
 
 
 def _copy_rows(tensor: torch.Tensor, rows: torch.Tensor | None) -> torch.Tensor:
-    """Copy `rows` of a tensor to the CPU, or with None the whole tensor."""
+    """Return a copy, on the CPU, of the `rows` of a tensor, or with None of the whole tensor."""
     if rows is None:
         return tensor.detach().to("cpu", copy=True)
     return tensor.detach().index_select(0, rows.to(tensor.device)).cpu()

@@ -1,4 +1,4 @@
-"""Dataset split held in a GPU's memory, if it is small enough: read once, then sliced."""
+"""Dataset split held in a GPU's memory, if it is small enough: read once, then sliced into batches."""
 
 from collections.abc import Iterable
 
@@ -7,29 +7,30 @@ import torch
 from reference_models.data.store.dataset import Batch, ClickDataset
 
 SHARE = 4
-"""Divisor of the device's free memory: a split is held on the device if it takes at most 1 / SHARE of that memory."""
+"""Divisor of a GPU's free memory: a split is held on the GPU if it takes at most 1 / SHARE of that memory."""
 
 
 class HeldSplit:
-    """Samples of a split on a device, with labels on the host, too, where an evaluation reads them."""
+    """Samples of a dataset split on a device, with labels on the host, too, where an evaluation reads them there."""
 
     def __init__(self, whole: Batch, labels: torch.Tensor) -> None:
         self._whole, self._labels = whole, labels
 
     def slice(self, start: int, stop: int, *, has_host_labels: bool) -> Batch:
-        """Return a batch of views of samples start to stop - 1."""
+        """Return samples `start` to `stop` - 1 as a batch of views; with `has_host_labels` its labels are on the
+        host."""
         labels = self._labels if has_host_labels else self._whole.labels
         return Batch(self._whole.dense[start:stop], self._whole.indices[start:stop], labels[start:stop])
 
 
 def fits(split: ClickDataset, free_bytes: int) -> bool:
-    """Return whether a split is small enough to be held on a device with `free_bytes`."""
+    """Return whether a dataset split is small enough to be held on a device with `free_bytes` of free memory."""
     numbers = split.num_dense + sum(split.multi_hot) + 1
     return SHARE * 4 * numbers * split.num_samples <= free_bytes
 
 
 def hold(split: ClickDataset, batches: Iterable[Batch], device: torch.device) -> HeldSplit:
-    """Copy the split's consecutive `batches`, from its first sample to its last, to the device."""
+    """Copy the consecutive `batches` of a dataset split, from its first sample to its last, to the device."""
     labels = torch.empty(split.num_samples)
     whole: Batch | None = None
     start = 0

@@ -1,4 +1,4 @@
-"""Devices by name, devices of ranks, and the precision of a device's matrix products."""
+"""Devices by name, the device of each rank, and the precision of a device's matrix products."""
 
 import os
 import socket
@@ -11,7 +11,7 @@ from reference_models.process.errors import DeviceError
 
 
 def find_device(name: str) -> torch.device:
-    """Return the device of a name, with its index. Raises DeviceError if this machine or torch lacks it."""
+    """Return the device that `name` names, with its index. Raises DeviceError if this machine or torch lacks it."""
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -38,7 +38,7 @@ def find_device(name: str) -> torch.device:
 
 
 def local_device(name: str, num_ranks: int = 1, environ: Mapping[str, str] = os.environ) -> torch.device:
-    """Return the device of this rank of `num_ranks`; several ranks of a machine take the GPUs of their LOCAL_RANK.
+    """Return the device of this rank of `num_ranks`; several ranks of a machine take the GPU of their LOCAL_RANK.
 
     Where a launcher shows each rank one GPU (srun --gpus-per-task=1, CUDA_VISIBLE_DEVICES), that GPU is taken. Raises
     DeviceError where two ranks would share a GPU, which NCCL refuses and which would falsify measurements; sharing
@@ -55,14 +55,17 @@ def local_device(name: str, num_ranks: int = 1, environ: Mapping[str, str] = os.
 
 
 def describe_gpu(device: torch.device) -> str | None:
-    """Return a unique name of a GPU, its host and UUID; None for a CPU."""
+    """Return a unique name of a GPU, from its host and UUID; None for a CPU."""
     if device.type != "cuda":
         return None
     return f"{socket.gethostname()} GPU-{torch.cuda.get_device_properties(device).uuid}"
 
 
 def count_local_ranks(default: int, environ: Mapping[str, str] = os.environ) -> int:
-    """Return the number of ranks on this machine, from LOCAL_WORLD_SIZE. Raises DeviceError if it is no number."""
+    """Return the number of ranks on this machine, from LOCAL_WORLD_SIZE, else `default`.
+
+    Raises DeviceError if the variable is no number.
+    """
     return _read_number(environ, "LOCAL_WORLD_SIZE", default)
 
 
@@ -74,7 +77,7 @@ def _read_number(environ: Mapping[str, str], key: str, default: int) -> int:
 
 
 def list_gpus(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Return the visible GPUs, each as CUDA_VISIBLE_DEVICES of a child process must name it."""
+    """Return the visible GPUs, each under the name that CUDA_VISIBLE_DEVICES of a child process needs."""
     given, num = environ.get("CUDA_VISIBLE_DEVICES"), torch.cuda.device_count()
     names = map(str, range(num)) if given is None else (name.strip() for name in given.split(","))
     return tuple(names)[:num]
@@ -101,7 +104,7 @@ def use_device(device: torch.device) -> None:
 
 
 def set_precision(device: torch.device, precision: str) -> bool:
-    """Set float32 matrix products to `precision`; return whether the forward pass runs under bf16 autocast.
+    """Set the precision of torch's float32 matrix products; return whether the forward pass runs under bf16 autocast.
 
     On GPUs, sums of bf16 products are kept in float32 also where cuBLAS splits them, which is not torch's default.
     """

@@ -11,7 +11,7 @@ import torch
 
 
 class EagerOptimizer(torch.optim.Optimizer):
-    """Optimizer whose methods do not import torch's compiler; must be the first base class."""
+    """Base class of optimizers whose methods do not import torch's compiler; must be the first base class."""
 
     add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
     load_state_dict = unwrap(torch.optim.Optimizer.load_state_dict)
@@ -20,21 +20,24 @@ class EagerOptimizer(torch.optim.Optimizer):
 
 
 class SGD(EagerOptimizer, torch.optim.SGD):
-    """torch.optim.SGD without the compiler: same groups, state and numbers. Not differentiable."""
+    """SGD as in torch.optim, without importing torch's compiler: same groups, state and numbers. Not
+    differentiable."""
 
     update_rule = "sgd"
     step = torch.no_grad()(unwrap(torch.optim.SGD.step))
 
 
 class Adagrad(EagerOptimizer, torch.optim.Adagrad):
-    """torch.optim.Adagrad without the compiler: same groups, state and numbers. Not differentiable."""
+    """Adagrad as in torch.optim, without importing torch's compiler: same groups, state and numbers. Not
+    differentiable."""
 
     update_rule = "adagrad"
     step = torch.no_grad()(unwrap(torch.optim.Adagrad.step))
 
 
 class Adam(EagerOptimizer, torch.optim.Adam):
-    """torch.optim.Adam without the compiler: same groups, state and numbers. Not differentiable."""
+    """Adam as in torch.optim, without importing torch's compiler: same groups, state and numbers. Not
+    differentiable."""
 
     update_rule = "Adam"
     step = torch.no_grad()(unwrap(torch.optim.Adam.step))

@@ -1,4 +1,4 @@
-"""Training loop shared by implementations: dataset order, warm-up, steps, evaluation; one process, one device.
+"""Training loop that implementations share: samples in dataset order, warm-up, steps, evaluation; one device.
 
 A model's reference implementation is this loop around stock PyTorch; others replace the step, the batches or both.
 """
@@ -39,7 +39,7 @@ ROC_AUC = "roc_auc"
 
 
 Built = tuple[Any, list[torch.optim.Optimizer]]
-"""Module from dense [B, num_dense] and ids [B, lookups] to logits [B], and its optimizers."""
+"""Model and its optimizers; the model maps dense features [B, num_dense] and ids [B, lookups] to logits [B]."""
 
 
 class TrainingLoop(ABC):
@@ -54,13 +54,15 @@ class TrainingLoop(ABC):
     """
 
     name: str
-    """Name of the implementation in messages."""
+    """Name of the training implementation, for messages."""
     metric = ROC_AUC
-    """Metric that `evaluate` computes, one of `metrics.METRICS`: the same as the model's `ModelSpec.metric`."""
+    """Quality metric that `evaluate` computes, one of `metrics.METRICS`, and the same as the model's
+    `ModelSpec.metric`."""
     reads_ahead = False
-    """Whether a thread reads the next batches during a training step."""
+    """Whether a thread reads the next batches while a training step computes."""
     model_class: type[Any]
-    """Class that `build_model` builds, where several models are built alike; the constructor may replace it."""
+    """Class of the model that `build_model` builds, where several models are built alike; constructors may replace
+    it."""
 
     def __init__(self, spec: WorkloadSpec, world: World, model_class: type[Any] | None = None) -> None:
         self.spec, self.world = spec, world
@@ -102,7 +104,8 @@ class TrainingLoop(ABC):
             self.checkpoints.begin()
 
     def prepare_shapes(self, data: OpenedDataset) -> None:
-        """Prepare on the CPU for `build_model` and `compute_logits` of batches shaped like `data`, left unread."""
+        """Prepare, on the CPU and without reading samples, to call `build_model` and `compute_logits` for data like
+        `data`."""
         self.device, self.data, self._autocast_bf16 = torch.device("cpu"), data, False
 
     def check_world(self) -> None:
@@ -119,14 +122,14 @@ class TrainingLoop(ABC):
 
     @abstractmethod
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
-        """Return a new module on `device`, its tables with `num_embeddings` rows, and the optimizers of its weights.
+        """Return a new model on `device`, its tables with `num_embeddings` rows, and the optimizers of its weights.
 
         The tables' optimizer comes first, if there are any tables, that of all other weights last. Called twice: for
         the warm-up copy, whose tables are small, and after the generators are seeded.
         """
 
     def warm_up(self) -> None:
-        """Run synthetic batches of the real shapes through a warm-up copy with small tables, which is then dropped.
+        """Train a copy of the model, with small tables, on synthetic batches of the real shapes; then drop the copy.
 
         Nothing needs to be restored: the model is built, and the generators are seeded, afterwards.
         """
@@ -142,7 +145,8 @@ class TrainingLoop(ABC):
         self.synchronize()
 
     def make_synthetic_batch(self, num_embeddings: tuple[int, ...], size: int) -> Any:
-        """Return a synthetic batch of the data's shapes, with ids below `num_embeddings`."""
+        """Return a synthetic batch of `size` samples of the data's shapes, with ids below `num_embeddings` of each
+        table."""
         return Batch.synthetic(self.data.train, num_embeddings, size)
 
     # hyperparameters, read from what `build` made
@@ -200,7 +204,7 @@ class TrainingLoop(ABC):
         return TrainCounts(num_steps=num_steps, num_samples=num_steps * batch_size)
 
     def check_loss(self, total_loss: torch.Tensor) -> None:
-        """Raise NotFiniteError if the sum [] of the losses of one call of `train` is not finite.
+        """Raise NotFiniteError if the sum [] of the losses of all steps of a call of `train` is not finite.
 
         It is checked once per call: a loss that is not finite makes the sum so, and reading it waits for the device.
         """
@@ -211,7 +215,7 @@ class TrainingLoop(ABC):
             )
 
     def train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
-        """Update the weights once, at the learning rates that the optimizers hold; return the batch's mean loss.
+        """Train on a batch: update the weights once, at the optimizers' learning rates; return the batch's mean loss.
 
         The loss is a tensor [] on `device` without gradient, not yet waited for.
         """
@@ -232,7 +236,8 @@ class TrainingLoop(ABC):
         return loss.detach()
 
     def evaluate(self) -> float:
-        """Return `metric` of the whole evaluation split; on a GPU the ROC AUC is computed there, the same number.
+        """Return the quality metric of the whole evaluation split; on a GPU the ROC AUC is computed there, the same
+        number.
 
         The AUC of soft labels is always computed on the CPU: a GPU would add up in another order.
         """
@@ -297,7 +302,7 @@ class TrainingLoop(ABC):
             yield next(batches)
 
     def read_batch(self, split: ClickDataset, name: str, start: int, stop: int) -> Any:
-        """Read samples `start` to `stop` - 1. Raises DatasetError if they are damaged."""
+        """Return samples `start` to `stop` - 1 of a dataset split. Raises DatasetError if they are damaged."""
         batch = split.read(start, stop)
         batch.check(split, f"{self.spec.data_dir}: {name} sample", start)
         return batch
@@ -306,7 +311,8 @@ class TrainingLoop(ABC):
 
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:
-        """While inside, set `enter` of the loop, and of a model that has an `enter`, called as phases begin."""
+        """While inside, call `enter` with a phase's name where that phase of a step begins, in the loop and in its
+        model."""
         reporters = [self, self.model] if getattr(self.model, "enter", None) is ignore_phase else [self]
         for reporter in reporters:
             reporter.enter = enter
@@ -331,7 +337,8 @@ class TrainingLoop(ABC):
         return weights
 
     def state(self) -> dict[str, Any]:
-        """Return references, not copies: `model`, `optimizers`, `step`, `rng`."""
+        """Return the training state by reference, not copied: `model`, `optimizers`, `step` (number), `rng`
+        (generator)."""
         is_cuda = self.device.type == "cuda"
         return {
             "model": self.model.state_dict(),
@@ -341,7 +348,8 @@ class TrainingLoop(ABC):
         }
 
     def go_on(self, step: int, generator: torch.Tensor) -> None:
-        """Continue after `step`, with the generator in state `rng`; weights are already loaded."""
+        """Continue training after step number `step`, with torch's generator in the state `generator`; weights are
+        loaded."""
         self._step, self._next_batch = step, -1
         for optimizer in self.optimizers:
             for state in optimizer.state.values():

@@ -21,12 +21,13 @@ from reference_models.process.errors import DatasetError, NotFiniteError
 
 _SIGN = np.uint32(1 << 31)
 _CHUNK = 1 << 20
-"""Samples whose losses are computed in float64 at a time."""
+"""Number of samples whose losses are computed in float64 at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QualityMetrics:
-    """Metrics of one evaluation; log loss in nats, normalised entropy as a fraction of the base rate's entropy."""
+    """Quality metrics of one evaluation; log loss in nats, normalised entropy as a fraction of the base rate's
+    entropy."""
 
     auc: float
     log_loss: float
@@ -34,7 +35,8 @@ class QualityMetrics:
 
 
 def measure_quality(labels: NDArray[np.generic], logits: NDArray[np.float32]) -> QualityMetrics:
-    """Return all metrics of `logits` [N] for `labels` [N] of 0 and 1, or soft; raises as `roc_auc` does."""
+    """Return all quality metrics of `logits` [N] for `labels` [N] of 0 and 1, or soft; raises errors as `roc_auc`
+    does."""
     auc, loss = roc_auc(labels, logits), log_loss(labels, logits)
     rate = int(np.count_nonzero(labels)) / labels.size
     if _are_soft(labels):
@@ -67,7 +69,7 @@ def _soft_losses(labels: NDArray[Any], logits: NDArray[np.float64]) -> NDArray[n
 
 
 def _are_soft(labels: NDArray[Any]) -> bool:
-    """Return whether any label is neither 0 nor 1, which only floating-point labels can be."""
+    """Return whether any label is neither 0 nor 1; only floating-point labels can be such (soft) labels."""
     return labels.dtype.kind == "f" and bool(((labels != 0) & (labels != 1)).any())
 
 
@@ -111,7 +113,8 @@ def roc_auc(labels: NDArray[np.generic], scores: NDArray[np.float32]) -> float:
 
 
 def _soft_auc(labels: NDArray[Any], scores: NDArray[np.float32]) -> float:
-    """Return the AUC of samples that each count as `labels` [N] of a positive and 1 - `labels` of a negative."""
+    """Return the ROC AUC for soft labels: each sample counts as `labels` [N] of a positive, 1 - `labels` of a
+    negative."""
     if not ((labels >= 0) & (labels <= 1)).all():
         raise ValueError("soft labels are outside of 0 to 1")
     shares = np.ascontiguousarray(labels, dtype=np.float32) + np.float32(0.0)
@@ -132,7 +135,7 @@ def _soft_auc(labels: NDArray[Any], scores: NDArray[np.float32]) -> float:
 
 
 def refuse_scores(num_bad: int, num_scores: int) -> NoReturn:
-    """Raise NotFiniteError for scores that are not finite."""
+    """Raise NotFiniteError for `num_bad` of `num_scores` scores that are not finite."""
     raise NotFiniteError(f"{num_bad} of {num_scores} evaluation scores are not finite: training has diverged.")
 
 
@@ -146,7 +149,8 @@ def refuse_one_class(num_positive: int, num_negative: int) -> None:
 
 
 def _sortable_bits(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """Return uint32 that sort like the scores: negatives inverted, others with the sign bit set; -0.0 is 0.0."""
+    """Return uint32 numbers that sort like the scores: negatives inverted, others with the sign bit set; -0.0 is
+    0.0."""
     bits = (scores + np.float32(0.0)).view(np.uint32)
     flip = np.where(bits & _SIGN, np.uint32(0xFFFFFFFF), _SIGN)
     flip ^= bits
@@ -154,7 +158,9 @@ def _sortable_bits(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
 
 
 def _twice_pairs_won(keys: NDArray[np.uint64]) -> int:
-    """Return twice the pairs in which the positive scores higher, plus the tied pairs, from sorted keys.
+    """Return twice the number of (positive, negative) pairs in which the positive scores higher, plus the tied pairs.
+
+    `keys` are the sorted scores, with the label as last bit.
 
     For each group of equal scores: positives * (2 * negatives below + negatives in the group).
     """
@@ -169,11 +175,11 @@ def _twice_pairs_won(keys: NDArray[np.uint64]) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClassMetrics:
-    """Metrics of one evaluation of several classification tasks: means over samples and tasks."""
+    """Quality metrics of one evaluation of several classification tasks: means over samples and tasks."""
 
     accuracy: float
     log_loss: float
-    """Mean log loss, in nats."""
+    """Mean log loss of the predicted classes, in nats."""
     normalised_entropy: float
     """Log loss divided by the entropy of the classes' shares, which is the log loss of predicting these shares."""
 
@@ -191,7 +197,8 @@ def accuracy(labels: NDArray[np.integer], scores: NDArray[np.float32]) -> float:
 
 
 def measure_classes(labels: NDArray[np.integer], logits: NDArray[np.float32]) -> ClassMetrics:
-    """Return all metrics of `logits` [N, T, K] for classes `labels` [N, T]; raises as `accuracy` does."""
+    """Return all quality metrics of `logits` [N, T, K] for classes `labels` [N, T]; raises errors as `accuracy`
+    does."""
     found = accuracy(labels, logits)
     wide = logits.astype(np.float64)
     wide -= wide.max(-1, keepdims=True)
@@ -206,11 +213,12 @@ def measure_classes(labels: NDArray[np.integer], logits: NDArray[np.float32]) ->
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetricFunction:
-    """Metric of the labels and logits of the whole evaluation split."""
+    """Quality metric as functions of the labels and logits of the whole evaluation split."""
 
     value: Callable[[NDArray[Any], NDArray[np.float32]], float]
     measure: Callable[[NDArray[Any], NDArray[np.float32]], Any]
-    """Function that returns a dataclass of the value, log loss and normalised entropy, as in extra/quality.json."""
+    """Function that returns a dataclass of the metric's value, log loss and normalised entropy, as in
+    extra/quality.json."""
 
 
 ROC_AUC = MetricFunction(value=roc_auc, measure=measure_quality)
@@ -219,11 +227,11 @@ METRICS: Mapping[str, str] = {
     "roc_auc": "reference_models.training.metrics:ROC_AUC",
     "accuracy": "reference_models.training.metrics:ACCURACY",
 }
-"""Place of each `MetricFunction`, by the value of quality.metric in a definition."""
+"""Module and name of each `MetricFunction`, by the metric's name (quality.metric in a definition)."""
 
 
 def find_metric(name: str) -> MetricFunction:
-    """Return the metric of a name in a definition. Raises KeyError for a name that `METRICS` lacks."""
+    """Return the quality metric named `name` in a definition. Raises KeyError for a name that `METRICS` lacks."""
     module, _, attribute = METRICS[name].partition(":")
     metric = getattr(import_module(module), attribute)
     assert isinstance(metric, MetricFunction)

@@ -15,12 +15,13 @@ from reference_models.training.eager import SGD, Adagrad, Adam, EagerOptimizer
 
 MIN_LEARNING_RATE = 1e-7
 RATE_FACTOR = "rate_factor"
-"""Key of a parameter group, for its learning rate as a multiple of the base learning rate."""
+"""Key of an optimizer's parameter group for its learning rate, given as a multiple of the base learning rate."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LearningRatePolicy:
-    """Linear warm-up, constant, polynomial decay, then held (LRPolicyScheduler of facebookresearch/dlrm).
+    """Learning rate over steps: linear warm-up, constant, polynomial decay, constant (LRPolicyScheduler of
+    facebookresearch/dlrm).
 
     As in that class, the constant part holds the value at which warm-up stopped when a decay follows: the last
     warm-up step is below the base rate by 1 / warmup_steps. Without warm-up it is the base rate.
@@ -40,7 +41,7 @@ class LearningRatePolicy:
             )
 
     def at(self, step: int) -> float:
-        """Return the learning rate of training step 1, 2, 3, ..."""
+        """Return the learning rate of training step number `step`, counted from 1."""
         if step < self.warmup_steps:
             return self.base * step / self.warmup_steps
         if self.decay_steps == 0:
@@ -52,7 +53,7 @@ class LearningRatePolicy:
 
 
 class SparseAdagrad(EagerOptimizer):
-    """Adagrad over the rows that a sparse gradient touches; the same numbers as torch.optim.Adagrad.
+    """Adagrad over the table rows that a sparse gradient touches; the same numbers as torch.optim.Adagrad.
 
     sum += g^2; p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum) + eps), rows coalesced first. With
     `rowwise` one accumulator per row: sum += mean_j g_j^2 (RWSAdagrad of facebookresearch/dlrm). Sums are in one
@@ -90,12 +91,12 @@ class SparseAdagrad(EagerOptimizer):
 
     @property
     def update_rule(self) -> str:
-        """Name of the update in `train.opt_name`: adagrad or rowwise_adagrad."""
+        """Name of the update as a value of `train.opt_name`: adagrad or rowwise_adagrad."""
         return "rowwise_adagrad" if self.defaults["rowwise"] else "adagrad"
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update all parameters once, by the gradients of the last backward pass."""
+        """Update all embedding tables once, by the gradients of the last backward pass."""
         loss = None if closure is None else closure()
         for group in self.param_groups:
             for p in group["params"]:
@@ -109,7 +110,7 @@ class SparseAdagrad(EagerOptimizer):
         self.update_rows(p, group, grad.indices()[0], grad.values())
 
     def update_rows(self, p: nn.Parameter, group: dict[str, Any], rows: torch.Tensor, values: torch.Tensor) -> None:
-        """Update the distinct rows int64 [K] once, by their gradients [K, D]."""
+        """Update the distinct table rows `rows` int64 [K] once, by their gradients [K, D]."""
         state, lr = self.state[p], self._next_rate(p, group)
         squares = values * values
         total = state["sum"].index_select(0, rows) + (squares.mean(1, keepdim=True) if group["rowwise"] else squares)
@@ -117,7 +118,7 @@ class SparseAdagrad(EagerOptimizer):
         p.index_add_(0, rows, values.div_(total.sqrt_().add_(group["eps"])), alpha=-lr)
 
     def update_whole(self, p: nn.Parameter, group: dict[str, Any], gradient: torch.Tensor) -> None:
-        """Update the rows whose `gradient` [rows, D] is not all zeros, without listing these rows."""
+        """Update the table rows whose `gradient` [rows, D] is not all zeros, without listing these rows."""
         total, lr = self.state[p]["sum"], self._next_rate(p, group)
         squares = gradient * gradient
         total += squares.mean(1, keepdim=True) if group["rowwise"] else squares
@@ -125,7 +126,7 @@ class SparseAdagrad(EagerOptimizer):
         p.add_(torch.where((gradient != 0).any(1, keepdim=True), change, 0.0), alpha=-lr)
 
     def _next_rate(self, p: nn.Parameter, group: dict[str, Any]) -> float:
-        """Count a step of parameter `p`; return its learning rate."""
+        """Count a step of parameter `p`; return the learning rate for it, after Adagrad's own decay."""
         state = self.state[p]
         state["step"] += 1
         return float(group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"]))
@@ -134,7 +135,7 @@ class SparseAdagrad(EagerOptimizer):
 def build_optimizers(
     train: TrainConfig, *, embedding_parameters: list[nn.Parameter], dense_parameters: list[nn.Parameter]
 ) -> list[torch.optim.Optimizer]:
-    """Build an optimizer for the tables' sparse gradients and one for all other weights, as `train` says."""
+    """Build an optimizer for the tables' sparse gradients and another for all other weights, as `train` says."""
     dense = build_dense_optimizer(train, dense_parameters)
     if train.opt_name == "Adam":
         return [_build_sparse_beside_adam(train, embedding_parameters), dense]
@@ -145,7 +146,7 @@ def build_optimizers(
 
 
 def build_dense_optimizer(train: TrainConfig, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    """Build torch.optim's SGD, Adagrad or Adam over the weights of the layers, as `train` says."""
+    """Build torch.optim's SGD, Adagrad or Adam for the weights of the dense layers, as `train` says."""
     if train.opt_name == "sgd":
         return SGD(parameters, lr=train.opt_base_learning_rate)
     if train.opt_name == "Adam":
@@ -187,7 +188,8 @@ def adagrad_options(train: TrainConfig) -> dict[str, Any]:
 
 
 def build_learning_rate_policy(train: TrainConfig) -> LearningRatePolicy:
-    """Build the policy that `train`'s mllog keys describe; without them the learning rate is constant."""
+    """Build the learning rate policy that `train`'s mllog keys describe; without them the learning rate is
+    constant."""
     keys = train.optimizer
     is_sgd = train.opt_name == "sgd"
     start = "lr_decay_start_steps" if is_sgd else "opt_learning_rate_decay_start_step"
@@ -211,7 +213,7 @@ def build_learning_rate_policy(train: TrainConfig) -> LearningRatePolicy:
 
 
 def set_learning_rate(optimizers: list[torch.optim.Optimizer], learning_rate: float) -> None:
-    """Set every group's learning rate for this step: `rate` times the group's factor."""
+    """Set the learning rate of every parameter group for this step: `learning_rate` times the group's factor."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * group.get(RATE_FACTOR, 1.0)
@@ -223,7 +225,7 @@ _UPDATES = {
     "rowwise_adagrad": ("rowwise_adagrad", "adagrad"),
     "Adam": ("rowwise_adagrad", "Adam"),
 }
-"""Update rules of the tables and of all other weights, by `train.opt_name`."""
+"""Names of the updates of (tables, all other weights), by `train.opt_name`."""
 _TORCH = {torch.optim.SGD: "sgd", torch.optim.Adagrad: "adagrad", torch.optim.Adam: "Adam"}
 
 
@@ -249,7 +251,7 @@ def _name_update(optimizer: Any) -> str:
 def describe_optimizers(
     opt_name: str, optimizers: list[torch.optim.Optimizer], policy: LearningRatePolicy
 ) -> dict[str, int | float | str]:
-    """Return mllog keys and values as the optimizers' groups and the policy hold them.
+    """Return the optimizers' settings under MLPerf's log keys (mllog), as parameter groups and rate policy hold them.
 
     For optimizers that compute another update than `opt_name`, the keys are its name and the policy's alone.
     """
@@ -290,7 +292,8 @@ def describe_optimizers(
 def _describe_adam(
     optimizers: list[torch.optim.Optimizer], groups: list[dict[str, Any]], policy: LearningRatePolicy
 ) -> dict[str, int | float | str]:
-    """Return the keys of MLPerf's closed_dlrmv4.yaml; those of tables only if there are tables."""
+    """Return Adam's settings under the keys of MLPerf's closed_dlrmv4.yaml; those of tables only if there are
+    tables."""
     dense = groups[-1]
     described: dict[str, int | float | str] = {
         "opt_name": "Adam",
@@ -309,7 +312,8 @@ def _describe_adam(
 
 
 def _one_value(values: list[float]) -> float:
-    """Return the value that all groups share; integral values as int, as the official checker writes them."""
+    """Return the setting that all parameter groups share; integral values as int, as the official checker writes
+    them."""
     if any(value != values[0] for value in values):
         raise ConfigError(f"the optimizers of embeddings and dense weights differ: {values}")
     return int(values[0]) if float(values[0]).is_integer() else values[0]

@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 
 
 class Phase(StrEnum):
-    """Phases that the loop itself enters, and those of tables; a model adds its own."""
+    """Phases of a training step that the loop itself enters, and those of embedding tables; a model adds its own."""
 
     DATA = "data"
-    """Reading a batch, checking it, copying it to the device, setting the learning rate."""
+    """Reading a batch, checking it, copying it to the device, and setting the learning rate."""
     FORWARD = "model_forward"
-    """Computing the logits, for a model without phases of its own."""
+    """Computing the logits, in a model that reports no phases of its own."""
     EMBEDDING_FORWARD = "embedding_forward"
     LOSS = "loss"
-    """Computing the loss of the logits, and its gradient."""
+    """Computing the loss from the logits, and the loss's gradient."""
     ZERO_GRAD = "zero_grad"
-    """Freeing or zeroing the last step's gradients."""
+    """Freeing or zeroing the gradients of the last step."""
     REPLAY = "graph_replay"
-    """Replay of a captured graph of all phases after DATA, which `TimesReplay` splits into phases."""
+    """Replay of a captured CUDA graph of all phases after DATA, which `TimesReplay` splits into those phases."""
     EMBEDDING_BACKWARD = "embedding_backward"
     SPARSE_OPTIMIZER = "sparse_optimizer"
     DENSE_OPTIMIZER = "dense_optimizer"
     OTHER = "other"
-    """Work outside all phases: the training loop itself."""
+    """Work outside of a step's other phases: the training loop itself."""
 
 
 _WORDS: Mapping[str, str] = {"mlp": "MLP", "forward": "fwd", "backward": "bwd", "grad": "gradients"}
 
 
 def label_phases(phases: Iterable[str]) -> dict[str, str]:
-    """Return each phase's label in tables and charts, such as 'bottom MLP fwd'."""
+    """Return the label of each phase in tables and charts, such as 'bottom MLP fwd' for bottom_mlp_forward."""
     return {phase: " ".join(_WORDS.get(word, word) for word in phase.split("_")) for phase in phases}
 
 
@@ -61,11 +61,12 @@ Enter = Callable[[str], None]
 
 
 def ignore_phase(phase: str) -> None:
-    """Ignore a phase, while phases are not measured."""
+    """Ignore the beginning of a phase, while phases are not measured."""
 
 
 def enter_before_backward(enter: Enter, made: Mapping[str, "torch.Tensor"]) -> None:
-    """Enter each phase when the backward pass reaches its tensor; do nothing unless phases are measured."""
+    """Enter each phase when the backward pass reaches the tensor given for it; do nothing unless phases are
+    measured."""
     for phase, tensor in made.items():
         if enter is not ignore_phase and tensor.requires_grad:
             tensor.register_hook(lambda gradient, phase=phase: enter(phase))  # type: ignore[no-untyped-call]
@@ -73,10 +74,10 @@ def enter_before_backward(enter: Enter, made: Mapping[str, "torch.Tensor"]) -> N
 
 @runtime_checkable
 class TimesReplay(Protocol):
-    """Workload that replays a captured step, and times the phases inside the step."""
+    """Workload that replays a captured training step (CUDA graph), and times the phases inside it."""
 
     def take_replayed(self) -> dict[str, float]:
-        """Return the seconds in each phase of the steps inside `report_phases` since the last call.
+        """Return the seconds in each phase of the replayed steps inside `report_phases` since the last call.
 
         The seconds are part of those of REPLAY. Waits for the device.
         """
@@ -84,10 +85,11 @@ class TimesReplay(Protocol):
 
 @runtime_checkable
 class ReportsPhases(Protocol):
-    """Workload that reports the current phase of its training step."""
+    """Workload that reports which phase of its training step has begun, so that phases can be timed."""
 
     def report_phases(self, enter: Enter) -> AbstractContextManager[None]:
-        """While inside, call `enter` where a phase of `train` begins. Computed numbers stay the same, bit for bit.
+        """While inside, call `enter` where a phase of a training step begins. Computed numbers stay the same, bit for
+        bit.
 
         On a CUDA device `enter` may be called by autograd's threads, and records an event on the current stream.
         """

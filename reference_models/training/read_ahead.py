@@ -1,4 +1,4 @@
-"""Reading of the next batches in a thread while the device works on the current batch."""
+"""Reading of the next batches by a thread, while the device works on the current batch."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -9,14 +9,14 @@ Place = TypeVar("Place")
 Read = TypeVar("Read")
 
 DEPTH = 2
-"""Most batches that are read ahead."""
+"""Most batches that the reading thread reads ahead of the batch in use."""
 
 
 def read_ahead(read: Callable[[Place], Read], places: Iterable[Place], depth: int = DEPTH) -> Iterator[Read]:
     """Yield `read(place)` for each place in order, read up to `depth` places ahead.
 
-    An error of `read` is raised when its place is due. Nothing is read beyond `places`, or after the iterator is
-    closed.
+    An error of `read` is raised when the value of its place would be yielded. Nothing is read beyond `places`, or
+    after the iterator is closed.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as thread:
         waiting: deque[Future[Read]] = deque()

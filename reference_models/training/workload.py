@@ -1,4 +1,4 @@
-"""Protocol of all implementations, which `reference_models.registry` finds by name."""
+"""Protocol of all implementations of a model's training, which `reference_models.registry` finds by name."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,43 +17,45 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkloadSpec:
-    """All that an implementation needs to build a run. Torch-free, so that a run can be planned without torch."""
+    """Specification of a run's training: model, data, optimizer, runtime, seed. Torch-free, so that a run can be
+    planned without torch."""
 
     model: Any
-    """Model's own configuration, as its `ModelSpec` parses it."""
+    """Configuration of the model, as its `ModelSpec` parses it."""
     data: DataConfig
     train: TrainConfig
     runtime: RuntimeConfig
     data_dir: Path
     seed: int
     matmul: MatmulChoice | None = None
-    """Choice of forms of matrix products, for implementations that have one; None: every product by torch.mm."""
+    """Kernels chosen for matrix products, for implementations that choose; None: every product by torch.mm."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainCounts:
-    """Steps and samples of one call of `train`. `num_samples` is the total over all ranks."""
+    """Numbers of steps and samples of one call of `train`; `num_samples` is the total over all ranks."""
 
     num_steps: int
     num_samples: int
 
 
 class Workload(Protocol):
-    """Implementation of a model's training on a dataset."""
+    """Workload: an implementation of a model's training on a dataset."""
 
     def build(self) -> None:
-        """Build weights and optimizer and warm up, off the clock.
+        """Build weights and optimizer and warm up, before the run's clock starts.
 
         Reads the dataset's metadata only. Warm-up uses synthetic batches; afterwards weights, optimizer and random
         generators are bit for bit as without warm-up.
         """
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        """Return mllog keys with values read from what was built: optimizer groups, loader, precision, threads."""
+        """Return the run's settings under MLPerf's log keys (mllog), read from what was built: optimizer, loader,
+        precision, threads."""
 
     @property
     def train_samples(self) -> int:
-        """Samples of one epoch, as the loader counts them (before a last partial batch is dropped)."""
+        """Number of training samples of one epoch, as the loader counts them before it drops a last partial batch."""
 
     @property
     def eval_samples(self) -> int: ...
@@ -62,13 +64,14 @@ class Workload(Protocol):
     def global_batch_size(self) -> int: ...
 
     def train(self, num_steps: int) -> TrainCounts:
-        """Train on the next `num_steps` batches of the epoch, or on fewer at its end; return how many.
+        """Train on the next `num_steps` batches of the epoch, or on fewer at its end; return the steps and samples
+        trained.
 
         The first call reads the dataset. Raises NotFiniteError if the loss is not finite.
         """
 
     def evaluate(self) -> float:
-        """Return the model's metric, such as the ROC AUC, over the whole evaluation split.
+        """Return the model's quality metric, such as the ROC AUC, over the whole evaluation split.
 
         Raises NotFiniteError when a score is not finite.
         """
@@ -77,33 +80,35 @@ class Workload(Protocol):
         """Wait until the device has finished all work."""
 
     def peak_device_bytes(self) -> int | None:
-        """Return the peak memory of the accelerator, None on CPU."""
+        """Return the peak memory in use on the accelerator, in bytes; None on a CPU."""
 
     def state(self) -> dict[str, Any]:
-        """Return weights, optimizer and generator state, for equivalence tests."""
+        """Return the state of weights, optimizers and random generators, for tests that two implementations are
+        equivalent."""
 
 
 class EvaluatesMetrics(Workload, Protocol):
-    """Workload whose evaluation can be judged by other metrics than its own."""
+    """Workload whose evaluation can be judged by other quality metrics than the model's own."""
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """Return `metric`, one of `metrics.METRICS`, of the whole evaluation split; the same on every rank."""
+        """Return `metric`, one of `metrics.METRICS`, of the whole evaluation split; the same number on every rank."""
 
 
 @runtime_checkable
 class ShowsOptimizers(Protocol):
-    """Workload whose optimizers can be read, so that the log has the settings used, not those requested."""
+    """Workload whose optimizers can be read, so that the log holds the settings that were built, not those
+    requested."""
 
     optimizers: "list[torch.optim.Optimizer]"
-    """Optimizers of the tables, if there are tables, then of all other weights; set by `build`."""
+    """Optimizers of the tables, if there are tables, then of all other weights; set by the workload's `build`."""
 
 
 @runtime_checkable
 class ReportsReservedMemory(Protocol):
-    """Workload that reports the memory reserved on its device, beside the memory in use."""
+    """Workload that also reports the memory that torch reserved on its device, of which memory in use is a part."""
 
     def peak_reserved_bytes(self) -> int | None:
-        """Return the peak of reserved bytes on the accelerator, None on a CPU."""
+        """Return the peak bytes that torch reserved on the accelerator; None on a CPU."""
 
 
 def peak_reserved_bytes(workload: Workload) -> int | None:
@@ -113,18 +118,19 @@ def peak_reserved_bytes(workload: Workload) -> int | None:
 
 @runtime_checkable
 class NamesDataset(Protocol):
-    """Workload that names its dataset, so that the dataset's open files can be examined after a run."""
+    """Workload that gives access to its dataset, so that the dataset's open files can be examined after a run."""
 
     def dataset(self) -> OpenedDataset:
-        """Dataset that `build` opened."""
+        """Dataset that the workload's `build` opened."""
 
 
 @runtime_checkable
 class HoldsWeights(Protocol):
-    """Workload that returns its trained weights, to be stored or served."""
+    """Workload that returns its trained weights, so that they can be stored or served."""
 
     def weights(self) -> Mapping[str, "torch.Tensor"] | None:
-        """Return the weights by the names of the reference's `state_dict` on rank 0, None elsewhere; not copies.
+        """Return the trained weights by the reference's `state_dict` names, not copied, on rank 0; None on other
+        ranks.
 
         Every rank calls it, after `build`.
         """
@@ -132,7 +138,7 @@ class HoldsWeights(Protocol):
 
 @runtime_checkable
 class MeasuresTraffic(Protocol):
-    """Workload whose ranks exchange tensors, and which measures the traffic."""
+    """Workload whose ranks exchange tensors, and which measures the bytes and seconds of these exchanges."""
 
     def measure_traffic(self, num_steps: int, *, with_evaluation: bool = True) -> dict[str, Any]:
-        """Return bytes and seconds of the collective calls; every rank calls it, after the run."""
+        """Return bytes and seconds of the ranks' collective calls; every rank calls it, after the run."""

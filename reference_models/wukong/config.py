@@ -1,4 +1,4 @@
-"""Torch-free configuration of Wukong: the stack's layers and the widths of the MLPs."""
+"""Torch-free configuration of Wukong: layers of its stack of factorization machines, and the widths of its MLPs."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from reference_models.config.records import Counts, PositiveCount, read_section,
 from reference_models.process.errors import ConfigError
 
 WIDTH = "width"
-"""Shorthand key that sets num_fmb, num_lcb and rank at once, to scale a model."""
+"""Shorthand key of [model] that sets num_fmb, num_lcb and rank at once, to scale a Wukong."""
 _OF_WIDTH = ("num_fmb", "num_lcb", "rank")
 
 
@@ -37,7 +37,7 @@ class WukongConfig:
 
 
 def parse_model(table: Mapping[str, Any]) -> WukongConfig:
-    """Read [model]. Raises ConfigError naming the field."""
+    """Read Wukong's [model] section of a definition. Raises ConfigError naming the invalid field."""
     model = read_section("model", table, WukongConfig)
     if model.bottom_mlp[-1] != model.embedding_dim:
         raise refuse("model", table, "bottom_mlp", f"a last width of model.embedding_dim ({model.embedding_dim})")
@@ -47,7 +47,10 @@ def parse_model(table: Mapping[str, Any]) -> WukongConfig:
 
 
 def follow(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, Any]:
-    """Return [model] with `width` written out, and a bottom MLP that ends in a changed embedding dimension."""
+    """Return [model] with the shorthand key `width` written out.
+
+    If the embedding dimension is `changed`, the bottom MLP's last width follows it.
+    """
     made = dict(model)
     width = made.pop(WIDTH, None)
     if width is not None:

@@ -15,7 +15,7 @@ from reference_models.wukong.config import WukongConfig
 
 
 def declare_step(model: WukongConfig, data: DataConfig, batch_size: int) -> Step:
-    """Declare a training step: only the bottom MLP's input needs no gradient."""
+    """Declare a training step of Wukong: its layers and lookups; only the bottom MLP's input needs no gradient."""
     bottom, top = _mlps(model, data)
     num_saved, num_widest = sum(bottom[1:]) + sum(top), max(*bottom, *top)
     layers: list[Linear | Product] = [*mlp("bottom_mlp", bottom, batch_size, needs_input_gradient=False)]
@@ -50,11 +50,11 @@ def declare_step(model: WukongConfig, data: DataConfig, batch_size: int) -> Step
 
 
 def _inputs(model: WukongConfig, data: DataConfig) -> list[int]:
-    """Return the number of vectors that enter each layer."""
+    """Return the number of vectors that enter each layer of Wukong's stack."""
     return [1 + data.num_sparse, *[model.num_fmb + model.num_lcb] * (model.num_layers - 1)]
 
 
 def _mlps(model: WukongConfig, data: DataConfig) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the widths of both outer MLPs with their inputs."""
+    """Return the widths of the layers of Wukong's bottom and top MLP, each with its input width first."""
     out = (model.num_fmb + model.num_lcb) * model.embedding_dim
     return (data.num_dense, *model.bottom_mlp), (out, *model.top_mlp)

@@ -1,4 +1,4 @@
-"""Wukong's stack with hand-written passes: see `reference_models.fused.interaction` for the protocol.
+"""Wukong's stack of layers with hand-written passes, whose protocol is that of `reference_models.fused.interaction`.
 
 A layer's linear maps of its inputs (W, Y and, if there is one, the residual's) are one product with the stacked
 weights. Where MLPs are of a narrower type, all other parts stay in the weights' type.
@@ -23,14 +23,17 @@ from reference_models.wukong.stack import VectorMap, WukongLayer, WukongStack
 def fuse_stack(
     stack: WukongStack, like: torch.Tensor, optimizer: torch.optim.Optimizer, matmuls: Matmuls
 ) -> FusedInteraction:
-    """Take over the stack's weights, which `optimizer` updates. `like` has the weights' type."""
+    """Take over the weights of Wukong's stack, which `optimizer` updates, for hand-written passes.
+
+    `like` has the weights' type.
+    """
     layers = [_take_over(layer, optimizer, matmuls) for layer in stack.layers if isinstance(layer, WukongLayer)]
     return FusedInteraction(partial(StackPass, layers, matmuls.dtype or like.dtype), pads_output=False)
 
 
 @dataclass(frozen=True, slots=True)
 class _Norm:
-    """Layer normalisation over the last `width` numbers."""
+    """Weights of a layer normalisation over the last `width` numbers of a tensor."""
 
     weight: DenseParameter
     bias: DenseParameter
@@ -40,7 +43,8 @@ class _Norm:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """Weights of a layer. `maps` [rank + num_lcb (+ num_out), n] stacks Y^T, W and, if any, the residual's."""
+    """Weights of a layer of Wukong's stack; `maps` [rank + num_lcb (+ num_out), n] stacks Y^T, W and the residual's,
+    if any."""
 
     maps: DenseParameter
     norm_products: _Norm
@@ -73,7 +77,7 @@ def _take_over_norm(norm: nn.LayerNorm, optimizer: torch.optim.Optimizer) -> _No
 
 
 class StackPass:
-    """Pass of all layers over B samples."""
+    """Forward and backward pass of all layers of Wukong's stack over B samples."""
 
     def __init__(
         self, layers: Sequence[_Layer], dtype: torch.dtype, num_samples: int, matmuls: Matmuls, *, trains: bool
@@ -82,7 +86,7 @@ class StackPass:
         self._layers = [_LayerPass(layer, matmuls, num_samples, trains=trains) for layer in layers]
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Return the last layer's vectors, concatenated [B, out], of features [B, F, d]."""
+        """Return the stack's output, the last layer's vectors concatenated to [B, out], of features [B, F, d]."""
         x = features.to(self._layers[0].dtype)
         for layer in self._layers:
             x = layer.forward(x)
@@ -90,7 +94,8 @@ class StackPass:
         return x.flatten(1).to(self._dtype)
 
     def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor:
-        """Return the features' gradient from that of the result; pass the weights' gradients to `apply`."""
+        """Return the gradient of the stack's input from that of its output; give the weights' gradients to
+        `apply`."""
         dx = dy.to(self._layers[0].dtype).view(self._shape)
         for layer in reversed(self._layers):
             dx = layer.backward(dx, apply)
@@ -120,7 +125,8 @@ class _NormPass:
 
 
 class _LayerPass:
-    """Pass of a layer over B samples; vectors are [B, n, d], and [B, d, n] where they are mapped."""
+    """Forward and backward pass of a layer of the stack over B samples; vectors are [B, n, d], mapped ones [B, d,
+    n]."""
 
     def __init__(self, layer: _Layer, matmuls: Matmuls, num_samples: int, *, trains: bool) -> None:
         self._layer = layer
@@ -174,13 +180,14 @@ class _LayerPass:
         return dx
 
     def _parts(self, num_maps: int) -> list[int]:
-        """Numbers of projections, linear compressions and residuals among the maps' results."""
+        """Numbers of vectors that the layer's stacked linear maps return: projections, linear compressions,
+        residuals."""
         layer = self._layer
         return [layer.rank, layer.num_lcb, num_maps - layer.rank - layer.num_lcb]
 
 
 class FusedWukong(FusedDLRM, Wukong):
-    """Wukong with weights laid out for its hand-written passes; all other code sees the plain module."""
+    """Wukong whose weights are laid out for hand-written passes; to all other code it is a plain Wukong."""
 
     def _fuse_interaction(self, like: torch.Tensor, optimizer: torch.optim.Optimizer) -> FusedInteraction:
         return fuse_stack(self.interaction, self.merged_weight, optimizer, self.matmuls)

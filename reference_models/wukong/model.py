@@ -1,4 +1,4 @@
-"""Wukong as a click model: DLRM's tables and MLPs, with the stack between them."""
+"""Wukong as a click model: DLRM's tables and MLPs, with the stack of factorization machines between them."""
 
 from reference_models.dlrm.model import DLRM, INITS
 from reference_models.wukong.config import WukongConfig

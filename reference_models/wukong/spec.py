@@ -1,4 +1,4 @@
-"""ModelSpec of Wukong, all that the harness knows of it. Torch-free."""
+"""ModelSpec of Wukong: all that the harness knows of this model. Torch-free."""
 
 from reference_models.dlrm.phases import LABELS
 from reference_models.dlrm.spec import SWITCHES, load_optimized

@@ -1,4 +1,4 @@
-"""Wukong's stack in plain PyTorch.
+"""Wukong's stack of factorization machines in plain PyTorch.
 
 Zhang et al., "Wukong: Towards a Scaling Law for Large-Scale Recommendation", arXiv:2403.02545.
 A layer maps n vectors X [B, n, d] to n_F + n_L vectors:
@@ -31,7 +31,7 @@ class VectorMap(nn.Module):
 
 
 class FactorizationMachineBlock(nn.Module):
-    """Factorization machine block: products of all vectors with `rank` combinations of them, mapped by an MLP."""
+    """Factorization machine block: dot products of all vectors with `rank` combinations of them, mapped by an MLP."""
 
     def __init__(self, num_in: int, num_out: int, dim: int, rank: int, mlp: Sequence[int], init: InitLinear) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class FactorizationMachineBlock(nn.Module):
         self.mlp = build_mlp(num_in * rank, [*mlp, num_out * dim], init, ends_in_logit=True)
 
     def products(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the projected products of pairs, X (X^T Y) [B, n, k]."""
+        """Return the dot products of n vectors with their k projected combinations, X (X^T Y) [B, n, k]."""
         return torch.bmm(x, self.project(x).transpose(1, 2))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -50,7 +50,8 @@ class FactorizationMachineBlock(nn.Module):
 
 
 class WukongLayer(nn.Module):
-    """Layer of the stack; the factorization machine's vectors come first in its output."""
+    """Layer of Wukong's stack: factorization machine and linear compression, whose vectors are its output, in that
+    order."""
 
     def __init__(
         self, num_in: int, dim: int, *, num_fmb: int, num_lcb: int, rank: int, mlp: Sequence[int], init: InitLinear
@@ -68,7 +69,8 @@ class WukongLayer(nn.Module):
 
 
 class WukongStack(nn.Module):
-    """Stack of layers from [B, num_features, d] to the last layer's vectors, concatenated [B, out_features]."""
+    """Wukong's stack of layers, from vectors [B, num_features, d] to the last layer's vectors, concatenated [B,
+    out_features]."""
 
     def __init__(
         self, num_features: int, dim: int, num_layers: int, *,
