@@ -128,7 +128,7 @@ class PhaseCosts:
     """FLOP, bytes moved and row accesses that one phase of a training step needs in any implementation."""
 
     matmul_flop: int = 0
-    """FLOP of matrix products, two per multiply-add, as MLPerf and torch's FlopCounterMode count."""
+    """FLOP of a phase's matrix products, two per multiply-add, as MLPerf and torch's FlopCounterMode count."""
     elementwise_flop: int = 0
     """FLOP other than matrix products: adding up embedding rows, and the optimizers' arithmetic."""
     bytes: int = 0

@@ -153,7 +153,8 @@ class ModelSpec:
     section: type[Any]
     """Record class of the model's section [model], for the schema of definitions."""
     parse: Callable[[Mapping[str, Any]], Any]
-    """Function from [model] of a definition to the model's own configuration; its ConfigError names the field."""
+    """Function from a definition's [model] to the model's own configuration; its ConfigError names the invalid
+    field."""
     follow: Callable[[Mapping[str, Any], Collection[str]], Mapping[str, Any]] = lambda model, changed: model
     """Function of [model] and its `changed` keys that returns [model] with dependent keys set and shorthands written
     out."""

@@ -13,4 +13,4 @@ SHARDING_TYPES = (
 """Ways to place embedding tables on ranks: TorchRec's sharding types, or `auto`, its planner's choice for each
 table."""
 COMM_PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "int8")
-"""Precisions in which embeddings are sent between ranks (torchrec's CommType)."""
+"""Precisions in which ranks send embeddings to one another (torchrec's CommType)."""

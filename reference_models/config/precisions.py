@@ -7,7 +7,7 @@ CUDA_PRECISIONS = ("fp32", "tf32", "bf16")
 
 
 def refuse_precision(device_type: str, precision: str) -> None:
-    """Raise ConfigError if a device cannot train with matrix products in a precision.
+    """Raise ConfigError if a type of device (CPU, GPU) cannot train with matrix products in `precision`.
 
     A CPU without bf16 products emulates them, which is allowed: its speed is timed before a run.
     """

@@ -1,4 +1,4 @@
-"""Sections of a definition as typed records, whose types check a definition and describe it in its schema.
+"""Sections of a benchmark definition as typed records, whose types check a definition and describe its schema.
 
 A record is a frozen dataclass whose types say what is allowed. Every check names the field, the value given, the
 values allowed.

@@ -113,7 +113,8 @@ TRAIN_SECTIONS: Mapping[str, type[TrainSection]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataConfig:
-    """Dataset of a definition. `num_embeddings` is None where the prepared dataset's manifest decides (kind criteo).
+    """Section [data] of a definition, the dataset. `num_embeddings` is None where the prepared dataset's manifest
+    decides (kind criteo).
 
     `parameters` depend on the kind: those of a click log's teacher, of the preprocessing of Criteo text, or the Zipf
     exponent of synthetic ids.
@@ -164,7 +165,7 @@ class DataConfig:
 
     @property
     def num_lookups(self) -> int:
-        """Number of embedding rows read per sample."""
+        """Number of embedding rows that a sample reads, over all tables."""
         return sum(self.multi_hot)
 
 

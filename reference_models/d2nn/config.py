@@ -1,4 +1,4 @@
-"""Torch-free configuration of an optical network: grid, masks and light."""
+"""Torch-free configuration of the diffractive optical network: grid of cells, masks and light."""
 
 import math
 from collections.abc import Mapping

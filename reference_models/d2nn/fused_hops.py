@@ -1,4 +1,4 @@
-"""Propagation of light that skips the Fourier transforms of dark rows, with a hand-written backward pass.
+"""Propagation of light in the optical network without Fourier transforms of dark rows; hand-written backward pass.
 
 A field is padded, and cropped, along one axis at a time: in a window twice as wide as the grid, half the rows are
 dark in the first transform and not needed after the last, and are left out of both.

@@ -18,8 +18,8 @@ from reference_models.data.patterns.teacher import PatternShape
 from reference_models.training.phases import Enter, enter_before_backward, ignore_phase
 
 INITIAL_PHASE = 0.1
-"""Standard deviation of the masks' initial phases, in radians: nearly free space, from which training of all seeds
-starts equally well."""
+"""Standard deviation of the initial phases of the masks' cells, in radians: nearly free space, from which training
+starts equally well with all seeds."""
 FREE_WINDOW = 8
 """Width, in grids, of the window in which the response of free space to light from one cell is approximated."""
 LEAST_LIGHT = 1e-20
@@ -40,9 +40,9 @@ def transfer_function(grid: int, pitch: float, wavelength: float, distance: floa
 def free_space(grid: int, padding: int, pitch: float, wavelength: float, distance: float) -> torch.Tensor:
     """Return the transfer function of free space for a padded grid, complex128 [padding * grid, padding * grid].
 
-    It is that of the impulse response from cell to cell, computed in a window FREE_WINDOW grids wide and cropped to
-    the distances between cells of one grid: a padding of 2 is exact for all light that reaches the grid, at any
-    angle. Raises ValueError for a padding below 2, in which distances would alias.
+    The function is that of the impulse response from cell to cell, computed in a window FREE_WINDOW grids wide and
+    cropped to the distances between cells of one grid: a padding of 2 is exact for all light that reaches the grid,
+    at any angle. Raises ValueError for a padding below 2, in which distances would alias.
     """
     if padding < 2:
         raise ValueError(f"padding is {padding}, expected at least 2")
@@ -57,7 +57,8 @@ def free_space(grid: int, padding: int, pitch: float, wavelength: float, distanc
 
 
 def propagate(field: torch.Tensor, transfer: torch.Tensor) -> torch.Tensor:
-    """Propagate fields complex [..., n, n], zero-padded to the window of `transfer` complex [m, m], m >= n.
+    """Propagate light fields complex [..., n, n] to the next plane, zero-padded to the window of `transfer` complex
+    [m, m], m >= n.
 
     Light outside the grid is cropped. With m = n nothing is cropped: the grid wraps around.
     """

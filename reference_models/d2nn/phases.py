@@ -12,7 +12,8 @@ class D2NNPhase(StrEnum):
 
     DATA = LoopPhase.DATA
     PROPAGATION_FORWARD = "propagation_forward"
-    """Forward pass through masks and the Fourier transforms between them, up to the intensity."""
+    """Forward pass of light through the masks and the Fourier transforms between them, up to the light's
+    intensity."""
     DETECTION_FORWARD = "detection_forward"
     LOSS = LoopPhase.LOSS
     ZERO_GRAD = LoopPhase.ZERO_GRAD

@@ -22,7 +22,8 @@ errors."""
 
 
 class ReferenceWorkload(TrainingLoop):
-    """Workload that trains the masks of all tasks together: the loss is the mean of the tasks' cross-entropies."""
+    """Workload that trains the optical network's masks for all tasks together; the loss is the tasks' mean
+    cross-entropy."""
 
     name = "reference"
     metric = "accuracy"

@@ -21,14 +21,15 @@ gradients."""
 
 
 class TopK:
-    """State of the `topk` hook: each parameter's residual, the part of its gradients that was not sent yet."""
+    """State of the top-k hook: each parameter's residual, the part of its gradients that was not sent to other ranks
+    yet."""
 
     def __init__(self, density: float, group: dist.ProcessGroup | None = None) -> None:
         self.density, self.group = density, group
         self._residuals: dict[int, torch.Tensor] = {}
 
     def select(self, bucket: GradBucket) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return positions int64 [k] and values [k] of a bucket to send, and the residual [N] that stays.
+        """Return positions int64 [k] and values [k] of a bucket's gradients to send, and the residual [N] that stays.
 
         The sent values and the residual add up exactly to the gradient and the last residual: each value is in one of
         the two and zero in the other.

@@ -19,7 +19,7 @@ from reference_models.process.errors import ConfigError, DeviceError, WorldError
 
 T = TypeVar("T")
 RENDEZVOUS_TIMEOUT_S = 120.0
-"""Seconds for which ranks wait for one another to join."""
+"""Seconds for which ranks wait for one another to join a run."""
 REPORT_AFTER_S = 5.0
 _POLL_S = 0.1
 _ANSWERS_WITHIN_S = 20.0

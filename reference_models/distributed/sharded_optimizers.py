@@ -33,7 +33,8 @@ def fused_parameters(train: TrainConfig) -> dict[str, Any]:
 
 
 def find_fused_tables(model: nn.Module) -> list[SplitTableBatchedEmbeddingBagsCodegen]:
-    """Return the tables of this rank that FBGEMM updates, found also in the lists that TorchRec keeps lookups in.
+    """Return the modules of this rank's tables that FBGEMM updates, also from the lists in which TorchRec keeps
+    lookups.
 
     A list is no module, so `model.modules()` does not descend into it.
     """
@@ -85,10 +86,10 @@ class FusedTablesOptimizer:
                 table.set_learning_rate(self._learning_rate)
 
     def zero_grad(self) -> None:
-        """Do nothing: fused updates leave no gradients."""
+        """Do nothing: the fused updates of FBGEMM's tables leave no gradients to be zeroed."""
 
     def step(self) -> None:
-        """Do nothing: the update happened in the backward pass."""
+        """Do nothing: the tables were updated in the backward pass."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"state": list(self._states()), "param_groups": self.param_groups}

@@ -28,9 +28,9 @@ class Carries(StrEnum):
     INPUT = "input_redistribution"
     """Ids of embedding rows, and how many there are, sent to the ranks that hold the rows."""
     FORWARD = "embedding_forward"
-    """Pooled embeddings, or partial sums of embeddings, sent to the ranks that hold the samples."""
+    """Pooled embeddings, or partial sums of embedding rows, sent to the ranks that hold the samples."""
     BACKWARD = "embedding_backward"
-    """Gradients of pooled embeddings, sent back to the ranks that hold the rows."""
+    """Gradients of pooled embeddings, sent back to the ranks that hold the embedding rows."""
     DENSE = "dense_reduce"
     """Gradients of the dense weights, which every rank holds, averaged over ranks."""
     EVALUATION = "evaluation_gather"
@@ -82,7 +82,7 @@ def sent_bytes(name: str, args: Sequence[Any], rank: int, num_ranks: int) -> int
 
 
 def ring_bytes(num_bytes: int, num_ranks: int) -> int:
-    """Return the bytes that each rank sends in a ring all-reduce of `num_bytes`."""
+    """Return the bytes that each rank sends in a ring all-reduce of `num_bytes` bytes."""
     return 2 * (num_ranks - 1) * num_bytes // num_ranks
 
 

@@ -1,4 +1,4 @@
-"""Torch-free configuration of DLRM: interaction and layer widths."""
+"""Torch-free configuration of DLRM: kind of interaction, and layer widths."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,8 +1,8 @@
 """Optimized implementation of DLRM on a CUDA device: a step that is captured once as a graph and replayed.
 
-Launching kernels costs no host time. Not run on a GPU: tests replay a recording of the operators on a CPU. The step
-is `FusedDLRM`'s, in tensors of fixed shapes, and with precision bf16 in bf16 from the bags' sums to the logit. The
-batch and the learning rates, which change from step to step, are in fixed buffers.
+Replaying costs the host no time for kernel launches. Not run on a GPU: tests replay a recording of the operators on a
+CPU. The step is `FusedDLRM`'s, in tensors of fixed shapes, and with precision bf16 in bf16 from the bags' sums to the
+logit. The batch and the learning rates, which change from step to step, are in fixed buffers.
 """
 
 from collections.abc import Iterator, Mapping

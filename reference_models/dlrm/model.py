@@ -27,7 +27,7 @@ INITS: dict[str, InitLinear] = {"dlrm": init_linear_dlrm, "torchrec": init_linea
 
 
 class DLRM(nn.Module):
-    """Model of an embedding table per sparse feature, a bottom MLP, an interaction, and a top MLP to the logit.
+    """Click model: an embedding table per sparse feature, a bottom MLP, an interaction, and a top MLP to the logit.
 
     Built on torch's default device from its global generator. Initial distributions are those of the project that
     `config.init` names; unless a definition says otherwise, facebookresearch/dlrm's for `dot` and `cat`, torchrec's

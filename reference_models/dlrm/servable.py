@@ -119,7 +119,7 @@ class ServedDLRM:
         return self.evaluate_with(measure_quality) if has_signal(self._spec.data) else None
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """Return `metric` of the labels and logits of the whole evaluation split."""
+        """Return `metric` of the labels and logits of the whole evaluation split, answered in batches."""
         batches = list(self._answered())
         labels = np.concatenate([labels for labels, _ in batches])
         return metric(labels, np.concatenate([logits for _, logits in batches]))

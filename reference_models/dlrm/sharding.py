@@ -41,7 +41,7 @@ from reference_models.layers.mlp import build_mlp
 from reference_models.process.errors import ConfigError
 
 SPLIT_TYPES = ("row_wise", "table_row_wise", *COLUMN_TYPES)
-"""Sharding types that cut a table into shards, which must be on more than one rank."""
+"""TorchRec's sharding types that cut a table into shards, which must be on more than one rank."""
 FILLED_UP = 2
 """Label of a padding row, which fills up a batch and is no sample."""
 _DRAWN_ROWS = 1 << 18
@@ -153,7 +153,8 @@ class ShardedDLRM(nn.Module):
 
 
 class DenseParts(nn.Module):
-    """Parts of DLRM that every rank holds: bottom MLP, interaction, top MLP; drawn in the order of `DLRM`."""
+    """Parts of DLRM that every rank holds: bottom MLP, interaction and top MLP, whose weights are drawn in DLRM's
+    order."""
 
     def __init__(self, config: DLRMConfig, *, num_dense: int, num_sparse: int) -> None:
         super().__init__()
@@ -177,7 +178,7 @@ class BagBatch:
     labels: torch.Tensor
 
     def to(self, device: torch.device) -> "BagBatch":
-        """Return the batch on `device`, copied asynchronously from page-locked memory."""
+        """Return the batch on `device`, copied asynchronously if it is in page-locked memory."""
         return BagBatch(
             self.dense.to(device, non_blocking=True),
             self.ids.to(device, non_blocking=True),
@@ -377,7 +378,8 @@ def draw_tables(
     device: torch.device,
     generator: torch.Generator | None = None,
 ) -> None:
-    """Fill the shards with the weights that `build_embedding_bag` draws, table by table, from torch's generator.
+    """Fill the table shards of this rank with the initial weights that `build_embedding_bag` draws, table by table,
+    from torch's generator.
 
     All rows are drawn on the shards' device, a piece at a time, and only this rank's are stored: no rank ever holds a
     whole table, and every sharding begins with the same weights. On a CPU these equal the reference's; on a GPU they

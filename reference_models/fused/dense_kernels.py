@@ -102,7 +102,9 @@ def read_bags(
     dtype: torch.dtype,
     sizes: KernelSizes | None = None,
 ) -> torch.Tensor:
-    """Return sums of bags [B, bags, d] in `dtype`, float32 or bfloat16, of the rows [B * H] of `weight` [R, d].
+    """Return sums of bags of table rows [B, bags, d] in `dtype`, of the rows [B * H] of `weight` [R, d].
+
+    `dtype` is float32 or bfloat16.
 
     Bag f holds the lookups `starts[f]` to `starts[f + 1] - 1` of a sample's H; `starts` is int32 [bags + 1]. Sums are
     computed in float32. Raises ValueError for other shapes and types.

@@ -1,6 +1,6 @@
 """Dense weights for hand-written passes: laid out for speed, updated one by one while their gradient is in the cache.
 
-Their module and their optimizer keep them as views, so that both `state_dict`s equal those of the reference.
+The weights' module and optimizer keep them as views, so that both `state_dict`s equal those of the reference.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ Apply = Callable[[DenseParameter, torch.Tensor], None]
 """Function that the backward pass calls with a weight and its gradient, after the last use of that weight."""
 
 Gradient = tuple[DenseParameter, torch.Tensor]
-"""Dense weight and its gradient."""
+"""Dense weight and its gradient of one backward pass."""
 
 
 def update_together(gradients: Sequence[Gradient], lr: torch.Tensor, eps: float) -> None:

@@ -230,7 +230,8 @@ def _passes_example(dim: int, kernels: CPUKernels | None) -> list[ChangedValues 
 
 
 def keep_compiled_kernels() -> None:
-    """Let Triton write to this user's own temporary folder, unless TRITON_CACHE_DIR or TRITON_HOME names another.
+    """Let Triton store compiled kernels in this user's own temporary folder, unless TRITON_CACHE_DIR or TRITON_HOME
+    names another.
 
     Triton's default is the user's home.
     """

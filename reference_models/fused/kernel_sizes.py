@@ -23,7 +23,7 @@ CROSS_PROGRAMS = 4
 
 @dataclass(frozen=True, slots=True)
 class KernelSizes:
-    """Sizes of the work of one program of a Triton kernel; all are powers of two."""
+    """Sizes of the share of work of one program (thread block) of a Triton kernel; all are powers of two."""
 
     block: int
     """Number of sorted lookups that a program of the table update walks through."""

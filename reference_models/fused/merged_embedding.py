@@ -235,8 +235,8 @@ _MAX_INT32 = 2**31 - 1
 _RADIX_FROM = 32_768
 """Fewest integers that torch sorts by FBGEMM's radix sort: at::internal::GRAIN_SIZE in ATen's SortingKernel.cpp."""
 _CACHED = 1 << 18
-"""Numbers of a gradient that stay in a core's cache: size of the pieces of an update without compiled passes. Without
-pieces an update takes as long at width 16 and 1.5 times as long at 128, about 1 % of DCNv2's step (AMD EPYC, family
-25 model 1)."""
+"""Most numbers of a gradient updated at a time (a piece), so that they stay in a core's cache, if no passes are
+compiled. Without pieces an update takes as long at width 16 and 1.5 times as long at 128, about 1 % of DCNv2's step
+(AMD EPYC, family 25 model 1)."""
 _SUM = 0
-"""torch.embedding_bag's number for mode "sum"."""
+"""Value of torch.embedding_bag's argument `mode` for "sum"."""

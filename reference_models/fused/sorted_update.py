@@ -68,7 +68,8 @@ def update_sorted(
     ordered: torch.Tensor, order: torch.Tensor, bags: torch.Tensor, gradients: torch.Tensor, weight: torch.Tensor,
     state: torch.Tensor | None, rate: torch.Tensor, eps: float, sizes: KernelSizes | None = None,
 ) -> None:  # fmt: skip
-    """Update `weight` float32 [R, d] and `state` ([R, d] for Adagrad, [R, 1] row-wise, None for SGD) in place.
+    """Update all tables: `weight` float32 [R, d] and optimizer `state` ([R, d] for Adagrad, [R, 1] row-wise, None for
+    SGD) in place.
 
     `ordered` [B * H], int32 or int64, are the rows of B samples' H lookups, sorted stably; `order` int64 [B * H] is
     torch.sort's permutation; `bags` int32 [H] is the bag of each lookup of a sample; `gradients` float32 or bfloat16

@@ -87,7 +87,7 @@ def launch_cross(
     dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor, parts: torch.Tensor, *,
     adds: bool, samples: int, columns: int, warps: int,
 ) -> None:  # fmt: skip
-    """Launch the kernel of a cross layer's gradients: see `reference_models.fused.dense_kernels`."""
+    """Launch the kernel that computes a cross layer's gradients: see `reference_models.fused.dense_kernels`."""
     num_samples, num_columns = dy.shape
     grid = (triton.cdiv(num_samples, samples), triton.cdiv(num_columns, columns))
     _cross_gradients[grid](

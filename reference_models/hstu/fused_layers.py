@@ -137,7 +137,7 @@ class GatedAttention(torch.autograd.Function):
 
 
 def heads_of_columns(uvqk: torch.Tensor, num_heads: int) -> torch.Tensor:
-    """Return the matrix [I, H] of 0 and 1 of columns and their heads, to sum by head or, transposed, to spread.
+    """Return the matrix [I, H] that is 1 where a column belongs to a head, to sum columns by head, or spread heads.
 
     A product with it is faster than a broadcast over rows as short as a head's.
     """

@@ -1,4 +1,4 @@
-"""Batches of a sequence log for a sequence model: each user's history and candidates, jagged.
+"""Batches of a log of users' events, for HSTU: each user's history and candidates, sequences of unequal lengths.
 
 A sample is an event to be predicted, a candidate. Its history is the user's last events before the candidate's time
 window: in any batch, a candidate has the same history, with no event of its own window. Neighbouring candidates of

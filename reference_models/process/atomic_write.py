@@ -1,4 +1,4 @@
-"""Write a file so that no reader sees half of it, in a folder that others may write to, too.
+"""Writing of files such that no reader sees half of one, in folders that others may write to, too.
 
 Nothing is written through a link or into a pipe at that place: a draft is a new file of an unpredictable name. All
 files of training are written here, and those that `harness` writes under a lock. The package `reports` has its own
@@ -19,10 +19,10 @@ from reference_models.process.errors import naming
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield a new file that replaces `path`, also a link or a pipe, by one rename at the end, synced to disk.
+    """Yield a new file, for writing, that replaces `path`, also a link or a pipe, by one rename at the end.
 
-    After an error the draft is removed. One process at a time may write `path`: drafts of killed processes are
-    removed.
+    The file is synced to disk. After an error the draft is removed. One process at a time may write `path`: drafts of
+    killed processes are removed.
     """
     remove_drafts(path)
     draft = draft_of(path)
@@ -38,7 +38,7 @@ def replace_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write UTF-8 text as `replace_file` does."""
+    """Write text to a file in UTF-8, whole or not at all, as `replace_file` does."""
     with replace_file(path) as file:
         file.write(text.encode())
 

@@ -7,7 +7,8 @@ from types import ModuleType
 
 
 def import_with_torch(name: str) -> ModuleType:
-    """Import a module; if it first imports torch, pause garbage collection, and exempt torch's objects from it.
+    """Import a module; if that imports torch for the first time, pause garbage collection, then exempt torch's
+    objects.
 
     Torch makes 270 thousand lasting objects, which the collector would traverse 350 times: a ninth of the import.
     Later, in the timed part, a full collection would traverse them again.

@@ -23,7 +23,7 @@ _POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 def open_regular(path: Path, *, max_bytes: int | None = None, follows: bool = False) -> BinaryIO:
-    """Open a regular file for reading, never waiting for pipes or touching devices; links only if `follows`.
+    """Open a regular file for reading, never waiting for pipes or touching devices; follow links only if `follows`.
 
     A user's own argument may be a link; a path named in a file may be one only where the user is known to have put it
     there. `max_bytes` bounds the size before anything is read. Raises DatasetError for any other kind of file, and

@@ -99,7 +99,7 @@ def generate_small_world(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
 
 
 def generate_power_law(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
-    """Generate a graph of preferential attachment: each node joins 4 earlier ones, drawn by their degree.
+    """Generate a power-law graph by preferential attachment: each node joins 4 earlier ones, drawn by their degree.
 
     Barabási and Albert 1999; drawn as in Batagelj and Brandes 2005, "Efficient generation of large random networks".
     """

@@ -18,7 +18,8 @@ class QualityRatio:
 
     @property
     def mlperf_class(self) -> MLPerfClass | None:
-        """MLPerf Inference's accuracy target for DLRM that the AUC meets: 99.9 % or 99 % of fp32's."""
+        """MLPerf Inference's accuracy class for DLRM that the AUC meets: 99.9 % or 99 % of the AUC in fp32; None if
+        neither."""
         if self.auc_ratio is None:
             return None
         if self.auc_ratio >= 0.999:

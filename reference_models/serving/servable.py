@@ -126,7 +126,7 @@ _CPU_INFO = Path("/proc/cpuinfo")
 
 
 def explain_emulation(runtime: RuntimeConfig, cpu_info: Path = _CPU_INFO) -> str | None:
-    """Return the warning that this CPU emulates products of the served precision; None if it has them.
+    """Return the warning that this CPU emulates matrix products in the served precision; None if it has them.
 
     Returns None, too, if the system does not report the CPU's flags.
     """

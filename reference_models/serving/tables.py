@@ -18,7 +18,7 @@ import torch
 _MAX_INT32 = 2**31 - 1
 _MAX_PLANS = 64
 _SUM = 0
-"""torch.embedding_bag's number for mode "sum"."""
+"""Value of torch.embedding_bag's argument `mode` for "sum"."""
 
 
 class ServedTables:

@@ -1,4 +1,4 @@
-"""Bytes of a served model's weights, by formula; torch-free."""
+"""Bytes of the weights of a model that answers queries, by formula; torch-free."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Exact area under the ROC curve, computed on the scores' device by one sort: the same number as on a CPU."""
+"""Exact area under the ROC curve, computed on the device that holds the scores, by one sort; equal on GPU and CPU."""
 
 import torch
 
@@ -8,7 +8,7 @@ _LOW_BITS = 0x7FFF_FFFF
 
 
 def roc_auc_of_tensors(labels: torch.Tensor, scores: torch.Tensor) -> float:
-    """Compute `reference_models.training.metrics.roc_auc` of `scores` float32 [N] for `labels` bool [N].
+    """Return the exact ROC AUC of `scores` float32 [N] for `labels` bool [N], equal to `metrics.roc_auc`.
 
     A score's bits, made to sort like the number, and its label are one key, and counts are whole numbers, as on the
     CPU: both results are equal, not just close. Raises the same errors.

@@ -43,7 +43,8 @@ Built = tuple[Any, list[torch.optim.Optimizer]]
 
 
 class TrainingLoop(ABC):
-    """Workload that trains a model in dataset order. See `reference_models.training.workload.Workload`.
+    """Training loop: a workload that trains a model in dataset order. See
+    `reference_models.training.workload.Workload`.
 
     An implementation of your own overrides `build_model`, and may override `train_step`, `compute_logits`,
     `read_batches`, `read_batch`, `make_synthetic_batch`, `check_loss`, `check_world` and `warm_up`. `build` sets
@@ -251,14 +252,14 @@ class TrainingLoop(ABC):
         return self.device.type == "cuda" and self.metric == ROC_AUC and not has_soft_labels(self.data.eval)
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """Return `metric` of the labels and logits of the whole evaluation split."""
+        """Return `metric` of the labels and logits of the whole evaluation split, which the current weights give."""
         labels, scores = self._score()
         return metric(labels, scores.cpu().numpy())
 
     def _score(self) -> tuple[NDArray[Any], torch.Tensor]:
         """Return the labels, bool or soft as float32, and, on the device, the logits of the whole evaluation split.
 
-        Works in a single process.
+        The split is evaluated by this process only.
         """
         size, batch_size = self.eval_samples, self.spec.train.eval_batch_size
         scores = torch.empty(size, device=self.device)

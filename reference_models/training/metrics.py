@@ -1,4 +1,5 @@
-"""Metrics of an evaluation: the exact area under the ROC curve or the accuracy, log loss and normalised entropy.
+"""Quality metrics of an evaluation: the exact area under the ROC curve or the accuracy, log loss and normalised
+entropy.
 
 `METRICS` lists the metrics that a definition may name.
 
@@ -140,7 +141,7 @@ def refuse_scores(num_bad: int, num_scores: int) -> NoReturn:
 
 
 def refuse_one_class(num_positive: int, num_negative: int) -> None:
-    """Raise DatasetError if there are no positive or no negative labels."""
+    """Raise DatasetError if labels are all of one class: none positive, or none negative."""
     if num_positive == 0 or num_negative == 0:
         raise DatasetError(
             f"ROC AUC needs both classes: {num_positive + num_negative} evaluation samples hold {num_positive} "

@@ -158,7 +158,8 @@ def build_dense_optimizer(train: TrainConfig, parameters: list[nn.Parameter]) ->
 
 
 def _build_sparse_beside_adam(train: TrainConfig, parameters: list[nn.Parameter]) -> SparseAdagrad:
-    """Build row-wise Adagrad, with its own learning rate, for the tables of a model whose layers Adam trains."""
+    """Build row-wise Adagrad, with its own learning rate, for the tables of a model whose dense layers Adam
+    trains."""
     base = train.opt_base_learning_rate
     rate = train.optimizer.get("opt_sparse_base_learning_rate", base)
     sparse = SparseAdagrad(parameters, lr=rate, lr_decay=0.0, initial_accumulator_value=0.0, eps=1e-8, rowwise=True)
@@ -176,7 +177,7 @@ def _refuse_weight_decay(train: TrainConfig) -> None:
 
 
 def adagrad_options(train: TrainConfig) -> dict[str, Any]:
-    """Return Adagrad's settings under torch.optim's names. Raises ConfigError for a weight decay."""
+    """Return the settings of Adagrad under torch.optim's names. Raises ConfigError if `train` has a weight decay."""
     keys = train.optimizer
     _refuse_weight_decay(train)
     return {
@@ -230,7 +231,8 @@ _TORCH = {torch.optim.SGD: "sgd", torch.optim.Adagrad: "adagrad", torch.optim.Ad
 
 
 def name_built(opt_name: str, optimizers: Sequence[Any]) -> str:
-    """Return `opt_name` if the optimizers compute it, else their own name, such as "own MomentumAdagrad" or "AdamW".
+    """Return `opt_name` if the optimizers compute the update of that name, else their own name, such as "own
+    MomentumAdagrad" or "AdamW".
 
     Classes of torch.optim and shipped implementations compute a known update; their subclasses may compute another.
     """

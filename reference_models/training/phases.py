@@ -56,7 +56,7 @@ PLAIN = label_phases(
         Phase.OTHER,
     )
 )
-"""Labels of the phases of a model without its own; the backward pass is part of the loss's phase."""
+"""Labels of the phases of a model that reports none of its own; its backward pass is part of the loss's phase."""
 Enter = Callable[[str], None]
 
 

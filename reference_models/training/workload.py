@@ -77,7 +77,7 @@ class Workload(Protocol):
         """
 
     def synchronize(self) -> None:
-        """Wait until the device has finished all work."""
+        """Wait until the device has finished all work that was started."""
 
     def peak_device_bytes(self) -> int | None:
         """Return the peak memory in use on the accelerator, in bytes; None on a CPU."""
@@ -112,7 +112,8 @@ class ReportsReservedMemory(Protocol):
 
 
 def peak_reserved_bytes(workload: Workload) -> int | None:
-    """Return the peak bytes that torch reserved on the accelerator; None on a CPU, or if none are reported."""
+    """Return the peak bytes that torch reserved on the workload's GPU; None on a CPU, or if the workload reports
+    none."""
     return workload.peak_reserved_bytes() if isinstance(workload, ReportsReservedMemory) else None
 
 

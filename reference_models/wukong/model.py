@@ -6,7 +6,7 @@ from reference_models.wukong.stack import WukongStack
 
 
 class Wukong(DLRM):
-    """DLRM whose interaction is a `WukongStack`; tables, bottom and top MLP are DLRM's."""
+    """Click model: a DLRM whose interaction is a `WukongStack`; tables, bottom and top MLP are DLRM's."""
 
     def _build_interaction(self, config: WukongConfig, num_features: int) -> WukongStack:
         return WukongStack(

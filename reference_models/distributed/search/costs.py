@@ -42,7 +42,7 @@ def over_sets(sets: Sets, values_of: Callable[[Sequence[EmbeddingTable]], NDArra
 
 
 def count_moved_bytes(tables: Sequence[EmbeddingTable], batch_size: int) -> NDArray[np.float64]:
-    """Return the bytes that a step moves for each table: [tables].
+    """Return the bytes of memory traffic of a training step for each table: float64 [tables].
 
     Forward: ids, each distinct row once, a sum per sample. Backward and update: a gradient per sample, ids, each
     distinct row and its optimizer state read and written. A row moves whole lines of memory; looked up again in the

@@ -17,7 +17,7 @@ from reference_models.process.errors import ConfigError
 MAX_ENUMERATED = 9
 """Most tables for which all partitions over devices are compared: 9 have 21,147 (Bell's number), of 512 sets."""
 MAX_NODES = 5_000
-"""Nodes of an integer program's branch and bound after which the solver stops."""
+"""Most nodes of the branch and bound of an integer program, after which its solver stops."""
 MAX_PLACES, MAX_WORK = 2_000, 1_000_000
 """Limits of an integer program's size: tables times devices, and tables times devices times branch-and-bound nodes,
 since nodes of larger programs take longer."""
@@ -26,7 +26,7 @@ _SOLVED, _STOPPED, _INFEASIBLE = 0, 1, 2
 
 
 def optimal(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
-    """Return the plan of whole tables whose slowest device is fastest, with the bound that was proved.
+    """Return the placement of whole tables whose slowest device is fastest, with the proved lower bound.
 
     For up to MAX_ENUMERATED tables all plans are compared; for more, if the cost adds up over tables, an integer
     program is solved, unless local search finds a plan at the lower bound. After MAX_NODES, or fewer with many

@@ -70,7 +70,7 @@ class Task:
     batch_size: int
     """Samples of a training step over all devices together."""
     kept: tuple[tuple[int, int], ...] = ()
-    """Tables kept whole on a given device, as (table, device); searches place the others."""
+    """Tables that stay whole on a given device, as (table, device); searches place all other tables."""
 
     @property
     def digest(self) -> str:
