@@ -17,21 +17,23 @@ NEVER, ALL = "never", "all"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointConfig:
-    """Checkpoints while a model with embedding tables is trained, as Check-N-Run makes them: of rows that changed,
-    quantised, written beside the training. No part of the training problem or of its digest."""
+    """Section [checkpoint]: checkpoints of a model with embedding tables during training, as in Check-N-Run. They
+    hold rows that changed, quantised, and are written while training goes on. No part of the training problem or of
+    its digest."""
 
     every: Annotated[int | str, Meta(extra_json_schema={"description": _EVERY})] = "5%"
     """Samples from one checkpoint to the next, or a share of the epoch such as 5%; `never` makes no checkpoints."""
     policy: Literal["full", "one_shot", "consecutive", "intermittent"] = "intermittent"
-    """Rows of a checkpoint. `full`: all rows. `one_shot`: rows changed since the first checkpoint, which has all.
-    `consecutive`: rows changed since the last checkpoint. `intermittent`: as `one_shot`, but with all rows again as
-    soon as that writes less."""
+    """Embedding rows that a checkpoint holds. `full`: all rows. `one_shot`: rows changed since the first checkpoint,
+    which has all. `consecutive`: rows changed since the last checkpoint. `intermittent`: as `one_shot`, but with all
+    rows again as soon as that writes less."""
     bits: Literal[32, 8, 4, 2] = 32
     """Bits of each value of an embedding row; optimizer state and all other weights are stored unchanged."""
     rounding: Literal["plain", "adaptive"] = "plain"
-    """`adaptive` searches each row's range for the least squared error, with 4 and 2 bits alone."""
+    """Rounding of quantised rows: `adaptive`, only with 4 or 2 bits, searches each row's range for the least squared
+    error."""
     keep: Annotated[int | str, Meta(extra_json_schema={"description": _KEEP})] = ALL
-    """Number of newest checkpoints that stay on disk, with those that restoring them needs; the others are removed
+    """Number of newest checkpoints that stay on disk, with those that restoring them needs; older ones are removed
     once a newer one is complete. A `consecutive` checkpoint needs all before it."""
     restores: Count = 0
     """Number of times, evenly over a measurement of quality, that training continues from a restored checkpoint."""

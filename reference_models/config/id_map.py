@@ -16,18 +16,20 @@ MOST_WHOLE = 200
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdMapConfig:
-    """[id_map]: mapping of ids onto fewer embedding rows; the number of ids of each table is in [data]."""
+    """Section [id_map]: mapping of ids onto fewer embedding rows; the number of ids of each table is in [data]."""
 
     kind: Literal["none", "hash", "quotient_remainder", "frequency", "learned", "classes"] = "none"
-    """`hash`: a multiplicative hash. `quotient_remainder`: the sum of a row for the quotient and one for the
-    remainder of a division. `frequency`: the hottest ids have rows of their own, the others are hashed. `learned`: as
-    `frequency`, but ids whose embeddings are alike share a row. `classes`: the latent classes of a `click_log`, a
-    control. The last three are for --quality, the first two of those for serving and traces, too."""
+    """Map from an id to embedding rows. `hash`: a multiplicative hash. `quotient_remainder`: the sum of a row for the
+    quotient and one for the remainder of a division. `frequency`: the hottest ids have rows of their own, the others
+    are hashed. `learned`: as `frequency`, but ids whose embeddings are alike share a row. `classes`: the latent
+    classes of a `click_log`, a control. The last three are for --quality, the first two of those for serving and
+    traces, too."""
     budget: Annotated[float, Meta(gt=0, le=1)] = 0.1
-    """Share of a table's rows that remain, rounded down; tables of 200 rows or fewer keep all."""
+    """Share of a table's rows that remain after the id map, rounded down; tables of 200 rows or fewer keep all
+    rows."""
     samples: PositiveCount = 1 << 17
-    """Samples from the start of the training split that `frequency` counts and `learned` learns from; all of them
-    where it holds fewer."""
+    """Number of samples, from the start of the training split, that `frequency` counts and `learned` learns from; all
+    of a smaller split."""
 
     @property
     def is_active(self) -> bool:

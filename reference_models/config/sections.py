@@ -33,7 +33,8 @@ class TrainSection:
     eval_batch_size: PositiveCount | None = None
     """Samples evaluated at a time; if left out, the larger of the batch size and 16384."""
     opt_name: str
-    """`adagrad` per element, `rowwise_adagrad` per row of a table, `sgd`, or `Adam` with `hstu` and `d2nn`."""
+    """Optimizer: `adagrad` per element, `rowwise_adagrad` per row of a table, `sgd`, or `Adam` with `hstu` and
+    `d2nn`."""
     opt_base_learning_rate: Amount
     """Base learning rate, before warm-up and decay."""
 
@@ -44,13 +45,13 @@ class AdagradSection(TrainSection):
 
     opt_name: Literal["adagrad", "rowwise_adagrad"]
     opt_adagrad_learning_rate_decay: Amount | None = None
-    """Adagrad's own decay of the learning rate per step; 0 if left out."""
+    """Decay of the learning rate per step within Adagrad; 0 if left out."""
     opt_weight_decay: Amount | None = None
     """Weight decay; must be 0, since sparse gradients do not support it."""
     opt_adagrad_initial_accumulator_value: Amount | None = None
-    """Initial value of the sums of squared gradients; 0 if left out."""
+    """Initial value of Adagrad's sums of squared gradients; 0 if left out."""
     opt_adagrad_epsilon: Amount | None = None
-    """Number added to the root of the sums of squares; 1e-8 if left out."""
+    """Number added to the root of Adagrad's sums of squared gradients; 1e-8 if left out."""
     opt_learning_rate_warmup_steps: Amount | None = None
     """Steps of warm-up, over which the learning rate grows; 0 if left out."""
     opt_learning_rate_decay_start_step: Amount | None = None
@@ -185,18 +186,19 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeConfig:
-    """Settings that may differ between systems without changing the problem. `threads` None is left to the harness.
+    """Section [runtime]: settings that may differ between systems without changing the training problem. `threads`
+    None is left to the harness.
 
     `ranks`, `sharding`, `comm` and `grad_comm` are for implementations of several processes: their number, the
     placement of tables on them, and the form in which embeddings and dense gradients are sent.
     """
 
     device: str = "cpu"
-    """Device: `cpu`, `cuda` or `cuda:N`."""
+    """Device that computes: `cpu`, `cuda` or `cuda:N`."""
     threads: Annotated[PositiveCount | None, Meta(extra_json_schema=_THREADS)] = None
     """CPU threads, or `auto`: the fastest number by timing; with several ranks, the cores divided among them."""
     precision: Literal["fp32", "tf32", "bf16", "int8", "auto"] = "fp32"
-    """Precision of matrix products; on CPUs `fp32`, `bf16` (emulated by CPUs without it), and for serving alone
+    """Precision of matrix products; on CPUs `fp32`, `bf16` (emulated by CPUs without it), and only for serving
     `int8`. `auto` trains in bf16 where timing finds it faster and a calibration in it met the target, else in
     fp32."""
     table_precision: Literal["fp32", "fp16", "int8", "int4"] = "fp32"

@@ -17,7 +17,7 @@ KIND = "click_sequence"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HSTUConfig:
-    """Widths of a DLRMv4, and the length of its sequences."""
+    """Layer widths of a DLRMv4 (HSTU), and the length of its sequences."""
 
     embedding_dim: PositiveCount
     """Width of rows of the item table, and of tokens between layers."""
@@ -30,9 +30,9 @@ class HSTUConfig:
     item_mlp: PositiveCount
     """Hidden width of the MLP of a candidate's item."""
     head_mlp: PositiveCount
-    """Hidden width of the MLP that returns the logit of user and item."""
+    """Hidden width of the MLP that returns the logit from the outputs for user and item."""
     max_sequence_length: PositiveCount
-    """Most events of a sequence: the history, followed by the candidates of a window."""
+    """Most events of a user's sequence: the history, followed by the candidates of a time window."""
 
 
 def parse_model(table: Mapping[str, Any]) -> HSTUConfig:

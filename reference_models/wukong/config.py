@@ -23,11 +23,11 @@ class WukongConfig:
     num_layers: PositiveCount
     """Number of layers of the stack; layer i has interactions of up to 2^i features."""
     num_fmb: PositiveCount
-    """Vectors that a layer's factorization machine returns."""
+    """Number of vectors that a layer's factorization machine returns."""
     num_lcb: PositiveCount
-    """Vectors that a layer's linear compression returns."""
+    """Number of vectors that a layer's linear compression returns."""
     rank: PositiveCount
-    """Vectors that a layer's inputs are projected to, and then multiplied with."""
+    """Number of vectors that a layer's inputs are projected to, and then multiplied with."""
     fmb_mlp: Counts
     """Hidden widths of a factorization machine's MLP."""
     top_mlp: Counts
