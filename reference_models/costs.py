@@ -6,8 +6,8 @@ operands and writes its result once, every other phase reads its inputs and writ
 work is assumed to be fused. An implementation may move more bytes; data that stays in a cache may make it faster than
 memory alone would allow.
 
-A model declares its step as a `Step`: its layers, its lookups, and the work of its phases beside matrix products. All
-costs that follow from a `Step` are computed here.
+A model declares its step as a `Step`: its layers, its lookups, and the work of its phases other than matrix products.
+All costs that follow from a `Step` are computed here.
 """
 
 import math

@@ -4,7 +4,7 @@ Other packages add models and implementations by entry points, which are read on
 `ModelSpec` in the group `dlrmbench.models` by the model's name, an `Implementation` in `dlrmbench.implementations` by
 MODEL.IMPLEMENTATION. Both may also be objects in a file, `path/file.py:object`: a `ModelSpec`; an `Implementation`,
 or a function or class that makes a workload of a specification and a world. The file is pinned by its digest before
-it is used, and may import installed packages alone.
+it is used, and may import only installed packages.
 """
 
 import hashlib

@@ -2,7 +2,7 @@
 
 FLOP are those of the Fourier transforms, 5 N log2 N for N complex points of the padded grid (radix 2, as FFTW
 counts), whatever an implementation leaves out, and of the sums over detectors as matrix products. torch's counter
-counts the matrix products alone; a test compares the number of transforms with those that a step calls. Masks and
+counts only the matrix products; a test compares the number of transforms with those that a step calls. Masks and
 transfer functions are element-wise work, not counted, like activations.
 """
 

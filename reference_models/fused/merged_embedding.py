@@ -177,7 +177,7 @@ class MergedEmbedding:
 
         There are as many sums as lookups. Sums beyond the number of touched rows are empty, and add zero to the row
         at their own index, so that all writes are additions, spread over many rows. With kernels there are sums of
-        the touched rows alone, and `gradients` may be of a narrower type.
+        the touched rows only, and `gradients` may be of a narrower type.
         """
         ordered, order = torch.sort(rows, stable=True)
         if self._has_kernels:

@@ -20,7 +20,7 @@ def private_folder() -> Iterator[Path]:
 
     A new folder is removed afterwards.
 
-    The folder is never beside the data, which may come from others, nor one that another user made or may write to.
+    The folder is never next to the data, which may come from others, nor one that another user made or may write to.
     Raises OSError where no folder can be made.
     """
     folder = _usual_folder()

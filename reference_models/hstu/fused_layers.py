@@ -1,7 +1,7 @@
 """HSTU without padding: sequences of equal shape are computed together, the last layer only for candidates.
 
 The reference pads, multiplies all pairs and discards the masked ones. Here a batch is split into groups of sequences
-with equal numbers of past events and candidates. Scores are computed with past events alone; a candidate's score with
+with equal numbers of past events and candidates. Scores are computed only with past events; a candidate's score with
 itself is a sum of products. The last layer's output is not read at past events, so only keys and values are computed
 there.
 """

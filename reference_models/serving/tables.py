@@ -2,7 +2,7 @@
 
 - fp32, fp16: rows as numbers of that type. Rows in fp16 are summed in float32, and the sum is rounded to fp16.
 - int8, int4: each row as codes 0 to 255 or 0 to 15 between its least and its largest value, with the step and the
-  least value beside the codes: float32 in int8, fp16 in int4. These are FBGEMM's row formats, which torch's own
+  least value stored with the codes: float32 in int8, fp16 in int4. These are FBGEMM's row formats, which torch's own
   operators read; sums are float32.
 
 All tables are one block of rows, read by one call. The call's bags go table by table, so that a table that fits into

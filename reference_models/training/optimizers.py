@@ -255,7 +255,7 @@ def describe_optimizers(
 ) -> dict[str, int | float | str]:
     """Return the optimizers' settings under MLPerf's log keys (mllog), as parameter groups and rate policy hold them.
 
-    For optimizers that compute another update than `opt_name`, the keys are its name and the policy's alone.
+    For optimizers that compute another update than `opt_name`, the keys are only its name and the rate policy's.
     """
     if (built := name_built(opt_name, optimizers)) != opt_name:
         return {
