@@ -66,7 +66,7 @@ def finite(value: Any) -> Any:
 
 @cache
 def _asset(name: str) -> str:
-    """Return a style sheet or script without the white space and comments that serve only its authors; no string in
+    """Return a style sheet or script without the white space and comments that are for its authors only; no string in
     it has any."""
     text = (_TEMPLATES / name).read_text(encoding="utf-8").strip()
     if name.endswith(".css"):

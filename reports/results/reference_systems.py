@@ -28,7 +28,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "reference_systems"
 FOLDER_VARIABLE = "DLRMBENCH_SYSTEMS"
 """Environment variable that names a folder of the user's own reference bundles (.zip of other systems' results)."""
 MAX_CV = 0.03
-"""Largest coefficient of variation of speed between the processes of a set that may serve as a reference."""
+"""Largest coefficient of variation of speed between the processes of a set that may be a reference."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -178,7 +178,7 @@ def variation_of(result: Result) -> float | None:
 
 
 def why_no_reference(result: Result) -> str | None:
-    """Return the reason why a result set cannot serve as a reference (too few processes, INVALID, unknown load,
+    """Return the reason why a result set cannot be a reference (too few processes, INVALID, unknown load,
     noise), else None."""
     few = f"{plural(result.num_converged, 'process', 'processes')} to compare, expected at least {MIN_RUNS}"
     if result.num_converged < MIN_RUNS:
@@ -198,7 +198,7 @@ def why_no_reference(result: Result) -> str | None:
 
 
 def require_references(results: Sequence[Result]) -> None:
-    """Raise InputError, which names the result set, for a set in a reference bundle that cannot serve as a
+    """Raise InputError, which names the result set, for a set in a reference bundle that cannot be a
     reference."""
     for result in results:
         if (why := why_no_reference(result)) is not None:

@@ -122,8 +122,9 @@ def refuse_headerless(path: Path, form: TextForm) -> None:
 
 
 def _refuse_unsplit(path: Path, cells: Sequence[str]) -> None:
-    """Raise DatasetError where most cells of a file's only column hold blanks: its columns were not told apart."""
-    if 2 * sum(" " in cell.strip() for cell in cells) <= len(cells):
+    """Raise DatasetError where most cells of a file's only column hold blanks, and no other delimiter: its columns
+    were not told apart."""
+    if 2 * sum(" " in cell.strip() for cell in cells) <= len(cells) or any(mark in cells[0] for mark in DELIMITERS):
         return
     shown = f"{path}: has one column, whose cells hold blanks, as in {show_cell(cells[0])}"
     if 2 * sum(all(":" in part for part in cell.split()[1:]) for cell in cells) > len(cells):
