@@ -109,6 +109,7 @@ def trace_first(call: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 def test_the_memory_that_is_said_is_what_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = pagerank.generate_small_world(0, 2_000)
     monkeypatch.setattr(crew, "open_retrieval", lambda model, seed: (graph, [3]))
