@@ -56,7 +56,7 @@ def worth(number: int, num_series: int = 1) -> float:
 
     With more than four series on a page the gain rises by the logarithm of their number over four.
     """
-    alone = min(0.18 * number + 0.44, 4.8) if number >= 12 else 4.5
+    alone = min(0.18 * number + 0.59, 4.8) if number >= 12 else 4.5
     return alone + log(max(num_series / 4.0, 1.0))
 
 
