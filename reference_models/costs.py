@@ -69,8 +69,7 @@ class MemoryEstimate:
     gradients_bytes: int
     activations_bytes: int
     evaluation_bytes: int
-    """Bytes of one evaluation batch, plus the scores of the whole evaluation split and the computation of their
-    AUC."""
+    """Bytes of one evaluation batch, plus the scores of the whole evaluation split and, for AUC, its computation."""
 
     @property
     def total_bytes(self) -> int:

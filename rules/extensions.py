@@ -51,7 +51,7 @@ class Extension(NamedTuple):
     jobs: Mapping[str, str] = _NONE
     """Modules of other jobs that the harness may start in a process, by name; their results never fill a run set."""
     records: Mapping[str, str] = _NONE
-    """Types of JSON files that the extension writes beside MLPerf logs, by name, for the command `schema`."""
+    """Types of JSON files, other than logs, that the extension reads or writes, by name, for the command `schema`."""
     documents: Mapping[str, str] = _NONE
     """Types of JSON documents that the extension's commands print with --format json, by name, for the command
     `schema`."""

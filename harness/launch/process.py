@@ -44,10 +44,10 @@ class Interpreter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerEnd:
-    """End of a worker process: its exit code, or minus the signal that killed it, and its last line of output.
+    """End of a worker process: its exit code, or minus the signal that killed it, and the last line of its stderr.
 
-    `rank` is the rank to blame where there were several. `own_frames` are the traceback lines in the user's own code.
-    """
+    After a time limit, the exit code is TIMEOUT and the last words are the reason. `rank` is the rank to blame where
+    there were several. `own_frames` are the traceback lines in the user's own code."""
 
     exit_code: int
     last_words: str

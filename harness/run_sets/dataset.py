@@ -58,7 +58,8 @@ def dataset_record(data_dir: Path) -> dict[str, Any]:
 
 
 def _read_look(manifest: Path) -> DataLookRecord | None:
-    """Return the statistics from the preparation of the dataset; None for generated data, or an edited manifest."""
+    """Return the statistics from the preparation of the dataset; None for data that was not prepared here (generated,
+    or MLPerf's files read in place), or an edited manifest."""
     found = read_json(manifest) if manifest.is_file() else {}
     columns, remarks = found.get("columns"), found.get("remarks", [])
     if not isinstance(columns, list) or not isinstance(remarks, list):

@@ -161,7 +161,8 @@ def _open_store(address: str, port: int, *, is_host: bool) -> Store:
 
 
 def _wait_for_server(address: str, port: int, end_s: float, on_wait: Callable[[], None]) -> None:
-    """Wait until rank 0's store accepts connections; torch's own client would keep trying long after its timeout."""
+    """Wait until the store where the ranks meet (rank 0's or the launcher's) accepts connections; torch's own client
+    would keep trying long after its timeout. Raises TimeoutError after `end_s` of the monotonic clock."""
     while True:
         try:
             socket.create_connection(

@@ -121,7 +121,8 @@ def forward_costs(
 
 
 def _linear_bytes(layer: Linear, precision: str) -> int:
-    """Return the bytes of the weights and bias of a layer that answers queries in `precision`."""
+    """Return the bytes that a layer moves in the forward pass in `precision`: inputs read, outputs written, and
+    weights with bias read."""
     read, written = {"bf16": (HALF_BYTES, HALF_BYTES), "int8": (1, FLOAT_BYTES)}.get(precision, (FLOAT_BYTES,) * 2)
     if is_kept(layer.n, layer.m, precision):
         read = written = FLOAT_BYTES

@@ -2,9 +2,8 @@
 
 Each event of a user's history becomes a token, the sum of rows for item, artist, action and age. Candidates follow,
 with an unknown action and age 0. Layers of gated attention without softmax transform the tokens; a candidate attends
-to the whole history and itself, never to another candidate. The output at a candidate, times an MLP of its item
-only, goes through a head to the logit of a click.
-"""
+to the whole history and itself, never to another candidate. The output at a candidate, times an MLP of the sum of its
+item's and artist's rows, goes through a head to the logit of a click."""
 
 import math
 from collections.abc import Sequence

@@ -161,7 +161,8 @@ class DriftTolerances:
 
 
 def spans_ms(sides: Sequence[Result]) -> list[tuple[float, float]]:
-    """Return start and end of each result's measurement, in ms since 1970; empty where a time is missing."""
+    """Return start and end of each result's measurement, in ms since 1970, both its set's creation where neither is
+    known; empty where a result has none of these times."""
     found = []
     for side in sides:
         known = [moment for sample in side.samples for moment in (sample.started_ms, sample.stopped_ms)]

@@ -140,7 +140,8 @@ class SweepRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BestSide:
-    """Fastest (or best) of a sweep's configurations, with the configurations not shown to differ from it."""
+    """Fastest (or best) of a sweep's or a page's configurations, with the configurations not shown to differ from
+    it."""
 
     label: str
     value: str
@@ -328,8 +329,8 @@ def _find_pair(rows: Sequence[SweepRow]) -> tuple[Result, Result, Comparison] | 
 
 
 def find_best(sides: Sequence[Result], pair: Comparison | None = None) -> BestSide | None:
-    """Return the best VALID result that is no control (a configuration no user can have); None for fewer than two
-    results, or where benchmarks differ."""
+    """Return the best of the results that are not INVALID, controls (configurations no user can have) left out unless
+    fewer than two others remain; None for fewer than two with a compared value, or where benchmarks differ."""
     refused = [side.label for side in sides if side.outcome == "invalid"]
     sides = [side for side in sides if side.outcome != "invalid"]
     if len({side.benchmark_name for side in sides}) != 1:

@@ -34,7 +34,7 @@ MAX_CV = 0.03
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenedSystem:
     """Opened reference bundle: its record, and the folder of its unpacked result sets, which exists until
-    `close_systems`."""
+    `close_systems`, or until the end of the `passing_systems` inside which it was opened."""
 
     path: Path
     record: BundleRecord

@@ -159,7 +159,8 @@ def _all_places(places: Sequence[str]) -> str:
 
 
 def _first_and_last(places: Sequence[str]) -> str:
-    """Join the places of a finding: a single one as it is; for several the first, the last and their number."""
+    """Join the places of a finding: a single one as it is, two by 'and'; for more the first, the last and their
+    number."""
     if len(places) == 1:
         return places[0]
     first, last = PurePath(places[0]), PurePath(places[-1])

@@ -62,7 +62,7 @@ class VerdictMember(Record, frozen=True, kw_only=True):
 
 
 class Omission(Record, frozen=True, kw_only=True):
-    """Log with another name than result_<i>.txt, or run set without a finished run, which was not judged."""
+    """Log not named result_*.txt, MLPerf Inference's included, or run set without a finished run: not judged."""
 
     path: str
     reason: str

@@ -242,8 +242,8 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
     timing before the first run and used by every run of the set."""
 
     key: Sha256
-    """Digest of the conditions under which the setting was chosen: processor, torch, implementation, shape, batch and
-    precision."""
+    """Digest of the conditions under which the setting was chosen, among them processor, cores, torch, environment,
+    implementation, shape, optimizer, batch sizes and precision."""
     num_threads: PositiveCount
     spin_count: Count | None
     """Number of spins of OpenMP's threads at a barrier before they sleep: GOMP_SPINCOUNT of the runs' processes. None

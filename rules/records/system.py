@@ -16,7 +16,8 @@ Availability = Literal[
 
 
 class SystemRecord(Record, frozen=True, kw_only=True):
-    """System description of MLPerf, systems/<system>.json. An empty string means that the submitter gave no value."""
+    """System description of MLPerf, systems/<system>.json. An empty string means that the value was neither given nor
+    detected."""
 
     submitter: _Given
     division: Literal["", "closed", "open"]

@@ -71,8 +71,8 @@ class Tree:
 
 
 def _sums_line(digest: str, name: str) -> str:
-    """Return a line of SHA256SUMS as sha256sum writes it: a name with a line break is escaped, and the line begins
-    with a backslash."""
+    """Return a line of SHA256SUMS as sha256sum writes it: line breaks and backslashes in a name are escaped, and the
+    line then begins with a backslash."""
     escaped = name.translate(_ESCAPED)
     return f"{'' if escaped == name else _BACKSLASH}{digest}  {escaped}\n"
 

@@ -209,8 +209,8 @@ def find_mean(rows: Sequence[SuiteRow], confidence: float = CONFIDENCE) -> Geome
 
 
 def _ratio_words(facts: SuiteFacts) -> str:
-    """Return a sentence on the mean ratio: 'Throughput of threads=2 / threads=1 is 1.75 (95 % interval 1.48 – 2.07),
-    geometric mean of 2 benchmarks'."""
+    """Return a sentence, without its full stop, on the mean ratio: 'Throughput of threads=2 / threads=1 is 1.75 (95 %
+    interval 1.48 – 2.07), geometric mean of 2 benchmarks; above 1 is better'; or that no benchmark has a ratio."""
     mean, whole = facts.mean, next((row.whole for row in facts.rows if row.whole is not None), None)
     if mean is None or whole is None:
         return "No benchmark of the suite has a ratio"

@@ -1,4 +1,5 @@
-"""Read reference systems as systems to model: the rates and measured steps in their bundles (archives of results)."""
+"""Read from reference systems' bundles (archives of results) the rates of systems to model, find the bundles to rank,
+and read prices per hour."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

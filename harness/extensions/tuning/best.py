@@ -58,7 +58,7 @@ _MOST_AGAIN = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _FinishedSearch:
-    """A search of settings with all its trials measured, read from its folder."""
+    """A search of settings whose trials have all ended, measured or failed, read from its folder."""
 
     folder: Path
     record: ExperimentRecord

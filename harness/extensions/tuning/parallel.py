@@ -51,8 +51,8 @@ def share_threads(num: int, axes: Sequence[Axis], values: Mapping[str, Any]) -> 
 
 
 def shared_threads(record: RunSetRecord) -> int | None:
-    """Return the threads of the search's default configuration, from its record, if they are its share of the cores;
-    None if the user gave them."""
+    """Return the threads of the search's default configuration, from its record, if they are a trial's share of the
+    cores; None if they were given or varied, or if trials are measured one at a time."""
     entry = record.config.get(_THREADS)
     return entry.value if entry is not None and entry.source.startswith(OPTION) else None
 

@@ -113,11 +113,11 @@ def analyse_phases(
 def _analyse_phase(
     time_s: float | None, step_s: float, costs: PhaseCosts, products: Sequence[Matmul], ceilings: CeilingsRecord
 ) -> ComputedPhase:
-    """Return a phase's least times: its matrix products at the rates of their shapes, its bytes at that of copies of
-    that size, its embedding rows at the gather rate of real batches.
+    """Return a phase's computed record: its share of the step, its work and rates, its least times, and its bound.
 
-    The bytes of a product's operands are left out of the memory limit: they are part of the product's measured time.
-    """
+    Least times are of matrix products at the rates of their shapes, of other bytes at the rate of copies of that
+    size, and of embedding rows at the gather rate of real batches. The bytes of a product's operands are left out of
+    the memory limit: they are part of the product's measured time."""
     beside = costs.bytes - sum(product.bytes for product in products)
     limits_s: dict[Bound, float] = {
         "compute": matmul_s(products, ceilings),

@@ -85,7 +85,7 @@ def read_hardware(what: str, name: str, shipped: Mapping[str, Path], record: typ
 
 
 def write_system(system: ModelledSystem) -> str:
-    """Write a system's rates as the TOML file that `read_system` reads."""
+    """Return a system (title, warnings, loads, rates) as text of the TOML file that `read_system` reads."""
     lines = [f"title = {json.dumps(system.title)}"]
     if system.warnings:
         lines.append(f"warnings = {json.dumps(system.warnings)}")

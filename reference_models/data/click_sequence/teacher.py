@@ -51,7 +51,7 @@ class SequenceParameters:
     history_scale: Scale
     """Weight of a user's history in the click logit: the length of the vector of the earlier events' weights."""
     history_events: Annotated[int, Meta(ge=1, le=4096)]
-    """Number of a user's last events that influence a click."""
+    """Number of a user's last events before a time window that influence the clicks in it."""
     decay: Annotated[float, Meta(ge=0, le=1)]
     """Factor by which each later event reduces an earlier event's weight in the click logit."""
     same_class: Weight

@@ -129,7 +129,8 @@ class ColumnFile:
 
     @property
     def num_numbered(self) -> int:
-        """Number in the file of the last row read so far, rows with a wrong number of columns included."""
+        """Number in the file of the last row numbered so far, or of a later row that was left out (wrong number of
+        columns, or no JSON object)."""
         return max([self._num_rows, *self._unpassed])
 
     def stop(self) -> None:

@@ -46,7 +46,8 @@ class JsonLines:
         self._sound = msgspec.json.Decoder(_Object)
         self._objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
         self.names, self.nested = self._find_names(self._ahead.splitlines()[:_LOOKED_AT])
-        """Keys with single values or lists, and keys with objects as values, in the order of the first lines."""
+        """Keys with single values or lists of these, and keys with objects or lists of objects or lists as values, in
+        the order of the first lines."""
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the lines in batches of the columns `names`; lines that are no object are reported to `leave_out`."""

@@ -95,7 +95,8 @@ class MissRatioCurve:
     [D + 1]."""
 
     def misses(self, num_rows: NDArray[np.int64]) -> Floats:
-        """Return the number of accesses that miss an LRU cache of each size in `num_rows`, in rows."""
+        """Return the number of accesses that miss an LRU cache of each size in `num_rows`, in the unit of
+        `distances`."""
         return np.asarray(self.num_lookups - self.hits[np.searchsorted(self.distances, num_rows)])
 
     def find_size(self, hit_rate: float) -> int | None:

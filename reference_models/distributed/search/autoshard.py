@@ -131,7 +131,8 @@ def _roll_out(
     *,
     is_drawn: bool,
 ) -> tuple[list[list[Pieces]], Tensor, Tensor]:
-    """Place all pieces (tables or parts) of tasks with equally many pieces: on random devices or on the likeliest.
+    """Place all pieces (tables or parts) of tasks with equally many pieces: on devices drawn by the policy's
+    probabilities, or on the likeliest.
 
     `shape` is (plans of each task, devices). Returns the devices' pieces, a row for each plan of each task; rewards
     [tasks, plans], -1 where a piece found no room; and the plans' log-probabilities [tasks, plans].

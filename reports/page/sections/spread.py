@@ -23,8 +23,8 @@ _whole_percent = partial(percent, digits=0)
 
 
 def spread_blocks(group: Sequence[Result], context: GroupContext, id_: str) -> tuple[Block, ...]:
-    """Return blocks on the spread of sets' times: shares of the factors, detectable differences, missing values, and
-    assumptions."""
+    """Return blocks on the spread of sets' times: shares of the factors, detectable differences, runs missing for a
+    verdict, and assumptions."""
     shown = detailed(group)
     tolerances = find_tolerances(shown, context.repeats)
     found = [

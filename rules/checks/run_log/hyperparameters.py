@@ -119,9 +119,9 @@ def dataset_size(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _trained_samples(line: LogLine, subject: LogSubject, benchmark: Benchmark, size: int) -> Iterator[Problem]:
-    """Yield a problem where a train_samples that states the samples trained contradicts the last evaluation's
-    epoch_num. The log does not show which of two differing numbers is wrong; the batch size that would explain both
-    often does."""
+    """Yield a problem where a train_samples other than the dataset's size is not the number of samples trained by the
+    last evaluation's epoch_num either. Without an epoch_num, or within 1 % of it, the dataset's size is expected. The
+    log does not show which of two differing numbers is wrong; the batch size that would explain both often does."""
     log = subject.log
     number, epochs = as_number(line.value), count_epochs_trained(log, benchmark, subject.round)
     if number is None or (epochs is not None and is_trained_samples(number, epochs, size)):

@@ -70,8 +70,8 @@ def _twins(sets: Iterable[JudgedSet]) -> Iterator[_Twin]:
 
 
 def _alike(place: _Place, by_quality: dict[float, _Place], by_first: dict[int, list[_Place]]) -> _Twin | None:
-    """Return the run of another set with the same qualities as the run at `place`, None where there is none; and
-    remember that run for later calls."""
+    """Return the run at `place` with a run of another set that has equal qualities in some or all evaluations, or
+    nearly equal ones in all; None where there is none. Remember the run at `place` for later calls."""
     run, judged = place
     holders = [by_quality.setdefault(quality, place) for quality in run.fine_qualities]
     shared = Counter(id(other) for other, of in holders if of is not judged)
