@@ -100,8 +100,8 @@ def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
         f"strictest of Holm's levels over four factors (95 %), and never below {percent(MIN_EFFECT, 0)}. "
         f"{_statistics(num_runs, 'runs')} {_drift(tolerances)} Alternately: the sides' runs follow each other with "
         "equal seeds ('dlrmbench versus SET'), so that noise that lasts longer than a run affects both alike; equal "
-        "seeds are assumed to need equal samples, as where only the speed changes. This difference is computed from "
-        "the differences between this set's neighbouring runs, and does not include noise of other hours."
+        "seeds are assumed to need equal samples, as where only the speed changes. The alternate difference is "
+        "computed from neighbouring runs of this set: how the system changes from one hour to another is not in it."
     )
 
 

@@ -64,7 +64,11 @@ def _ask_next(setup: Setup, best: PoolResult, folder: Path, row_size: int | None
     if rate is None or best.wait_s is None:
         busy_s = setup.busiest(best.pool).busy_s
         rate = float(f"{_LOAD / busy_s:.2g}") if busy_s else None
-        why = "to see it at a load of 70 %" if best.wait_s is not None else "for a rate that is possible"
+        why = (
+            "to see the latency at 70 % of the highest rate"
+            if best.wait_s is not None
+            else "for a rate that is possible"
+        )
     elif not setup.cache.words:
         why = "to see caches"
     else:

@@ -57,7 +57,7 @@ def _tiers() -> Iterable[str]:
     metavar="SHARE",
     default="100%",
     show_default=True,
-    help="Estimate miss ratios from eight samples of the rows: for long traces.",
+    help="Estimate miss ratios from eight samples, each this share of the rows: for long traces.",
 )
 @click.option(
     "--policy",

@@ -60,7 +60,11 @@ if TYPE_CHECKING:
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Keep the cheapest plan in this file."
 )
 @click.option(
-    "--run", "num_steps", type=COUNT, metavar="STEPS", help="Measure the plans and 'auto' alternately, by torchrec."
+    "--run",
+    "num_steps",
+    type=COUNT,
+    metavar="STEPS",
+    help="Train STEPS steps by each plan, and by TorchRec's own ('auto'), alternately.",
 )
 @form_option("table", "json", *FORMS)
 def place(benchmark: str, output: Path | None, num_steps: int | None, form: str, **given: Any) -> None:

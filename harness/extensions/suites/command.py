@@ -35,8 +35,8 @@ def has_ratios(kind: "Kind") -> bool:
 @verb("dlrmbench suite default", "dlrmbench suite ./s.toml --new runtime.implementation=optimized -n 5")
 @click.argument("suite", metavar="FILE.toml|default", shell_complete=completing_or_files(lambda: ("default",)))
 @configuration
-@value_option("--base", "base_values", "Set one value of base alone; repeatable.")
-@value_option("--new", "new_values", "Set one value of new alone; repeatable.")
+@value_option("--base", "base_values", "Set one value on the base side only; repeatable.")
+@value_option("--new", "new_values", "Set one value on the new side only; repeatable.")
 @request_options("sweep", "runs", "output", "seed", KINDS, help=_HELP, takes=has_ratios)
 @click.option("--to-target", "to_target", is_flag=True, help="Train to the quality targets instead, and judge.")
 @request_options("sweep", "timeout_s", "strict_env", "prepare", "cleanup", "power_command", "log_to")

@@ -118,7 +118,7 @@ def say_found(search: SearchRecord, trials: Sequence[Trial], again: Again) -> st
     if again.trial is None or not (comparison or again.is_alone):
         why = problem or trials[0].reason or "no other trial is feasible"
         return f"Nothing was measured beside the default: {why.rstrip('.')}."
-    none = " No trial did better than the default alone." if first is trials[0] else ""
+    none = " In the trials none did better than the default." if first is trials[0] else ""
     none += "".join(f" {capital(_name(trials, trial))} did better alone. {why}" for trial, why in again.missed)
     found, named = f"{none}{problem and ' '}{problem}", capital(_name(trials, again.trial))
     if comparison is None:
