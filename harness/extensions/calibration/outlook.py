@@ -39,8 +39,8 @@ class EpochTimes:
 
 
 def look_ahead(entry: Entry, plan: CalibrationPlan, data_root: Path | None) -> EpochTimes:
-    """Time ten steps and an evaluation of the reference implementation at each batch size, on one thread; keep no
-    trained model."""
+    """Time ten steps and an evaluation of the reference implementation at each batch size, on one thread; keep
+    nothing of it."""
     config = entry.workload
     data_dir = locate_dataset(config.data, data_root)
     sizes, data_problem = read_sizes(config.data, data_dir)

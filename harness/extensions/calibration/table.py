@@ -194,8 +194,8 @@ def summarise_baseline(results: Sequence[CalibrationResult]) -> BaselineSummary:
 
 
 def tuned_learning_rate(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> float:
-    """Return the learning rate whose runs all meet the target, and do so earliest on average; ties go to the better
-    final quality."""
+    """Return the learning rate at which the most runs meet the target; ties go to the earliest on average, then to
+    the better final quality."""
 
     def rank(learning_rate: float) -> tuple[int, float, float]:
         runs = [result for result in results if result.run.opt_base_learning_rate == learning_rate]

@@ -52,7 +52,7 @@ class Changes:
 
 
 def worth(number: int, num_series: int = 1) -> float:
-    """Return the least gain in log likelihood for which changes of a series of `number` values are shown.
+    """Return the least gain in log likelihood for which each change of a series of `number` values is shown.
 
     With more than four series on a page the gain rises by the logarithm of their number over four.
     """

@@ -169,8 +169,8 @@ def read_series(folder: Path) -> tuple[tuple[SetSeries, ...], Mapping[str, int]]
 
 
 def _read_runs(result_set: ResultSet) -> Result:
-    """Return the result of a run set's logs. Raises _OnNoSeriesError for other harnesses' sets, and where a log is
-    damaged."""
+    """Return the result of a run set's logs. Raises _OnNoSeriesError for a set without an extra/run_set.json that can
+    be read, such as other harnesses' sets, and where a log is damaged."""
     folder = result_set.root
     asked = None if folder is None else read_run_set(folder, [])
     if folder is None or asked is None:

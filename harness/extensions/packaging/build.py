@@ -76,7 +76,7 @@ class Package:
 
 
 class NotCompliantError(HarnessError):
-    """Error of a package whose run sets break rules; `verdicts` name these rules."""
+    """Error of a package that is not made: its sets or its tree break rules or are incomplete, as `verdicts` say."""
 
     def __init__(self, message: str, verdicts: Sequence[Verdict]) -> None:
         super().__init__(message, ExitCode.COMPLIANCE)

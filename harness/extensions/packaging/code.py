@@ -36,7 +36,7 @@ _NOT_MLPERF = (
 )
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}\Z")
 _OWN_FOLDER = "own"
-"""Name of the folder for the user's own file inside the implementation's folder of a package."""
+"""Name of the folder for the user's own files inside the implementation's folder of a package."""
 Files = Iterator[tuple[str, str | Path]]
 """Files of a package (submission tree): each path with its text, or with the file to copy."""
 
@@ -104,7 +104,7 @@ def read_run_set(root: Path) -> RunSetRecord:
 
 def source_files(record: RunSetRecord) -> Files:
     """Yield the source files of a package: dlrmbench's four packages, what pip needs to install them, and the user's
-    own file."""
+    own files that are unchanged since the runs."""
     root = Path(__file__).resolve().parents[3]
     folders = []
     for package in PACKAGES:

@@ -21,8 +21,8 @@ _ESCAPED = str.maketrans({_BACKSLASH: r"\\", "\n": r"\n", "\r": r"\r"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftOut:
-    """Files that were not packaged: their folder or path, their number (0 where there are none to count), and the
-    reason."""
+    """Files that were not packaged: their folder, path or description, their number (0 where there are none to
+    count), and the reason."""
 
     place: str
     num_files: int
@@ -85,7 +85,7 @@ def _digest(content: str | Path) -> str:
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the regular files below a folder of results, links left out, in order."""
+    """Yield the regular files below a folder, with their paths in it, links left out, in order."""
     for path in _walk(folder):
         if is_plain_file(path):
             yield path.relative_to(folder).as_posix(), path
@@ -102,7 +102,7 @@ def is_plain_file(path: Path) -> bool:
 
 
 def left_out(sources: Sequence[Path], tree: Tree) -> Iterator[LeftOut]:
-    """Yield the files in a package's sources that are not in the package, by folder and reason."""
+    """Yield the files in a package's sources that are not in the package, by path or folder, and by reason."""
     counts = Counter(
         _place_and_reason(path, root)
         for root in dict.fromkeys(real_path(source) for source in sources)

@@ -48,7 +48,7 @@ NUM_LATE_DRAWS, NONE_LATE = 20, 0.05
 """Number of simulated repetitions of a run of LoadGen, and the share of them without a late query below which a real
 run without a late query contradicts the simulation."""
 MOST_ABOVE = 10
-"""Highest rate of queries at which LoadGen is run, as a multiple of the simulated highest rate within the limit: at
+"""Highest rate of queries that a search tries with LoadGen, as a multiple of the simulated rate in steady state: at
 higher rates the queue would take hours to empty."""
 NUM_SIMULATED = 20_000
 NUM_SIMULATED_FAST = 200_000
@@ -97,7 +97,7 @@ class ProcessMeasurements:
     limit."""
     spread: SearchSpread | None
     """Simulated: factors by which the search for the highest VALID rate may miss the true one; None without a latency
-    limit."""
+    limit, and where too few searches could be simulated or many of them find no VALID rate."""
     service: ServiceTimes
     traffic: Traffic
     """Simulated queries (arrivals, items, factors of service times), from which the study's table of latency against
@@ -129,7 +129,7 @@ class _Plan:
     start: float
     """Rate of LoadGen's first run in queries per second: `bound`, or serve.target_qps where that is given."""
     num_queries: int
-    """Number of queries of each run of LoadGen."""
+    """Number of queries of each run of LoadGen; runs at twice the first rate or more have a multiple of it."""
 
     @property
     def run_s(self) -> float:
@@ -158,7 +158,7 @@ class Bench:
     seed: int
     """Random seed of the simulated queries."""
     seeds: Seeds
-    """LoadGen's own random seeds, of its choice of samples and of its arrival times."""
+    """Random seeds that LoadGen is given: of the samples that it loads, of their order, and of its arrival times."""
     folder: Path
     """Folder to which LoadGen writes its log files."""
     on_event: OnEvent
@@ -547,7 +547,7 @@ def find_contradiction(
 
 
 def _slowest(rates: Sequence[float | None]) -> float | None:
-    """Return the lowest of the processes' highest rates within the limit, which all can answer; None where a process
-    meets the limit at no rate."""
+    """Return the lowest of the processes' highest rates, which all processes can answer; None where a process has no
+    such rate."""
     found = [rate for rate in rates if rate is not None]
     return min(found) if len(found) == len(rates) else None

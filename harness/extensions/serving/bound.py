@@ -19,7 +19,7 @@ NUM_RATES, _NUM_RATES_FAST = 24, 8
 """Number of rates at which latencies are simulated, from a twentieth of the workers' capacity to all of it: for a
 curve of latency against rate, and where only the highest rate within the limit is needed."""
 RESOLUTION = 0.002
-"""Relative width of the bracket at which the bisection for the highest rate within the limit ends."""
+"""Relative width of the bracket at which a bisection for the highest rate ends."""
 MIN_CALL, MAX_CALL = 16, 1024
 """Range of numbers of items in which the most items of one call of the model are searched."""
 

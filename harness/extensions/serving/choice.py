@@ -32,14 +32,14 @@ from rules.temporary_folder import temporary_folder
 
 _ROUNDS, _ROUND_S = 3, 0.25
 _NUM_SIMULATED = 4_000
-"""Number of simulated queries: equal for every setting of workers and threads, so that few are enough to rank the
-settings."""
+"""Number of simulated queries: the same queries for every setting of workers and threads, so that few are enough to
+rank the settings."""
 _NOT_OF_A_CALL = (
     "weights", "train_samples", "duration_s", "colocate", "target_qps", "min_duration_s", "min_queries", "library",
     "mlperf", "round", "user_conf",
 )  # fmt: skip
-"""Keys of [serve] that do not change the time of calls of the model, so that a choice made by timing is reused for
-all their values."""
+"""Keys of [serve] that do not change the time of calls of the model, so that they are left out of the settings for
+which a choice made by timing is kept."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,8 +79,8 @@ def rates_of_calls(
 ) -> dict[Workers, float]:
     """Return the simulated highest rate, in queries per second, of workers whose calls take the times in `timed`.
 
-    Where the most items of a call are searched, there is a rate for every number of items tried; empty where no rate
-    is within the latency limit.
+    Where the most items of a call are searched, there is a rate for every setting tried that meets the latency limit;
+    empty where none meets it.
     """
     service = fit_service(timed, MAX_CALL if serve.is_batch_searched else serve.max_items or max(sizes))
     traffic = draw_traffic(_NUM_SIMULATED, sizes, service, seed=0)
@@ -155,7 +155,7 @@ def time_services(
 
 
 def try_services(job: ServiceChoiceJob, world: World, on_event: OnEvent) -> ServiceTrials:
-    """Build the model with random weights and time queries with every setting of workers and threads. Raises
+    """Build the model with random weights and time its calls with every setting of workers and threads. Raises
     HarnessError (exit 7) if no setting meets the latency limit."""
     import torch
 

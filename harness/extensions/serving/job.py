@@ -231,8 +231,8 @@ class ServeKind(ServedKind):
 
 
 def with_choice(tables: Mapping[str, Any], choice: ServiceChoice) -> dict[str, Any]:
-    """Return the tables of a benchmark definition, whose [serve] has the workers and the items of a call that were
-    chosen by timing."""
+    """Return the tables of a benchmark definition, whose [serve] has the workers, the items of a call and the size
+    from which queries are split that were chosen by timing."""
     serve = {key: value for key, value in tables.get(SERVE, {}).items() if value != "auto"}
     return {**tables, SERVE: serve | {key.removeprefix("serve."): value for key, value in choice.settings.items()}}
 

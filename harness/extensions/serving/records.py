@@ -179,7 +179,8 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     spread_low_per_s: PositiveAmount | None = None
     """Lower end, simulated, of an interval up to `spread_high_per_s` that contains with 95 % confidence the rate in
     queries per second at which half of all runs of this length are VALID, over arrivals and service times. None
-    without a latency limit, where runs are too long to simulate searches, and in older files."""
+    without a latency limit, where runs are too long to simulate searches, where many simulated searches find no
+    VALID rate, and in older files."""
     spread_high_per_s: PositiveAmount | None = None
     invalid_per_s: PositiveAmount | None = None
     """Lowest INVALID rate above the VALID one, in queries per second of each process, at which no stall of the
@@ -314,7 +315,7 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
     """Latency limit in seconds; None where the scenario has none."""
     percentile: Percentile
     queries: str
-    """Distribution of the number of items of a query: deeprecsys, mlperf or fixed:N."""
+    """Distribution of the number of items of a query, as serve.queries names it; a file is named by its content."""
     mean_items: PositiveAmount
     library_queries: PositiveCount | None = None
     """Number of queries of LoadGen's sample library, from which queries are drawn; None in older files."""

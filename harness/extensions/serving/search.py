@@ -48,8 +48,8 @@ class Votes:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no further run at the rate is needed: enough runs agree, or the service stood still in enough of
-        them."""
+        """Whether no further run at the rate is needed: enough runs agree, or the service stood still in enough
+        INVALID runs."""
         return max(self.valid, self.invalid) >= ENOUGH or self.held_up >= MAX_HELD_UP
 
     @property

@@ -73,7 +73,7 @@ class RequestQueue:
         self._workers = workers
         self._waiting: SimpleQueue[QueuedPart | None] = SimpleQueue()
         self._held: QueuedPart | None = None
-        """Part of a query that did not fit into a call of the model, and begins the next call."""
+        """Part of a query that could not join the last call of the model, and begins the next call."""
         self._gathering, self._counting = threading.Lock(), threading.Lock()
 
     def put(self, query: Query, parts: Sequence[QueryPart]) -> None:

@@ -121,7 +121,7 @@ def _axis(key: str, configurations: Sequence[Configuration]) -> Axis:
 
 
 def _file_name(text: str) -> str:
-    """Return a configuration's label as a file name, with only characters that every file system takes."""
+    """Return the name of a suite as a file name, with only characters that every file system takes."""
     return "".join(char if char.isascii() and (char.isalnum() or char in "_.-") else "-" for char in text)[:80]
 
 

@@ -46,7 +46,7 @@ class SuiteRow:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GeometricMean:
     """Geometric mean of the benchmarks' ratios new / base, with its interval for these benchmarks; None for the
-    interval with only one pair each."""
+    interval where a benchmark has only one pair of runs."""
 
     ratio: float
     interval: Interval | None

@@ -72,7 +72,7 @@ def _measure(
     name: str, benchmark: str, implementation: str, data: Path | None, output: Path, say: Callable[[str], None]
 ) -> Iterator[Path]:
     """Measure the two reference run sets of an implementation, to the target and by throughput; refuse a noisy one as
-    soon as it is complete. Return both."""
+    soon as it is complete. Yield the folder of each."""
     for label, throughput in ((f"{name}-{implementation}", None), (f"{name}-{implementation}-speed", NUM_STEPS)):
         what = "runs to the target" if throughput is None else "throughput"
         say(f"measuring {benchmark}: {implementation}, {what}")
@@ -134,7 +134,7 @@ def _read_set(folder: Path) -> dict[str, str]:
 
 
 def refuse_places(text: str, where: str) -> None:
-    """Raise HarnessError (exit 2) if the text of a file for others names this host, its user or a folder."""
+    """Raise HarnessError (exit 2) if a text meant for a bundle names this host, its user or a folder."""
     if named := places_in(text):
         raise HarnessError(
             f"{where}: names {', '.join(named)}, which no bundle may do. Unset the variable that has it, such as "

@@ -160,8 +160,8 @@ def model_step(costs: StepCosts, system: ModelledSystem) -> dict[str, PhaseTime]
 
 
 def find_epochs(benchmark: Benchmark, schedule: Schedule) -> tuple[float | None, str]:
-    """Return the epochs to converge by MLPerf's reference convergence points, and the point's source; or None and the
-    reason."""
+    """Return the epochs to converge by the benchmark's reference convergence points, and the point's source; or None
+    and the reason."""
     files = (rcp_file(benchmark, name) for name in reversed(OFFICIAL_ROUNDS))
     file = next((file for file in files if file is not None), None)
     points = () if file is None else load_points(file, benchmark.score.num_runs)
@@ -183,7 +183,7 @@ def system_study(
     known_s: Mapping[str, float] = MappingProxyType({}),
     is_ranked: bool = False,
 ) -> StudyRecord:
-    """Return a table of modelled step time, throughput, time and cost to train, and memory on each system; `measure`
+    """Return a study of modelled step time, throughput, time and cost to train, and memory on each system; `measure`
     also times steps on `THIS`.
 
     `environment` is that of `THIS`, which has been checked; a file says how its own system was measured. `prices` are

@@ -38,8 +38,8 @@ TOLERANCE = 0.01
 """Largest share of the larger model's NDCG that a cascade may lose at the fewest items kept that the study
 recommends."""
 _SHARES = (1.0, 0.5, 0.25, 0.125, 1 / 16, 1 / 32, 1 / 64)
-"""Numbers of items kept at which a cascade is judged, as shares of the items of a query; the number in the usage file
-is added."""
+"""Numbers of items kept at which a cascade is judged, as shares of the items of a query; the usage's own number is
+added."""
 _COLUMNS: Columns = (
     ("Cascade", None, "given"),
     ("Items kept", None, "given"),
@@ -61,7 +61,7 @@ class Cascade:
     items: int
     """Number of items of a query, all of which the filter scores."""
     kept: int
-    """Number of items that the filter hands on to the ranker, as the usage file says."""
+    """Number of items that the filter hands on to the ranker in the measured usage."""
     shown: int
     """Length of the list that the ranker returns."""
 
@@ -195,7 +195,7 @@ def _forward_flop(config: RunConfig) -> int:
 
 def find_fewest(points: Sequence[CascadePoint]) -> CascadePoint:
     """Return the point with the fewest items kept at which, as at all larger numbers, the cascade loses at most
-    TOLERANCE of its NDCG by the lower end of the 95 % interval."""
+    TOLERANCE of the NDCG with all items kept, by the lower end of the 95 % interval, or by the mean without one."""
     best = points[0]
     for point in points[1:]:
         interval = mean_interval(point.of_all)
@@ -230,8 +230,8 @@ def _list_point(point: CascadePoint) -> Iterator[Cell]:
 
 
 def _say(cascade: Cascade, points: Sequence[CascadePoint]) -> Iterator[str]:
-    """Say the quality of a cascade at the number of items kept in the usage file, and the fewest items kept that lose
-    at most TOLERANCE."""
+    """Say the quality of a cascade at the number of items kept in the measured usage, and the fewest items kept that
+    lose at most TOLERANCE."""
     chosen = next(point for point in points if point.kept == cascade.kept)
     whole, fewest = points[0], find_fewest(points)
     lists = f"lists of {cascade.shown} from {cascade.items} items"

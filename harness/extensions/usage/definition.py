@@ -20,8 +20,8 @@ USAGE = "usage"
 MAX_REQUESTS = 100_000
 _Rate = Annotated[float, Meta(gt=0, le=1e6)]
 CURVE = (1, 2, 5, 10, 20)
-"""Numbers of subgraphs (nodes from which the second stage of a retrieval goes on) with which every retrieval is
-tried, in addition to its own number."""
+"""Numbers of subgraphs (nodes from which the second stage of a retrieval goes on) with which a retrieval is tried,
+in addition to its own number; where --axis varies the number, only its values are tried."""
 _OF_ONE = {
     "widths": STAND_IN,
     "graph": RETRIEVAL,
@@ -87,7 +87,7 @@ class UsageHead:
 
     title: str
     source: str
-    """Words on the source of the rates and deadlines in the usage file."""
+    """Words on the source of the usage's numbers, such as its rates and deadlines."""
     duration_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
     workers: Annotated[int, Meta(ge=1, le=256)] = 2
     """Number of worker processes, each of which takes one request at a time."""

@@ -101,8 +101,8 @@ def study_usage(
 
 
 def _refuse_large(path: str, usage: Usage) -> None:
-    """Raise HarnessError (exit 9) where the weights of stand-ins (MLPs in place of published networks), one copy a
-    worker, exceed the free memory."""
+    """Raise HarnessError (exit 9) where the weights of stand-ins (MLPs of given widths), one copy a worker,
+    exceed the free memory."""
     widths = [model.widths or () for model in usage.models.values() if model.source == STAND_IN]
     num_weights = sum((before + 1) * after for each in widths for before, after in pairwise(each))
     asked, available = num_weights * FLOAT_BYTES * usage.workers, read_resources().available_memory_bytes

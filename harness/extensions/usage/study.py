@@ -123,8 +123,8 @@ def _say_not_shown(usage: Usage, *, is_trained: bool) -> Iterator[str]:
 
 
 def _hold_against_published(curves: Sequence[tuple[str, RetrievalCurve]], stand_ins: Sequence[str]) -> Iterator[str]:
-    """Compare the study of a usage (the models of one application) with published figures in one sentence; yield
-    nothing where there are none."""
+    """Compare the retrievals of a usage with published figures in one sentence, else say why its stand-ins' score is
+    compared with none; yield nothing without both."""
     if curves:
         yield hold_against_published(curves)
     elif stand_ins:

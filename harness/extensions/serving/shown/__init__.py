@@ -12,8 +12,8 @@ from reports.results.result import Result
 
 
 def follow(result: Result) -> tuple[Sequence[str], str] | None:
-    """Return options that repeat a measurement with queries merged into calls, and words on it; None where they were
-    merged already."""
+    """Return options that repeat a measurement with queries merged into calls, and words on it; None where its
+    serve.batch is set already, and without the run set's record."""
     if result.asked is None or "serve.batch" in result.asked.config:
         return None
     return ("--set", "serve.batch=auto"), "measures it with queries merged into calls beside it"
