@@ -34,8 +34,8 @@ Floats = NDArray[np.float64]
 
 
 class ArrayNumber(SystemNumber, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One number of a PE array's file with its source; `size` is the size in bytes of the scratchpad at which it
-    holds."""
+    """One number of a PE array's file with its source; for the scratchpad's energy, `size` is the scratchpad's size
+    in bytes."""
 
     of: Literal[  # type: ignore[assignment]
         "clock_hz",

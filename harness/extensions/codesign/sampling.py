@@ -23,7 +23,8 @@ POPULATION = 20
 MOST_BY_GP = 200
 """Most valid points that a search by a Gaussian process models, as the process is fitted anew for each point."""
 NUM_DRAWN: Mapping[Method, int] = {"gp": 10, "nsga2": POPULATION}
-"""Design points drawn at random, by search method, before a Gaussian process or NSGA-II makes its first proposal."""
+"""Design points modelled, by search method, before a Gaussian process or NSGA-II makes its first proposal: those to
+start from, and others drawn at random."""
 _BATCH, _MOST_DRAWS = 4096, 1 << 22
 """Design points drawn at once, and points drawn in vain after which a space counts as having no more valid points."""
 _MOST_REFUSED = 100
@@ -104,7 +105,7 @@ class _Run:
         return tuple(point.values()) in self.found
 
     def draw(self) -> DesignPoint | None:
-        """Return a valid design point that was not modelled yet; None where no such point is left."""
+        """Return a valid design point that was not modelled yet; None where no such point is found."""
         return next((point for point in self._drawn if not self.has(point) and self.is_valid(point)), None)
 
     def is_valid(self, point: DesignPoint) -> bool:

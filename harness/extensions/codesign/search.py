@@ -42,7 +42,7 @@ class DesignOutcomes:
 
     @property
     def best(self) -> Mapping[Mode, Sequence[ModelledDesign]]:
-        """Pareto front found by each mode of search; that of `joint` includes the designs of `separate`."""
+        """Pareto front found by each mode of search; that of `joint` is also over the designs of `separate`."""
         objectives = self.problem.objectives
         separate = find_pareto([self.by_hand, *self.hardware.best, *self.tiles.best], objectives)
         if self.joint is None:

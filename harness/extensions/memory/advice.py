@@ -50,7 +50,7 @@ def advise_tiers(
 
 
 def _ask_next(setup: Setup, best: PoolResult, folder: Path, row_size: int | None) -> str:
-    """Return the `tiers` command to run next, or the options on hosts and power that this command lacks."""
+    """Return the `tiers` command to run next, or the options on hosts and power that may be added to this command."""
     question, changed = setup.question, list[str]()
     if not setup.cache.words:
         changed = ["--cache", _CACHES]

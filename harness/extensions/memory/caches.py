@@ -24,7 +24,7 @@ _MOST_UNITS = 1 << 12
 """Most steps into which `fit_sizes` divides a memory budget in rows; table sizes are rounded to a step in larger
 budgets."""
 TENTHS = 5
-"""Most tenths of a trace's samples that warm caches up before misses are counted: at least half is counted."""
+"""Most tenths of a trace's samples that warm caches up where no warm-up is given: at least half is counted then."""
 _FLAT, _FLAT_SHARE = 0.005, 0.02
 """Largest difference, absolute and relative, of a warm cache's miss ratio from that of the trace's second half."""
 
@@ -34,7 +34,7 @@ class Cache:
     """A cache of embedding rows in DRAM: one for all tables, or a cache of its own for each table."""
 
     num_rows: int
-    """Capacity in embedding rows; in units of bytes (AccessTrace.unit_bytes) where rows of tables differ in size."""
+    """Capacity in embedding rows; in units of AccessTrace.unit_bytes bytes where rows of tables differ in size."""
     share: float | None
     """Capacity as a share of the rows of the tables that a slower memory holds; None where there is no cache."""
     words: str = ""

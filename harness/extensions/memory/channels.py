@@ -31,7 +31,7 @@ class Answers(NamedTuple):
     queue: Times
     """Delay that reads of other queries add until the query's last read leaves its channel, in seconds [queries]."""
     device: Times
-    """Time from a query's arrival to the answer of its last read, less `queue`, in seconds [queries]; 0 without
+    """Time from a query's arrival to the last answer to its reads, less `queue`, in seconds [queries]; 0 without
     reads."""
     mean_read_s: float
     """Mean latency of one read in an otherwise idle device, in seconds."""

@@ -40,8 +40,8 @@ class FleetRow(NamedTuple):
 
 
 def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[FleetRow]) -> list[str]:
-    """Say how the best simulated case compares with the published figure and what causes the difference, or that no
-    comparison was possible.
+    """Say how the best case compares with the published figure and what causes the difference, or that the figure is
+    not shown.
 
     Return one sentence, or two where a fleet of memories behind a switch was asked for.
     """

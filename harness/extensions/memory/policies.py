@@ -17,7 +17,8 @@ Flags = NDArray[np.bool_]
 
 
 class CachePolicy(NamedTuple):
-    """Replacement policy of a cache of embedding rows: its name on pages and the function that simulates it."""
+    """Replacement policy of a cache of embedding rows: its name in tables and sentences, and the function that
+    simulates it."""
 
     title: str
     find_misses: Callable[[Sequence[int], Sequence[int], int, int], Flags]

@@ -47,7 +47,7 @@ class TraceManifest(Document, frozen=True, kw_only=True):
     num_bags: PositiveCount
     """Number of bags of each table, B: one for each sample."""
     are_rows_least: bool = False
-    """True if the trace's source gives no numbers of rows, so that tables may have more rows than were looked up."""
+    """True if the trace's source gives no numbers of rows, so that a table may have more rows than `num_rows`."""
     samples_per_query: PositiveCount = 1
     """Samples (items to rank) that make one query; only the first of them looks up tables of the user's side."""
     tables: Annotated[tuple[TraceTable, ...], Meta(min_length=1, max_length=100_000)]

@@ -22,7 +22,7 @@ Line = dict[float, float]
 
 def draw_memories(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
     """Draw the chart of a study's table: latency added by query rate or by cache size, or miss ratios by cache size;
-    None for a table without such columns."""
+    None for a table without such columns, or with fewer than two points of each line."""
     names = {column.name for column in table.columns}
     if {"Queries/s", "Load", "Mean added"} <= names:
         return draw_waits(table, id_, "Queries/s", ("queries per second", si), "Added latency by rate")

@@ -56,7 +56,7 @@ class PlacementCosts:
     """Whether the costs by which plans are judged are measured or modelled."""
     spread_of: Callable[[Collection[EmbeddingTable]], float | None] = lambda tables: None
     """Return the spread (interquartile range) of the rounds in which a set of tables was timed, as a fraction of
-    their median; None where nothing was measured."""
+    their median, the largest where its tables were timed singly; None where it is not known."""
     timed: str = TIMED
     """Words on how lookups and updates were timed; used only where costs are measured."""
     has_net: bool = False
@@ -81,9 +81,10 @@ class FoundPlan:
     took_s: float | None = None
     spread: float | None = None
     """Interquartile range of the rounds in which the slowest device's tables were timed, as a fraction of their
-    median."""
+    median, the largest where tables were timed singly; None if not known."""
     cuts: bool = False
-    """True for TorchRec's own plan where it cuts tables by rows, or copies tables to several devices."""
+    """True for TorchRec's own plan where it cuts tables by rows, copies tables to several devices, or leaves tables
+    outside of the devices."""
     bound_s: float | None = None
     """Lower bound, proved by the search, of the cost in seconds of any placement plan that cuts no table; None
     without a proof."""
@@ -94,7 +95,7 @@ class FoundPlan:
     """Bytes of tables with their optimizer state on the device that holds most of them; None if not known."""
     fault: Exception | None = None
     note: str | None = None
-    """Remark on the plan, without which its cost would be misread, such as that it is of whole tables; None without
+    """Remark on the plan that a reader needs beside its cost, such as that the plan is of whole tables; None without
     one."""
 
 
@@ -144,7 +145,8 @@ def find_most_bytes(sets: Sequence[Sequence[EmbeddingTable]]) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchComparison:
-    """Comparison of the searches over all sets of tables: a table, and the study's first and last sentence."""
+    """Comparison of the searches over all sets of tables: a table, the study's first sentence on plans, and its last
+    sentence."""
 
     table: StudyTable
     closing: str
@@ -232,7 +234,7 @@ def _balances(found: Mapping[str, Sequence[FoundPlan]]) -> dict[str, float | Non
 
 def _find_base(whole: Mapping[str, float], names: Sequence[str]) -> str | None:
     """Return the baseline search in `names` with the cheapest plans, the first of equal ones; None if none has a
-    plan."""
+    plan of every task."""
     return next(iter(find_cheapest({name: whole[name] for name in names if name in whole})), None)
 
 

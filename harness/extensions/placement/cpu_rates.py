@@ -31,8 +31,8 @@ ASSUMED = FixedTimes()
 
 
 def rate_cpu(devices: Devices, given: Collection[str], seed: int) -> tuple[Devices, tuple[str, ...], FixedTimes]:
-    """Return the devices with rates measured on this CPU for all fields not in `given`, the names of these fields,
-    and the fixed times of a step.
+    """Return the devices with the bandwidths in _COPIES that are not in `given` measured on this CPU, the names of
+    these fields, and the fixed times of a step.
 
     The bytes/s of a copy stand for the memory, and for links within a host, over which ranks copy. Fixed times follow
     from lookups of one row each in nine tables and in one table. Rates of links between hosts stay assumed.

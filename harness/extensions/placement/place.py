@@ -119,7 +119,8 @@ def place(benchmark: str, output: Path | None, num_steps: int | None, form: str,
 def _say_next(
     placement: "Placement", question: "PlacementQuestion", benchmark: str, output: Path | None, given: dict[str, Any]
 ) -> str:
-    """Return a sentence with the command that trains by the cheapest placement plan; '' if no plan can be run."""
+    """Return a sentence with the command that trains by the cheapest placement plan that can be run; '' without such
+    a plan."""
     from harness.extensions.placement.plans import record_best
 
     try:

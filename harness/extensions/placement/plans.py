@@ -74,7 +74,7 @@ class PlacementQuestion:
     """Question about placement of embedding tables: by which searches, at which cost, on which devices."""
 
     by: tuple[str, ...]
-    """Names of the searches of placement plans that the user asked for; the searches in BASELINES are added."""
+    """Names of the searches of placement plans asked for; those in BASELINES are added if `has_baselines`."""
     devices: Devices
     given: Collection[str]
     """Names of the fields of `devices` (sizes and rates) that the user set on the command line."""
@@ -122,7 +122,8 @@ UNBOUNDED = PlacementQuestion(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """Plans found, by search and by task (set of tables), with their study, whose first finding is the answer."""
+    """Plans found, by search and by task (set of tables), with their study, whose first finding after those on costs
+    is the answer."""
 
     tasks: tuple[Task, ...]
     found: dict[str, list[FoundPlan]]

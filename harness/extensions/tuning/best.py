@@ -82,7 +82,7 @@ class _FinishedSearch:
         return self.trials[0].objective is None
 
     def find(self, trial: Trial) -> Path | None:
-        """Return the folder in which a trial was measured again, with the default, or by itself if the default
+        """Return the folder in which a trial is measured again, with the default, or by itself if the default
         measured nothing; None if there is none yet."""
         place = self.trials.index(trial)
         return (find_alone if self.is_alone else find_pair)(self.folder, place)
@@ -137,20 +137,20 @@ def _begin_again(search: _FinishedSearch, trial: Trial, context: Context) -> Pat
 
 
 def find_pair(folder: Path, best: int) -> Path | None:
-    """Return the folder in which a search's default and trial number `best` are measured again as a pair, with
+    """Return the folder in which a search's default and the trial at index `best` are measured again as a pair, with
     MIN_RUNS new seeds; None if there is none yet."""
     return _find(folder, (0, best), [path.parent for path in sorted(folder.glob(f"beside-*/{EXPERIMENT_FILE}"))])
 
 
 def find_alone(folder: Path, best: int) -> Path | None:
-    """Return the folder in which only trial number `best` of a search is measured again, with MIN_RUNS new seeds;
-    None if there is none yet."""
+    """Return the folder in which only the trial at index `best` of a search is measured again, with MIN_RUNS new
+    seeds; None if there is none yet."""
     return _find(folder, (best,), [path.parents[1] for path in sorted(folder.glob(f"{AGAIN}*/extra/{RUN_SET_FILE}"))])
 
 
 def _find(folder: Path, places: Sequence[int], found: Sequence[Path]) -> Path | None:
-    """Return the first folder in `found` with the configurations of the trials numbered `places` and MIN_RUNS new
-    seeds; None if there is none."""
+    """Return the first folder in `found` with the configurations of the trials at the indices `places` and
+    MIN_RUNS new seeds; None if there is none."""
     trials = [open_run_set(parts_of(folder)[place])[1] for place in places]
     for path in found:
         sides = [open_run_set(side)[1] for side in parts_of(path).values()]

@@ -27,7 +27,7 @@ from rules.errors import DefinitionError
 from rules.records.experiment import ExperimentRecord, FailureRecord, MemberRecord
 
 AGAIN = "again-"
-"""Prefix of the name of the folder in which only the best trial of a search is measured again."""
+"""Prefix of the name of the folder in which a trial of a search is measured again without the default."""
 
 
 def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, str]) -> MemberRecord:

@@ -48,7 +48,7 @@ def propose(
 ) -> dict[str, str] | None:
     """Return the settings to try after these trials, by key as text; None where no untried ones are found.
 
-    `pending` are values of trials that are being measured; samplers avoid points near them: TPE treats them as bad
+    `pending` are values of trials that are not measured yet; samplers avoid points near them: TPE treats them as bad
     (constant liar), the Gaussian process takes its own prediction as their result (Kriging believer; both in
     Ginsbourger et al., "Kriging Is Well-Suited to Parallelize Optimization", 2010). The same trials, pending values
     and seed give the same point. A point is tried once: its process would have the same seed. Raises HarnessError
@@ -92,7 +92,7 @@ def _distribution(axis: Axis) -> Any:
 
 
 def tell(axes: Sequence[Axis], trials: Sequence[Trial], is_maximized: bool) -> list[Any]:
-    """Return a search's measured trials as optuna's trials, without a default that is outside of the search's space.
+    """Return the trials of a search as optuna's trials, without a default that is outside of the search's space.
 
     An objective that was not measured counts as the worst; a trial that is infeasible without missing a constraint
     counts as failed.

@@ -46,11 +46,11 @@ class Again:
 
     trial: Trial | None = None
     comparison: Comparison | None = None
-    """Comparison of the search's best trial with the default configuration; None if there was nothing to compare."""
+    """Comparison of the trial that was measured again with the default; None if there was nothing to compare."""
     columns: Sequence[Mapping[str, float]] = ()
-    """Columns that each process of the search's best trial measured, by name."""
+    """Columns that each process measured when the trial was measured again, by name."""
     problem: str = ""
-    """Reason why the search's best trial has no result, or why its result does not count; '' if it does."""
+    """Reason why there is no result of measuring again, or why it does not count; '' if it does."""
     missed: Sequence[tuple[Trial, str]] = ()
     """Better trials of the search that were measured again before this one, each with the reason why it does not
     count."""
@@ -70,7 +70,7 @@ def make_search_study(
     """Make the study (tables and sentences) of a search of settings: all trials, and the second measurement of the
     best one.
 
-    `shared_threads` are the threads of each trial if these are its share of the cores; None if threads were given.
+    `shared_threads` are the threads of each trial if these are its share of the cores; None otherwise.
     """
     assert record.stop is not None
     search, num_asked = search_of(record), int(record.stop.values["trials"])
@@ -130,13 +130,13 @@ def say_found(search: SearchRecord, trials: Sequence[Trial], again: Again) -> st
 
 
 def _is_better(comparison: Comparison | None) -> bool:
-    """Return whether a comparison shows the search's best trial to be better than the default configuration."""
+    """Return whether a comparison shows the trial that was measured again to be better than the default."""
     return comparison is not None and comparison.verdict in ("faster", "better")
 
 
 def say_next(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> str:
     """Return a sentence with the command to run next: training with the best trial's settings, or a search of twice
-    the trials; '' if neither is possible."""
+    the trials; '' where there is no such command."""
     assert record.stop is not None
     words, num_asked = split_command(record.command), int(record.stop.values["trials"])
     if words[1:2] != ["tune"]:
@@ -260,8 +260,8 @@ def _list_trials(record: ExperimentRecord, search: SearchRecord, trials: Sequenc
 
 
 def _list_again(record: ExperimentRecord, search: SearchRecord, again: Again) -> list[StudyTable]:
-    """List the second measurement of a search's best trial: its comparison with the default in one row, or each of
-    its processes; no table without either."""
+    """List the second measurement of a search's trial: its comparison with the default in one row, or each of its
+    processes; no table without either."""
     if again.comparison is not None:
         return [_list_sides(again.comparison)]
     if not again.is_alone:
@@ -274,7 +274,7 @@ def _list_again(record: ExperimentRecord, search: SearchRecord, again: Again) ->
 
 
 def _list_sides(comparison: Comparison) -> StudyTable:
-    """List the comparison of a search's best trial with the default in one row; an unknown value, such as a ratio of
+    """List the comparison of a trial measured again with the default in one row; an unknown value, such as a ratio of
     qualities, has no column."""
     whole = comparison.whole
     unit = None if whole is None else whole.unit

@@ -54,7 +54,7 @@ def columns_asked(search: SearchRecord) -> tuple[str, ...]:
 
 
 def kind_with(search: SearchRecord, asked: str | None) -> str:
-    """Return the kind of measurement that the search's user asked for, else the first with all columns of the search.
+    """Return the kind of measurement `asked`; if this is None, the first with all columns of the search.
 
     Raises HarnessError (exit 2) for a column that the kind lacks, and for the direction in which the objective gets
     worse.
@@ -90,7 +90,7 @@ def searched_kinds() -> tuple[str, ...]:
 def read_trials(
     folder: Path, record: ExperimentRecord, known: MutableMapping[int, Trial] | None = None
 ) -> tuple[Trial, ...]:
-    """Read every trial of the search in `folder`, in order; trials in `known`, by number, are not read again."""
+    """Read every trial of the search in `folder`, in order; trials in `known`, by index, are not read again."""
     known = {} if known is None else known
     for place in range(len(record.configurations)):
         if place not in known:
