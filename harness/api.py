@@ -138,8 +138,8 @@ def resume(
 
 
 def results(*paths: str | Path, benchmark_file: str | Path | None = None, second_opinion: bool = False) -> Frames:
-    """Return all results at or below `paths`, each a path or the name of a run set in the results folder, as pandas
-    DataFrames.
+    """Return all results at or below `paths`, each a path or the name of a run set or sweep in the results folder, as
+    pandas DataFrames.
 
     Names are those of the command line: the folder's, the one given by --name, or `latest`. See `reports.frames.read`
     for the frames.
@@ -156,8 +156,8 @@ def compare(
 
 
 def _find(given: str | Path) -> Path:
-    """Return a path, or the folder of the run set with that name. Raises InputError for an unknown or ambiguous
-    name."""
+    """Return a path, or the folder of the run set or sweep with that name. Raises InputError for an unknown or
+    ambiguous name."""
     from harness.run_sets.names import find_named, find_results_folder, refuse_missing
 
     if os.path.lexists(given):

@@ -46,7 +46,7 @@ class OwnWays:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidates:
-    """Candidates (threads, spinning, kernels) among which timing chooses for a configuration's training steps, and
+    """Candidates (threads, spinning, kernels or a section's own) among which timing chooses for a configuration, and
     the settings for which the choice is valid."""
 
     config: RunConfig
@@ -92,8 +92,8 @@ class Candidates:
         }
 
     def on_threads(self, num_threads: int) -> "Candidates":
-        """Return the candidates that have `num_threads` threads; all of them where the user gave the threads, or none
-        has that number."""
+        """Return the candidates that have `num_threads` threads; all of them where none or each has that number, or a
+        section of the definition lists them."""
         if self.own is not None or num_threads not in self.thread_counts or len(self.thread_counts) == 1:
             return self
         spin_counts = self.spin_counts if num_threads > 1 else self.spin_counts[:1]

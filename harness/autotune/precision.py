@@ -37,8 +37,8 @@ def compare_precisions(choice: ChoiceRecord | None) -> str | None:
 
 
 def check_precision(prepared: Preparation, runtime: RuntimeConfig) -> Check | None:
-    """Return a warning where a run set's bf16 is slower than fp32, or emulated where the two were not timed (as on
-    several ranks).
+    """Return the check of a run set's bf16: a warning where it is slower than fp32, or emulated where the two were
+    not timed (as on several ranks).
 
     None where the precision was not left to choose, nothing was timed in both, and bf16 is not emulated.
     """
@@ -106,7 +106,7 @@ def tell_of_bf16(config: RunConfig, data_dir: Path) -> str | None:
 
 
 def read_precision(config: RunConfig, data_root: Path | None) -> tuple[RunConfig, str | None]:
-    """Return the configuration with precision `auto` replaced by the times remembered in the dataset's folder,
+    """Return the configuration with precision `auto` replaced as the times remembered in the dataset's folder say,
     without timing; also a sentence on bf16 against fp32."""
     data_dir = locate_dataset(config.workload.data, data_root)
     config, why = settle_precision(config, lambda in_bf16: find_choice(in_bf16, data_dir))

@@ -50,32 +50,32 @@ _LOOK_S = 0.5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preparation:
-    """Settings made before the first run that all processes of one configuration share: data, threads, kernels chosen
-    by timing."""
+    """Settings made before the first run that all processes of one configuration share: data, threads, choice by
+    timing."""
 
     data_dir: Path
     num_threads: int
     size: tuple[int, int]
     """Global batch size and number of training samples."""
     choice: ChoiceRecord | None = None
-    """Threads and kernels for matrix products chosen by timing; None where nothing was chosen."""
+    """Threads, kernels and the like that were chosen by timing; None where nothing was chosen."""
     precision: str | None = None
-    """Precision in place of runtime.precision=auto, with the reason; None where the user gave a precision."""
+    """Precision in place of runtime.precision=auto, with the reason; None where another precision was set."""
     id_map_sha256: str | None = None
     """SHA-256 of the map of ids to embedding rows in the dataset's folder; None where the definition has no
     [id_map]."""
 
 
 class KeptChoice(Document, frozen=True, kw_only=True):
-    """File in `<dataset>/choices/` of threads and kernels chosen by timing; `chosen_for` tells a reader the settings
-    that they were chosen for."""
+    """File in `<dataset>/choices/` of a choice by timing, such as threads and kernels; `chosen_for` tells a reader
+    the settings that it was made for."""
 
     chosen_for: dict[str, Any]
     choice: ChoiceRecord
 
 
 Measure = Callable[[Candidates, MatmulRecord | None], ChoiceRecord | str]
-"""Function that chooses threads and kernels among candidates by timing, beginning from earlier kernels; returns the
+"""Function that chooses among candidates by timing, beginning from earlier kernels for matrix products; returns the
 choice, or why it failed."""
 
 
@@ -90,7 +90,8 @@ def autotune(
     measure: Measure | None = None,
     num_threads: int | None = None,
 ) -> Preparation:
-    """Return `prepared` with threads and kernels chosen by timing: a choice that `known` or a file has, or a new one.
+    """Return `prepared` with a choice by timing, such as threads and kernels: one that `known` or a file has, or a
+    new one.
 
     `known` gains the choice under its key, so that all configurations of one command share it. Where timing fails
     nothing is chosen, and a note says so: the first run meets the same failure and reports it. `num_threads` is the
@@ -139,15 +140,15 @@ def _with(prepared: Preparation, choice: ChoiceRecord) -> Preparation:
 
 
 def find_choice(config: RunConfig, data_dir: Path) -> ChoiceRecord | None:
-    """Return the remembered choice of threads and kernels that a run would use; None where nothing is to be chosen,
-    or the run would time candidates first."""
+    """Return the remembered choice by timing (threads, kernels or the like) that a run would use; None where nothing
+    is to be chosen, or the run would time candidates first."""
     candidates = find_candidates(config, data_dir)
     return None if candidates is None else _read_kept(candidates, StatusLine(quiet=True))
 
 
 def to_be_timed(config: RunConfig, data_dir: Path) -> Candidates | None:
-    """Return the candidates (threads, kernels) that a run would time before it begins; None where nothing is left to
-    choose."""
+    """Return the candidates (threads, kernels or the like) that a run would time before it begins; None where nothing
+    is left to choose."""
     return None if find_choice(config, data_dir) is not None else find_candidates(config, data_dir)
 
 
@@ -164,7 +165,7 @@ def describe_choice(choice: ChoiceRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Timing:
-    """Chooses threads and kernels by timing in fresh processes, of the given installation or of this one."""
+    """Chooses among candidates by timing in fresh processes, of the given installation or of this one."""
 
     installation: Installation | None
 
@@ -223,8 +224,8 @@ class _Timing:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[str | None]:
-    """Let one process at a time choose threads and kernels for a dataset; a second one waits and then reads the first
-    one's choice.
+    """Let one process at a time choose by timing for a dataset; a second one waits and then reads the first one's
+    choice.
 
     Yields the reason why no choice will be written, if there is one. A dataset may be somebody else's, with links
     that lead to the user's own files.
@@ -271,7 +272,7 @@ def is_system_busy(watch: LoadWatch | None = None) -> bool:
 
 def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:
     """Return the earlier choice `kept` unless a candidate in `timed` is clearly faster; its kernels for matrix
-    products are those timed now."""
+    products are those timed now, where both choose equally many threads."""
     if kept.service is not None and timed.service is not None:
         rates = {way.setup: way.queries_per_s for way in timed.service.tried}
         of_kept = rates.get(kept.service.chosen.setup)
@@ -284,7 +285,7 @@ def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:
 
 
 def _read_kept(candidates: Candidates, line: StatusLine) -> ChoiceRecord | None:
-    """Return an earlier choice of threads and kernels from its file; print a note and return None where the file is
+    """Return an earlier choice by timing from its file; print a note and return None where the file is
     damaged."""
     kept = decode(candidates.path, KeptChoice)
     if isinstance(kept, Damage):
@@ -319,7 +320,7 @@ def _earlier(candidates: Candidates) -> MatmulRecord | None:
 
 
 def _keep(candidates: Candidates, choice: ChoiceRecord) -> str | None:
-    """Write a choice of threads and kernels into the dataset's folder for other run sets; return the reason why it
+    """Write a choice by timing into the dataset's folder for other run sets; return the reason why it
     could not be written, or None."""
     chosen_for = {**candidates.chosen_for, "torch": candidates.torch_version}
     try:

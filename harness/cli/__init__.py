@@ -197,8 +197,7 @@ def fill_closed_streams() -> None:
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
-    """Run the command line and return its exit code; here every error becomes one message and a documented exit
-    code."""
+    """Run the command line and end the process; here every error becomes one message and a documented exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     state: dict[str, Any] = {}
 

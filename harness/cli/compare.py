@@ -160,7 +160,7 @@ def _base_alone(base: Path) -> click.UsageError:
 
 def _gate(comparisons: Sequence["Comparison"], fail_on: str) -> ExitCode:
     """Return the exit code of `--fail-on` for all comparisons. Raises HarnessError, with the reason, where a compared
-    result is INVALID or a regression is not excluded."""
+    result is INVALID, or a regression is neither shown nor excluded."""
     if rejected := [comparison for comparison in comparisons if comparison.invalid_sides]:
         raise HarnessError(_why_rejected(rejected[0]), ExitCode.COMPLIANCE)
     if any(comparison.is_regression for comparison in comparisons):

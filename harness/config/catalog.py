@@ -81,7 +81,7 @@ class WorkloadConfig:
         return name if parse_place(self.model_name) is None else f"{name} of {label_of(self.model_name)}"
 
     def costs(self, num_embeddings: Sequence[int] | None = None) -> ComputedCosts:
-        """Return the model's parameters and FLOP.
+        """Return the sizes of the model, and the FLOP and bytes of its training per sample.
 
         `num_embeddings` (rows of each table) is needed where only prepared data has the tables. Raises ConfigError
         where neither the definition nor the argument has them.
@@ -153,7 +153,7 @@ def parse_recorded(benchmark: Benchmark) -> WorkloadConfig:
 def parse_workload(
     benchmark: Benchmark, sections: Mapping[str, Mapping[str, Any]], model: str | None = None
 ) -> WorkloadConfig:
-    """Return the workload from a definition's sections model, data, train and runtime.
+    """Return the workload from a definition's sections model, data, train, runtime, id_map and checkpoint.
 
     `model` is the file with the model and its digest, where the user gave one. Raises DefinitionError that names the
     file and the field; ConfigError where `model` names no file with a model.

@@ -71,8 +71,8 @@ def as_choice(matmul: MatmulRecord, place: str) -> MatmulChoice:
 
 
 def refuse_other_matmul(matmul: MatmulRecord, path: Path, workloads: Sequence[WorkloadConfig]) -> None:
-    """Raise HarnessError (exit 2) where a configuration, or each of several, cannot use the matrix product kernels
-    that the user gave."""
+    """Raise HarnessError (exit 2) where no configuration can choose matrix product kernels, or one that can does not
+    fit those that the user gave."""
     choosing = [workload for workload in workloads if can_choose(workload)]
     if not choosing:
         names = ", ".join(dict.fromkeys(label_of(workload.runtime.implementation) for workload in workloads))

@@ -40,12 +40,12 @@ ENV_PREFIX = "DLRMBENCH_"
 OWN_VARIABLES = ("DATA", "OUTPUT", "SYSTEMS", "DEBUG")
 OVERRIDABLE = ("model", "data", "id_map", "train", *NOT_THE_PROBLEM, "quality", "score")
 DERIVED = "Derived from "
-"""Beginning of the note in the definition of a benchmark that --set derived from another benchmark."""
+"""Beginning of the note in the definition of a benchmark that changed values derived from another benchmark."""
 WORLD_SOURCE = "the world's size"
 """Text for the source of the number of ranks when torchrun or srun started the ranks."""
 SUBMISSION = "submission"
 _SECTIONS = (*OVERRIDABLE, SUBMISSION)
-"""Sections of a definition in which users may give values."""
+"""Sections in which users may give values: a definition's, and [submission]."""
 _KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "train": tuple(sorted({key for section in TRAIN_SECTIONS.values() for key in section.__dataclass_fields__})),
     "runtime": (*RuntimeConfig.__dataclass_fields__, MODEL_KEY),
@@ -246,8 +246,8 @@ def _derived_head(
 
 
 def _parse(tables: dict[str, Any], path: Path, sources: Mapping[str, str]) -> tuple[Benchmark, WorkloadConfig]:
-    """Return the workload from the effective tables; an error in an overridden value names the value's source, not
-    the definition's file."""
+    """Return the benchmark and the workload from the effective tables; an error in an overridden value names the
+    value's source, not the definition's file."""
     try:
         benchmark = parse_benchmark(tables, path)
         workload = parse_recorded(benchmark)

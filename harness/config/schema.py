@@ -46,7 +46,7 @@ def definition_schema(model: str) -> dict[str, Any]:
 
 
 def _explain(record: dict[str, Any], meanings: Mapping[str, str]) -> dict[str, Any]:
-    """Return the JSON Schema of a definition with the meaning of each key as its description, which editors show."""
+    """Return the JSON Schema of a section with the meaning of each key as its description, which editors show."""
     explained = {
         name: {**schema, "description": meanings[name]} if name in meanings else schema
         for name, schema in record["properties"].items()

@@ -58,7 +58,7 @@ def refuse_reshaped_data(tables: Mapping[str, Any], sources: Mapping[str, str]) 
 
 def hold_in_memory(config: WorkloadConfig, num_steps: int) -> WorkloadConfig:
     """Return `config` with synthetic samples for `num_steps`, as many as fit in memory; unchanged where its data is
-    not synthetic."""
+    not synthetic, or has a number of samples."""
     if config.data.kind != "made_up" or config.data.train_samples is not None:
         return config
     data = replace(config.data, train_samples=fitting_samples(config.data, config.train.global_batch_size, num_steps))

@@ -45,7 +45,7 @@ def write_record(path: Path, record: Record) -> None:
 
 def refuse_irregular(path: Path, what: str) -> None:
     """Raise HarnessError (exit 8) where a link, a pipe or a folder is in the place of `what`, a file that dlrmbench
-    wrote."""
+    owns."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise HarnessError(f"{path} is no regular file, expected {what} or nothing. Remove it.", ExitCode.INPUT)
 
@@ -120,8 +120,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def refuse_damage(found: T | Damage) -> T:
-    """Return a record that was read; raise HarnessError (exit 8) with the reason where its file was missing or
-    damaged."""
+    """Return a record or JSON object that was read; raise HarnessError (exit 8) with the reason where its file was
+    missing or damaged."""
     if isinstance(found, Damage):
         raise HarnessError(f"{found}.", ExitCode.INPUT)
     return found

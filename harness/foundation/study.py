@@ -1,5 +1,5 @@
-"""Make the record of a result that is not a run: a table that says of each column whether it was given, measured or
-computed.
+"""Make the record of a result that is not a run: tables that state the source of each column's numbers (measured,
+modelled, given or another).
 
 A verb computes rows and calls `make_study`; `rules.records.study` is the record, `reports.page.studies.study` renders
 it.
@@ -11,7 +11,7 @@ from rules.benchmarks.loader import Benchmark
 from rules.records.study import Cell, Origin, Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
 
 Columns = Sequence[tuple[str, str | None, Origin]]
-"""Columns of a table: name, unit, and whether the numbers were given, measured or computed."""
+"""Columns of a table: name, unit, and the source of the numbers (measured, modelled, given or another)."""
 
 
 def make_study(
@@ -25,7 +25,7 @@ def make_study(
     checks: Iterable[StudyCheck] = (),
     seed: int | None = None,
 ) -> StudyRecord:
-    """Return the record of a simulation or measurement of one benchmark, or of several where `benchmark` is None.
+    """Return the record of a result that is not a run, of one benchmark, or of several where `benchmark` is None.
     `seed` is None where nothing is random."""
     return StudyRecord(
         kind=kind,
@@ -41,8 +41,8 @@ def make_study(
 
 
 def make_table(title: str, columns: Columns, rows: Iterable[Sequence[Cell]]) -> StudyTable:
-    """Return a table made from each column's (name, unit, origin: given, measured or computed); ValueError where a
-    row has another number of cells."""
+    """Return a table made from each column's (name, unit, source of the numbers); ValueError where a row has another
+    number of cells."""
     made = tuple(StudyColumn(name=name, unit=unit, origin=origin) for name, unit, origin in columns)
     return StudyTable(title=title, columns=made, rows=tuple(tuple(row) for row in rows))
 

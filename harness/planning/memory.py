@@ -29,8 +29,8 @@ class MemoryNeed:
 
     @property
     def problem(self) -> str | None:
-        """Sentence that says by how much the modelled need exceeds the memory's capacity; None where it fits, or the
-        capacity is unknown."""
+        """Sentence with the modelled need and the memory's capacity, where the need exceeds it; None where it fits,
+        or the capacity is unknown."""
         if self.held_bytes is None or self.needed_bytes <= self.held_bytes:
             return None
         where = "here" if self.of == "host" else "on the GPUs here"

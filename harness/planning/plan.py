@@ -76,7 +76,7 @@ class TimeEstimate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """Everything that `dlrmbench plan` prints of a run; None where only the prepared dataset has the information."""
+    """Everything that `dlrmbench plan` says of a run set; None where only prepared data has the information."""
 
     config: RunConfig
     data_dir: Path
@@ -97,7 +97,7 @@ class Plan:
     choice: ChoiceRecord | None
     """Threads and kernels that runs reuse from an earlier set of equal shape; None where there are none."""
     precision: str | None
-    """Sentence on bf16 against fp32 on this CPU; None unless the precision is chosen by timing."""
+    """Sentence on bf16 against fp32 here; None unless the precision is `auto`, or bf16 on a CPU and one rank."""
     problems: tuple[str, ...]
 
     @property
@@ -113,7 +113,7 @@ class Plan:
 
 
 def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, division: str, measure: bool) -> Plan:
-    """Return the plan of a run set. With `measure`, a few steps and an evaluation are timed for the time estimate.
+    """Return the plan of a run set. `measure` allows to time a few steps and an evaluation for the time estimate.
 
     Raises OSError where runs would make the dataset, but its folder cannot be written.
     """
@@ -228,8 +228,8 @@ def make_schedule(config: RunConfig, train_samples: int, eval_samples: int) -> S
 def estimate_time(
     config: RunConfig, num_embeddings: Sequence[int], work: Work, data_dir: Path
 ) -> TimeEstimate | None:
-    """Return a run's time extrapolated from a few steps and one evaluation, on synthetic samples of equal shape where
-    no dataset is ready.
+    """Return the time of `work` extrapolated from a few steps and one evaluation, on synthetic samples of equal shape
+    where no dataset is ready.
 
     None where the model cannot train on synthetic samples.
     """
@@ -250,8 +250,8 @@ def estimate_work(
     num_threads: int,
     matmul: MatmulChoice | None = None,
 ) -> TimeEstimate | None:
-    """Return the time of `work` (steps and evaluations), extrapolated from a few steps timed with `num_threads`
-    threads."""
+    """Return the time of `work` (steps and evaluations), extrapolated from a few steps and one evaluation timed with
+    `num_threads` threads."""
     share, where = 1.0, ""
     is_here = data_dir.joinpath("manifest.json").exists() or find_data(workload.data.kind).is_in_memory
     if not is_here or workload.data.id_map.is_active:  # a map is made before the first run only

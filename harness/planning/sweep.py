@@ -85,8 +85,8 @@ def estimate_process(
 
 
 def _count_choices(configs: Sequence[tuple[str, RunConfig]], data_root: Path | None) -> int:
-    """Return the number of shapes for which threads, and perhaps kernels, are timed before the first run of a
-    sweep."""
+    """Return the number of shapes for which threads, and perhaps kernels or workers, are timed before the first run
+    of a sweep."""
     keys = set[str]()
     for _, config in configs:
         candidates = to_be_timed(config, locate_dataset(config.workload.data, data_root))
@@ -95,7 +95,7 @@ def _count_choices(configs: Sequence[tuple[str, RunConfig]], data_root: Path | N
 
 
 def _work(kind: Kind, options: Mapping[str, int], config: RunConfig, data_root: Path | None) -> Work | None:
-    """Return the steps and evaluations of one process of a measurement; None where they are not known."""
+    """Return the steps and evaluations of one process of the measurement `kind`; None where they are not known."""
     sizes, _ = read_sizes(config.workload.data, locate_dataset(config.workload.data, data_root))
     return kind.work(options, config, None if sizes is None else sizes[:2])
 

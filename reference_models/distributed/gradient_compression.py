@@ -57,8 +57,8 @@ class TopK:
 
 
 def topk_hook(state: TopK, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Return the mean over ranks of the gradient values that top-k sends, in rank order, so that all ranks' bits
-    agree."""
+    """Return the mean over ranks of the gradient values that top-k sends, summed in rank order, so that all ranks'
+    bits agree."""
     if state.density == 1.0:
         return default_hooks.allreduce_hook(state.group, bucket)  # type: ignore[arg-type]
     positions, values, remainder = state.select(bucket)

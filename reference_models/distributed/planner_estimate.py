@@ -28,7 +28,7 @@ class Devices:
     inter_host_latency_s: float = 0.0
     """Latency between hosts: seconds before the first byte of an exchange between their devices arrives."""
     reserve: float = 0.0
-    """Share of a device's memory kept free of tables, for activations, buffers and the model's dense weights."""
+    """Share of a device's memory kept free of tables, for activations, buffers and the model's dense part."""
 
     @property
     def usable_bytes(self) -> int:
@@ -37,8 +37,8 @@ class Devices:
 
 
 def is_outside_devices(kernel: str) -> bool:
-    """Return whether a TorchRec kernel stores a table's rows outside of GPU memory: managed memory, SSD, or a
-    server."""
+    """Return whether a TorchRec kernel stores a table's rows outside of the device's memory: in managed memory, on
+    SSD, or on a server."""
     return any(part in kernel for part in ("uvm", "key_value", "ssd", "dram"))
 
 

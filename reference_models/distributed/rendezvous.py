@@ -36,7 +36,7 @@ class Rendezvous:
     rank: int
     size: int
     host: str
-    """Host name of the server of the ranks' key-value store, for messages."""
+    """Words for the server of the ranks' key-value store, in messages: rank 0 or the launcher, with its address."""
     is_host: bool
     store: Store
     notes: Store
@@ -192,8 +192,8 @@ def _gather(meeting: Rendezvous, place: str, end_s: float, timeout_s: float, rep
 
 
 def _refuse_one_gpu_for_two(meeting: Rendezvous) -> None:
-    """Raise DeviceError on every rank if two ranks have the same GPU; rank 0 raises last, since it serves the
-    store."""
+    """Raise DeviceError on every rank if two ranks have the same GPU; a rank 0 that serves the store raises
+    last."""
     first: dict[str, int] = {}
     for rank in range(meeting.size):
         gpu = meeting.read_note(f"gpu/{rank}")

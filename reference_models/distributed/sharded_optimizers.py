@@ -46,7 +46,7 @@ def find_fused_tables(model: nn.Module) -> list[SplitTableBatchedEmbeddingBagsCo
 class FusedTablesOptimizer:
     """Optimizer interface of the tables that this rank holds, whose updates FBGEMM runs inside the backward pass.
 
-    A rank may hold no table; the settings are then those that its tables would have had.
+    A rank may hold no such table; the settings are then those that its tables would have had.
     """
 
     def __init__(self, model: nn.Module, train: TrainConfig) -> None:

@@ -32,7 +32,7 @@ class Carries(StrEnum):
     BACKWARD = "embedding_backward"
     """Gradients of pooled embeddings, sent back to the ranks that hold the embedding rows."""
     DENSE = "dense_reduce"
-    """Gradients of the dense weights, which every rank holds, averaged over ranks."""
+    """Gradients of the weights that every rank holds (dense layers, replicated tables), averaged over ranks."""
     EVALUATION = "evaluation_gather"
     """Scores and labels of the evaluation split, sent to rank 0."""
 

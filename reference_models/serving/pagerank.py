@@ -44,7 +44,7 @@ class Graph:
     """Names (numbers) of the nodes in the graph's file, ascending: [N]."""
 
     def find(self, name: int) -> int:
-        """Return the index of the node that the graph's file calls `name`. Raises ConfigError if there is none."""
+        """Return the index of the graph's node called `name`. Raises ConfigError if there is none."""
         node = int(np.searchsorted(self.names, name))
         if node == len(self.names) or self.names[node] != name:
             raise ConfigError(
@@ -243,7 +243,7 @@ def diffuse_at_once(graph: Graph, source: int) -> Diffusion:
 
 def diffuse_in_stages(graph: Graph, source: int, num_subgraphs: int | None) -> Diffusion:
     """Diffuse in two stages, the second from the `num_subgraphs` nodes of highest residual, or with None from all
-    nodes.
+    that have one.
 
     Residuals of all other nodes are dropped, as in MeLoPPR's released code.
     """

@@ -18,8 +18,8 @@ class QualityRatio:
 
     @property
     def mlperf_class(self) -> MLPerfClass | None:
-        """MLPerf Inference's accuracy class for DLRM that the AUC meets: 99.9 % or 99 % of the AUC in fp32; None if
-        neither."""
+        """MLPerf Inference's accuracy class for DLRM that the AUC meets, 99.9 % or 99 % of that in fp32, or "below";
+        None without an AUC."""
         if self.auc_ratio is None:
             return None
         if self.auc_ratio >= 0.999:

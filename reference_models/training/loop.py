@@ -130,9 +130,10 @@ class TrainingLoop(ABC):
         """
 
     def warm_up(self) -> None:
-        """Train a copy of the model, with small tables, on synthetic batches of the real shapes; then drop the copy.
+        """Train a copy of the model with small tables, and compute its logits, on synthetic batches of real shapes.
 
-        Nothing needs to be restored: the model is built, and the generators are seeded, afterwards.
+        The copy is then dropped. Nothing needs to be restored: the model is built, and the generators are seeded,
+        afterwards.
         """
         num_embeddings = tuple(min(rows, WARM_UP_ROWS) for rows in self.data.train.num_embeddings)
         model, optimizers = self.build_model(num_embeddings)
@@ -338,8 +339,8 @@ class TrainingLoop(ABC):
         return weights
 
     def state(self) -> dict[str, Any]:
-        """Return the training state by reference, not copied: `model`, `optimizers`, `step` (number), `rng`
-        (generator)."""
+        """Return the training state, weights not copied: `model`, `optimizers`, `step` (number), `rng` (state of
+        torch's generator)."""
         is_cuda = self.device.type == "cuda"
         return {
             "model": self.model.state_dict(),

@@ -180,7 +180,7 @@ class ClassMetrics:
 
     accuracy: float
     log_loss: float
-    """Mean log loss of the predicted classes, in nats."""
+    """Mean log loss, in nats."""
     normalised_entropy: float
     """Log loss divided by the entropy of the classes' shares, which is the log loss of predicting these shares."""
 

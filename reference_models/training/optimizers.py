@@ -96,7 +96,7 @@ class SparseAdagrad(EagerOptimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update all embedding tables once, by the gradients of the last backward pass."""
+        """Update all tables that have a gradient once, by the gradients of the last backward pass."""
         loss = None if closure is None else closure()
         for group in self.param_groups:
             for p in group["params"]:

@@ -91,7 +91,7 @@ class EvaluatesMetrics(Workload, Protocol):
     """Workload whose evaluation can be judged by other quality metrics than the model's own."""
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """Return `metric`, one of `metrics.METRICS`, of the whole evaluation split; the same number on every rank."""
+        """Return `metric`, one of `metrics.METRICS`, of the whole evaluation split; the same on every rank."""
 
 
 @runtime_checkable

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Turn a RequestError (arguments that contradict each other) of the caller's block into click's usage error."""
+    """Turn a RequestError (arguments that contradict each other, or do not fit the command) of the caller's block
+    into click's usage error."""
     from harness.experiment.request import RequestError
 
     try:
@@ -105,7 +106,7 @@ def _warn_of_environment(folder: Path) -> None:
 
 
 def _announce(experiment: "Experiment", folder: Path) -> None:
-    """Announce on standard error the experiment that is about to run: its remarks, its runs and its folder."""
+    """Announce on standard error the experiment that is about to run."""
     from harness.experiment.relation import find_relation
 
     relation = find_relation(experiment.relation)
@@ -258,7 +259,7 @@ def _show_set(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
 
 
 def _show_measurement(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
-    """Print the result of all processes of a measurement and write its page; return the exit code."""
+    """Print the result of all processes of a measurement; return the exit code."""
     from reports.results.measured import read_measured
     from reports.views.measurement import measured_blocks, measurement_document
     from rules.errors import InputError
@@ -334,7 +335,7 @@ _VIEWS: "Mapping[ReadsAs, Callable[[Path, ExperimentRecord, str], ExitCode]]" = 
     "table": _show_matrix,
     "trials": _show_matrix,
 }
-"""Functions that show a complete experiment of several configurations, by the way these are compared; a relation's
+"""Functions that show a complete experiment of several configurations, by the way these are read; a relation's
 own `show` comes first."""
 
 

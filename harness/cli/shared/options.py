@@ -117,7 +117,7 @@ def is_published(reference: str | None) -> bool:
 
 
 def close_systems_after(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Remove the unpacked folders of reference bundles (archives of another system's results) when the command
+    """Remove the unpacked folders of reference bundles (archives of a system's results) when the command
     ends."""
     if value is not None:
         from reports.results.reference_systems import close_systems
@@ -147,8 +147,8 @@ def seconds(text: str) -> float:
 
 
 class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Type of an option's value: a path, or the name of a run set in the results folder: its folder's, the one given
-    by --name, or `latest`.
+    """Type of an option's value: a path, or the name of a run set or sweep in the results folder: its folder's, the
+    one given by --name, or `latest`.
 
     A word that is neither is passed on: the command refuses it after the whole command line has been parsed.
     """
@@ -180,7 +180,7 @@ def distinct(paths: Iterable[Path]) -> tuple[Path, ...]:
     """Return each given folder or file once, by the first path to it: 'results/*' has the newest run set and
     `latest`, a link to it.
 
-    Raises InputError for a word that is neither a path nor a run set's name.
+    Raises InputError for a word that is neither a path nor the name of a run set or sweep.
     """
     from harness.run_sets.names import refuse_missing
     from rules.tree.result_set import real_path

@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def form_option(*forms: str, text: str = "Output form.") -> Callable[[F], F]:
-    """Return the option --format with the choices `forms` (text, json, …); the first is the default."""
+    """Return the option --format with the choices `forms` (table, json, …); the first is the default."""
     return click.option("--format", "form", type=click.Choice(forms), default=forms[0], show_default=True, help=text)
 
 

@@ -1,4 +1,4 @@
-"""Keep the record of a simulation or measurement (a study) in its own folder with its page, and print it.
+"""Keep a study (the record of a result that is not a run) in its own folder with its page, and print it.
 
 A terminal shows the findings and one table, unless --verbose is given.
 """
@@ -139,8 +139,8 @@ def _joined(words: Sequence[str]) -> str:
 
 
 def _narrow_table(table: "StudyTable") -> "tuple[Table, Block]":
-    """Return a study's table without its empty columns, and a sentence below it on which columns are given, measured
-    or computed."""
+    """Return a study's table without its empty columns, and a sentence below it on the sources of the columns'
+    numbers (given, measured, computed and so on)."""
     from reports.document.blocks import Prose
     from reports.parts.study import study_table, without_empty_columns
     from reports.text.formatting import printable

@@ -19,7 +19,7 @@ Bounded = Annotated[float, Meta(ge=1e-30, le=1e30)]
 
 
 class SystemNumber(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rate or overhead of a system with its source, in SI units.
+    """One number of a system (rate, size or overhead) with its source, in SI units.
 
     `fp32`, `tf32` and `bf16` are FLOP/s of matrix products; `size` is the smallest of m, k and n. `copy` is bytes
     read and written per second; `size` is the bytes that a step moves. `rows` is bytes per second of rows at random
@@ -47,8 +47,8 @@ class ModelledSystem(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Load of other processes on the system while its rates were measured."""
 
     def find(self, of: str, size: PositiveAmount = 1.0) -> float:
-        """Return the system's rate `of` at `size`, interpolated over the logarithm of sizes; beyond the known sizes,
-        that of the nearest. Raises ConfigError where the system has no such rate."""
+        """Return the system's number `of` at `size`, interpolated over the logarithm of sizes; beyond the known
+        sizes, that of the nearest. Raises ConfigError where the system has no such number."""
         found = sorted((each for each in self.numbers if each.of == of), key=lambda each: each.size)
         if not found:
             known = ", ".join(dict.fromkeys(each.of for each in self.numbers))

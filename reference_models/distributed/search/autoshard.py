@@ -178,9 +178,9 @@ def train_policy(
     sizes: TaskSizes = SMALL,
     start: Policy | None = None,
 ) -> Policy:
-    """Train a placement policy on generated tasks of the given sizes, with one thread, from `start` if given.
+    """Train a placement policy on tasks of the given sizes, of generated tables, from `start` if given.
 
-    `batch_size` is that of the cost: the tables' reuse is that of such a batch.
+    It uses one thread. `batch_size` is that of the cost: the tables' reuse is that of such a batch.
     """
     empty = replace(NEUROSHARD, num_devices=_POOL_SIZE, batch_size=batch_size)
     pool = generate_tasks(1, seed, empty, (_POOL_SIZE, _POOL_SIZE + 1))[0]

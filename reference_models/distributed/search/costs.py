@@ -85,13 +85,14 @@ class Bandwidth:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exchange:
-    """Modelled seconds per step of exchanging pooled rows and their gradients (all-to-all); additive over tables.
+    """Modelled seconds per step of exchanging pooled rows and their gradients (all-to-all).
 
-    A device sends the sums of its own tables to the devices of the samples, and receives as many bytes of gradients.
-    Sums of other tables arrive over the same links in the other direction at the same time. Links within a host and
-    between hosts work in parallel: the slower one counts. Sums of parts by rows are added up where they arrive; for
-    rows over one host they are first added up within the host, then sent to the other hosts. Gradients of copies are
-    added up by a ring over the slowest link. Each of the two exchanges has a link's latency, if a device takes part.
+    Affine: a sum over the device's tables, and its fixed time. A device sends the sums of its own tables to the
+    devices of the samples, and receives as many bytes of gradients. Sums of other tables arrive over the same links
+    in the other direction at the same time. Links within a host and between hosts work in parallel: the slower one
+    counts. Sums of parts by rows are added up where they arrive; for rows over one host they are first added up
+    within the host, then sent to the other hosts. Gradients of copies are added up by a ring over the slowest link.
+    Each of the two exchanges has a link's latency, if a device takes part.
     """
 
     batch_size: int

@@ -1,4 +1,4 @@
-"""Sets of tables whose cost is known, by two measurements, to train and test cost nets (learnt costs). Torch-free."""
+"""Sets of tables whose cost is known, each twice, to train and test cost nets (learnt costs). Torch-free."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from reference_models.distributed.search.costs import Seconds, SetCost, Sets
 from reference_models.distributed.search.task import EmbeddingTable
 
 MIN_DIM = 4
-"""Fewest columns of a part of a table in a cost net's training sets, which are cut into halves."""
+"""Fewest columns of a part of a table in a cost net's training sets, whose tables are cut into halves."""
 MIN_SETS = 100
 """Least number of measured sets that a cost net is trained with; a fifth of them is held out to test it."""
 _MAX_TABLES = 15
@@ -18,8 +18,7 @@ _MAX_TABLES = 15
 
 @runtime_checkable
 class RepeatedCost(Protocol):
-    """Cost that is measured in rounds, so that each half of the rounds gives an independent cost of a set of
-    tables."""
+    """Cost that is measured in rounds, each half of which gives a cost of a set of tables."""
 
     def __call__(self, sets: Sets, /) -> Seconds: ...
 
@@ -32,7 +31,7 @@ class RepeatedCost(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownSets:
-    """Sets of tables with two measured costs each, and two measured costs of every single table."""
+    """Sets of tables with two costs each, and two costs of every single table, measured or modelled."""
 
     sets: Sets
     seconds: Seconds

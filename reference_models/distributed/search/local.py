@@ -29,9 +29,9 @@ def local(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Place tables in falling order of cost, move and swap them, then cut tables as long as that makes the plan
     faster.
 
-    Moves and swaps end when neither makes the slowest device faster. A cut halves that device's costliest piece, and
-    all parts of its table, and the search begins again. Nothing is random. Raises ConfigError if neither whole tables
-    nor parts fit.
+    Moves and swaps end when neither makes the slowest device faster. A cut halves that device's costliest piece that
+    may be halved, and all parts of its table, and the search begins again. Nothing is random. Raises ConfigError if
+    neither whole tables nor parts fit.
     """
     costs = PieceCosts(task, cost)
     pieces, best, fault, num_vain = whole_tables(task), None, None, 0
@@ -70,7 +70,7 @@ def improve(costs: PieceCosts, pieces: Pieces, search: str) -> Filling:
 def _choose_cut(costs: PieceCosts, pieces: Pieces, found: Filling | None) -> Piece | None:
     """Return the table, or part of one, to cut next: the slowest device's costliest, or the largest if not all fit.
 
-    None if that piece may not be halved, or the devices are balanced.
+    Pieces that may not be halved are passed over. None if no piece is left, or the devices are balanced.
     """
     if found is None:
         weights = costs.sizes(pieces)

@@ -1,5 +1,5 @@
-"""Repair of placements that exceed a device's memory: by moves and swaps, by bytes, and by trying all arrangements of
-few tables."""
+"""Repair of placements that exceed a device's memory: by moves and swaps, by bytes, and by trying arrangements of
+few tables or parts."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from reference_models.distributed.search.task import PlacementPlan, Repair, Repa
 from reference_models.process.errors import ConfigError
 
 MAX_PACKED = 20_000
-"""Most placements of single pieces (tables or parts) tried before the trial of all arrangements stops."""
+"""Most placements of single pieces (tables or parts) tried before the trial of arrangements stops."""
 CUTTING = ("local", "neuroshard")
 """Searches that also try parts of tables: a proof that whole tables do not fit says nothing about them."""
 MAX_PIECES = 100
@@ -38,7 +38,7 @@ def find_room(costs: PieceCosts, held: Held, search: str) -> tuple[Held, Repair 
     needed.
 
     Repairs by moves and swaps; else places the largest piece first, each where least memory stays free; else tries
-    all arrangements. New placements are improved by moves and swaps. Raises ConfigError if none fits, which says
+    arrangements. New placements are improved by moves and swaps. Raises ConfigError if none fits, which says
     whether that is proved.
     """
     if all(costs.sizes(pieces).sum() <= costs.task.memory_bytes for pieces in held):

@@ -92,7 +92,7 @@ class TableShard:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repair:
-    """Repair of a placement plan by moves and swaps, where the search itself found no room for a table."""
+    """Repair of a placement plan, where the search itself found no room for a table."""
 
     start: RepairStart
     """Placement that the repair began with: the search's own, or a new one by bytes or by trying arrangements."""
@@ -113,7 +113,7 @@ class PlacementPlan:
 
     shards: tuple[TableShard, ...]
     repair: Repair | None = field(default=None, compare=False)
-    """Repair (moves and swaps) that the plan needed after the search; None if the search itself found the plan."""
+    """Repair that the plan needed after the search; None if the search itself found the plan."""
     bound_s: float | None = field(default=None, compare=False)
     """Proved lower bound for the slowest device's seconds in plans of whole tables; None if none was proved."""
 

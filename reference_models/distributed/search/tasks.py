@@ -69,9 +69,9 @@ def task_of(
 
 
 def check_task(task: Task) -> Task:
-    """Return the placement task unchanged, if it can be placed at all.
+    """Return the placement task unchanged, if its devices together have memory for its tables.
 
-    Raises ConfigError if it has no tables, or if the tables do not fit the memory of all devices together.
+    Raises ConfigError if they have not, or if the task has no tables.
     """
     if not task.tables:
         raise ConfigError(f"{task.name} has no embedding tables: there is nothing to place.")
