@@ -1,7 +1,7 @@
 """Read descriptions of embedding tables (name, rows, width) from a user's file: CSV with a header, or a JSON list.
 
 Each caller names the columns that it needs; the file may have all other COLUMNS, too, so that one file describes a
-model to every command. Imports no torch.
+model to every caller. Imports no torch.
 """
 
 import csv

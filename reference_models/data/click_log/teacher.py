@@ -29,7 +29,7 @@ CLASS_BITS = 5
 NUM_CLASSES = 1 << CLASS_BITS
 LATENT_DIM = 4
 MIN_MATCHED_IDS = NUM_CLASSES
-"""Least ids of a sparse feature that interacts in a matching: with fewer, too few latent classes could be learned."""
+"""Least ids of a sparse feature in a matching: with fewer, it has too few latent classes for a term to be learned."""
 Scale = Annotated[float, Meta(ge=0, le=100)]
 
 

@@ -1,4 +1,4 @@
-"""Parse a column's cells as numbers, labels and times, for both `init` and `data prepare`."""
+"""Parse a column's cells as numbers, labels and times, alike for `init`, `data prepare` and `data predict`."""
 
 import re
 from datetime import UTC, date, datetime
@@ -183,7 +183,7 @@ def explain_time(cell: object) -> str:
 
 
 def is_number_or_time(cell: str) -> bool:
-    """Return whether a cell of a file's first line is a number or a date, and so no column's name."""
+    """Return whether a cell of a text file is a number or a date, as hardly any column's name is."""
     cell = cell.strip()
     return bool(_NUMBER_CELL.fullmatch(cell)) or (len(cell) >= 10 and parse_time(cell) is not None)
 

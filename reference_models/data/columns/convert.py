@@ -33,7 +33,7 @@ from reference_models.data.columns.parameters import ColumnsParameters, DenseCol
 from reference_models.process.errors import DatasetError
 
 _MOST_PARTS = 1 << 16
-"""Most ids, between separators, in a cell; a cell with more is refused before it is split."""
+"""Most parts, empty ones included, between separators of a cell; a cell with more is refused before it is split."""
 MISSING = 0
 """Hash value of an empty cell in a category column; no other cell has this hash."""
 _MISSING_SHARES = pa.array([cell for cell in NULLS if cell.lower() != "nan"])

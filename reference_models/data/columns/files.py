@@ -1,7 +1,7 @@
 """Read the needed columns of a user's file in batches, from text, JSON lines or Parquet, in bounded memory.
 
-`init` and `prepare` read all files here. Cells of text and of JSON are strings, null if empty; cells of Parquet have
-the file's types.
+`init`, `data prepare` and `data predict` read all files here. Cells of text and of JSON are strings, null if empty;
+cells of Parquet have the file's types.
 """
 
 import json
@@ -40,11 +40,11 @@ _BATCH_ROWS = 1 << 16
 _BUFFER_BYTES = 1 << 18
 _MAX_PART_BYTES = 1 << 29
 _DELTA_ROWS = 256
-"""Rows per batch of a Parquet file with delta-encoded text, which may be far longer decoded than in the file."""
+"""Most rows per batch of a Parquet file with delta-encoded text, which may be far longer decoded than in the file."""
 _VALUE_BYTES = 16
 """Least bytes of memory that a Parquet value takes while it is decoded, however few it has in the file."""
 _MAX_WRONG = 100_000
-"""Most rows of text with a wrong number of columns that are left out of one block; a file with more is refused."""
+"""Most rows of text with a wrong number of columns in a block; a file with more in one block is refused."""
 _STRADDLES = "straddling"
 # While reading, pyarrow would catch SIGINT and SIGTERM itself, and loses some. A block takes only milliseconds.
 pa.enable_signal_handlers(False)
@@ -64,15 +64,15 @@ class ColumnFile:
     form: TextForm | None = None
     """Form of a text file (delimiter, header), set when its first batch is read; None for other files."""
     left_out: list[str] = field(default_factory=list)
-    """Names of the columns that are not read since they hold objects, where all columns are to be read."""
+    """Names of the columns that hold neither single values nor lists of values (but objects), and cannot be read."""
     num_rows: int | None = None
     """Number of the file's rows, if its metadata have the number; else None."""
     _num_rows: int = 0
     """Number in the file of the last row that `number_rows` has numbered."""
     _wrong: list[tuple[int, str]] = field(default_factory=list)
-    """Rows of text with a wrong number of columns, and the reasons, not reported yet."""
+    """Rows of text left out (a wrong number of columns, no JSON object), and the reasons, not reported yet."""
     _unpassed: list[int] = field(default_factory=list)
-    """Numbers of rows with a wrong number of columns after the last numbered row."""
+    """Numbers of rows of text left out (a wrong number of columns, no JSON object) after the last numbered row."""
     _source: SourceFile | None = None
     _text: TextSource | None = None
     _stream: Utf8Text | None = None
@@ -123,7 +123,7 @@ class ColumnFile:
         return numbers
 
     def take_wrong_rows(self, last: int | None = None) -> list[str]:
-        """Return the reasons why rows up to number `last` were left out (wrong number of columns), each row once."""
+        """Return why rows up to number `last` were left out (number of columns, no JSON object), each row once."""
         taken, self._wrong = self._wrong, []
         return [f"row {number}: {why}" for number, why in taken if last is None or number <= last]
 
@@ -270,7 +270,7 @@ class ColumnFile:
 
 
 def _count_batch_rows(file: parquet.ParquetFile, needed: Sequence[str]) -> int:
-    """Return the number of a Parquet file's rows to decode at a time, by the metadata of its largest row group."""
+    """Return the number of a Parquet file's rows to decode at a time, by the row group with most bytes per row."""
     row_bytes = 8 * len(needed)
     wanted = {*needed}
     for group in range(file.num_row_groups):

@@ -119,7 +119,7 @@ class Guess:
 
     data: dict[str, Any]
     num_rows: int
-    """Rows of the file: exact for Parquet, estimated from the size for text."""
+    """Rows of the file: exact for Parquet, estimated from the size for text that was read in part."""
     num_read: int
     """Number of the file's first rows that were examined."""
     reasons: dict[tuple[str, int | None], str] = field(default_factory=dict)
@@ -177,7 +177,7 @@ def guess_columns(path: Path, name: str, given: Mapping[str, Any]) -> Guess:
 
 def _read_head(file: ColumnFile) -> tuple[pa.Table, int]:
     """Return a file's first rows without those that `data prepare` leaves out, and the number of all its rows, which
-    is estimated for text."""
+    is estimated for text that is read in part."""
     batches: list[pa.RecordBatch] = []
     wrong: list[str] = []
     num_rows, num_bytes, is_whole = 0, 0, True

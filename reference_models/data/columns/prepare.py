@@ -148,7 +148,7 @@ class _ColumnReader:
         return times.values.astype(np.longdouble)
 
     def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield slices of batches that fit memory when each cell takes as many ids as the longest cell may have."""
+        """Yield slices of batches that fit memory, where each cell takes as many ids as its column's `max_ids`."""
         num_rows = num_rows_within(8 * sum(feature.width for feature in self.features), _MOST_ROWS)
         for batch in joined(batches):
             yield from (batch.slice(start, num_rows) for start in range(0, max(1, batch.num_rows), num_rows))
@@ -202,8 +202,8 @@ class _ColumnReader:
         return last_change
 
     def _read_eval_from(self, given: str | float) -> float | int:
-        """Return eval_from, the first evaluation time, in the form of the rows' times. Raises ConfigError if it is of
-        another kind than these: a number, or a date with or without a zone."""
+        """Return eval_from, the first evaluation time, in the form of the rows' times. Raises ConfigError for a
+        number where these are dates, for a date where they are numbers, and for a zone where they have none."""
         assert self._known is not None, "rows were read before"
         if isinstance(given, str) == self._known.is_date:
             instant = parse_time(given) if isinstance(given, str) else given

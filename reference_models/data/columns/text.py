@@ -99,7 +99,8 @@ def read_form(path: Path, delimiter: str | None, names: Sequence[str]) -> TextFo
 
 
 def refuse_headerless(path: Path, form: TextForm) -> None:
-    """Raise DatasetError if a text file's first line is no header: a name is a number, or a value of later rows."""
+    """Raise DatasetError if a text file's first line is no header (a name is a number, or most names are values of
+    later rows), or if the file's only column looks like several."""
     names, rows = form.names, form.first_rows
     if not form.has_header or names == tuple(map(str, range(len(names)))) or not rows:
         return
@@ -154,7 +155,7 @@ def _may_be_numbered(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> b
 
 
 def refuse_other_forms(path: Path, head: bytes) -> None:
-    """Raise DatasetError for a file in UTF-16, UTF-32 or a binary format, with a command that converts the file."""
+    """Raise DatasetError for UTF-16, UTF-32, a JSON array, zero bytes or a binary format, and say how to convert."""
     shown = shlex.quote(str(path))
     encoding = next((name for mark, name in _UNICODE if head.startswith(mark)), None)
     if encoding is None and len(head) > 8 and b"\0" in head[:64]:
@@ -200,7 +201,7 @@ def _read_fully(file: IO[bytes], size: int) -> bytes:
 
 
 def find_delimiter(text: str) -> str:
-    """Return the delimiter that cuts nearly all first lines of a text into equally many columns, and most of them."""
+    """Return the delimiter with the most columns, of those that cut nearly all first lines into equally many."""
     lines = [line for line in text.splitlines() if line.strip()][: _SNIFFED_ROWS + 1] or [text]
     best, most = ",", 1
     for delimiter in DELIMITERS:

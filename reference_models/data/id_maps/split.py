@@ -13,7 +13,7 @@ from reference_models.process.errors import DatasetError
 
 
 class MappedSplit:
-    """Dataset split whose ids are mapped to rows of smaller tables, by a map int32 [ids, k] for each table.
+    """Dataset split whose ids are mapped to rows of smaller tables, by a map int32 [ids, k] for each of these.
 
     Each id of a sample is replaced by its k rows, in neighbouring columns; the split's sizes are those of the smaller
     tables. Without maps the split has only sizes. Ids are checked while they are read: DatasetError names the first

@@ -1,8 +1,8 @@
 """Make dictionaries from category values to ids, one per feature, from the training rows only.
 
-Id 0 stands for values rarer than `min_count` in training, and for values that only evaluation has; all others are
-numbered from 1 in the order of first appearance, as in facebookresearch/dlrm's data_utils.py. (That code also numbers
-values that only the evaluation day has, whose rows are never trained.)
+Id 0 stands for values rarer than `min_count` in training, for values that only evaluation has, and for a value that
+marks empty cells; all others are numbered from 1 in the order of first appearance, as in facebookresearch/dlrm's
+data_utils.py. (That code also numbers values that only the evaluation day has, whose rows are never trained.)
 """
 
 from dataclasses import dataclass

@@ -41,7 +41,7 @@ _UNREAD = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceFile:
-    """Text file that was read: size and sha256 of its bytes on disk, compressed or not."""
+    """File that was read (text or Parquet): size and sha256 of its bytes on disk, compressed or not."""
 
     path: Path
     num_bytes: int

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_ROWS = 1 << 17
-"""Number of first rows of each split (training, evaluation) from which a column's ROC AUC is computed."""
+"""Most first rows of a split from which a category column's ROC AUC, and the best one of soft labels, is computed."""
 _TELLING = 0.9
 """Share of the best possible (AUC - 0.5) above which one column predicts the label too well by itself: for labels 0
 and 1, AUC 0.95."""

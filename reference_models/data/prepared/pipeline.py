@@ -98,13 +98,13 @@ class FileRows:
     num_malformed: int = 0
     malformed: Sequence[str] = ()
     num_others: int = 0
-    """Number of the file's well-formed rows that the dataset does not use."""
+    """Number of further rows read of the file that the dataset does not use, whether well-formed or not."""
     times: NDArray[np.longdouble] | None = None
     """Times [n] by which rows are to be sorted (longdouble holds every int64 and float64 exactly); None without."""
 
 
 class Reader(Protocol):
-    """Reader of a user's files of one format, which the passes of a preparation call."""
+    """Reader of a user's files for one kind of data, which the passes of a preparation call."""
 
     @property
     def features(self) -> Sequence[Feature]:
@@ -166,7 +166,7 @@ class PreparedDataset:
     dataset_sha256: str
     num_samples: dict[str, int]
     num_unused: int
-    """Number of the files' well-formed rows that are neither in training nor in evaluation."""
+    """Number of the rows kept from the files that are neither in training nor in evaluation."""
     num_embeddings: tuple[int, ...]
     num_lines: int
     num_malformed: int

@@ -58,7 +58,7 @@ class Batch:
     """Batch of B clicks. `indices` has the ids of all features, `multi_hot[f]` columns for feature f."""
 
     dense: "torch.Tensor"
-    """Dense features of B clicks, already transformed by a logarithm such as log(1 + x): float32 [B, num_dense]."""
+    """Dense features of B clicks as a model takes them, such as log(1 + x) of counts: float32 [B, num_dense]."""
     indices: "torch.Tensor"
     """Ids of B clicks [B, sum(multi_hot)], each below its feature's num_embeddings; int64, or int32 if requested."""
     labels: "torch.Tensor"
@@ -170,7 +170,7 @@ def refuse_outside_ids(ids: "torch.Tensor", split: ClickDataset, place: str, sta
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenedDataset:
-    """Training and evaluation split of a dataset, and its sha256 (None if the data's owner publishes none)."""
+    """Training and evaluation split of a dataset, and its sha256 (None for data outside of the store)."""
 
     train: ClickDataset
     eval: ClickDataset

@@ -20,7 +20,7 @@ class Array:
     file: str
     """Name of the array within its file's name, <split>_<file>.npy."""
     member: str | None
-    """Attribute of batches that holds the array; None for an array of zeros that is only in the file."""
+    """Attribute of batches, and of rows to write, with the array; None for zeros that are only in the file."""
     dtype: str
     """NumPy type of the array in its file; a batch may have wider numbers."""
     shape: Callable[[Sizes], tuple[int, ...]]
@@ -36,7 +36,7 @@ class Layout:
     """Arrays that a split of a kind of data has in files, and the class of its batches."""
 
     batch: Any
-    """Class of batches, with an attribute per array, and `ids`, `empty`, `synthetic`, `check` as in `ImageBatch`."""
+    """Class of batches, with the arrays' members, and `ids`, `empty`, `synthetic` and `check` as in `ImageBatch`."""
     arrays: tuple[Array, ...]
 
     @property

@@ -39,7 +39,7 @@ _VERIFY_SAMPLES = 1 << 16
 
 
 class Rows(Protocol):
-    """Consecutive samples to write, with an attribute for each array of the layout of their kind of data."""
+    """Consecutive samples to write, with an attribute for each `member` of the layout of their kind of data."""
 
     def __len__(self) -> int: ...
 

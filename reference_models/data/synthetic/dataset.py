@@ -29,7 +29,7 @@ _DENSE_MEAN, _DENSE_DEVIATION = 0.5963, 0.42
 
 
 class SyntheticClicks:
-    """Split of `num_samples` synthetic clicks, made at the first read; the same `data` and `stream` give the same."""
+    """Split of `num_samples` synthetic clicks, made at the first read; the same arguments give the same clicks."""
 
     def __init__(self, data: DataConfig, num_samples: int, stream: int) -> None:
         if data.num_embeddings is None:

@@ -100,14 +100,16 @@ class MissRatioCurve:
         return np.asarray(self.num_lookups - self.hits[np.searchsorted(self.distances, num_rows)])
 
     def find_size(self, hit_rate: float) -> int | None:
-        """Return the rows of the smallest LRU cache with a hit rate of at least `hit_rate`; None if there is none."""
+        """Return the size, in the unit of `distances`, of the smallest LRU cache whose hit rate is at least
+        `hit_rate`; None if there is none."""
         number = int(np.searchsorted(self.hits, hit_rate * self.num_lookups))
         if number == 0:
             return 0
         return int(self.distances[number - 1]) + 1 if number < len(self.hits) else None
 
     def miss_ratio(self, num_rows: int) -> float:
-        """Return the share of the trace's accesses that miss an LRU cache of `num_rows` rows."""
+        """Return the share of a trace's accesses that miss an LRU cache of size `num_rows`, in the unit of
+        `distances`."""
         return float(self.misses(np.array([num_rows]))[0]) / max(1, self.num_lookups)
 
 

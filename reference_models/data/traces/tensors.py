@@ -1,4 +1,4 @@
-"""Load tensors from untrusted files of torch.save, in no more memory than the file has bytes.
+"""Load tensors from untrusted files of torch.save, in memory that is bounded by a small multiple of the file's bytes.
 
 torch.load(weights_only=True) runs no code of a file, but allocates as much memory as the file states: the form before
 torch 1.6 states sizes; an archive may be compressed; and a pickle may ask for bytes and storages of any size.
@@ -33,8 +33,8 @@ _CODES = {
 def load_tensors(file: BinaryIO, max_bytes: int) -> tuple[Any, int]:
     """Load a file that torch.save wrote in its form since 1.6; return its content and its bytes of tensor data.
 
-    Loading takes about as much memory as the file has bytes. Raises ValueError for anything but an archive of plain
-    tensors, MemoryError for more than `max_bytes`, and whatever torch.load raises.
+    Loading takes about twice as much memory as the file has bytes. Raises ValueError for anything but an archive of
+    plain tensors, MemoryError for more than `max_bytes`, and whatever torch.load raises.
     """
     import torch
 
@@ -80,7 +80,7 @@ def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
 
 
 def _refuse_long_list(file: BinaryIO) -> int:
-    """Return a torch archive's bytes. Raises ValueError for an end unlike torch's, or a list of too many files.
+    """Return a torch archive's size. Raises ValueError for an end unlike torch's, or a list of too many files.
 
     The end is a record of 22 bytes, which states the bytes of the list; before it, in archives of more than 4 GiB and
     in torch's, are a locator of 20 bytes and a record of 56 that counts instead (PKWARE's APPNOTE.TXT, 4.3).

@@ -53,7 +53,7 @@ class AccessTrace:
     offsets: Ids
     """Start of each bag in `indices`, and the end of the last bag [T * B + 1]."""
     are_rows_least: bool = False
-    """True if `num_rows` are lower bounds: the highest row looked up in each table plus one."""
+    """True if `num_rows` are lower bounds, such as the highest row looked up in each table plus one."""
     tables: tuple[TracedTable, ...] = ()
     """Names, row sizes and sides of the tables [T]; empty where unknown."""
     samples_per_query: int = 1
