@@ -129,7 +129,7 @@ class PhaseCosts:
     matmul_flop: int = 0
     """FLOP of a phase's matrix products, two per multiply-add, as MLPerf and torch's FlopCounterMode count."""
     elementwise_flop: int = 0
-    """FLOP other than matrix products: adding up embedding rows, and the optimizers' arithmetic."""
+    """FLOP other than matrix products: adding up embedding rows, Fourier transforms, the optimizers' arithmetic."""
     bytes: int = 0
     rows: int = 0
     """Number of random accesses to rows of embedding tables and of their optimizer state."""
@@ -149,7 +149,7 @@ class PhaseCosts:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """Linear layer from n to m features, applied to `num_rows` rows (samples or tokens)."""
+    """Linear layer from n to m features, applied to `num_rows` rows (such as samples or tokens)."""
 
     phases: tuple[str, str]
     """Names of the phases in which the linear layer's forward and backward pass are timed."""

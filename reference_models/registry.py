@@ -258,8 +258,7 @@ def build_servable(model: str, spec: WorkloadSpec, weights: Weights | None = Non
 
 
 def refuse_impossible_serving(model: str, runtime: RuntimeConfig) -> None:
-    """Raise ConfigError if a model or implementation cannot answer queries with this device, precisions and
-    processes.
+    """Raise ConfigError if a model or implementation cannot answer queries with these settings of [runtime].
 
     Imports no torch.
     """

@@ -12,7 +12,7 @@ from reference_models.data.patterns.teacher import PatternShape
 
 
 class LinearClassifier(nn.Module):
-    """Linear classifier of the pixels for each task; it cannot tell apart classes whose images have a grey mean."""
+    """Linear classifier of the pixels for each task; it cannot tell apart classes whose mean image is grey."""
 
     def __init__(self, shape: PatternShape) -> None:
         super().__init__()

@@ -101,7 +101,7 @@ class CUDAGraphStep:
             self._phased.append(replace(slot, graph=graph, loss=loss, stamps=tuple(stamps)))
 
     def run(self, batch: Batch, rates: tuple[float, float], enter: Enter) -> torch.Tensor:
-        """Train on a batch in page-locked memory; return a copy of the loss. Waits only for the last step but one.
+        """Train on a batch in page-locked or GPU memory; return a copy of the loss. Waits for the last step but one.
 
         Without this wait a fast reader would fill memory with unused batches.
         """
@@ -263,7 +263,7 @@ class CUDAGraphWorkload(OptimizedWorkload):
             yield held.slice(start, min(start + batch_size, split.num_samples), has_host_labels=name == "eval")
 
     def _hold(self, split: ClickDataset, name: str) -> HeldSplit | None:
-        """Copy a dataset split that is read more than once to the GPU, at its first use; None if it does not fit.
+        """Copy a dataset split that is read more than once to the GPU, at its first use, if it fits; None for others.
 
         Such splits are the evaluation split, and synthetic data, which is in no file.
         """

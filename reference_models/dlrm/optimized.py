@@ -22,8 +22,8 @@ SWITCHED_OFF = "runtime.kernels is off"
 
 
 class OptimizedWorkload(ReferenceWorkload):
-    """Workload that trains a `FusedDLRM`: all tables in one weight, hand-written passes, matrix products by the
-    fastest kernels, and batches read ahead by a thread."""
+    """Workload that trains a `FusedDLRM`: all tables in one weight, hand-written passes, matrix products by chosen
+    kernels, and batches read ahead by a thread."""
 
     name = "optimized"
     reads_ahead = True

@@ -73,7 +73,7 @@ class TorchRecWorkload(TrainingLoop):
 
     name = "torchrec"
     sharding_types: dict[str, str]
-    """Sharding type of each table, by table name, as the planner chose it."""
+    """Sharding type of each table, by table name, in the sharding plan (given, or made by the planner)."""
     _collectives: CollectiveCounter | None = None
     _ahead: InputAhead[BagBatch] | None = None
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Yield this user's own folder for compiled code in the temporary folder; if another user made it, a new one.
+    """Yield this user's own folder for compiled code in the temporary folder; if others may write to it, a new one.
 
     A new folder is removed afterwards.
 

@@ -164,8 +164,8 @@ class AddedRows(torch.autograd.Function):
 
 
 def sum_by_row(ids: torch.Tensor, gradient: torch.Tensor, size: torch.Size) -> torch.Tensor:
-    """Return a coalesced sparse gradient of a table from [N, D]: for each row of the table, the sum by equal `ids`
-    [N]."""
+    """Return a coalesced sparse gradient of a table from [N, D]: for each row of the table among `ids` [N], the sum
+    of its gradients."""
     ordered, order = torch.sort(ids, stable=True)
     starts = find_run_starts(ordered)
     sum_runs = _SUMS.get(gradient.device.type, _sum_runs)

@@ -28,7 +28,7 @@ class ArtifactError(ValueError):
 
 
 class DeviceError(ValueError):
-    """Error: the requested device (CPU, GPU) is missing (exit code 2)."""
+    """Error: the requested device is missing, is named wrongly, or has too few GPUs for the ranks (exit code 2)."""
 
 
 class CaptureError(RuntimeError):

@@ -50,8 +50,8 @@ class FactorizationMachineBlock(nn.Module):
 
 
 class WukongLayer(nn.Module):
-    """Layer of Wukong's stack: factorization machine and linear compression, whose vectors are its output, in that
-    order."""
+    """Layer of Wukong's stack: vectors of a factorization machine, then of a linear compression, plus a residual,
+    normalised."""
 
     def __init__(
         self, num_in: int, dim: int, *, num_fmb: int, num_lcb: int, rank: int, mlp: Sequence[int], init: InitLinear

@@ -1,8 +1,9 @@
-"""NAME.calibration.json holds the reference runs on which the quality target of a user's own benchmark rests; it lies
-beside the benchmark's definition (a TOML file).
+"""NAME.calibration.json holds the reference runs on which a benchmark's quality target rests, where the target is not
+MLPerf's; it lies beside the benchmark's definition (a TOML file).
 
-`dlrmbench calibrate` writes the file. Seeds derived for a run set avoid those of its runs, and the precision `auto`
-becomes bf16 only where all its runs in bf16 at the set's batch size and learning rate met the target.
+`dlrmbench calibrate` writes the file. Seeds derived for a run set avoid those in the file of a benchmark that
+dlrmbench ships, and the precision `auto` becomes bf16 only where all runs in bf16 at the set's batch size and
+learning rate met the target.
 """
 
 import statistics

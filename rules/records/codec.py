@@ -87,7 +87,7 @@ class Damage:
 
 
 class DamageError(ValueError):
-    """Error for a JSON file one of whose members has a value that its type does not allow."""
+    """Error for a JSON file that is not of its type: as a whole, or in the value of a member."""
 
     def __init__(self, member: str, found: str, expected: str, remedy: str | None = None) -> None:
         super().__init__(f"{member}: found {found}, expected {expected}" + (f" ({remedy})" if remedy else ""))

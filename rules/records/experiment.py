@@ -27,7 +27,7 @@ themselves."""
 
 
 class AxisRecord(Record, frozen=True, kw_only=True):
-    """Parameter that an experiment varies, with its values as the user wrote them."""
+    """Parameter that an experiment varies, with its values (or the range that is searched) as text."""
 
     key: str
     values: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -62,7 +62,7 @@ class MemberRecord(Record, frozen=True, kw_only=True):
 
     label: str
     values: dict[str, str]
-    """Values of the parameters that the experiment varies, by key, as the user wrote them."""
+    """Values of the parameters that the experiment varies, by key, as text: the user's, or drawn by a search."""
     folder: str | None
     """Name of the folder with the configuration's run set; None where the configuration failed before it had a
     folder."""

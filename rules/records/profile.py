@@ -29,7 +29,7 @@ class Rate(Record, frozen=True, kw_only=True):
 
 
 class MeasuredStep(Record, frozen=True, kw_only=True):
-    """Measured seconds of a training step: medians over blocks of several steps each."""
+    """Measured seconds of a training step: medians over blocks of steps."""
 
     num_blocks: PositiveCount
     steps_per_block: PositiveCount
@@ -242,7 +242,7 @@ class MeasuredOperators(Record, frozen=True, kw_only=True):
 
 
 class OperatorsRecord(Record, frozen=True, kw_only=True):
-    """Operators of a training step under torch.profiler; all their members are measured."""
+    """Operators of a training step under torch.profiler; there is no part `computed`."""
 
     measured: MeasuredOperators
 

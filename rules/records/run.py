@@ -35,7 +35,7 @@ class EvaluationRecord(Record, frozen=True, kw_only=True):
 
 
 class EnergyPart(Record, frozen=True, kw_only=True):
-    """Energy in joules of the timed part of a run, as one counter (such as RAPL or NVML) measured it."""
+    """Energy in joules of the timed part of a run or other measurement, from one counter (such as RAPL or NVML)."""
 
     name: str
     source: str
@@ -47,14 +47,14 @@ class EnergyPart(Record, frozen=True, kw_only=True):
 
 
 class EnergyGap(Record, frozen=True, kw_only=True):
-    """Part of the system whose energy no counter measured during the run, with the reason."""
+    """Part of the system whose energy no counter measured, with the reason."""
 
     what: str
     reason: str
 
 
 class ClockRecord(Record, frozen=True, kw_only=True):
-    """Lowest, median and highest clock frequency of a GPU over the timed part of a run, in MHz."""
+    """Lowest, median and highest clock frequency of a GPU over the timed part of a measurement, in MHz."""
 
     lowest: Amount
     median: Amount
@@ -62,8 +62,8 @@ class ClockRecord(Record, frozen=True, kw_only=True):
 
 
 class GpuRecord(Record, frozen=True, kw_only=True):
-    """State of one GPU during the timed part of a run, as NVML reports it, and the GPU's settings; null means not
-    known."""
+    """State of one GPU during the timed part of a measurement, as NVML reports it, and the GPU's settings; null means
+    not known."""
 
     device: str
     """UUID of the GPU whose state is recorded."""
@@ -81,8 +81,8 @@ class GpuRecord(Record, frozen=True, kw_only=True):
 
 
 class EnergyRecord(Record, frozen=True, kw_only=True):
-    """Energy of the timed part of a run. RAPL counts whole CPU packages and NVML whole accelerators, so other
-    processes' work is included.
+    """Energy of the timed part of a run or other measurement. RAPL counts whole CPU packages and NVML whole
+    accelerators, so other processes' work is included.
 
     The meter that a user's power command reads may cover all of these; it is then the only part. With several ranks,
     each package and each accelerator counts once.
@@ -97,11 +97,11 @@ class EnergyRecord(Record, frozen=True, kw_only=True):
     """Number of ranks whose energy counters are included. None in files of earlier versions, which read the counters
     of rank 0 only."""
     gpus: tuple[GpuRecord, ...] = ()
-    """State, during the run, of each GPU whose energy was read. Empty in files of earlier versions."""
+    """State, during the timed part, of each GPU whose energy was read. Empty in files of earlier versions."""
 
 
 class RankRecord(Record, frozen=True, kw_only=True):
-    """Host and peak memory in bytes of one rank (process) of a distributed run."""
+    """Host and peak memory in bytes of one rank, a process of several that measure together."""
 
     rank: Index
     host: str
@@ -244,8 +244,8 @@ Seconds = Annotated[float, Meta(ge=0, le=1e12)]
 
 
 class CheckpointRecord(Record, frozen=True, kw_only=True):
-    """Checkpoint of a run as it was written: its samples, and the bytes and seconds it cost; bytes are sizes of
-    files, the manifest included."""
+    """Checkpoint of a training process as it was written: its samples, and the bytes and seconds it cost; bytes are
+    sizes of files, the manifest included."""
 
     index: Index
     samples_count: Count
@@ -290,13 +290,14 @@ class CheckpointsRecord(Record, frozen=True, kw_only=True):
     taken: tuple[CheckpointRecord, ...]
     restore_s: Seconds | None
     """Seconds that it took, after the run, to read the last checkpoint and those it builds on, from files just
-    written; None where there is no checkpoint."""
+    written; None where there is no checkpoint, or reading failed."""
     num_restores: Count
     """Number of times that training continued from a restored checkpoint during the run."""
     error: str | None
-    """Reason why writing checkpoints ended early; training continued. None where all were written."""
+    """Reason why checkpoints could not be written, removed or read back; training continued. None where nothing
+    failed."""
     exit_code: Int64
-    """Exit code that the failure to write checkpoints gives the command; 0 without a failure."""
+    """Exit code that a failure to write, remove or read checkpoints gives the command; 0 without a failure."""
 
 
 class ObservedRecord(Record, frozen=True, kw_only=True):

@@ -70,7 +70,7 @@ class StudyCheck(Record, frozen=True, kw_only=True):
 
 
 class InputRecord(Record, frozen=True, kw_only=True):
-    """Input file of a study, as the user named it, and its SHA-256; for a folder the digest of its manifest."""
+    """Input file of a study, by the path that was read, and its SHA-256; for a folder the digest of its manifest."""
 
     name: str
     sha256: Sha256

@@ -1,2 +1,2 @@
-"""Define the manifests (lists of arrays with digests) of outputs of runs that are used again: weights, checkpoints,
-id maps."""
+"""Define records of what commands keep other than measurements: manifests of weights, checkpoints, id maps, trained
+networks and bundles; placement plans; tables of published results; hooks and events."""

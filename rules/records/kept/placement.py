@@ -43,7 +43,7 @@ class PlanRecord(Document, frozen=True, kw_only=True):
     search: str
     """Name of the search algorithm that found the placement plan, as for 'place --by'."""
     cost: Literal["bandwidth", "torchrec", "measured", "net"]
-    """Cost model that the search minimised to find the placement plan."""
+    """Cost model given to the search that found the placement plan; some searches do not use it."""
     seed: Count
     task: str
     task_sha256: Sha256
